@@ -9,8 +9,8 @@ from tactix.contracts.artifact import Launch
 from tactix.contracts.launcher import Step
 from tactix.words.errors import PlanFormatError
 from tactix_cublaslt import FUNCTION, LAUNCHER
-from tactix_cuda.launcher import Call, GraphLauncher, kernel_of
-from tactix_cuda.modules import Kernel
+from tactix_cuda.launcher import GraphLauncher, LibraryCall, kernel_of
+from tactix_cuda.modules import CudaKernel
 
 if TYPE_CHECKING:
     from tactix_cublaslt.library import CublasLt
@@ -32,7 +32,9 @@ class CublasLtLauncher(GraphLauncher):
     def __init__(self, library: CublasLt | None = None) -> None:
         self._given = library
 
-    def starts(self, step: Step, device: CudaDevice) -> Iterable[tuple[Launch, Kernel | Call]]:
+    def starts(
+        self, step: Step, device: CudaDevice
+    ) -> Iterable[tuple[Launch, CudaKernel | LibraryCall]]:
         """Raises PlanCompatibilityError for another version of the library, ExecutionError if there
         is none.
         """

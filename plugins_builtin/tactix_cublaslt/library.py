@@ -9,14 +9,14 @@ from ctypes import Structure, byref, c_float, c_int, c_int64, c_size_t, c_uint64
 from typing import TYPE_CHECKING
 
 from tactix.words.dtypes import DType
-from tactix_cuda.library import Library, Product, load
+from tactix_cuda.library import LibraryDescription, LoadedLibrary, load
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
 
 P = c_void_p
 
-PRODUCT = Product(
+PRODUCT = LibraryDescription(
     "cuBLASLt",
     "cublasLt",
     ("libcublasLt.so.13", "libcublasLt.so.12"),
@@ -63,10 +63,10 @@ class Heuristic(Structure):
     ]  # fmt: skip
 
 
-class CublasLt(Library):
+class CublasLt(LoadedLibrary):
     """The library with a handle for one device, which must be active wherever it is called."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: LoadedLibrary) -> None:
         super().__init__(library.product, library.functions)
         self.functions.cublasLtGetVersion.restype = c_size_t
 

@@ -35,7 +35,7 @@ from tactix_codegen.cuda.results import RowResults
 from tactix_codegen.cuda.target import required_features
 from tactix_cublaslt import FUNCTION, LAUNCHER
 from tactix_cublaslt.matmul import ALIGNMENT, SCRATCH, Problem
-from tactix_cuda.library_epilogue import Folded, folded
+from tactix_cuda.library_epilogue import FoldedEpilogue, folded
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Work:
 
     problem: Problem
     sizes: tuple[Dim, Dim, Dim, Dim]
-    fold: Folded | None
+    fold: FoldedEpilogue | None
     a: Arg
     b: Arg
     constants: Mapping[str, Packed]
@@ -98,7 +98,7 @@ def work(node: Node, compute: str) -> Work | Reject:
     return replace(found, problem=problem, fold=fold, constants=constants)
 
 
-def _can(node: Node, fold: Folded, out: DType) -> bool:
+def _can(node: Node, fold: FoldedEpilogue, out: DType) -> bool:
     """Whether the fold's operands lie as the library reads them, or can be laid out by the build."""
     bias, rest = fold.bias, fold.residual
     readable = bias is None or bias.dtype is out or node.given[bias.index].const is not None

@@ -54,7 +54,7 @@ GARBAGE = 0xA5
 
 
 @dataclass(frozen=True)
-class Rows:
+class SampleRows:
     """``inputs``: which given inputs have rows; ``index``: for each row of the whole the one of the
     sample.
     """
@@ -67,7 +67,7 @@ class Rows:
         return packed[self.index] if i in self.inputs else packed
 
 
-def rows_of(node: Node, env: Env) -> tuple[Rows, list[Any], Expected] | None:
+def rows_of(node: Node, env: Env) -> tuple[SampleRows, list[Any], Expected] | None:
     """Rows, sampled inputs, and the outputs' rows; None if the node has few rows, or treats them
     together.
     """
@@ -92,7 +92,7 @@ def rows_of(node: Node, env: Env) -> tuple[Rows, list[Any], Expected] | None:
         return None
     index = np.random.default_rng(count).integers(0, ROWS, count)
     index[:ROWS] = np.arange(ROWS)
-    return Rows(inputs, index), arrays, want
+    return SampleRows(inputs, index), arrays, want
 
 
 def _cut(node: Node, inputs: frozenset[int], count: int, env: Env) -> Node:
@@ -160,7 +160,7 @@ class CudaBench(Bench):
 
     device: CudaDevice
     duels = False  # whole plans are timed beside each other (finals.py)
-    _rows: Rows | None = None
+    _rows: SampleRows | None = None
     _arrays: Any = None
     _outputs_at: Sequence[int] = ()
 

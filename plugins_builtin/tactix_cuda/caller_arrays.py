@@ -12,7 +12,7 @@ from tactix.contracts.device import Bind
 from tactix.run.arrays import as_input
 from tactix.words.errors import InvalidArgument
 from tactix_cuda.arrays import DeviceArray, Located, locate, on_device, stream_told
-from tactix_cuda.pinned import Stage
+from tactix_cuda.pinned import StagingArea
 from tactix_cuda.stream import CudaEvent, CudaStream
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class CudaExchange:
 
     def __init__(self, device: CudaDevice, allocator: Allocator) -> None:
         self._device, self._allocator = device, allocator
-        self._stage = Stage(device, allocator)
+        self._stage = StagingArea(device, allocator)
         self._own: CudaStream | None = None
         self._last: tuple[CudaStream, CudaEvent] | None = None
 

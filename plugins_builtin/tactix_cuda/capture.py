@@ -20,7 +20,7 @@ from tactix_cuda.fill import filling
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
-    from tactix_cuda.launcher import Call, Start
+    from tactix_cuda.launcher import LibraryCall, Start
 
 CHANGED = 910
 """CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE."""
@@ -40,7 +40,7 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class Recorded(NamedTuple):
+class CapturedKernel(NamedTuple):
     """A kernel: what the driver takes for its node, the node with its attributes, the memory of its
     arguments.
     """
@@ -83,7 +83,7 @@ class Recorder:
         finally:
             call("cuGraphDestroy", made)
 
-    def line(self, graph: Any) -> list[Recorded]:
+    def line(self, graph: Any) -> list[CapturedKernel]:
         """The kernels of a recorded graph in which each node follows one other; empty for any other
         graph.
 
@@ -99,15 +99,15 @@ class Recorder:
             following = self._nodes("cuGraphNodeGetDependentNodes", nodes[-1])
         if len(nodes) != count:
             return []
-        out: list[Recorded] = []
+        out: list[CapturedKernel] = []
         for node in nodes:
             kind = call("cuGraphNodeGetType", node)
             if kind == api.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL:
-                out.append(Recorded(call("cuGraphKernelNodeGetParams", node), node, None))
+                out.append(CapturedKernel(call("cuGraphKernelNodeGetParams", node), node, None))
             elif kind == api.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMSET:
                 memset = call("cuGraphMemsetNodeGetParams", node)
                 params, held = filling(self._device, memset) if memset.height == 1 else (None, None)
-                out += [Recorded(params, None, held)] if held else []
+                out += [CapturedKernel(params, None, held)] if held else []
         return out if len(out) == count else []
 
     def _nodes(self, name: str, of: Any) -> list[Any]:
@@ -125,7 +125,7 @@ class Placed(NamedTuple):
 class CapturedNode:
     """A library's call at bound shapes; ``slots``: its part of the table of arguments."""
 
-    def __init__(self, start: Start, call: Call, slots: Any, device: CudaDevice) -> None:
+    def __init__(self, start: Start, call: LibraryCall, slots: Any, device: CudaDevice) -> None:
         self.start, self._slots, self._device = start, slots, device
         self._bound = call.bind(self._arguments())
 

@@ -9,7 +9,7 @@ from tactix.contracts.artifact import Binary
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
-    from tactix_cuda.modules import Kernel
+    from tactix_cuda.modules import CudaKernel
 
 THREADS = 256
 PTX = """
@@ -47,7 +47,7 @@ many it has.
 
 
 @functools.cache
-def kernel(device: CudaDevice) -> Kernel:
+def kernel(device: CudaDevice) -> CudaKernel:
     """The kernel on a device."""
     return device.modules.kernel(Binary(PTX.encode() + b"\0", "tx_fill"))
 

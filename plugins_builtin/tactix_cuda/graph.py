@@ -19,8 +19,8 @@ from tactix_cuda.capture import CapturedNode, Placed
 from tactix_cuda.driver import CudaFailure
 from tactix_cuda.graph_dependencies import LANES, Follows, Regions, follows, in_lanes
 from tactix_cuda.launcher import AXES, SHARED, KernelTable, Start
-from tactix_cuda.modules import Kernel
-from tactix_cuda.persisting import Window, windows
+from tactix_cuda.modules import CudaKernel
+from tactix_cuda.persisting import AccessPolicyWindow, windows
 from tactix_cuda.tensor_maps import MapMemory
 
 if TYPE_CHECKING:
@@ -42,19 +42,19 @@ by one then.
 """
 
 
-class Node:
+class KernelNode:
     """A kernel at bound shapes. ``params``: what the driver takes for a kernel node; they point
     into the table.
 
     ``window``: memory to keep in the L2 cache.
     """
 
-    window: Window | None = None
+    window: AccessPolicyWindow | None = None
 
     def __init__(
         self,
         start: Start,
-        kernel: Kernel,
+        kernel: CudaKernel,
         geometry: Sequence[int],
         arguments: int,
         device: CudaDevice,
@@ -141,14 +141,14 @@ class Node:
         return config
 
 
-class Graph:
+class CudaGraph:
     """Nodes in the order that ``order`` asks for, ``copies`` times one after the other,
     instantiated.
     """
 
     def __init__(
         self,
-        nodes: Sequence[Node | CapturedNode],
+        nodes: Sequence[KernelNode | CapturedNode],
         order: Follows,
         device: CudaDevice,
         copies: int = 1,
@@ -174,7 +174,7 @@ class Graph:
         self._places = {id(n): [own[i] for own in made] for i, n in enumerate(nodes)}
         weakref.finalize(self, _destroy, device, graph, self._exec, tuple(nodes)).atexit = False
 
-    def _add(self, graph: Any, node: Node | CapturedNode, after: Sequence[Placed]) -> Placed:
+    def _add(self, graph: Any, node: KernelNode | CapturedNode, after: Sequence[Placed]) -> Placed:
         """Behind others; a kernel that waits itself may begin as soon as all blocks of the one
         before have begun.
         """
@@ -195,7 +195,7 @@ class Graph:
             )
         return placed
 
-    def update(self, node: Node | CapturedNode) -> None:
+    def update(self, node: KernelNode | CapturedNode) -> None:
         """Give a node its new arguments, for runs that are launched from now on."""
         with blaming(node.start.step):
             node.update(self._exec, self._places[id(node)])
@@ -237,7 +237,7 @@ class CudaRun:
         import numpy as np
 
         self.plain = plain
-        self.nodes: list[Node | CapturedNode] = []
+        self.nodes: list[KernelNode | CapturedNode] = []
         self.order: Follows = []
         self._table, self._device, self._ctx = table, device, ctx
         self._regions: Regions | None = None
@@ -250,10 +250,10 @@ class CudaRun:
         )
         self._places[list(table.maps)] = self._maps.places
         self._values: list[int] = []
-        self._by_start: dict[int, Node | CapturedNode] = {}
+        self._by_start: dict[int, KernelNode | CapturedNode] = {}
         self._stale: set[int] = set()
-        self._graph: Graph | None = None
-        self._many: tuple[Graph, int] | None = None
+        self._graph: CudaGraph | None = None
+        self._many: tuple[CudaGraph, int] | None = None
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
         """Raises ShapeError, ExecutionError naming the step."""
@@ -281,15 +281,15 @@ class CudaRun:
             Regions(addresses, table.sizes_at(self._values)) if self._ctx.max_aux_streams else None
         )
         for i, window in windows(table.users, addresses, self._ctx, device).items():
-            if isinstance(node := self._by_start.get(i), Node):
+            if isinstance(node := self._by_start.get(i), KernelNode):
                 node.window = window
         self._stale.clear()
         self._many = self._graph = None
 
-    def _node(self, start: Start, geometry: Sequence[int]) -> Node | CapturedNode:
-        if isinstance(start.kernel, Kernel):
+    def _node(self, start: Start, geometry: Sequence[int]) -> KernelNode | CapturedNode:
+        if isinstance(start.kernel, CudaKernel):
             arguments = int(self._places.ctypes.data) + 8 * start.first
-            return Node(start, start.kernel, geometry, arguments, self._device)
+            return KernelNode(start, start.kernel, geometry, arguments, self._device)
         with blaming(start.step):
             return CapturedNode(
                 start, start.kernel, self._slots[start.first :][: start.count], self._device
@@ -330,7 +330,7 @@ class CudaRun:
         copies = min(COPIES, MOST_NODES // max(1, len(self.nodes)))
         if not self.plain and self.nodes and times >= copies > 1:
             if self._many is None:
-                self._many = Graph(self.nodes, self._ordered(), self._device, copies), copies
+                self._many = CudaGraph(self.nodes, self._ordered(), self._device, copies), copies
             for _ in range(times // copies):
                 self._many[0].launch(stream)
             left = times % copies
@@ -352,10 +352,10 @@ class CudaRun:
         if self.plain:
             self._launch_all(stream)
 
-    def _fresh_graph(self) -> Graph:
+    def _fresh_graph(self) -> CudaGraph:
         """The graph, with the addresses of now."""
         if self._graph is None:
-            self._graph = Graph(self.nodes, self._ordered(), self._device)
+            self._graph = CudaGraph(self.nodes, self._ordered(), self._device)
             self._stale.clear()
         elif self._stale:
             self._freshen()
@@ -373,7 +373,7 @@ class CudaRun:
             cores = self._device.properties().cores
             most, wide = (
                 LANES,
-                [not isinstance(n, Node) or math.prod(n.grid) >= cores for n in self.nodes],
+                [not isinstance(n, KernelNode) or math.prod(n.grid) >= cores for n in self.nodes],
             )
         self.order = in_lanes(self.order, most, wide)
         return self.order

@@ -14,7 +14,7 @@ from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.words.dims import Dim, Env, evaluate
 from tactix.words.errors import ExecutionError, ShapeError, TactixError
 from tactix_cuda.graph_dependencies import Access, access, extents
-from tactix_cuda.modules import Kernel
+from tactix_cuda.modules import CudaKernel
 from tactix_cuda.tensor_maps import TensorMap, maps_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SHARED = 3 * AXES
 """Where the geometry of a launch has its shared memory: after grid, block and cluster."""
 
 
-class Bound(Protocol):
+class BoundLibraryCall(Protocol):
     """A library's call for shapes that are fixed."""
 
     def enqueue(self, arguments: Sequence[int], stream: int) -> None:
@@ -34,12 +34,12 @@ class Bound(Protocol):
         """
 
 
-class Call(Protocol):
+class LibraryCall(Protocol):
     """A library's function instead of a kernel: what it puts into a stream becomes part of the
     graph.
     """
 
-    def bind(self, arguments: Sequence[int]) -> Bound:
+    def bind(self, arguments: Sequence[int]) -> BoundLibraryCall:
         """Settle what follows from the numbers among the arguments. Raises ExecutionError."""
 
 
@@ -57,7 +57,9 @@ class GraphLauncher(Launcher):
     device = "cuda"
     host_code = False
 
-    def starts(self, step: Step, device: CudaDevice) -> Iterable[tuple[Launch, Kernel | Call]]:
+    def starts(
+        self, step: Step, device: CudaDevice
+    ) -> Iterable[tuple[Launch, CudaKernel | LibraryCall]]:
         """The step's launches in order, and what each starts. Raises ExecutionError."""
         raise NotImplementedError(f"{self.key}: starts")
 
@@ -74,7 +76,9 @@ class CubinLauncher(GraphLauncher):
 
     key = "tactix.cuda.cubin@1"
 
-    def starts(self, step: Step, device: CudaDevice) -> Iterable[tuple[Launch, Kernel | Call]]:
+    def starts(
+        self, step: Step, device: CudaDevice
+    ) -> Iterable[tuple[Launch, CudaKernel | LibraryCall]]:
         return [(x, kernel_of(step, x, device)) for x in step.artifact.launches]
 
 
@@ -89,7 +93,9 @@ def link(steps: Sequence[tuple[GraphLauncher, Step]], ctx: LinkContext) -> Runna
             f"{launcher.key} runs on {CudaDevice.key}, not on {ctx.device.key}", who=first.name
         )
     table = KernelTable(steps, ctx.device)
-    ctx.device.modules.keep(ctx, (s.kernel for s in table.starts if isinstance(s.kernel, Kernel)))
+    ctx.device.modules.keep(
+        ctx, (s.kernel for s in table.starts if isinstance(s.kernel, CudaKernel))
+    )
     return CudaRun(table, ctx.device, ctx, why_plain())
 
 
@@ -109,7 +115,7 @@ class Start:
     """
 
     step: str
-    kernel: Kernel | Call
+    kernel: CudaKernel | LibraryCall
     first: int
     count: int
     waits: bool = False
@@ -201,7 +207,7 @@ def buffer_of(step: Step, arg: Arg) -> int:
     return found
 
 
-def kernel_of(step: Step, launch: Launch, device: CudaDevice) -> Kernel:
+def kernel_of(step: Step, launch: Launch, device: CudaDevice) -> CudaKernel:
     """The kernel that a launch names in the step's machine code. Raises ExecutionError."""
     code = step.artifact.code
     if not isinstance(code, Binary):
@@ -213,7 +219,7 @@ def kernel_of(step: Step, launch: Launch, device: CudaDevice) -> Kernel:
 
 def _launches(
     steps: Sequence[tuple[GraphLauncher, Step]], device: CudaDevice
-) -> Iterator[tuple[Step, Launch, Kernel | Call, Sequence[TensorMap]]]:
+) -> Iterator[tuple[Step, Launch, CudaKernel | LibraryCall, Sequence[TensorMap]]]:
     for launcher, s in steps:
         try:
             maps = maps_of(s.artifact)

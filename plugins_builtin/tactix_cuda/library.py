@@ -13,7 +13,7 @@ from tactix.words.errors import ExecutionError, PlanCompatibilityError
 
 
 @dataclass(frozen=True)
-class Product:
+class LibraryDescription:
     """A library. ``name``: as people write it; ``file``: as cuda-pathfinder does; ``sonames``: for
     the loader.
 
@@ -37,10 +37,10 @@ class LibraryFailure(ExecutionError):
         self.library, self.function, self.status = library, function, status
 
 
-class Library:
+class LoadedLibrary:
     """A library that is loaded. ``functions``: an object that has them by name."""
 
-    def __init__(self, product: Product, functions: Any) -> None:
+    def __init__(self, product: LibraryDescription, functions: Any) -> None:
         self.product, self.functions = product, functions
 
     def call(self, function: str, *args: Any) -> None:
@@ -59,7 +59,7 @@ class Library:
         return int(getattr(self.functions, function)(*args))
 
 
-def load(product: Product) -> Library:
+def load(product: LibraryDescription) -> LoadedLibrary:
     """From NVIDIA's wheels or the system. Raises ExecutionError if it is nowhere or too old."""
     try:
         functions = ctypes.CDLL(_place(product) or _by_name(product))
@@ -69,10 +69,10 @@ def load(product: Product) -> Library:
         do = f"`pip install {product.wheel}` installs it"
         raise ExecutionError(f"{product.name} is not here", why=str(e), do=do) from None
     getattr(functions, product.explain).restype = ctypes.c_char_p
-    return Library(product, functions)
+    return LoadedLibrary(product, functions)
 
 
-def _place(product: Product) -> str:
+def _place(product: LibraryDescription) -> str:
     """The file that cuda-pathfinder finds; empty if it finds none, or is not there."""
     try:
         from cuda import pathfinder
@@ -84,7 +84,7 @@ def _place(product: Product) -> str:
         return ""
 
 
-def _by_name(product: Product) -> str:
+def _by_name(product: LibraryDescription) -> str:
     """The first name that the system's loader knows; the last where it knows none."""
     for name in product.sonames:
         try:
@@ -95,7 +95,7 @@ def _by_name(product: Product) -> str:
     return product.sonames[-1]
 
 
-def check_version(product: Product, built: Sequence[int], here: Sequence[int]) -> None:
+def check_version(product: LibraryDescription, built: Sequence[int], here: Sequence[int]) -> None:
     """Raises PlanCompatibilityError unless a plan's version of the library is the one that is here."""
     if tuple(built) != tuple(here):
         was, is_ = (".".join(map(str, v)) for v in (built, here))

@@ -14,7 +14,7 @@ from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
 
 
 @dataclass(frozen=True)
-class Folded:
+class FoldedEpilogue:
     """``bias``: an operand with one element for each column; ``residual``: one with the shape of
     the result.
 
@@ -28,7 +28,7 @@ class Folded:
     activation: str = ""
 
 
-def folded(epi: Epilogue, out: DType) -> Folded | str:
+def folded(epi: Epilogue, out: DType) -> FoldedEpilogue | str:
     """The epilogue in these terms for a single result of dtype ``out``, or why it is none.
 
     What is computed between is not rounded to 16 bits, as libraries do not.
@@ -39,7 +39,7 @@ def folded(epi: Epilogue, out: DType) -> Folded | str:
     sums = _terms(inner)
     if sums is None:
         return "it is no sum followed by relu or gelu by tanh"
-    found = Folded(activation=activation)
+    found = FoldedEpilogue(activation=activation)
     for variable, factor in sums.items():
         added = _with(found, epi, variable, factor, out)
         if isinstance(added, str):
@@ -48,15 +48,17 @@ def folded(epi: Epilogue, out: DType) -> Folded | str:
     return found if any(v in epi.accumulators for v in sums) else "the product is not part of it"
 
 
-def _with(f: Folded, epi: Epilogue, variable: int, factor: float, out: DType) -> Folded | str:
+def _with(
+    f: FoldedEpilogue, epi: Epilogue, variable: int, factor: float, out: DType
+) -> FoldedEpilogue | str:
     if variable in epi.accumulators:
-        return Folded(factor, f.beta, f.bias, f.residual, f.activation)
+        return FoldedEpilogue(factor, f.beta, f.bias, f.residual, f.activation)
     o = epi.operands[variable]
     if o.is_full and o.dtype is out and f.residual is None:
-        return Folded(f.alpha, factor, f.bias, o, f.activation)
+        return FoldedEpilogue(f.alpha, factor, f.bias, o, f.activation)
     is_row = o.strides[-1:] == (1,) and not any(o.strides[:-1]) and factor == 1.0
     if is_row and f.bias is None and o.dtype.is_float:
-        return Folded(f.alpha, f.beta, o, f.residual, f.activation)
+        return FoldedEpilogue(f.alpha, f.beta, o, f.residual, f.activation)
     return "it adds more than a row and a tensor of the result's shape and dtype"
 
 

@@ -11,9 +11,9 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Tactic
 from tactix.words.errors import TactixError
 from tactix_cuda.device import CudaDevice, the_device
-from tactix_cuda.library import Library
+from tactix_cuda.library import LoadedLibrary
 
-L = TypeVar("L", bound=Library)
+L = TypeVar("L", bound=LoadedLibrary)
 
 
 class LibraryTactic(Tactic, Generic[L]):

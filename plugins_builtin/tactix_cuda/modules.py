@@ -36,7 +36,7 @@ def _unload(device: CudaDevice, native: Any) -> None:
         device.driver.call("cuModuleUnload", native)
 
 
-class Kernel:
+class CudaKernel:
     """A kernel on the device, whose module it keeps. ``native``: the driver's handle."""
 
     def __init__(self, device: CudaDevice, module: Module, native: Any) -> None:
@@ -62,15 +62,15 @@ class Modules:
     def __init__(self, device: CudaDevice) -> None:
         self._device = device
         self._modules: weakref.WeakValueDictionary[str, Module] = weakref.WeakValueDictionary()
-        self._kernels: weakref.WeakValueDictionary[tuple[str, str], Kernel] = (
+        self._kernels: weakref.WeakValueDictionary[tuple[str, str], CudaKernel] = (
             weakref.WeakValueDictionary()
         )
-        self._kept: weakref.WeakKeyDictionary[LinkContext, set[Kernel]] = (
+        self._kept: weakref.WeakKeyDictionary[LinkContext, set[CudaKernel]] = (
             weakref.WeakKeyDictionary()
         )
         self._lock = threading.RLock()
 
-    def kernel(self, code: Binary, symbol: str = "") -> Kernel:
+    def kernel(self, code: Binary, symbol: str = "") -> CudaKernel:
         """The entry of the code, or its further kernel ``TX_NAME(symbol)``. Raises ExecutionError."""
         name = f"{code.symbol}_{symbol}" if symbol else code.symbol
         key = (code.digest, name)
@@ -80,7 +80,7 @@ class Modules:
                 found = self._kernels[key] = self._find(self._module(code), name)
             return found
 
-    def keep(self, owner: LinkContext, kernels: Iterable[Kernel]) -> None:
+    def keep(self, owner: LinkContext, kernels: Iterable[CudaKernel]) -> None:
         """As long as the owner lives."""
         with self._lock:
             self._kept.setdefault(owner, set()).update(kernels)
@@ -105,10 +105,10 @@ class Modules:
                 raise
         return found
 
-    def _find(self, module: Module, name: str) -> Kernel:
+    def _find(self, module: Module, name: str) -> CudaKernel:
         try:
             native = self._device.driver.call("cuModuleGetFunction", module.native, name.encode())
-            return Kernel(self._device, module, native)
+            return CudaKernel(self._device, module, native)
         except CudaFailure as e:
             if e.status == NOT_FOUND:
                 raise ExecutionError(f"its machine code has no kernel {name!r}") from None

@@ -22,7 +22,7 @@ Users = Mapping[int, Sequence[tuple[int, int, int]]]
 
 
 @dataclass(frozen=True)
-class Window:
+class AccessPolicyWindow:
     """Bytes from an address on."""
 
     address: int
@@ -40,14 +40,14 @@ class Window:
 
 def windows(
     users: Users, addresses: Sequence[int], ctx: LinkContext, device: CudaDevice
-) -> dict[int, Window]:
+) -> dict[int, AccessPolicyWindow]:
     """By launch the largest of its weights that the limit has room for; sets that part of the cache
     aside.
     """
     if not ctx.persistent_cache_limit:
         return {}
     device.set_aside(ctx.persistent_cache_limit)
-    out: dict[int, Window] = {}
+    out: dict[int, AccessPolicyWindow] = {}
     for b in chosen(
         users,
         ctx.weights,
@@ -56,7 +56,7 @@ def windows(
     ):
         for _, _, start in users[b]:
             if start not in out or out[start].size < ctx.weights[b]:
-                out[start] = Window(addresses[b], ctx.weights[b])
+                out[start] = AccessPolicyWindow(addresses[b], ctx.weights[b])
     return out
 
 

@@ -54,7 +54,7 @@ def _start(array: Any) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-class Stage:
+class StagingArea:
     """Places for host arrays, the same in a pinned piece of memory and in one of the device: one
     copy moves them all.
 

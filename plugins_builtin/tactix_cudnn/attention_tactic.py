@@ -14,7 +14,7 @@ from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_codegen.c import heads as c_heads
 from tactix_codegen.c.heads import Heads, Matrices
-from tactix_cuda.library_epilogue import Folded, folded
+from tactix_cuda.library_epilogue import FoldedEpilogue, folded
 from tactix_cuda.tactics import attention
 from tactix_cudnn.attention import Attention
 from tactix_cudnn.tactic import CudnnTactic, Request
@@ -75,7 +75,7 @@ def _why_not(h: Heads, node: Node) -> str:
     if h.q.count != h.lead or any(m.count[0] != h.lead[0] for m in (h.k, h.v)):
         return "cuDNN repeats no queries, and keys and values along heads alone"
     if (
-        folded(h.epi, node.outputs[0].spec.dtype) != Folded()
+        folded(h.epi, node.outputs[0].spec.dtype) != FoldedEpilogue()
         or node.outputs[0].spec.dtype is not h.dtype
     ):
         return "cuDNN's attention has no epilogue"

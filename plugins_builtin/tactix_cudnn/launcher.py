@@ -9,8 +9,8 @@ from tactix.contracts.artifact import Binary, Launch
 from tactix.contracts.launcher import Step
 from tactix.words.dims import evaluate
 from tactix.words.errors import ExecutionError, PlanFormatError
-from tactix_cuda.launcher import Call, GraphLauncher
-from tactix_cuda.modules import Kernel
+from tactix_cuda.launcher import GraphLauncher, LibraryCall
+from tactix_cuda.modules import CudaKernel
 from tactix_cudnn import FUNCTION, LAUNCHER
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ class CudnnLauncher(GraphLauncher):
     def __init__(self, library: Cudnn | None = None) -> None:
         self._given = library
 
-    def starts(self, step: Step, device: CudaDevice) -> Iterable[tuple[Launch, Kernel | Call]]:
+    def starts(
+        self, step: Step, device: CudaDevice
+    ) -> Iterable[tuple[Launch, CudaKernel | LibraryCall]]:
         """Raises PlanCompatibilityError for another version of the library, ExecutionError if there
         is none.
         """

@@ -13,14 +13,14 @@ from ctypes import byref, c_int, c_int64, c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any
 
 from tactix.words.dtypes import DType
-from tactix_cuda.library import Library, Product, load
+from tactix_cuda.library import LibraryDescription, LoadedLibrary, load
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
 
 P = c_void_p
 
-PRODUCT = Product(
+PRODUCT = LibraryDescription(
     "cuDNN",
     "cudnn",
     ("libcudnn.so.9",),
@@ -75,10 +75,10 @@ SUMS, LARGEST = 0, 3
 """cudnnReduceTensorOp_t."""
 
 
-class Cudnn(Library):
+class Cudnn(LoadedLibrary):
     """The library with a handle for one device, which must be active wherever it is called."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: LoadedLibrary) -> None:
         super().__init__(library.product, library.functions)
         self.functions.cudnnGetVersion.restype = c_size_t
         self.lock = threading.Lock()

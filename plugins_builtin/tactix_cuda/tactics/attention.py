@@ -125,10 +125,10 @@ def is_causal(mask: Any) -> bool:
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [AttentionTactic()]
+    return [CudaAttentionTactic()]
 
 
-class AttentionTactic(Tactic):
+class CudaAttentionTactic(Tactic):
     """float16 and bfloat16, sums in float32; dims up to 128, symbolic batch, heads and lengths."""
 
     key = "tactix.cuda_attention@1"

@@ -2,8 +2,8 @@
 
 A stage of k is some channels of one or more taps; windows are copied from the image as they are
 needed. Channels that do not fill copies of 16 bytes (8 for up to four) are padded by a first
-launch; images of up to four channels are read linear there. Knobs: those of a Tile, ``split`` as in
-gemm, ``channels`` of a padded pixel.
+launch; images of up to four channels are read linear there. Knobs: those of a BlockTile, ``split``
+as in gemm, ``channels`` of a padded pixel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tactix_codegen.cuda.entry import KernelEntry, artifact
 from tactix_codegen.cuda.results import RowResults
 from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics import tile
-from tactix_cuda.tactics.tile import Tile, Work, tile_of
+from tactix_cuda.tactics.tile import BlockTile, ProductSizes, tile_of
 from tactix_cuda.tactics.tiled import Tiled
 
 FEW_CHANNELS = 4
@@ -33,10 +33,10 @@ PAD_THREADS = 256
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [ConvTactic(), Tf32ConvTactic()]
+    return [CudaConvTactic(), Tf32ConvTactic()]
 
 
-class ConvTactic(Tactic):
+class CudaConvTactic(Tactic):
     """float16, bfloat16 and float32, summed in float32; one group, constant weights."""
 
     key = "tactix.cuda_conv@1"
@@ -87,7 +87,7 @@ class ConvTactic(Tactic):
         return _compile(win, node, variant, ctx)
 
 
-class Tf32ConvTactic(ConvTactic):
+class Tf32ConvTactic(CudaConvTactic):
     """float32 with operands rounded to 10 bits of mantissa."""
 
     key = "tactix.cuda_tf32_conv@1"
@@ -107,12 +107,12 @@ def _source(win: ConvolutionWindow) -> Format:
     return LINEAR if win.c < FEW_CHANNELS else NHWC
 
 
-def _work(win: ConvolutionWindow, channels: int, size: dict[str, int]) -> Work:
+def _work(win: ConvolutionWindow, channels: int, size: dict[str, int]) -> ProductSizes:
     image = evaluate(win.n * win.size[0] * win.size[1], size) * channels
-    return Work(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
+    return ProductSizes(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
 
 
-def pack_weights(win: ConvolutionWindow, channels: int, t: Tile) -> Packed:
+def pack_weights(win: ConvolutionWindow, channels: int, t: BlockTile) -> Packed:
     """(panels of output channels, stages, output channels, taps and channels of a stage), zero
     outside.
     """
@@ -165,7 +165,7 @@ def _compile(
     )
 
 
-def _geometry(win: ConvolutionWindow, channels: int, t: Tile) -> str:
+def _geometry(win: ConvolutionWindow, channels: int, t: BlockTile) -> str:
     """The constants that tx_windows asks for."""
     values = {
         "CHANNEL": channels * t.size, "DOWN": win.kernel[0], "ACROSS": win.kernel[1], "STRIDE_Y": win.strides[0],

@@ -30,11 +30,11 @@ from tactix_cuda.tactics.rows import FLOATS
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [DepthwiseTactic()]
+    return [CudaDepthwiseTactic()]
 
 
 @dataclass(frozen=True)
-class Geometry:
+class DepthwiseGeometry:
     """Sizes are (rows, columns); one spatial axis gets a first one of size 1. ``w``, ``bias``:
     given inputs, or -1.
     """
@@ -54,7 +54,7 @@ class Geometry:
         return self.around.spec.rank == 3
 
 
-def geometry(node: Node) -> Geometry | Reject:
+def geometry(node: Node) -> DepthwiseGeometry | Reject:
     """The geometry of a depthwise node with constant weights; or why this tactic cannot take it."""
     found = fused.around(node, prologue=False)
     if isinstance(found, Reject):
@@ -77,12 +77,12 @@ def geometry(node: Node) -> Geometry | Reject:
         return (*(default,) * (2 - rank), *(tuple(values) or (default,) * rank))
 
     kernel = two(node.given[w].const.shape[2:])
-    return Geometry(
+    return DepthwiseGeometry(
         found, w, bias, two(x.shape[2:]), kernel, two(a.strides), two(a.dilations), two(pads, 0)
     )
 
 
-class DepthwiseTactic(Tactic):
+class CudaDepthwiseTactic(Tactic):
     """One output channel for each input channel."""
 
     key = "tactix.cuda_depthwise@1"
@@ -108,7 +108,7 @@ class DepthwiseTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         g = geometry(node)
-        assert isinstance(g, Geometry)
+        assert isinstance(g, DepthwiseGeometry)
         kernel = _Depthwise(CudaArgs(node), g, variant)
         body = kernel.body()
         return text.kernel(kernel.args, body, ctx, text.blocks(kernel.site.threads))
@@ -117,7 +117,7 @@ class DepthwiseTactic(Tactic):
 class _Depthwise:
     """The text of one kernel."""
 
-    def __init__(self, args: CudaArgs, g: Geometry, variant: Variant) -> None:
+    def __init__(self, args: CudaArgs, g: DepthwiseGeometry, variant: Variant) -> None:
         self.args, self.g = args, g
         self.columns = int(variant.knob("columns"))
         bias = (args.node.given[g.bias].spec.dtype,) if g.bias >= 0 else ()

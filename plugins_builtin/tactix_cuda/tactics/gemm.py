@@ -3,8 +3,8 @@ epilogue.
 
 A constant b lies packed by stages of tiles; other operands are copied as they lie, whichever way
 they are turned.
-Knobs: those of a Tile, and ``split``: parts of k that blocks of their own sum; a second launch adds
-these.
+Knobs: those of a BlockTile, and ``split``: parts of k that blocks of their own sum; a second launch
+adds these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tactix_codegen.cuda.entry import artifact
 from tactix_codegen.cuda.product import CudaProduct, Matrix, product
 from tactix_codegen.cuda.results import RowResults
 from tactix_cuda.tactics import tile
-from tactix_cuda.tactics.tile import Tile, Work, tile_of
+from tactix_cuda.tactics.tile import BlockTile, ProductSizes, tile_of
 from tactix_cuda.tactics.tiled import Tiled
 
 LIKELY = (64, 1024, 16384)
@@ -32,10 +32,10 @@ LIKELY = (64, 1024, 16384)
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [GemmTactic(), Tf32GemmTactic()]
+    return [CudaGemmTactic(), Tf32GemmTactic()]
 
 
-class GemmTactic(Tactic):
+class CudaGemmTactic(Tactic):
     """float16, bfloat16 and float32, summed in float32."""
 
     key = "tactix.cuda_gemm@1"
@@ -64,7 +64,7 @@ class GemmTactic(Tactic):
             return None
         batch, m, n, k = (evaluate(d, ctx.opt) for d in (prod(p.batch), p.m, p.n, p.k))
         return tile.seconds(
-            Work(batch, m, n, k), tile_of(variant), variant.knob("split"), ctx.device
+            ProductSizes(batch, m, n, k), tile_of(variant), variant.knob("split"), ctx.device
         )
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
@@ -73,7 +73,7 @@ class GemmTactic(Tactic):
         return _compile(p, node, tile_of(variant), variant.knob("split"), ctx)
 
 
-class Tf32GemmTactic(GemmTactic):
+class Tf32GemmTactic(CudaGemmTactic):
     """float32 with operands rounded to 10 bits of mantissa."""
 
     key = "tactix.cuda_tf32_gemm@1"
@@ -83,18 +83,18 @@ class Tf32GemmTactic(GemmTactic):
         return "tf32" if dtype is DType.FP32 else ""
 
 
-def works(p: CudaProduct) -> list[Work]:
+def works(p: CudaProduct) -> list[ProductSizes]:
     """Sizes to choose tiles for: symbols stand for some likely numbers."""
     unknown = symbols(prod((*p.batch, p.m, p.n, p.k)))
     out = []
     for size in LIKELY if unknown else (1,):
         batch, m, n, k = (evaluate(d, dict.fromkeys(unknown, size)) for d in (1, p.m, p.n, p.k))
-        out.append(Work(batch if unknown else evaluate(prod(p.batch), {}), m, n, k))
+        out.append(ProductSizes(batch if unknown else evaluate(prod(p.batch), {}), m, n, k))
     return out
 
 
 def _compile(
-    p: CudaProduct, node: Node, t: Tile, splits: int, ctx: CompileContext
+    p: CudaProduct, node: Node, t: BlockTile, splits: int, ctx: CompileContext
 ) -> KernelArtifact:
     made = Tiled(node, t, prod(p.batch), p.m, p.n, ceildiv(p.k, t.depth), splits)
     args = made.entry

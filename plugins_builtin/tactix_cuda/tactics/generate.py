@@ -17,10 +17,10 @@ from tactix_codegen.operations import generate
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [GenerateTactic()]
+    return [CudaGenerateTactic()]
 
 
-class GenerateTactic(Tactic):
+class CudaGenerateTactic(Tactic):
     """Dims: one thread. Range: a thread for each number. Fill: runs of 16 bytes."""
 
     key = "tactix.cuda_generate@1"

@@ -20,7 +20,7 @@ from tactix_ops.tactics.view import ViewTactic
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [MoveTactic(), CudaViewTactic()]
+    return [CudaMoveTactic(), CudaViewTactic()]
 
 
 class CudaViewTactic(ViewTactic):
@@ -31,7 +31,7 @@ class CudaViewTactic(ViewTactic):
     device = "cuda"
 
 
-class MoveTactic(Tactic):
+class CudaMoveTactic(Tactic):
     """One variant per format; all tensors of the node share it."""
 
     key = "tactix.cuda_move@1"

@@ -42,7 +42,7 @@ def tactics() -> list[Tactic]:
 
 
 @dataclass(frozen=True)
-class Geometry:
+class PlainConvGeometry:
     """Per spatial axis: kernel, stride, dilation, padding before. ``bias``: given input, or -1."""
 
     around: Around
@@ -59,7 +59,7 @@ class Geometry:
     pad_value: int
 
 
-def geometry(node: Node) -> Geometry | Reject:
+def geometry(node: Node) -> PlainConvGeometry | Reject:
     """The node's geometry; or why this tactic cannot take it."""
     found = fused.around(node, prologue=False)
     if isinstance(found, Reject):
@@ -82,7 +82,7 @@ def geometry(node: Node) -> Geometry | Reject:
         return Reject("kernels for channels last take this convolution")
     outer = int(sizes[1]) if turned else int(sizes[0]) // a.group  # type: ignore[arg-type]
     ones = (1,) * rank
-    return Geometry(
+    return PlainConvGeometry(
         found,
         turned,
         w,
@@ -125,7 +125,7 @@ class PlainConvTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         g, seconds = geometry(node), text.traffic(node, variant, ctx)
-        assert isinstance(g, Geometry)
+        assert isinstance(g, PlainConvGeometry)
         work: Dim = dims.prod(g.around.spec.shape if g.turned else g.around.shape)
         taps = dims.prod(g.kernel) * (g.outer if g.turned else g.inner)
         if seconds is None or not dims.symbols(work) <= set(ctx.opt):
@@ -137,7 +137,7 @@ class PlainConvTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         g = geometry(node)
-        assert isinstance(g, Geometry)
+        assert isinstance(g, PlainConvGeometry)
         writer = _Writer(CudaArgs(node), g, variant)
         body = writer.body()
         return text.kernel(writer.args, body, ctx, text.blocks(writer.threads))
@@ -148,7 +148,7 @@ class _Writer:
     ``o0``.. output pixel.
     """
 
-    def __init__(self, args: CudaArgs, g: Geometry, variant: Variant) -> None:
+    def __init__(self, args: CudaArgs, g: PlainConvGeometry, variant: Variant) -> None:
         self.args, self.g, self.rank, self.channels = (
             args,
             g,

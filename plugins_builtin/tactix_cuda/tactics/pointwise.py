@@ -28,7 +28,7 @@ from tactix_codegen.operations.pointwise import PointwiseGroup
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [PointwiseTactic()]
+    return [CudaPointwiseTactic()]
 
 
 def group_of(node: Node) -> PointwiseGroup | Reject:
@@ -40,7 +40,7 @@ def group_of(node: Node) -> PointwiseGroup | Reject:
     return Reject(reason) if reason else group
 
 
-class PointwiseTactic(Tactic):
+class CudaPointwiseTactic(Tactic):
     """One variant per format that all full operands share; operands that broadcast stay linear
     where they can.
     """

@@ -32,18 +32,18 @@ from tactix_ops.layers.integer import BYTES
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [PoolTactic()]
+    return [CudaPoolTactic()]
 
 
 @dataclass(frozen=True)
-class Work:
+class CudaPoolWork:
     """What to pool, and what surrounds that."""
 
     window: PoolWindow
     around: Around
 
 
-def work_of(node: Node) -> Work | Reject:
+def work_of(node: Node) -> CudaPoolWork | Reject:
     """What a node has the kernel do, or why it cannot."""
     found = _around(node)
     if isinstance(found, Reject):
@@ -51,10 +51,10 @@ def work_of(node: Node) -> Work | Reject:
     dtype, window = found.spec.dtype, window_of(node)
     if dtype not in FLOATS and (dtype not in BYTES or window.average):
         return Reject(f"no pooling of {dtype.value} in CUDA")
-    return Work(window, found)
+    return CudaPoolWork(window, found)
 
 
-class PoolTactic(Tactic):
+class CudaPoolTactic(Tactic):
     """One variant per format; input and output share it."""
 
     key = "tactix.cuda_pool@1"
@@ -75,7 +75,7 @@ class PoolTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node)
-        assert isinstance(work, Work)
+        assert isinstance(work, CudaPoolWork)
         writer = _Pool(CudaArgs(node), work, variant)
         body = writer.body()
         return text.kernel(writer.args, body, ctx, text.blocks(writer.site.threads))
@@ -115,7 +115,7 @@ def variant_in(node: Node, found: Around, fmt: Format, **knobs: int) -> Variant:
 class _Pool:
     """The text of one kernel. Axis ``i`` has names ``o<i>`` (window), ``h<i>`` (element)."""
 
-    def __init__(self, args: CudaArgs, work: Work, variant: Variant) -> None:
+    def __init__(self, args: CudaArgs, work: CudaPoolWork, variant: Variant) -> None:
         self.args, self.w, self.spec = args, work.window, work.around.spec
         self.site = OutputSite(args, work.around, variant)
         self.v = self.site.width

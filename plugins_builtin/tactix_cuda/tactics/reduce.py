@@ -31,16 +31,16 @@ from tactix_codegen.operations.reduce import (
     operation_of,
     space,
 )
-from tactix_cuda.tactics.reduce_loops import Reduction
+from tactix_cuda.tactics.reduce_loops import CudaReductionKernel
 
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [ReduceTactic()]
+    return [CudaReduceTactic()]
 
 
 @dataclass(frozen=True)
-class Work:
+class CudaReduceWork:
     """The operation, what surrounds it, and the reduced axes."""
 
     operation: ReductionOperator
@@ -48,7 +48,7 @@ class Work:
     axes: tuple[int, ...]
 
 
-def work_of(node: Node) -> Work | Reject:
+def work_of(node: Node) -> CudaReduceWork | Reject:
     """What a node has the kernel do, or why it cannot."""
     found = fused.around(node)
     if isinstance(found, Reject):
@@ -59,10 +59,10 @@ def work_of(node: Node) -> Work | Reject:
         return Reject(f"no reduction of {x.dtype.value} in CUDA")
     if found.reads_source:
         return Reject("what is reduced is read again behind the reduction")
-    return Work(operation_of(anchor), found, axes_of(anchor, x.rank))
+    return CudaReduceWork(operation_of(anchor), found, axes_of(anchor, x.rank))
 
 
-class ReduceTactic(Tactic):
+class CudaReduceTactic(Tactic):
     """Linear for all; with all spatial axes reduced also an nhwc input, the output linear or alike."""
 
     key = "tactix.cuda_reduce@1"
@@ -88,12 +88,12 @@ class ReduceTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node)
-        assert isinstance(work, Work)
+        assert isinstance(work, CudaReduceWork)
         loops = _space(work, variant.input_format(0))
-        return Reduction(CudaArgs(node), work.operation, loops, work.around, ctx).kernel()
+        return CudaReductionKernel(CudaArgs(node), work.operation, loops, work.around, ctx).kernel()
 
 
-def _variant(node: Node, work: Work, source: Format, target: Format) -> Variant:
+def _variant(node: Node, work: CudaReduceWork, source: Format, target: Format) -> Variant:
     """Operands that lie along the output's channels and pixels have its format: one pixel is the
     same in both.
     """
@@ -102,7 +102,7 @@ def _variant(node: Node, work: Work, source: Format, target: Format) -> Variant:
     return Variant.of(formats, [target] * len(node.outputs))
 
 
-def _space(work: Work, fmt: Format) -> Space:
+def _space(work: CudaReduceWork, fmt: Format) -> Space:
     """Loops with strides of the operands before, the outputs, and the operands behind."""
     around = work.around
     before = [o.strides for o in around.before.values()]

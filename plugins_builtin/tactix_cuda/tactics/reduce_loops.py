@@ -24,7 +24,7 @@ _SHARED = 32768
 """Bytes of accumulators that a block of columns shares at most."""
 
 
-class Reduction:
+class CudaReductionKernel:
     """``space``: strides of the operands before the anchor, of the outputs, and of the operands
     behind.
     """

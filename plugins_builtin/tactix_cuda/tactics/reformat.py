@@ -14,10 +14,10 @@ from tactix_codegen.operations.reformat import ReformatWork, work_of
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [ReformatTactic()]
+    return [CudaReformatTactic()]
 
 
-class ReformatTactic(Tactic):
+class CudaReformatTactic(Tactic):
     """The formats are those of the node's attributes; channels and pixels swap in tiles."""
 
     key = "tactix.cuda_reformat@1"

@@ -34,7 +34,7 @@ _ROWS = 4
 
 
 @dataclass(frozen=True)
-class Recurrence:
+class CudaRecurrence:
     """Sizes of a recurrent node; ``at``: given inputs x, w, r, bias, lengths, states (two),
     peepholes; -1 if absent.
     """
@@ -69,7 +69,7 @@ class Recurrence:
         return self.directions * self.batch * self.hidden * 4
 
 
-def recurrence(node: Node) -> Recurrence | Reject:
+def recurrence(node: Node) -> CudaRecurrence | Reject:
     """What the node computes, or why this kernel cannot take it."""
     layer = node.layer
     if node.is_fused or not isinstance(layer, Recurrent):
@@ -88,7 +88,7 @@ def recurrence(node: Node) -> Recurrence | Reject:
             f"the sizes of the weights must be known, the hidden size up to {MOST_HIDDEN}"
         )
     steps, batch = x.shape[:2] if node.attrs.layout == 0 else x.shape[1::-1]
-    found = Recurrence(layer, node.attrs, at, steps, batch, depth, hidden)
+    found = CudaRecurrence(layer, node.attrs, at, steps, batch, depth, hidden)
     try:
         Steps(found, KernelEntry(node, STEP_THREADS), 1).functions()
     except InvalidArgument as e:
@@ -98,10 +98,10 @@ def recurrence(node: Node) -> Recurrence | Reject:
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [RecurrentTactic()]
+    return [CudaRecurrentTactic()]
 
 
-class RecurrentTactic(Tactic):
+class CudaRecurrentTactic(Tactic):
     """All options of ONNX; weights may be given or constant."""
 
     key = "tactix.cuda_rnn@1"
@@ -118,7 +118,7 @@ class RecurrentTactic(Tactic):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         r = recurrence(node)
-        assert isinstance(r, Recurrence)
+        assert isinstance(r, CudaRecurrence)
         if not symbols(r.steps * r.batch) <= set(ctx.opt):
             return None
         steps, batch = (evaluate(d, ctx.opt) for d in (r.steps, r.batch))
@@ -133,7 +133,7 @@ class RecurrentTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         r = recurrence(node)
-        assert isinstance(r, Recurrence)
+        assert isinstance(r, CudaRecurrence)
         first, second = KernelEntry(node, PROJECT_THREADS), KernelEntry(node, STEP_THREADS, "steps")
         project = _project(r, first)
         steps = Steps(r, second, int(variant.knob("slices")))
@@ -146,7 +146,7 @@ class RecurrentTactic(Tactic):
         return replace(made, params={"cooperative": True}) if steps.slices > 1 else made
 
 
-def _project(r: Recurrence, e: KernelEntry) -> list[str]:
+def _project(r: CudaRecurrence, e: KernelEntry) -> list[str]:
     """Input products with their bias, as (step, sample, direction, gate, unit); clears what the
     steps count with.
     """

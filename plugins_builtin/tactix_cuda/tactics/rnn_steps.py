@@ -14,7 +14,7 @@ from tactix_codegen.c.text import block
 from tactix_codegen.cuda.entry import KernelEntry
 
 if TYPE_CHECKING:
-    from tactix_cuda.tactics.rnn import Recurrence
+    from tactix_cuda.tactics.rnn import CudaRecurrence
 
 PLAIN = {
     "sigmoid": "tx_sigmoid(x)", "tanh": "tanhf(x)", "relu": "tx_fmax(x, 0.0f)", "softsign": "x / (1.0f + fabsf(x))",
@@ -35,7 +35,7 @@ class Steps:
     ``t`` step.
     """
 
-    def __init__(self, r: Recurrence, e: KernelEntry, slices: int) -> None:
+    def __init__(self, r: CudaRecurrence, e: KernelEntry, slices: int) -> None:
         self.r, self.e, self.slices = r, e, slices
         self.units = -(-r.hidden // slices)
         self.groups: Dim = ceildiv(r.batch, r.rows)

@@ -45,7 +45,7 @@ def tactics() -> list[Tactic]:
 
 
 @dataclass(frozen=True)
-class Work:
+class RowsWork:
     """``space``: strides of the node's outputs, then of ``operands``, by variable; then of the
     parameters.
 
@@ -63,7 +63,7 @@ class Work:
         return (self.around.before if key[0] else self.around.after)[key[1]]
 
 
-def work_of(node: Node) -> Work | Reject:
+def work_of(node: Node) -> RowsWork | Reject:
     """How the node's tensor falls into rows, or why it does not."""
     found = fused.around(node)
     if isinstance(found, Reject):
@@ -75,7 +75,7 @@ def work_of(node: Node) -> Work | Reject:
         return Reject("a parameter is not of f32, f16 or bf16")
     order = (*((True, v) for v in found.before), *((False, v) for v in found.after))
     try:
-        return Work(found, _space(node, found, order, parameters), order, parameters)
+        return RowsWork(found, _space(node, found, order, parameters), order, parameters)
     except ShapeError as e:
         return Reject(e.what)
 
@@ -127,9 +127,9 @@ class RowsTactic(Tactic):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         work = work_of(node)
-        assert isinstance(work, Work)
+        assert isinstance(work, RowsWork)
         assert node.anchor is not None
-        writer = Rows(CudaArgs(node), work, int(variant.knob("threads")))
+        writer = CudaRowKernel(CudaArgs(node), work, int(variant.knob("threads")))
         name = node.anchor.layer.name
         if name.endswith("Softmax"):
             statistics = _softmax(writer, name == "LogSoftmax")
@@ -141,7 +141,7 @@ class RowsTactic(Tactic):
         )
 
 
-def _columns(work: Work) -> bool:
+def _columns(work: RowsWork) -> bool:
     """Whether neighbours in memory belong to different rows."""
     return work.space.strides[0][-1] != 1
 
@@ -150,7 +150,7 @@ def _length(space: Space) -> Dim:
     return dims.prod(s for s, t in zip(space.sizes, space.tags, strict=True) if t == ROW)
 
 
-def _width(work: Work, node: Node) -> int:
+def _width(work: RowsWork, node: Node) -> int:
     """Neighbours of a row that a thread takes at once."""
     types = [node.given[work.operand(k).index].spec.dtype for k in work.order]
     types += [node.given[i].spec.dtype for i in work.parameters]
@@ -159,10 +159,10 @@ def _width(work: Work, node: Node) -> int:
     return text.vector_width(work.space.sizes[-1], moves) if first[-1] == 1 else 1
 
 
-class Rows:
+class CudaRowKernel:
     """The text of one kernel. ``x`` is the element of a row, ``p0``.. the parameters beside it."""
 
-    def __init__(self, args: CudaArgs, work: Work, threads: int) -> None:
+    def __init__(self, args: CudaArgs, work: RowsWork, threads: int) -> None:
         self.args, self.work, self.threads = args, work, threads
         self.space, self.width = work.space, _width(work, args.node)
         self.outer = [i for i, t in enumerate(self.space.tags) if t != ROW]
@@ -321,8 +321,8 @@ class Rows:
         return [*loads, *arrays, *text.lanes(self.width, *heads, *code.statements, *sets), *stores]
 
 
-def _softmax(writer: Rows, log: bool) -> tuple[list[str], Callable[[str], str]]:
-    """Statements and the result, as ``Rows.body`` takes them."""
+def _softmax(writer: CudaRowKernel, log: bool) -> tuple[list[str], Callable[[str], str]]:
+    """Statements and the result, as ``CudaRowKernel.body`` takes them."""
     top = writer.reduce("top", "tx_largest", "-TX_INF", "x")
     keep = not log and writer.steps > 0 and not writer.work.around.reads_source
     total = writer.reduce("total", "tx_sum", "0.0f", "expf(x - top)", keep)
@@ -332,8 +332,10 @@ def _softmax(writer: Rows, log: bool) -> tuple[list[str], Callable[[str], str]]:
     return [*top, *total, "const float scale = 1.0f / total;"], lambda x: form.format(x=x)
 
 
-def _normal(writer: Rows, centre: bool, epsilon: float) -> tuple[list[str], Callable[[str], str]]:
-    """Statements and the result, as ``Rows.body`` takes them."""
+def _normal(
+    writer: CudaRowKernel, centre: bool, epsilon: float
+) -> tuple[list[str], Callable[[str], str]]:
+    """Statements and the result, as ``CudaRowKernel.body`` takes them."""
     mean = (
         [*writer.reduce("mean", "tx_sum", "0.0f", "x"), f"mean /= (float){writer.n};"]
         if centre

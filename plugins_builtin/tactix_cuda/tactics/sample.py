@@ -32,7 +32,7 @@ def tactics() -> list[Tactic]:
 
 
 @dataclass(frozen=True)
-class Taps:
+class SampleTaps:
     """Of one axis, arrays (out, taps): where to read, and how much of it."""
 
     axis: int
@@ -78,10 +78,10 @@ ROUNDED = {
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
 
-def axes_of(node: Node) -> list[Taps | RunningTaps] | Reject:
+def axes_of(node: Node) -> list[SampleTaps | RunningTaps] | Reject:
     """The taps of every axis that is resized."""
     x, a = node.given[0].spec, node.attrs
-    found: list[Taps | RunningTaps] = []
+    found: list[SampleTaps | RunningTaps] = []
     for i, (size, out) in enumerate(zip(x.shape, a.sizes, strict=True)):
         scale = a.scales[i] if a.scales else None
         if size == out and scale in (None, 1.0):
@@ -97,14 +97,16 @@ def axes_of(node: Node) -> list[Taps | RunningTaps] | Reject:
     return found
 
 
-def _known_taps(attrs: Any, i: int, axis: Axis) -> Taps:
+def _known_taps(attrs: Any, i: int, axis: Axis) -> SampleTaps:
     import numpy as np
 
     full, _ = axis_weights(attrs, axis)
     used = full != 0
     count = max(1, int(used.sum(axis=1).max()))
     order = np.argsort(~used, axis=1, kind="stable")[:, :count]
-    return Taps(i, order.astype(np.int32), np.take_along_axis(full, order, 1).astype(np.float32))
+    return SampleTaps(
+        i, order.astype(np.int32), np.take_along_axis(full, order, 1).astype(np.float32)
+    )
 
 
 class ResizeTactic(Tactic):
@@ -137,7 +139,7 @@ class ResizeTactic(Tactic):
         )
 
 
-def _resize(args: CudaArgs, node: Node, found: Sequence[Taps | RunningTaps]) -> list[str]:
+def _resize(args: CudaArgs, node: Node, found: Sequence[SampleTaps | RunningTaps]) -> list[str]:
     x, y = node.given[0].spec, node.outputs[0].spec
     names = [f"i{i}" for i in range(x.rank)]
     at = list(names)
@@ -168,9 +170,9 @@ def _resize(args: CudaArgs, node: Node, found: Sequence[Taps | RunningTaps]) -> 
     ]
 
 
-def _nearest(args: CudaArgs, node: Node, t: Taps | RunningTaps) -> str:
+def _nearest(args: CudaArgs, node: Node, t: SampleTaps | RunningTaps) -> str:
     """Declare the one place of an axis."""
-    if isinstance(t, Taps):
+    if isinstance(t, SampleTaps):
         return f"const int p{t.axis} = {_constant(args, t, 'p')}[i{t.axis}];"
     rounded = ROUNDED[node.attrs.nearest_mode].format(
         x=f"({_between(args, node, t)})", scale=_scale(args, t)
@@ -178,7 +180,7 @@ def _nearest(args: CudaArgs, node: Node, t: Taps | RunningTaps) -> str:
     return f"const int64_t p{t.axis} = tx_element({rounded}, {args.dim(t.size)});"
 
 
-def _tap(args: CudaArgs, t: Taps | RunningTaps) -> list[str]:
+def _tap(args: CudaArgs, t: SampleTaps | RunningTaps) -> list[str]:
     """Declare place and weight of a tap of an axis."""
     i = t.axis
     if isinstance(t, RunningTaps):
@@ -216,7 +218,7 @@ def _scale(args: CudaArgs, t: RunningTaps) -> str:
     )
 
 
-def _constant(args: CudaArgs, taps: Taps, what: str) -> str:
+def _constant(args: CudaArgs, taps: SampleTaps, what: str) -> str:
     places = what == "p"
     array = taps.places if places else taps.weights
     return args.constant(

@@ -29,7 +29,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Tile:
+class BlockTile:
     """A block's tile of ``rows`` by ``cols``, by ``down`` x ``across`` warps, of ``slices`` of each
     stage of k.
 
@@ -107,9 +107,9 @@ class Tile:
         return f"tx_exact<{shape}>" if self.kind == "f32" else f"tx_tensor<tx_{self.kind}, {shape}>"
 
 
-def tile_of(variant: Variant) -> Tile:
+def tile_of(variant: Variant) -> BlockTile:
     """The tile that a variant's knobs say."""
-    return Tile(*(variant.knob(name) for name in Tile.__dataclass_fields__))
+    return BlockTile(*(variant.knob(name) for name in BlockTile.__dataclass_fields__))
 
 
 _TENSOR = (  # rows, cols, chunks, down, across, slices, stages
@@ -127,15 +127,15 @@ _EXACT = (
 )  # fmt: skip
 
 
-def tiles(kind: str, device: DeviceProperties) -> list[Tile]:
+def tiles(kind: str, device: DeviceProperties) -> list[BlockTile]:
     """Every tile that the device has room for."""
     limit = int(device.facts.get("shared_per_block", 48 << 10))
-    found = [Tile(*numbers, kind) for numbers in (_EXACT if kind == "f32" else _TENSOR)]
+    found = [BlockTile(*numbers, kind) for numbers in (_EXACT if kind == "f32" else _TENSOR)]
     return [t for t in found if t.shared_bytes <= limit]
 
 
 @dataclass(frozen=True)
-class Work:
+class ProductSizes:
     """A product's sizes at the shapes it is tuned for: ``batch`` times (m, k) by (k, n).
 
     ``stored``: elements of all a, where it has fewer than ``batch m k``, as windows do; 0: it has
@@ -149,7 +149,7 @@ class Work:
     stored: int = 0
 
 
-def seconds(w: Work, tile: Tile, splits: int, device: DeviceProperties) -> float:
+def seconds(w: ProductSizes, tile: BlockTile, splits: int, device: DeviceProperties) -> float:
     """An estimate: waves of blocks over the multiprocessors, each bound by products, shared memory
     or latency.
     """
@@ -168,7 +168,7 @@ def seconds(w: Work, tile: Tile, splits: int, device: DeviceProperties) -> float
     return START + max(cycles / CLOCK, traffic / BANDWIDTH) + reduce
 
 
-def _stage_cycles(tile: Tile, device: DeviceProperties) -> float:
+def _stage_cycles(tile: BlockTile, device: DeviceProperties) -> float:
     """Cycles of one stage on a multiprocessor by itself."""
     products = tile.rows * tile.cols * tile.depth
     hopper = device.has("sm_90")
@@ -182,7 +182,7 @@ def _stage_cycles(tile: Tile, device: DeviceProperties) -> float:
     return max(products / rate * hidden, (read + tile.stage_bytes) / 128) + 30
 
 
-def _resident(tile: Tile, device: DeviceProperties) -> int:
+def _resident(tile: BlockTile, device: DeviceProperties) -> int:
     """Blocks that a multiprocessor holds."""
     shared = int(device.facts.get("shared_per_multiprocessor", 64 << 10)) // (
         tile.shared_bytes + 1024
@@ -194,7 +194,7 @@ def _resident(tile: Tile, device: DeviceProperties) -> int:
     return max(1, min(shared, registers, threads))
 
 
-def splits_for(w: Work, tile: Tile, device: DeviceProperties) -> tuple[int, ...]:
+def splits_for(w: ProductSizes, tile: BlockTile, device: DeviceProperties) -> tuple[int, ...]:
     """Numbers of parts of k worth trying: more only while multiprocessors are idle and stages are
     many.
     """
@@ -206,8 +206,8 @@ def splits_for(w: Work, tile: Tile, device: DeviceProperties) -> tuple[int, ...]
 
 
 def best(
-    works: Sequence[Work], found: Iterable[Tile], device: DeviceProperties
-) -> list[tuple[Tile, int]]:
+    works: Sequence[ProductSizes], found: Iterable[BlockTile], device: DeviceProperties
+) -> list[tuple[BlockTile, int]]:
     """The tiles and splits of the least estimates over some likely shapes, and for each of them by
     itself.
     """

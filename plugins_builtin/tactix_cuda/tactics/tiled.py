@@ -10,7 +10,7 @@ from tactix.words.dims import Dim, ceildiv
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda.entry import KernelEntry
 from tactix_codegen.cuda.results import WIDTH, RowResults
-from tactix_cuda.tactics.tile import Tile
+from tactix_cuda.tactics.tile import BlockTile
 
 REDUCE_THREADS = 128
 
@@ -24,7 +24,7 @@ class Tiled:
     """
 
     def __init__(
-        self, node: Node, tile: Tile, batch: Dim, m: Dim, n: Dim, stages: Dim, splits: int
+        self, node: Node, tile: BlockTile, batch: Dim, m: Dim, n: Dim, stages: Dim, splits: int
     ) -> None:
         self.node, self.tile, self.splits = node, tile, splits
         self.batch, self.m, self.n, self.stages = batch, m, n, stages

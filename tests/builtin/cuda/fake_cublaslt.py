@@ -18,7 +18,7 @@ from fake_driver import FakeApi, Work
 
 from tactix.words.dtypes import DType
 from tactix_cublaslt.library import PRODUCT, CublasLt
-from tactix_cuda.library import Library
+from tactix_cuda.library import LoadedLibrary
 
 NUMPY = {0: DType.FP32, 2: DType.FP16, 14: DType.BF16}
 DESC = {3: c_int, 4: c_int, 7: c_int, 8: c_uint64, 26: c_int}
@@ -202,4 +202,4 @@ def _product(
 def fake_cublaslt(api: FakeApi, **more: Any) -> tuple[CublasLt, FakeFunctions]:
     """The library over the fake driver, and its functions."""
     functions = FakeFunctions(api, **more)
-    return CublasLt(Library(PRODUCT, functions)), functions
+    return CublasLt(LoadedLibrary(PRODUCT, functions)), functions

@@ -17,7 +17,7 @@ import numpy as np
 from fake_driver import FakeApi, Work
 
 from tactix.words.dtypes import DType
-from tactix_cuda.library import Library
+from tactix_cuda.library import LoadedLibrary
 from tactix_cudnn import library as dnn
 from tactix_cudnn.library import C_TYPES, PRODUCT, Cudnn
 
@@ -293,4 +293,4 @@ COMPUTE: dict[str, Any] = {
 def fake_cudnn(api: FakeApi, **more: Any) -> tuple[Cudnn, FakeCudnnFunctions]:
     """The library over the fake driver, and its functions."""
     functions = FakeCudnnFunctions(api, **more)
-    return Cudnn(Library(PRODUCT, functions)), functions
+    return Cudnn(LoadedLibrary(PRODUCT, functions)), functions

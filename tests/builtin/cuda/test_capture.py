@@ -17,7 +17,7 @@ from fake_driver import FakeKernel, Work, fake_device
 
 from tactix_cuda.capture import CapturedNode
 from tactix_cuda.driver import CudaFailure
-from tactix_cuda.graph import Graph
+from tactix_cuda.graph import CudaGraph
 from tactix_cuda.launcher import Start
 
 
@@ -52,11 +52,11 @@ class Library:
             self.api.enqueue(stream, Work(kind, run, kind, memset))
 
 
-def captured(kinds: Sequence[str]) -> tuple[Any, Any, CapturedNode, Graph, list[int]]:
+def captured(kinds: Sequence[str]) -> tuple[Any, Any, CapturedNode, CudaGraph, list[int]]:
     device, api = fake_device({"tx_fill": FakeKernel(4, fill)})
     library, slots = Library(api, kinds), [7]
     node = CapturedNode(Start("a step", library, 0, 1), library, slots, device)
-    return api, library, node, Graph([node], [[]], device, copies=2), slots
+    return api, library, node, CudaGraph([node], [[]], device, copies=2), slots
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from tactix_cublaslt.matmul import Algorithm, Matmul, Problem
 from tactix_cublaslt.tactic import CublasLtTactic, Tf32CublasLtTactic
 from tactix_cuda import nvrtc
 from tactix_cuda.device import CudaDevice
-from tactix_cuda.library import LibraryFailure, Product, load
+from tactix_cuda.library import LibraryDescription, LibraryFailure, load
 
 CONTEXT = CompileContext(simt.DEVICE)
 
@@ -285,7 +285,9 @@ def test_without_a_device_it_bids_nothing_and_says_why() -> None:
 
 
 def test_a_missing_library() -> None:
-    absent = Product("cuNothing", "cunothing", ("libcunothing.so.1",), {}, "text", "nvidia-nothing")
+    absent = LibraryDescription(
+        "cuNothing", "cunothing", ("libcunothing.so.1",), {}, "text", "nvidia-nothing"
+    )
     with pytest.raises(
         ExecutionError,
         match=r"cuNothing is not here: .*libcunothing.so.1.*pip install nvidia-nothing",

@@ -23,7 +23,7 @@ from tactix_cuda import nvrtc
 from tactix_cuda.tactics import tile
 from tactix_cuda.tactics.gemm import LIKELY
 from tactix_cuda.tactics.hopper import flow as hopper
-from tactix_cuda.tactics.tile import Work
+from tactix_cuda.tactics.tile import ProductSizes
 from tactix_cuda.tensor_maps import maps_of
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.why_missing()), reason="needs NVRTC")
@@ -155,16 +155,18 @@ def test_windows_of_a_convolution_start_where_padding_does() -> None:
 
 def test_estimates_grow_with_the_work() -> None:
     for f in hopper.flows():
-        costs = [hopper.seconds(Work(1, m, 1024, 4096), f, DEVICE) for m in (64, 4096, 65536)]
+        costs = [
+            hopper.seconds(ProductSizes(1, m, 1024, 4096), f, DEVICE) for m in (64, 4096, 65536)
+        ]
         assert costs == sorted(costs)
-    assert len(hopper.best([Work(1, 4096, 4096, 4096)], DEVICE)) == hopper.OFFERED
-    assert hopper.best([Work(1, 16384, 768, 3072)], DEVICE)[0].teams == 2
-    assert hopper.best([Work(1, 49, 512, 4608)], DEVICE)[0].splits > 1
+    assert len(hopper.best([ProductSizes(1, 4096, 4096, 4096)], DEVICE)) == hopper.OFFERED
+    assert hopper.best([ProductSizes(1, 16384, 768, 3072)], DEVICE)[0].teams == 2
+    assert hopper.best([ProductSizes(1, 49, 512, 4608)], DEVICE)[0].splits > 1
 
 
 @pytest.mark.parametrize("m", [64, 128, 1024, 16384])
 def test_with_sizes_that_only_running_tells_the_largest_does_not_decide_alone(m: int) -> None:
-    likely, here = [Work(1, n, 512, 2048) for n in LIKELY], Work(1, m, 512, 2048)
+    likely, here = [ProductSizes(1, n, 512, 2048) for n in LIKELY], ProductSizes(1, m, 512, 2048)
     least = min(hopper.seconds(here, f, DEVICE) for f in hopper.flows())
     assert min(hopper.seconds(here, f, DEVICE) for f in hopper.best(likely, DEVICE)) < 1.1 * least
     every = [(t, s) for t in tile.tiles("f16", DEVICE) for s in tile.splits_for(here, t, DEVICE)]

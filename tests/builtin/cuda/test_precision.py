@@ -15,9 +15,9 @@ from tactix.contracts.tactic import Reject
 from tactix.plan.schema import Plan
 from tactix.words.dtypes import DType
 from tactix.words.errors import ConfigError, NoTacticError
-from tactix_cuda.tactics.gemm import GemmTactic
+from tactix_cuda.tactics.gemm import CudaGemmTactic
 from tactix_cuda.tactics.host import HostTactic
-from tactix_cuda.tactics.pointwise import PointwiseTactic
+from tactix_cuda.tactics.pointwise import CudaPointwiseTactic
 from tactix_tools.check import Heard
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -89,7 +89,7 @@ def test_a_wish_that_cannot_be_is_an_error() -> None:
         tactix.BuilderConfig().set_layer_precision("first", "int8")
 
 
-class Picky(GemmTactic):
+class Picky(CudaGemmTactic):
     """No kernel for 16 bits, but for products of that name."""
 
     def __init__(self, but: str = "") -> None:
@@ -107,7 +107,7 @@ Picky.by_signature = False
 def picky(but: str = "") -> tuple[tactix.Builder, Heard, tactix.BuilderConfig]:
     heard = Heard()
     builder = tactix.Builder(heard)
-    builder.session.active_tactics = lambda: [Picky(but), PointwiseTactic(), HostTactic()]  # type: ignore[method-assign]
+    builder.session.active_tactics = lambda: [Picky(but), CudaPointwiseTactic(), HostTactic()]  # type: ignore[method-assign]
     return (
         builder,
         heard,

@@ -118,6 +118,6 @@ def test_estimates_grow_with_the_work_and_prefer_full_waves() -> None:
     assert costs == sorted(costs)
     assert costs[0] < costs[2] / 10
     small, large = (tile.tiles("f16", simt.DEVICE)[i] for i in (11, 0))
-    assert tile.seconds(tile.Work(1, 196, 256, 1024), small, 1, simt.DEVICE) < tile.seconds(
-        tile.Work(1, 196, 256, 1024), large, 1, simt.DEVICE
+    assert tile.seconds(tile.ProductSizes(1, 196, 256, 1024), small, 1, simt.DEVICE) < tile.seconds(
+        tile.ProductSizes(1, 196, 256, 1024), large, 1, simt.DEVICE
     )

@@ -20,7 +20,7 @@ from tactix_codegen.cuda import window
 from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics.hopper import flow as hopper
 from tactix_cuda.tactics.hopper.flow import DEPTH, Flow, FlowEntry, HeldRows, Made, flow_of
-from tactix_cuda.tactics.tile import Work
+from tactix_cuda.tactics.tile import ProductSizes
 from tactix_cuda.tensor_maps import TensorMap
 
 UNIT = 8
@@ -49,11 +49,11 @@ class HopperWindows(Tactic):
         """How the image lies."""
         return NHWC
 
-    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> Work:
+    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> ProductSizes:
         """The product that it is, at these sizes."""
         raise NotImplementedError
 
-    def before(self, work: Work) -> float:
+    def before(self, work: ProductSizes) -> float:
         """Seconds of launches before the product."""
         return 0.0
 
@@ -93,10 +93,10 @@ class HopperConvTactic(HopperWindows):
             else "one group, pixels of whole 16 bytes, windows that the copy engine can say"
         )
 
-    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> Work:
+    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> ProductSizes:
         channels = -(-win.c // DEPTH) * DEPTH
         image = evaluate(win.n * win.size[0] * win.size[1], size) * win.c
-        return Work(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
+        return ProductSizes(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window.window(node)

@@ -30,7 +30,7 @@ from tactix_codegen.c.text import block, ctype, indent
 from tactix_codegen.cuda import entry
 from tactix_codegen.cuda.results import WIDTH, RowResults
 from tactix_codegen.cuda.text import struct
-from tactix_cuda.tactics.tile import Work, in_turns
+from tactix_cuda.tactics.tile import ProductSizes, in_turns
 from tactix_cuda.tensor_maps import ROW, TensorMap
 
 FEATURE = "sm_90a"
@@ -174,7 +174,7 @@ def flows() -> list[Flow]:
     ]
 
 
-def seconds(w: Work, f: Flow, device: DeviceProperties) -> float:
+def seconds(w: ProductSizes, f: Flow, device: DeviceProperties) -> float:
     """An estimate, fitted to an H200: stages are copied or multiplied, then results stored while
     other tiles go on.
     """
@@ -199,7 +199,7 @@ def seconds(w: Work, f: Flow, device: DeviceProperties) -> float:
     return STARTED + max(cycles / CLOCK, traffic / BANDWIDTH)
 
 
-def best(works: Sequence[Work], device: DeviceProperties) -> list[Flow]:
+def best(works: Sequence[ProductSizes], device: DeviceProperties) -> list[Flow]:
     """The flows of the least estimates over some likely shapes, and for each of them by itself; of
     equal ones those that fit tighter first.
     """
@@ -211,7 +211,7 @@ def best(works: Sequence[Work], device: DeviceProperties) -> list[Flow]:
     ]
 
 
-def _covered(w: Work, f: Flow) -> int:
+def _covered(w: ProductSizes, f: Flow) -> int:
     """Results that tiles have room for."""
     return -(-w.m // f.rows) * f.rows * -(-w.n // f.cols) * f.cols
 

@@ -19,7 +19,7 @@ from tactix_codegen.cuda.product import CudaProduct, product
 from tactix_cuda.tactics import gemm
 from tactix_cuda.tactics.hopper import flow as hopper
 from tactix_cuda.tactics.hopper.flow import DEPTH, Flow, FlowEntry, HeldRows, Made, flow_of
-from tactix_cuda.tactics.tile import Work
+from tactix_cuda.tactics.tile import ProductSizes
 from tactix_cuda.tensor_maps import TensorMap
 
 UNIT = 8
@@ -57,7 +57,7 @@ class HopperGemmTactic(Tactic):
         if not symbols(prod((p.m, p.n, p.k))) <= set(ctx.opt):
             return None
         m, n, k = (evaluate(d, ctx.opt) for d in (p.m, p.n, p.k))
-        return hopper.seconds(Work(1, m, n, k), flow_of(variant), ctx.device)
+        return hopper.seconds(ProductSizes(1, m, n, k), flow_of(variant), ctx.device)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         p = product(node)

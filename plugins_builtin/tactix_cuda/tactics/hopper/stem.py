@@ -28,7 +28,7 @@ from tactix_cuda.tactics.hopper import conv as hopper_conv
 from tactix_cuda.tactics.hopper import flow as hopper
 from tactix_cuda.tactics.hopper.conv import HopperWindows
 from tactix_cuda.tactics.hopper.flow import DEPTH, First, Flow, FlowEntry, HeldRows, Made, flow_of
-from tactix_cuda.tactics.tile import Work
+from tactix_cuda.tactics.tile import ProductSizes
 from tactix_cuda.tensor_maps import TensorMap
 
 UNIT = 8
@@ -44,7 +44,7 @@ def tactics() -> list[Tactic]:
 
 
 @dataclass(frozen=True)
-class Folded:
+class FoldedStem:
     """A convolution as one over cells. ``shift``: rows and columns of zeros before the weights."""
 
     win: ConvolutionWindow
@@ -91,9 +91,9 @@ class Folded:
     def elements(self) -> Dim:
         return self.win.n * self.size[0] * self.size[1] * self.cell
 
-    def work(self, size: dict[str, int]) -> Work:
+    def work(self, size: dict[str, int]) -> ProductSizes:
         stored, depth = evaluate(self.elements, size), self.kernel[0] * self.parts * DEPTH
-        return Work(1, evaluate(self.win.pixels, size), self.win.co, depth, stored)
+        return ProductSizes(1, evaluate(self.win.pixels, size), self.win.co, depth, stored)
 
     def tensor_map(self, rows: int) -> TensorMap:
         """Rows of taps as pixels: as many across as results, one cell apart."""
@@ -135,22 +135,22 @@ class HopperStemTactic(HopperWindows):
 
     def why_not(self, win: ConvolutionWindow) -> str:
         few = win.group == 1 and win.c <= FEW_CHANNELS and set(win.dilations) == {1}
-        taken = few and Folded(win).cell <= LARGEST_CELL
+        taken = few and FoldedStem(win).cell <= LARGEST_CELL
         return "" if taken else "one group of up to four channels, no dilation, small strides"
 
     def reads(self, win: ConvolutionWindow) -> Format:
         return LINEAR if win.c < FEW_CHANNELS else NHWC
 
-    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> Work:
-        return Folded(win).work(size)
+    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> ProductSizes:
+        return FoldedStem(win).work(size)
 
-    def before(self, work: Work) -> float:
+    def before(self, work: ProductSizes) -> float:
         return tile.START + work.stored * 4 / tile.BANDWIDTH
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         win = window.window(node)
         assert isinstance(win, ConvolutionWindow)
-        f, folded = flow_of(variant), Folded(win)
+        f, folded = flow_of(variant), FoldedStem(win)
         e = FlowEntry(node, f.threads)
         rows = HeldRows(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
         stages = folded.kernel[0] * folded.parts
@@ -168,7 +168,7 @@ class HopperStemTactic(HopperWindows):
         )
 
 
-def _fold(folded: Folded, e: KernelEntry, fmt: Format) -> First:
+def _fold(folded: FoldedStem, e: KernelEntry, fmt: Format) -> First:
     """The launch that makes cells, eight elements a thread."""
     win, kind, groups = folded.win, ctype(folded.win.dtype), folded.cell // UNIT
     (sy, sx), (by, bx), c = win.strides, folded.shift, win.c

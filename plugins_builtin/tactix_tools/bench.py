@@ -26,12 +26,15 @@ PERCENTILES = (90, 99)
 )
 @click.option(
     "--iterations",
-    type=click.IntRange(0),
-    default=0,
+    type=click.IntRange(1),
     help="Calls to measure, instead of --seconds.",
 )
 @click.option(
-    "--seconds", type=options.DURATION, default="3s", show_default=True, help="Time to measure."
+    "--seconds",
+    type=options.DurationType("For a single call, give --iterations 1"),
+    default="3s",
+    show_default=True,
+    help="Time to measure.",
 )
 @click.option(
     "--streams",
@@ -56,7 +59,7 @@ def command(
     /,
     file: str,
     warmup: float,
-    iterations: int,
+    iterations: int | None,
     seconds: float,
     streams: int,
     compare_ort: bool,
@@ -74,7 +77,7 @@ def command(
         file, session, given, options.merged(given["shapes"]), quiet=as_json
     )
     feed = arrays.feed(engine.plan, given)
-    schedule = Schedule(warmup, iterations, seconds)
+    schedule = Schedule(warmup, iterations or 0, seconds)
     rows = {"tactix": measure([source.caller(engine, feed) for _ in range(streams)], schedule)}
     if compare_ort:
         with peers.answering("onnxruntime", onnx_file):

@@ -44,12 +44,12 @@ QUANTIZED_RTOL = 6e-2
               help="What runs the other model; may be repeated.")  # fmt: skip
 @click.option(
     "--rtol",
-    type=float,
+    type=options.TOLERANCE,
     help="Tolerance relative to each element; default: by the plans' precision.",
 )
 @click.option(
     "--atol",
-    type=float,
+    type=options.TOLERANCE,
     help="Absolute tolerance; default: rtol times the output's largest magnitude.",
 )
 @options.input_options

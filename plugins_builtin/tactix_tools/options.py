@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -43,9 +44,15 @@ class ShapesType(click.ParamType):
 
 
 class DurationType(click.ParamType):
-    """``90``, ``90s``, ``250ms``, ``2m`` in seconds."""
+    """``90``, ``90s``, ``250ms``, ``2m`` in seconds.
+
+    ``zero``: the cure that is told with a refusal of 0; empty where 0 is taken.
+    """
 
     name = "TIME"
+
+    def __init__(self, zero: str = "") -> None:
+        self.zero = zero
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -55,7 +62,10 @@ class DurationType(click.ParamType):
         found = _TIME.fullmatch(value)
         if found is None:
             self.fail(f"{value!r} is not a time like 90s, 250ms or 2m", param, ctx)
-        return float(found["number"]) * _UNITS[found["unit"]]
+        seconds = float(found["number"]) * _UNITS[found["unit"]]
+        if self.zero and not seconds:
+            self.fail(f"{value!r} is no time at all. {self.zero}", param, ctx)
+        return seconds
 
 
 class SizeType(click.ParamType):
@@ -75,7 +85,19 @@ class SizeType(click.ParamType):
         return number / 100 if unit == "%" else int(number * _BYTES[unit])
 
 
-SHAPES, DURATION, SIZE = ShapesType(), DurationType(), SizeType()
+class ToleranceType(click.FloatRange):
+    """A number of 0 or more: nothing is near a NaN."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is no tolerance. Give a number of 0 or more", param, ctx)
+        return number
+
+
+SHAPES, DURATION, SIZE, TOLERANCE = ShapesType(), DurationType(), SizeType(), ToleranceType(0)
 FILE = click.Path(exists=True, dir_okay=False)
 
 
@@ -219,7 +241,7 @@ def _choice_options(function: F) -> F:
             ),
             click.option(
                 "--budget",
-                type=DURATION,
+                type=DurationType("To measure nothing, give -O0"),
                 default=None,
                 help="Time after which measuring stops, like 60s.",
             ),

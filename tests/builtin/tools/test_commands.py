@@ -329,6 +329,36 @@ def test_bench(model: str, plan: str, tool: Run) -> None:
         assert row["calls_per_second"] > 0
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--iterations", "0"),
+        ("--iterations", "-1"),
+        ("--warmup", "-1"),
+        ("--seconds", "0"),
+        ("--seconds", "-3s"),
+        ("--streams", "0"),
+    ],
+)
+def test_bench_measures_something_or_is_refused(
+    plan: str, capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    assert cli.main(["bench", plan, option, value]) == cli.USAGE
+    said = capsys.readouterr().err
+    assert f"Invalid value for '{option}'" in said
+    assert value in said
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--rtol", "-1"), ("--rtol", "nan"), ("--atol", "-1e-3")]
+)
+def test_compare_refuses_a_tolerance_that_nothing_meets(
+    plan: str, capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    assert cli.main(["compare", plan, plan, option, value]) == cli.USAGE
+    assert f"Invalid value for '{option}'" in capsys.readouterr().err
+
+
 def test_bench_of_a_plan_needs_the_model_for_onnxruntime(plan: str) -> None:
     assert cli.main(["bench", plan, "--iterations", "1", "--compare-ort"]) == cli.USAGE
 

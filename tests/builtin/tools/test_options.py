@@ -141,7 +141,15 @@ def test_cache_options_contradict() -> None:
         parse("--no-timing-cache", "--timing-cache", "somewhere.json")
 
 
-@pytest.mark.parametrize("args", [("-O6",), ("--threads", "-1"), ("--budget", "soon")])
+@pytest.mark.parametrize(
+    "args",
+    [("-O6",), ("--threads", "-1"), ("--budget", "soon"), ("--budget", "0"), ("--budget", "-1")],
+)
 def test_out_of_range_is_a_usage_error(args: tuple[str, ...]) -> None:
     with pytest.raises(click.UsageError):
         parse(*args)
+
+
+def test_a_budget_of_nothing_names_the_level_that_measures_nothing() -> None:
+    with pytest.raises(click.UsageError, match=r"'0ms' is no time at all. To measure .* -O0"):
+        parse("--budget", "0ms")

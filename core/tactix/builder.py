@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Stage:
+class BuildState:
     """What one build carries from floor to floor.
 
     ``here``: whether what is built for runs here, to be measured. ``told``: warnings that were
@@ -251,7 +251,7 @@ class Builder(Recorded):
     def _plan(
         self,
         network: NetworkDefinition,
-        stage: Stage,
+        stage: BuildState,
         start: float,
         given: frozenset[str] = frozenset(),
     ) -> Plan:
@@ -264,7 +264,7 @@ class Builder(Recorded):
 
     def _complete(
         self,
-        stage: Stage,
+        stage: BuildState,
         fused: NetworkDefinition,
         trace: Trace,
         bids: dict[Node, Bids],
@@ -290,7 +290,7 @@ class Builder(Recorded):
                 settler.fall_back()
                 choice = settler.choice()
 
-    def _tried(self, network: NetworkDefinition, stage: Stage, start: float) -> list[Attempt]:
+    def _tried(self, network: NetworkDefinition, stage: BuildState, start: float) -> list[Attempt]:
         """Where lower precision is allowed: with all nodes in it, none, or without those that it
         makes slower.
         """
@@ -321,7 +321,7 @@ class Builder(Recorded):
         }
 
     def _attempt(
-        self, network: NetworkDefinition, stage: Stage, start: float, stays: Stays
+        self, network: NetworkDefinition, stage: BuildState, start: float, stays: Stays
     ) -> Attempt:
         """Raises NotLowered, and what ``build_plan`` raises."""
         monitor = stage.config.progress_monitor
@@ -359,7 +359,7 @@ class Builder(Recorded):
 
     # -- stages -----------------------------------------------------------------------------------
 
-    def _stage(self, network: NetworkDefinition, config: BuilderConfig, parts: Parts) -> Stage:
+    def _stage(self, network: NetworkDefinition, config: BuilderConfig, parts: Parts) -> BuildState:
         device = device_of(self.session, config.device)
         if not config.target and (why := device.available()):
             raise ConfigError(
@@ -383,7 +383,7 @@ class Builder(Recorded):
         bench = (device.bench or Bench)(
             link, self.session.launchers, allocator, self.session.strangers()
         )
-        return Stage(
+        return BuildState(
             config,
             device,
             context,
@@ -432,7 +432,7 @@ class Builder(Recorded):
             raise ConfigError(f"no tactic source {min(unknown)!r}", why=why, do=do)
         return [t for t in tactics if wanted is None or t.source in wanted]
 
-    def _tell_precision(self, plan: Plan, stage: Stage) -> None:
+    def _tell_precision(self, plan: Plan, stage: BuildState) -> None:
         """Warn of a build in which nothing was lowered, though that was asked for."""
         asked = sorted(LOWER & stage.config.numerics & {r.numerics for r in stage.rules})
         found = [p.ledger.get("precision", {"lowered": [], "wide": {}}) for p in plan.nested()]
@@ -464,7 +464,7 @@ class Builder(Recorded):
         self,
         fused: NetworkDefinition,
         choice: Choice,
-        stage: Stage,
+        stage: BuildState,
         ledger: dict[str, Any],
         inner: Callable[[Any], Plan],
         given: frozenset[str],
@@ -533,7 +533,7 @@ class Builder(Recorded):
         )
 
 
-def _reformat(stage: Stage, node: Node) -> Candidate:
+def _reformat(stage: BuildState, node: Node) -> Candidate:
     """The first candidate for a change of format or a copy, by estimate, so none of a stranger's."""
     objects = holds_objects(node)
     known = [
@@ -558,7 +558,7 @@ def _open_cache(config: BuilderConfig, warn: Callable[[str], None]) -> TimingCac
 
 
 def _ledger(
-    bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: Stage
+    bids: Mapping[Node, Bids], choice: Choice, trace: Trace, stage: BuildState
 ) -> dict[str, Any]:
     """Every decision of the build, as JSON."""
     lowering = Lowering(trace, stage.lowering)

@@ -31,13 +31,13 @@ from tactix.select.precision import (
 from tactix.words.errors import BuildCancelled, NoTacticError, TactixError, TimingCacheError
 
 if TYPE_CHECKING:
-    from tactix.builder import Stage
+    from tactix.builder import BuildState
 
 
 class Attempt(NamedTuple):
     """One way to fuse a network, and what is fastest then."""
 
-    stage: Stage
+    stage: BuildState
     network: NetworkDefinition
     trace: Trace
     bids: dict[Node, Bids]

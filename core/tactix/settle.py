@@ -15,7 +15,7 @@ from tactix.config import BuilderFlag, Locked, MemoryPoolType
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Tactic
 from tactix.fuse.split import can_split, split
-from tactix.fuse.trace import Split, Trace
+from tactix.fuse.trace import SplitGroup, Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Choice, Chooser
 from tactix.select.enumerate import (
@@ -34,7 +34,7 @@ from tactix.words.dims import symbol_name
 from tactix.words.logger import Logger
 
 if TYPE_CHECKING:
-    from tactix.builder import Stage
+    from tactix.builder import BuildState
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Settler:
 
     fused: NetworkDefinition
     trace: Trace
-    stage: Stage
+    stage: BuildState
     start: float
     logger: Logger
     bids: dict[Node, Bids] = field(default_factory=dict)
@@ -249,7 +249,7 @@ class Settler:
     def _take_apart(self, groups: Iterable[tuple[Node, str]]) -> None:
         for n, why in groups:
             halves = tuple(h.name for h in split(self.fused, n))
-            self.trace.splits.append(Split(n.name, halves, why))
+            self.trace.splits.append(SplitGroup(n.name, halves, why))
             self.bids.pop(n, None)
             self.logger.info(f"{n.name} is split into {' and '.join(halves)}: {why}")
 

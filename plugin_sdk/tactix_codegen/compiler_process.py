@@ -22,7 +22,7 @@ ASKED = 0.05
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandResult:
     """How a command ended; ``code`` is None if its time ran out. ``output``: what it wrote to
     either stream.
     """
@@ -38,9 +38,9 @@ class _Job:
     log: IO[bytes]
     deadline: float
 
-    def outcome(self, code: int | None) -> Outcome:
+    def outcome(self, code: int | None) -> CommandResult:
         self.log.seek(0)
-        return Outcome(code, self.log.read().decode(errors="replace"))
+        return CommandResult(code, self.log.read().decode(errors="replace"))
 
 
 def run_all(
@@ -50,7 +50,7 @@ def run_all(
     cancelled: threading.Event,
     workers: int = 0,
     stopped: Callable[[], bool] = lambda: False,
-) -> list[Outcome]:
+) -> list[CommandResult]:
     """Run commands in ``cwd``, ``workers`` at a time (0: one per core), ``timeout`` seconds each.
 
     Raises BuildCancelled when ``cancelled`` is set, or ``stopped`` says so, which this thread asks;
@@ -80,10 +80,10 @@ def _work_off(
     timeout: float,
     stop: Sequence[threading.Event],
     workers: int,
-) -> list[Outcome]:
+) -> list[CommandResult]:
     waiting = list(enumerate(commands))[::-1]
     running: list[_Job] = []
-    done: dict[int, Outcome] = {}
+    done: dict[int, CommandResult] = {}
     try:
         while waiting or running:
             while waiting and len(running) < workers:
@@ -114,7 +114,7 @@ def _start(index: int, command: Sequence[str], cwd: str, timeout: float) -> _Job
     return _Job(index, process, log, time.monotonic() + timeout)
 
 
-def _finished(job: _Job, done: dict[int, Outcome]) -> bool:
+def _finished(job: _Job, done: dict[int, CommandResult]) -> bool:
     code = job.process.poll()
     if code is None and time.monotonic() < job.deadline:
         return False

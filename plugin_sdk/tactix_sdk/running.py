@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from tactix.words.dims import Env
 
 
-class Call(Protocol):
+class StepCall(Protocol):
     """A step."""
 
     def size(self, env: Env) -> None:
@@ -31,7 +31,7 @@ class Call(Protocol):
 class Calls:
     """The Runnable of such steps, in order."""
 
-    def __init__(self, calls: Sequence[Call]) -> None:
+    def __init__(self, calls: Sequence[StepCall]) -> None:
         self.calls, self.addresses = tuple(calls), list[int]()
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:

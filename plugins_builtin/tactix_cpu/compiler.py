@@ -34,7 +34,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import CompilerError, ConfigError, ToolchainError
 from tactix.words.scratch import ScratchFolder
 from tactix_codegen.c.target import foreign, target_flags, zig_flags
-from tactix_codegen.compiler_process import Outcome, run_all
+from tactix_codegen.compiler_process import CommandResult, run_all
 from tactix_codegen.compiling import first_errors, symbol
 from tactix_trust import object_cache
 
@@ -239,7 +239,7 @@ class CCompiler(Compiler):
         self._check(outcome, "")
         return Path(folder, "kernels.so").read_bytes()
 
-    def _check(self, outcome: Outcome, text: str) -> None:
+    def _check(self, outcome: CommandResult, text: str) -> None:
         if outcome.code == 0:
             return
         why = (

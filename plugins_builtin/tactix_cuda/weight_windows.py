@@ -18,13 +18,13 @@ from tactix.contracts.allocator import Allocator
 from tactix.plan.schema import Plan
 from tactix.run.arrays import address_of
 from tactix.run.memory import ALIGNMENT, Memory, Weights
-from tactix.run.weight_schedule import Window
+from tactix.run.weight_schedule import StreamingWindow
 from tactix.words.errors import TactixError
 from tactix.words.logger import Logger
 from tactix_cuda.stream import CudaEvent, CudaStream
 
 if TYPE_CHECKING:
-    from tactix.run.weight_schedule import Group, Schedule
+    from tactix.run.weight_schedule import Group, WeightSchedule
     from tactix_cuda.device import CudaDevice
 
 SLOTS, MOST = 3, 64 << 20
@@ -53,7 +53,7 @@ class Windows:
         self.sizes = {
             b: -(-memoryview(plan.blobs[b]).nbytes // ALIGNMENT) * ALIGNMENT for b in blobs
         }
-        self.window = Window(SLOTS, MOST, ALIGNMENT)
+        self.window = StreamingWindow(SLOTS, MOST, ALIGNMENT)
         self.blobs, self.nbytes, self.addresses = dict(plan.blobs), 0, dict[str, int]()
         self._plan, self._device, self._allocator, self._logger = plan, device, allocator, logger
         self._resident: Weights | None = None
@@ -71,7 +71,7 @@ class Windows:
         if (trim := getattr(self._allocator, "trim", None)) is not None:
             trim()
 
-    def arrange(self, schedule: Schedule) -> None:
+    def arrange(self, schedule: WeightSchedule) -> None:
         passing = {b: size for b, size in self.sizes.items() if b not in schedule.kept}
         staying = {b: content for b, content in self._plan.blobs.items() if b not in passing}
         resident = Weights(
@@ -133,7 +133,7 @@ class Passage:
         blobs: Mapping[str, object],
         sizes: Mapping[str, int],
         window: Memory,
-        plan: Schedule,
+        plan: WeightSchedule,
     ) -> None:
         self._device, self._sizes, self._window, self._limit = device, sizes, window, plan.limit
         self._pinned = Memory.allocate(device.pinned, sum(sizes.values()))

@@ -18,7 +18,7 @@ from tactix.plan.extents import Checked, check, size_at
 from tactix.plan.memory import plan_memory
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
-from tactix.run.link import Program
+from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT, Memory
 from tactix.run.shapes import solve
 from tactix.words.dims import Env, Shape, evaluate_shape, learn, show
@@ -34,7 +34,7 @@ NOTHING: Env = {}
 class Segment:
     """The ordinary steps [first, stop) of a program; their memory is its own as long as it lives."""
 
-    def __init__(self, program: Program, first: int, stop: int) -> None:
+    def __init__(self, program: LinkedPlan, first: int, stop: int) -> None:
         plan = program.plan
         self.program, self.steps = program, plan.steps[first:stop]
         buffers = plan.buffers
@@ -131,7 +131,7 @@ class PhasedContext(ExecutionContext):
 
     phased = True
 
-    def __init__(self, program: Program, name: str = "") -> None:
+    def __init__(self, program: LinkedPlan, name: str = "") -> None:
         super().__init__(program, name)
         stops = (*program.plan.produced, len(program.plan.steps))
         starts = (0, *(k + 1 for k in program.plan.produced))

@@ -14,7 +14,7 @@ import numpy as np
 from tactix.contracts.device import Device
 from tactix.contracts.launcher import Operand
 from tactix.run.arrays import address_of
-from tactix.run.link import Program
+from tactix.run.link import LinkedPlan
 from tactix.run.memory import Memory
 from tactix.words.dims import Env, evaluate_shape
 from tactix.words.dtypes import DType
@@ -28,7 +28,7 @@ class Held:
     ``weights``: the program's addresses as they were when the run began, by which all of it goes.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: LinkedPlan) -> None:
         self.program, self.weights = program, program.addresses
         self.addresses = list(self.weights)
         self.values: dict[int, Any] = {}
@@ -98,7 +98,7 @@ class Mirrored(Held):
     the host does.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: LinkedPlan) -> None:
         super().__init__(program)
         self._memory: dict[int, Memory] = {}
         self._made: set[int] = set()

@@ -542,14 +542,14 @@ def test_a_check_finds_tactix_imported(site: Site) -> None:
 
 
 def test_a_check_without_end_has_failed(site: Site) -> None:
-    from tactix_sdk.testing.apart import Server
+    from tactix_sdk.testing.apart import CheckServer
 
     waits = {
         "tactics.py": lambda t: t.replace(
             "    a, b = op.inputs", "    while True: pass\n    a, b = op.inputs"
         )
     }
-    server = Server(site.new("acme-swish", waits, **C), patience=4)
+    server = CheckServer(site.new("acme-swish", waits, **C), patience=4)
     got, _ = server.outcome("tactic-deterministic")
     assert got.state == FAILED
     assert got.said == "acme_swish.matmul@1: no end after 4 s"

@@ -30,7 +30,7 @@ class NearMiss:
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitGroup:
     """A fused node that was taken apart again: its name, those of its parts, and why."""
 
     node: str
@@ -46,7 +46,7 @@ class Trace:
 
     firings: list[Firing] = field(default_factory=list)
     near_misses: dict[NearMiss, None] = field(default_factory=dict)
-    splits: list[Split] = field(default_factory=list)
+    splits: list[SplitGroup] = field(default_factory=list)
 
     def miss(self, rule: str, node: str, reason: str) -> None:
         self.near_misses[NearMiss(rule, node, reason)] = None

@@ -41,7 +41,7 @@ LAUNCH: dict[str, Callable[[Reader], Any]] = {
 REQUIREMENT = ("key", "dist", "version", "digest", "embedded", "host_code")
 
 
-class Shelf:
+class BlobTable:
     """Blobs named by their sha256, while a header is written or read; equal content is handled
     once.
     """
@@ -84,10 +84,10 @@ class Shelf:
 
 def decode_plan(header: Any, blobs: Mapping[str, Any]) -> Plan:
     """A validated plan. ``blobs``: content by name. Raises PlanFormatError."""
-    return validate(_plan(Reader(header), Shelf(blobs), blobs))
+    return validate(_plan(Reader(header), BlobTable(blobs), blobs))
 
 
-def _plan(r: Reader, shelf: Shelf, blobs: Mapping[str, Any], depth: int = 0) -> Plan:
+def _plan(r: Reader, shelf: BlobTable, blobs: Mapping[str, Any], depth: int = 0) -> Plan:
     h = r.only(*PLAN)
     if depth > DEEPEST:
         raise PlanFormatError(f"plans lie more than {DEEPEST} deep in each other", who=r.path)
@@ -160,7 +160,7 @@ def _buffer(r: Reader) -> Buffer:
     )
 
 
-def _step(r: Reader, shelf: Shelf, blobs: Mapping[str, Any], depth: int) -> Step:
+def _step(r: Reader, shelf: BlobTable, blobs: Mapping[str, Any], depth: int) -> Step:
     r.only(*STEP)
     inputs, outputs = (tuple(map(_operand, r.at(side).items())) for side in ("inputs", "outputs"))
     constants = {k: v.integer() for k, v in r.at("constants").fields().items()}
@@ -174,7 +174,7 @@ def _operand(r: Reader) -> Operand:
     return Operand(buffer.integer(-1), TensorSpec(dtype.dtype(), shape.shape()), fmt.format())
 
 
-def decode_artifact(r: Reader, shelf: Shelf) -> KernelArtifact:
+def decode_artifact(r: Reader, shelf: BlobTable) -> KernelArtifact:
     """Inverse of ``encode_artifact``. Raises PlanFormatError."""
     r.only(*ARTIFACT)
     return KernelArtifact(
@@ -200,7 +200,7 @@ def _argument(r: Reader) -> Arg:
     return Arg(kind.text(), index.integer(-LIMIT), name.text(), value.dim())
 
 
-def _code(r: Reader, shelf: Shelf) -> Binary:
+def _code(r: Reader, shelf: BlobTable) -> Binary:
     r.only(*CODE)
     return Binary(shelf.code(r.at("blob")), r.at("symbol").text(), shelf.text(r.at("source")))
 

@@ -9,7 +9,7 @@ from typing import Any
 from tactix.contracts import attrs as attribute
 from tactix.contracts.artifact import Binary, KernelArtifact, encode_launch
 from tactix.contracts.launcher import Operand, Step
-from tactix.plan.decode import REQUIREMENT, Shelf
+from tactix.plan.decode import REQUIREMENT, BlobTable
 from tactix.plan.schema import Buffer, Plan, TensorIO
 from tactix.words import dims
 from tactix.words.dims import Shape
@@ -21,14 +21,14 @@ def encode_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header (without the table of blobs) and all blobs, in the order in which a run first
     needs them.
     """
-    shelf = Shelf()
+    shelf = BlobTable()
     header = _encode_header(plan, shelf)
     weights = {b.blob: plan.blobs[b.blob] for b in plan.buffers if b.blob in plan.blobs}
     rest = {**plan.blobs, **shelf.blobs}
     return header, {**weights, **{k: rest[k] for k in sorted(rest) if k not in weights}}
 
 
-def _encode_header(plan: Plan, shelf: Shelf) -> dict[str, Any]:
+def _encode_header(plan: Plan, shelf: BlobTable) -> dict[str, Any]:
     return {
         **{k: plain(getattr(plan, k)) for k in ("name", "ledger", "device", "meta")},
         **{k: [_encode_io(io) for io in getattr(plan, k)] for k in ("inputs", "outputs")},
@@ -85,7 +85,7 @@ def _encode_buffer(b: Buffer) -> dict[str, Any]:
     return own | {"nbytes": dims.to_json(b.nbytes)}
 
 
-def _encode_step(s: Step, shelf: Shelf) -> dict[str, Any]:
+def _encode_step(s: Step, shelf: BlobTable) -> dict[str, Any]:
     inputs, outputs = ([_encode_operand(o) for o in side] for side in (s.inputs, s.outputs))
     own = {
         "name": s.name,
@@ -102,7 +102,7 @@ def _encode_operand(o: Operand) -> list[Any]:
     return [o.buffer, o.spec.dtype.value, _encode_shape(o.spec.shape), o.format.name]
 
 
-def encode_artifact(a: KernelArtifact, shelf: Shelf) -> dict[str, Any]:
+def encode_artifact(a: KernelArtifact, shelf: BlobTable) -> dict[str, Any]:
     """JSON of an artifact; its code and source text go to the shelf. Raises PlanFormatError if not
     compiled.
     """
@@ -118,7 +118,7 @@ def encode_artifact(a: KernelArtifact, shelf: Shelf) -> dict[str, Any]:
     }
 
 
-def _encode_code(a: KernelArtifact, shelf: Shelf) -> dict[str, Any] | None:
+def _encode_code(a: KernelArtifact, shelf: BlobTable) -> dict[str, Any] | None:
     if a.code is None:
         return None
     if not isinstance(a.code, Binary):

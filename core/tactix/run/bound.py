@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tactix.contracts.launcher import bind
-from tactix.run.link import Layout, Program
+from tactix.run.link import Layout, LinkedPlan
 from tactix.run.memory import Memory
 from tactix.words.host_memory import check_array_fits
 
 
-class Bound:
+class BoundPlan:
     """``current``: the io addresses in the tables, in the engine's order, 0 where not yet given.
 
     ``memory``: what the tables point into; None if they have to be bound before the next run.
     """
 
-    def __init__(self, program: Program, layout: Layout, cached: int = 0) -> None:
+    def __init__(self, program: LinkedPlan, layout: Layout, cached: int = 0) -> None:
         import numpy as np
 
         plan = program.plan

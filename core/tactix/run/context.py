@@ -14,8 +14,8 @@ from typing import Any
 
 from tactix.plan.extents import SIZE_LIMIT
 from tactix.run.arrays import address_of, as_input, in_order
-from tactix.run.bound import Bound
-from tactix.run.link import Layout, Program
+from tactix.run.bound import BoundPlan
+from tactix.run.link import Layout, LinkedPlan
 from tactix.run.memory import ALIGNMENT, Memory
 from tactix.run.shapes import shape_of, solve
 from tactix.words.dims import Shape, show
@@ -46,7 +46,7 @@ class ExecutionContext(Recorded):
 
     phased = False
 
-    def __init__(self, program: Program, name: str = "") -> None:
+    def __init__(self, program: LinkedPlan, name: str = "") -> None:
         import numpy as np
 
         plan = program.plan
@@ -65,13 +65,13 @@ class ExecutionContext(Recorded):
         self._held: dict[str, Any] = {}
         self._allocators: dict[int, Any] = {}
         self._profile = -1
-        self._active: tuple[Bound, Memory] | None = None
-        self._known: OrderedDict[tuple[Any, ...], Bound] = OrderedDict()
+        self._active: tuple[BoundPlan, Memory] | None = None
+        self._known: OrderedDict[tuple[Any, ...], BoundPlan] = OrderedDict()
         self._memory: Memory | None = None
         self._user_memory = False
         device = program.device
         self._exchange = None if device.host_memory else device.exchange(program.allocator)
-        self._later: tuple[tuple[Bound, Memory], list[int], dict[str, Any]] | None = None
+        self._later: tuple[tuple[BoundPlan, Memory], list[int], dict[str, Any]] | None = None
         self.closed, self._cached = False, 0
         self._multiples = [
             max(device.alignment, min(8, io.dtype.itemsize)) for io in (*plan.inputs, *plan.outputs)
@@ -283,7 +283,7 @@ class ExecutionContext(Recorded):
             queue.submit(partial(self._run_later, *later))
         return True
 
-    def _settled(self) -> tuple[tuple[Bound, Memory], list[int], dict[str, Any]]:
+    def _settled(self) -> tuple[tuple[BoundPlan, Memory], list[int], dict[str, Any]]:
         """A run at the addresses as they are; kept for as long as nothing is set. Raises as
         ``execute_async_v3``.
         """
@@ -302,7 +302,7 @@ class ExecutionContext(Recorded):
             return later
 
     def _run_later(
-        self, active: tuple[Bound, Memory], addresses: list[int], held: dict[str, Any]
+        self, active: tuple[BoundPlan, Memory], addresses: list[int], held: dict[str, Any]
     ) -> None:
         """``held`` keeps the caller's arrays alive until then."""
         bound, memory = active
@@ -353,14 +353,16 @@ class ExecutionContext(Recorded):
 
     # -- binding ----------------------------------------------------------------------------------
 
-    def _activated(self, shapes: Sequence[tuple[int, ...] | None]) -> tuple[Bound, Memory]:
+    def _activated(self, shapes: Sequence[tuple[int, ...] | None]) -> tuple[BoundPlan, Memory]:
         """The plan linked at these input shapes, and memory for it. After an error the context is
         as it was.
         """
         with self._state:
             self._check_open()
             key = tuple(shapes)
-            bound = self._known.get(key) or Bound(self._program, self._layout(shapes), self._cached)
+            bound = self._known.get(key) or BoundPlan(
+                self._program, self._layout(shapes), self._cached
+            )
             memory = self._needed_memory(bound.layout)
             self._known[key] = bound
             self._known.move_to_end(key)

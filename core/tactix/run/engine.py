@@ -14,7 +14,7 @@ from tactix.plan import container
 from tactix.plan.schema import Plan, TensorIO
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
-from tactix.run.link import Layout, Program
+from tactix.run.link import Layout, LinkedPlan
 from tactix.run.memory import Weights
 from tactix.run.shapes import shape_of, solve
 from tactix.words.dims import Shape, show
@@ -53,7 +53,7 @@ class Engine(Recorded):
                 "this flavour cannot run the plan", reasons=(why,), do="Use flavour 'default'"
             )
         self._context = context
-        self._program = Program(plan, session, device, options, weights)
+        self._program = LinkedPlan(plan, session, device, options, weights)
         self.plan = plan = self._program.plan
         self.name, self.inputs, self.outputs, self.profiles = (
             plan.name,

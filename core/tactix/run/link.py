@@ -45,7 +45,7 @@ class Layout:
     sizes: Mapping[int, int]
 
 
-class Program:
+class LinkedPlan:
     """A plan on a device. Immutable for its users. Raises PlanCompatibilityError, PluginError,
     AllocationError.
     """
@@ -82,10 +82,10 @@ class Program:
         self.logger.info(
             f"{plan.name or 'a plan'}: {self.weights.nbytes} bytes of weights on {device.kind}"
         )
-        self.plan, self.bodies = plan, dict[int, list[Program]]()
+        self.plan, self.bodies = plan, dict[int, list[LinkedPlan]]()
         self.take_weights()
         self.bodies = {
-            i: [Program(p, session, device, options, self.weights) for p in s.plans]
+            i: [LinkedPlan(p, session, device, options, self.weights) for p in s.plans]
             for i, s in enumerate(plan.steps)
             if s.plans
         }

@@ -24,7 +24,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class WeightSchedule:
     """What stays under a budget, and the window: ``slots`` parts of ``limit`` bytes; none where
     everything stays.
 
@@ -65,7 +65,7 @@ def least(steps: Uses, sizes: Mapping[str, int]) -> int:
 
 
 @dataclass(frozen=True)
-class Window:
+class StreamingWindow:
     """What a backing asks of a window. ``slots``: how many it may have; with three, what comes need
     not keep step with what runs. ``most``: bytes beyond which nothing is gained, but for larger
     steps. ``multiple``: of blobs and slots.
@@ -76,7 +76,9 @@ class Window:
     multiple: int = 1
 
 
-def plan(steps: Uses, sizes: Mapping[str, int], budget: int, want: Window) -> Schedule:
+def plan(
+    steps: Uses, sizes: Mapping[str, int], budget: int, want: StreamingWindow
+) -> WeightSchedule:
     """What a budget of at least ``least`` leaves room for.
 
     A quarter of the budget is a window through which weights pass, but room for two steps if that
@@ -86,7 +88,7 @@ def plan(steps: Uses, sizes: Mapping[str, int], budget: int, want: Window) -> Sc
     """
     everything = frozenset().union(*steps)
     if _sum(everything, sizes) <= budget:
-        return Schedule(sizes, everything, 0, 0)
+        return WeightSchedule(sizes, everything, 0, 0)
     wanted = budget // 4 if want.most is None else min(want.most, budget // 4)
     slots, window, large = 1, min(budget, max(least(steps, sizes), wanted)), frozenset[str]()
     for bound in sorted({sizes[b] for b in everything}, reverse=True):
@@ -98,7 +100,9 @@ def plan(steps: Uses, sizes: Mapping[str, int], budget: int, want: Window) -> Sc
             slots, window, large = several, needed, above
     limit = window // slots // want.multiple * want.multiple
     room = budget - slots * limit - _sum(large, sizes)
-    return Schedule(sizes, large | _kept([s - large for s in steps], sizes, room), limit, slots)
+    return WeightSchedule(
+        sizes, large | _kept([s - large for s in steps], sizes, room), limit, slots
+    )
 
 
 def _kept(steps: Uses, sizes: Mapping[str, int], room: int) -> frozenset[str]:

@@ -18,7 +18,7 @@ from tactix.contracts.region import resolve
 from tactix.contracts.tactic import Variant
 from tactix.select.accuracy import departure
 from tactix.select.compile import Toolchain, joined
-from tactix.select.error_bounds import Bound, bounds
+from tactix.select.error_bounds import ErrorBound, bounds
 from tactix.words.dims import Env, evaluate
 from tactix.words.errors import ExecutionError
 from tactix.words.tensor import Format, TensorSpec
@@ -111,7 +111,7 @@ class Expected(Sequence[Any]):
         return min(near, self._bounds[j].departure(got, granted, rows))
 
     @cached_property
-    def _bounds(self) -> Sequence[Bound]:
+    def _bounds(self) -> Sequence[ErrorBound]:
         """Of every output; none where the layers' references do not run on other numbers than the
         network's.
         """

@@ -116,7 +116,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Bound:
+class ErrorBound:
     """What (2) says of one output of ``dtype``; ``grid``: the 16-bit type whose numbers it must be,
     if there is one.
     """
@@ -148,7 +148,7 @@ class Bound:
         return float((far / (base + error)).max(initial=0))
 
 
-def bounds(node: Node, given: Sequence[Any], env: Env) -> list[Bound]:
+def bounds(node: Node, given: Sequence[Any], env: Env) -> list[ErrorBound]:
     """Of every output of a node. Raises whatever a layer's reference raises."""
     body, specs = node.body, node.specs
     must = region.observed(body, specs)
@@ -168,7 +168,7 @@ def bounds(node: Node, given: Sequence[Any], env: Env) -> list[Bound]:
                 shown[i] = _stored(_overflown(run, specs[i].dtype), specs[i].dtype, i in must)
     grids = _grids(node, specs)
     return [
-        Bound(shown.get(i, known[i]), specs[i].dtype, t)
+        ErrorBound(shown.get(i, known[i]), specs[i].dtype, t)
         for i, t in zip(body.results, grids, strict=True)
     ]
 

@@ -28,7 +28,7 @@ from tactix_sdk.testing import (
     shipping,
     static,
 )
-from tactix_sdk.testing.apart import Server
+from tactix_sdk.testing.apart import CheckServer
 from tactix_sdk.testing.report import (
     CHECKS,
     FAILED,
@@ -50,9 +50,9 @@ __all__ = [
 
 
 @functools.cache
-def _server(pack: str, beyond: tuple[tuple[str, str], ...]) -> Server:
+def _server(pack: str, beyond: tuple[tuple[str, str], ...]) -> CheckServer:
     """One for all checks of a pack; it ends with this process."""
-    server = Server(Subject(pack, dict(beyond)))
+    server = CheckServer(Subject(pack, dict(beyond)))
     atexit.register(server.close)
     return server
 

@@ -33,7 +33,7 @@ forked.
 """
 
 
-class Server:
+class CheckServer:
     """Runs checks of one pack. Raises ExecutionError where it does not start."""
 
     def __init__(self, subject: Subject, patience: float = PATIENCE) -> None:

@@ -153,9 +153,9 @@ def outcomes(subject: Subject, names: Sequence[str] = ()) -> Iterator[Outcome]:
 
 def _in_order(subject: Subject, names: Sequence[str]) -> Iterator[Outcome]:
     """Where the pack cannot be loaded, one check says so, and what needs it has nothing to run."""
-    from tactix_sdk.testing.apart import Server
+    from tactix_sdk.testing.apart import CheckServer
 
-    server, broken = Server(subject), ""
+    server, broken = CheckServer(subject), ""
     try:
         for name in names:
             if broken and name != "import-light":

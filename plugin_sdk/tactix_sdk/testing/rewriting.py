@@ -39,14 +39,14 @@ def example_of(rule: Rule, subject: Subject) -> NetworkDefinition:
 
 
 @dataclass(frozen=True)
-class Rewriting:
+class BuildRules:
     """Rules of a build for a ``device``, by its kind; one that a given rule takes part in."""
 
     device: str
     rules: Sequence[Rule]
 
 
-def builds(rule: Rule, subject: Subject) -> Iterator[Rewriting]:
+def builds(rule: Rule, subject: Subject) -> Iterator[BuildRules]:
     """The builds that a rule is for, one for each kind of device: its own, or all that there are."""
     allowed = numerics_beside(rule)
     active = [
@@ -56,7 +56,7 @@ def builds(rule: Rule, subject: Subject) -> Iterator[Rewriting]:
     ]
     kinds = sorted({d.kind for d in subject.session.devices.values()})
     for device in [rule.device] if rule.device else kinds:
-        yield Rewriting(device, [r for r in active if r.device in ("", device)])
+        yield BuildRules(device, [r for r in active if r.device in ("", device)])
 
 
 def numerics_beside(rule: Rule) -> frozenset[str]:

@@ -17,7 +17,7 @@ from tactix.run import weight_schedule as schedule
 from tactix.run.context import ExecutionContext
 from tactix.run.link import allocator_of
 from tactix.run.tracked import WatchedEngine
-from tactix.run.weight_schedule import Group, Schedule
+from tactix.run.weight_schedule import Group, WeightSchedule
 from tactix.words.dims import Env
 from tactix.words.errors import InvalidArgument
 from tactix_runtime.streaming.pages import Pages
@@ -31,7 +31,7 @@ class Backing(Protocol):
     """
 
     sizes: dict[str, int]
-    window: schedule.Window
+    window: schedule.StreamingWindow
 
     @property
     def weights(self) -> Any:
@@ -40,7 +40,7 @@ class Backing(Protocol):
     def release(self) -> None:
         """Give all memory back; runs are over, or waited for."""
 
-    def arrange(self, schedule: Schedule) -> None:
+    def arrange(self, schedule: WeightSchedule) -> None:
         """Bring what stays, and make room for what does not. Raises AllocationError."""
 
     def places(self, group: Group) -> Mapping[str, int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tactix.plan.schema import Plan
 from tactix.run.arrays import address_of
-from tactix.run.weight_schedule import Group, Schedule, Window
+from tactix.run.weight_schedule import Group, StreamingWindow, WeightSchedule
 
 AROUND = 64 << 10
 """Bytes that Linux maps beside a page that is read, if it has them in memory."""
@@ -25,7 +25,7 @@ class Pages:
     there is no map.
     """
 
-    window = Window()
+    window = StreamingWindow()
     weights: Any = None
 
     def __init__(self, plan: Plan, blobs: Iterable[str]) -> None:
@@ -50,7 +50,7 @@ class Pages:
         """Let go of all."""
         self.drop(self.sizes)
 
-    def arrange(self, schedule: Schedule) -> None:
+    def arrange(self, schedule: WeightSchedule) -> None:
         """Nothing: what stays comes when it is first read."""
 
     def places(self, group: Group) -> Mapping[str, int]:

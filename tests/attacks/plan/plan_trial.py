@@ -26,7 +26,7 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plan.wheels import content, unpack
 from tactix.run.admission import embedded
-from tactix.run.bound import Bound
+from tactix.run.bound import BoundPlan
 from tactix.words.errors import ExecutionError, InternalError, TactixError
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_ops.layers import control
@@ -109,7 +109,7 @@ class Trial:
             return "ran"
         if not plan.produced:
             program = engine._program
-            bound = Bound(program, program.layout(symbols))
+            bound = BoundPlan(program, program.layout(symbols))
             bound.runnable.bind(bound.layout.env, [1 << 20] * len(plan.buffers))
         return "bound"
 

@@ -27,7 +27,7 @@ from product_cases import (
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.tactic import Tactic
-from tactix.plan.decode import Shelf, decode_artifact
+from tactix.plan.decode import BlobTable, decode_artifact
 from tactix.plan.encode import encode_artifact
 from tactix.plan.reader import Reader
 
@@ -48,9 +48,9 @@ PIXELS: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] = [
 
 def kept(artifact: KernelArtifact) -> KernelArtifact:
     """The artifact as a plan's file gives it back."""
-    shelf = Shelf()
+    shelf = BlobTable()
     text = json.dumps(encode_artifact(artifact, shelf))
-    return decode_artifact(Reader(json.loads(text)), Shelf(shelf.blobs))
+    return decode_artifact(Reader(json.loads(text)), BlobTable(shelf.blobs))
 
 
 def ways(dtype: str, tactic: Tactic) -> list[simt.Case]:

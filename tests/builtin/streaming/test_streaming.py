@@ -63,7 +63,9 @@ SLOTS = st.sampled_from([2, 3, 4])
 
 
 @st.composite
-def networks(draw: Any) -> tuple[list[frozenset[str]], dict[str, int], int, schedule.Window]:
+def networks(
+    draw: Any,
+) -> tuple[list[frozenset[str]], dict[str, int], int, schedule.StreamingWindow]:
     multiple = draw(st.sampled_from([1, 64]))
     sizes = draw(st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 50), min_size=1))
     sizes = {b: multiple * n for b, n in sizes.items()}
@@ -75,7 +77,7 @@ def networks(draw: Any) -> tuple[list[frozenset[str]], dict[str, int], int, sche
         steps,
         sizes,
         draw(st.integers(low, low + 200 * multiple)),
-        schedule.Window(draw(SLOTS), most, multiple),
+        schedule.StreamingWindow(draw(SLOTS), most, multiple),
     )
 
 
@@ -104,7 +106,7 @@ def test_what_stays_is_spread_over_the_run() -> None:
     sizes = {f"w{i:02}": 10 for i in range(40)} | {"bias": 1}
     steps = [frozenset({f"w{i:02}"}) for i in range(40)]
     steps[7] |= {"bias"}
-    found = schedule.plan(steps, sizes, 220, schedule.Window(2, 40))
+    found = schedule.plan(steps, sizes, 220, schedule.StreamingWindow(2, 40))
     kept = sorted(found.kept)
     assert found.slots == 2
     assert len(kept) == 18  # 17 tens and the bias fit beside a window of 40
@@ -122,8 +124,8 @@ def test_one_large_blob_stays_so_that_others_come_ahead() -> None:
         *(frozenset({f"w{i:02}"}) for i in range(40)),
         frozenset({"table"}),
     ]
-    assert schedule.plan(steps, sizes, 100, schedule.Window()).slots == 1
-    found = schedule.plan(steps, sizes, 150, schedule.Window(3, 0))
+    assert schedule.plan(steps, sizes, 100, schedule.StreamingWindow()).slots == 1
+    found = schedule.plan(steps, sizes, 150, schedule.StreamingWindow(3, 0))
     assert (found.slots, found.window) == (2, 20)
     assert "table" in found.kept
     assert len(found.kept) == 4

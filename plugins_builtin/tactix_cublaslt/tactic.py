@@ -21,7 +21,7 @@ from tactix.words.errors import ExecutionError
 from tactix_cublaslt import work as work_of
 from tactix_cublaslt.library import TYPES, CublasLt, cublaslt
 from tactix_cublaslt.matmul import Algorithm, Matmul, Problem, Sizes
-from tactix_cublaslt.work import Work
+from tactix_cublaslt.work import MatmulWork
 from tactix_cuda.library_tactic import LibraryTactic
 
 GUESSES = 8
@@ -67,7 +67,7 @@ class CublasLtTactic(LibraryTactic[CublasLt]):
         offered = [replace(w.variant, knobs=(("rank", r),)) for r in range(count)]
         return offered or Reject("cuBLASLt has no algorithm for it")
 
-    def _work(self, node: Node) -> Work | Reject:
+    def _work(self, node: Node) -> MatmulWork | Reject:
         w = work_of.work(node, self.compute)
         known = isinstance(w, Reject) or {w.problem.dtype, w.problem.out} <= TYPES.keys()
         return (
@@ -76,7 +76,7 @@ class CublasLtTactic(LibraryTactic[CublasLt]):
             else Reject("float16, bfloat16 or float32 with results of the same or of float32")
         )
 
-    def _algorithms(self, w: Work, env: dict[str, int]) -> list[Algorithm]:
+    def _algorithms(self, w: MatmulWork, env: dict[str, int]) -> list[Algorithm]:
         sizes = Sizes(*(evaluate(d, env) for d in w.sizes))
         if sizes.batch * sizes.m * sizes.n > LARGEST:
             raise ExecutionError(f"cuBLASLt is not asked about {sizes}", who=self.key)
@@ -84,7 +84,7 @@ class CublasLtTactic(LibraryTactic[CublasLt]):
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         w = self._work(node)
-        assert isinstance(w, Work)
+        assert isinstance(w, MatmulWork)
         if not symbols(w.volume) <= set(ctx.opt):
             return None
         batch, m, n, k = (evaluate(d, ctx.opt) for d in w.sizes)
@@ -97,7 +97,7 @@ class CublasLtTactic(LibraryTactic[CublasLt]):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         """Raises ExecutionError if the library has fewer guesses."""
         w, rank = self._work(node), int(variant.knob("rank"))
-        assert isinstance(w, Work)
+        assert isinstance(w, MatmulWork)
         found = self._algorithms(w, dict(ctx.opt))
         if rank >= len(found):
             raise ExecutionError(f"cuBLASLt has {len(found)} algorithms for it", who=self.key)

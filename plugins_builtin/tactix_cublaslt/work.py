@@ -39,7 +39,7 @@ from tactix_cuda.library_epilogue import FoldedEpilogue, folded
 
 
 @dataclass(frozen=True)
-class Work:
+class MatmulWork:
     """``sizes``: batch, m, n, k. ``fold``: what the library does behind the product, None if a
     kernel does all.
 
@@ -67,7 +67,7 @@ class Work:
         return prod(self.sizes)
 
 
-def work(node: Node, compute: str) -> Work | Reject:
+def work(node: Node, compute: str) -> MatmulWork | Reject:
     """The node as a product for the library, or why it is none."""
     anchor = node.anchor
     convolution = anchor is not None and anchor.layer.name.endswith("Convolution")
@@ -110,7 +110,7 @@ def _row(bias: EpilogueOperand, out: DType) -> Packed:
     return Packed(bias.index, (*cast, ("reshape", (-1,))))
 
 
-def _product(node: Node) -> Work | Reject:
+def _product(node: Node) -> MatmulWork | Reject:
     p = product(node)
     if isinstance(p, Reject):
         return p
@@ -120,7 +120,7 @@ def _product(node: Node) -> Work | Reject:
     problem = Problem(p.dtype, p.dtype, "", p.a.turned, p.b.turned, one_a, one_b)
     sizes = (prod(p.batch), p.m, p.n, p.k)
     a, b = tensor_in(p.a.index), tensor_in(p.b.index)
-    return Work(
+    return MatmulWork(
         problem, sizes, None, a, b, {}, Variant(), lambda e: RowResults(e, node, p.epi, p.lead, p.n)
     )
 
@@ -133,7 +133,7 @@ def _repeats(x: Matrix, batch: Shape) -> bool | None:
     return False if last == 1 and is_row_major(batch, x.strides) else None
 
 
-def _convolution(node: Node) -> Work | Reject:
+def _convolution(node: Node) -> MatmulWork | Reject:
     win = window.window(node)
     if isinstance(win, Reject):
         return win
@@ -150,11 +150,13 @@ def _convolution(node: Node) -> Work | Reject:
 
     problem = Problem(win.dtype, win.dtype, "", turned_b=True, one_a=False, one_b=True)
     sizes = (1, win.pixels, win.co, win.c)
-    return Work(problem, sizes, None, tensor_in(win.x), constant("w"), constants, variant, rows)
+    return MatmulWork(
+        problem, sizes, None, tensor_in(win.x), constant("w"), constants, variant, rows
+    )
 
 
 def artifact(
-    node: Node, w: Work, params: Mapping[str, Any], scratch: int, ctx: CompileContext
+    node: Node, w: MatmulWork, params: Mapping[str, Any], scratch: int, ctx: CompileContext
 ) -> KernelArtifact:
     """The call of the library, and the kernel behind it where there is one."""
     size = -(-(scratch + SCRATCH) // ALIGNMENT) * ALIGNMENT if scratch else 0
@@ -182,11 +184,11 @@ def artifact(
     return replace(made, launches=(call, launch), code=code, constants=constants)
 
 
-def _bias(node: Node, w: Work) -> Arg:
+def _bias(node: Node, w: MatmulWork) -> Arg:
     if w.fold is None or w.fold.bias is None:
         return scalar(0)
     return constant("bias") if "bias" in w.constants else tensor_in(w.fold.bias.index)
 
 
-def _residual(node: Node, w: Work) -> Arg | None:
+def _residual(node: Node, w: MatmulWork) -> Arg | None:
     return None if w.fold is None or w.fold.residual is None else tensor_in(w.fold.residual.index)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tactix.words.dtypes import DType
 from tactix_cudnn import library as dnn
-from tactix_cudnn.graph import Operations, Work
+from tactix_cudnn.graph import CudnnWork, Operations
 from tactix_cudnn.library import Descriptor
 from tactix_cudnn.plan import Binding
 
@@ -18,7 +18,7 @@ Q, K, V, MASK, Y, SCALE, HIDDEN, KEYS, QUERIES = range(1, 10)
 
 
 @dataclass(frozen=True)
-class Attention(Work):
+class CudnnAttention(CudnnWork):
     """``size``: batch, heads, s queries, t keys, d and e columns of keys and values.
 
     ``q``, ``k``, ``v``: where matrices lie: strides of batch, heads and rows, and the first

@@ -16,7 +16,7 @@ from tactix_codegen.c import heads as c_heads
 from tactix_codegen.c.heads import Heads, Matrices
 from tactix_cuda.library_epilogue import FoldedEpilogue, folded
 from tactix_cuda.tactics import attention
-from tactix_cudnn.attention import Attention
+from tactix_cudnn.attention import CudnnAttention
 from tactix_cudnn.tactic import CudnnTactic, Request
 
 STEP = 8
@@ -40,7 +40,7 @@ class CudnnAttentionTactic(CudnnTactic):
         mask = node.given[h.mask].spec if h.mask >= 0 else None
         causal = mask is not None and attention.is_causal(mask.const)
         shape = (*(1,) * (4 - mask.rank), *mask.shape) if mask and not causal else ()
-        what = Attention(
+        what = CudnnAttention(
             h.dtype.value,
             _known(*h.lead, h.s, h.t, h.d, h.e),
             _lies(h.q),

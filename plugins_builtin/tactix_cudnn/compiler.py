@@ -22,9 +22,9 @@ from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import CompilerError, TactixError
 from tactix_cuda.device import the_device
-from tactix_cudnn.attention import Attention
-from tactix_cudnn.convolution import Convolution
-from tactix_cudnn.graph import Graph, Work
+from tactix_cudnn.attention import CudnnAttention
+from tactix_cudnn.convolution import CudnnConvolution
+from tactix_cudnn.graph import CudnnGraph, CudnnWork
 from tactix_cudnn.library import Cudnn, cudnn
 from tactix_cudnn.plan import FAILED
 from tactix_trust import object_cache
@@ -34,10 +34,10 @@ EACH, MOST = 6, 8
 """Compiled plans that are worth a process, which takes two seconds to start; and processes."""
 TIMEOUT = 600
 """Seconds for the plans of one process."""
-KINDS: dict[str, type[Work]] = {k.kind: k for k in (Convolution, Attention)}
+KINDS: dict[str, type[CudnnWork]] = {k.kind: k for k in (CudnnConvolution, CudnnAttention)}
 
 
-def source(what: Work, rank: int, compiles: bool) -> Source:
+def source(what: CudnnWork, rank: int, compiles: bool) -> Source:
     """Of a plan for that work by one of the library's guesses."""
     told = {"kind": what.kind, "work": what.to_json(), "rank": rank, "compiles": compiles}
     return Source(LANGUAGE, json.dumps(told, sort_keys=True))
@@ -109,7 +109,7 @@ def plans(library: Cudnn, texts: Sequence[str]) -> list[str]:
 
 def _plan(library: Cudnn, told: dict[str, Any]) -> str:
     try:
-        graph = Graph(library, KINDS[told["kind"]].from_json(told["work"]))
+        graph = CudnnGraph(library, KINDS[told["kind"]].from_json(told["work"]))
         return graph.plan(told["rank"]).decode()
     except TactixError as e:
         return FAILED + str(e)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tactix.words.dtypes import DType
 from tactix_cudnn import library as dnn
-from tactix_cudnn.graph import Operations, Work
+from tactix_cudnn.graph import CudnnWork, Operations
 from tactix_cudnn.library import Descriptor
 from tactix_cudnn.plan import Binding
 
@@ -17,7 +17,7 @@ X, W, RESIDUAL, BIAS, Y = range(1, 6)
 
 
 @dataclass(frozen=True)
-class Convolution(Work):
+class CudnnConvolution(CudnnWork):
     """Sizes of x (n, c, rows, columns) and y (n, k, rows, columns), of w (k, c of a group, rows,
     columns).
     """

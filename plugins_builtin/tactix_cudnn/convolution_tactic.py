@@ -11,7 +11,7 @@ from tactix.words.tensor import NHWC
 from tactix_codegen.cuda import window
 from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.library_epilogue import FoldedEpilogue, folded
-from tactix_cudnn.convolution import Convolution
+from tactix_cudnn.convolution import CudnnConvolution
 from tactix_cudnn.tactic import CudnnTactic, Request
 
 
@@ -40,7 +40,7 @@ class CudnnConvolutionTactic(CudnnTactic):
         return Request(what, (*places, tensor_out()), constants, Variant.of(formats, (NHWC,)))
 
 
-def _convolution(node: Node) -> tuple[Convolution, ConvolutionWindow, FoldedEpilogue] | Reject:
+def _convolution(node: Node) -> tuple[CudnnConvolution, ConvolutionWindow, FoldedEpilogue] | Reject:
     win = window.window(node)
     if isinstance(win, Reject):
         return win
@@ -79,4 +79,4 @@ def _convolution(node: Node) -> tuple[Convolution, ConvolutionWindow, FoldedEpil
         "begins": win.begins,
         "ends": win.ends,
     }
-    return Convolution(win.dtype.value, x, w, y, **places, **parts), win, fold  # type: ignore[arg-type]
+    return CudnnConvolution(win.dtype.value, x, w, y, **places, **parts), win, fold  # type: ignore[arg-type]

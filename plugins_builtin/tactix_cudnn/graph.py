@@ -101,7 +101,7 @@ class Operations:
 
 
 @dataclass(frozen=True)
-class Work:
+class CudnnWork:
     """What one plan computes, as data: numbers, texts and tuples of numbers. ``kind``: names the
     subclass.
     """
@@ -138,10 +138,10 @@ class Guess:
     compiles: bool
 
 
-class Graph:
+class CudnnGraph:
     """The operation graph on the device of a library. Raises LibraryFailure."""
 
-    def __init__(self, library: Cudnn, what: Work) -> None:
+    def __init__(self, library: Cudnn, what: CudnnWork) -> None:
         self.library, make = library, Operations(library)
         what.operations(make)
         graph = Descriptor(library, dnn.OPERATION_GRAPH).set(800, dnn.HANDLE, library.handle)
@@ -175,6 +175,6 @@ class Graph:
 
 
 @functools.lru_cache(4096)
-def guesses(library: Cudnn, what: Work, most: int) -> tuple[Guess, ...]:
+def guesses(library: Cudnn, what: CudnnWork, most: int) -> tuple[Guess, ...]:
     """The library's first guesses. Raises LibraryFailure."""
-    return Graph(library, what).guesses(most)
+    return CudnnGraph(library, what).guesses(most)

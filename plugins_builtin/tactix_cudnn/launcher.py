@@ -38,7 +38,7 @@ class CudnnLauncher(GraphLauncher):
         """
         from tactix_cuda.library import check_version
         from tactix_cudnn.library import PRODUCT, cudnn
-        from tactix_cudnn.plan import FAILED, Binding, Plan
+        from tactix_cudnn.plan import FAILED, Binding, CudnnPlan
 
         device.activate()
         artifact, library = step.artifact, self._given or cudnn(device)
@@ -62,7 +62,7 @@ class CudnnLauncher(GraphLauncher):
             raise ExecutionError(
                 "cuDNN has no plan", who=step.name, why=text[len(FAILED) :].decode()
             )
-        plan = Plan(library, binding, text)
+        plan = CudnnPlan(library, binding, text)
         if plan.workspace > evaluate(artifact.workspace, {}):
             why = f"it takes {plan.workspace} bytes"
             raise ExecutionError(

@@ -46,7 +46,7 @@ class Binding:
             raise PlanFormatError("not the tensors of a plan of cuDNN", why=str(e)) from None
 
 
-class Plan:
+class CudnnPlan:
     """A plan that was kept as text. Raises LibraryFailure."""
 
     def __init__(self, library: Cudnn, binding: Binding, text: bytes) -> None:
@@ -56,7 +56,7 @@ class Plan:
         self.descriptor = made.set(400, dnn.HANDLE, library.handle).finalize()
         (self.workspace,) = self.descriptor.get(402, dnn.INT64)
 
-    def bind(self, arguments: Sequence[int]) -> Plan:
+    def bind(self, arguments: Sequence[int]) -> CudnnPlan:
         """All sizes are settled already."""
         return self
 

@@ -14,7 +14,7 @@ from tactix_codegen.cuda.target import required_features
 from tactix_cuda.library_tactic import LibraryTactic
 from tactix_cudnn import FUNCTION, LAUNCHER
 from tactix_cudnn.compiler import source
-from tactix_cudnn.graph import Guess, Work, guesses
+from tactix_cudnn.graph import CudnnWork, Guess, guesses
 from tactix_cudnn.library import Cudnn, cudnn
 
 WORKSPACE = 64 << 20
@@ -35,7 +35,7 @@ def tactics() -> list[Tactic]:
 class Request:
     """A node's work. ``places``: arguments for the tensors of its binding. ``variant``: formats."""
 
-    what: Work
+    what: CudnnWork
     places: tuple[Arg, ...]
     constants: Mapping[str, Packed] = field(default_factory=dict)
     variant: Variant = field(default_factory=Variant)
@@ -65,7 +65,7 @@ class CudnnTactic(LibraryTactic[Cudnn]):
         offered = [replace(asked.variant, knobs=(("rank", r),)) for r in fit]
         return offered or Reject("cuDNN has no engine for it")
 
-    def _guesses(self, what: Work) -> tuple[Guess, ...]:
+    def _guesses(self, what: CudnnWork) -> tuple[Guess, ...]:
         return guesses(self.library(), what, self.most)
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:

@@ -96,9 +96,9 @@ class CpuBench(Bench):
     def of(self, c: Candidate) -> Bench:
         if not self.is_strange(c):
             return self
-        from tactix_isolate.trial import Trial
+        from tactix_isolate.trial import TrialBench
 
-        return Trial(self, c)
+        return TrialBench(self, c)
 
     def barred(self, c: Candidate) -> str:
         try:

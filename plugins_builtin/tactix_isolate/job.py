@@ -26,7 +26,7 @@ WORD = 8
 
 
 @dataclass(frozen=True)
-class Buffer:
+class JobBuffer:
     """``at``: where in the file its content is, before or after; -1 for scratch. ``written``: by
     the kernel.
     """
@@ -50,7 +50,7 @@ class Job:
     number: int
     step: Step
     env: Mapping[str, int]
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[JobBuffer, ...]
     outputs: tuple[tuple[int, Any, tuple[int, ...]], ...]
     content: str
     library: str
@@ -63,7 +63,7 @@ class Draft:
 
     def __init__(self, number: int, content: Path, keep: Callable[[bytes], str]) -> None:
         self.number, self.content, self.keep = number, content, keep
-        self._buffers: list[Buffer] = []
+        self._buffers: list[JobBuffer] = []
         self._size = 0
 
     def job(
@@ -91,7 +91,7 @@ class Draft:
                 for name, p in artifact.constants
             }
             size = evaluate(artifact.workspace, env)
-            scratch = self._add(Buffer("workspace", size, ALIGNMENT, True)) if size else -1
+            scratch = self._add(JobBuffer("workspace", size, ALIGNMENT, True)) if size else -1
             self._file.truncate(max(1, self._size))
         outputs = tuple(o for o, _ in made)
         step = Step(node.name, _settled(artifact, env), tuple(inputs), outputs, constants, scratch)
@@ -115,7 +115,7 @@ class Draft:
     def _output(self, i: int, v: Value, fmt: Format, env: Env) -> tuple[Operand, tuple[int, ...]]:
         shape = evaluate_shape(fmt.storage_shape(v.spec.shape), env)
         nbytes = math.prod(shape) * v.spec.dtype.itemsize
-        held = self._add(Buffer(f"output {i}", nbytes, _alignment(v, fmt), True, self._size))
+        held = self._add(JobBuffer(f"output {i}", nbytes, _alignment(v, fmt), True, self._size))
         self._size += nbytes
         return Operand(held, _spec(v, env), fmt), shape
 
@@ -125,9 +125,9 @@ class Draft:
         self._file.seek(self._size)
         self._file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         at, self._size = self._size, self._size + array.nbytes
-        return self._add(Buffer(name, array.nbytes, alignment, False, at))
+        return self._add(JobBuffer(name, array.nbytes, alignment, False, at))
 
-    def _add(self, buffer: Buffer) -> int:
+    def _add(self, buffer: JobBuffer) -> int:
         self._buffers.append(buffer)
         return len(self._buffers) - 1
 

@@ -32,7 +32,7 @@ _NOT_AN_ADDRESS = 0x80
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TrialResult:
     """What a kernel did: ``crash``, ``exit``, ``outside``, ``hang``, ``wrong``; or ``killed`` by
     somebody else, or ``stopped`` with the build.
 
@@ -47,7 +47,7 @@ class Verdict:
 class Died(Exception):
     """The process is gone."""
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: TrialResult) -> None:
         super().__init__(verdict.text)
         self.verdict = verdict
 
@@ -148,13 +148,13 @@ class Worker:
                 if stopped():
                     raise Died(
                         self._buried(
-                            Verdict("stopped", "was being tried when the build was stopped")
+                            TrialResult("stopped", "was being tried when the build was stopped")
                         )
                     ) from None
                 if time.monotonic() < until:
                     continue
                 raise Died(
-                    self._buried(Verdict("hang", f"did not end within {seconds:g} s"))
+                    self._buried(TrialResult("hang", f"did not end within {seconds:g} s"))
                 ) from None
             if line is None:
                 raise Died(self._buried(None, told))
@@ -162,13 +162,15 @@ class Worker:
                 answer = json.loads(line)
             except ValueError:
                 raise Died(
-                    self._buried(Verdict("crash", "broke the process in which it was tried"))
+                    self._buried(TrialResult("crash", "broke the process in which it was tried"))
                 ) from None
             if not {"layout", "fault"} & answer.keys():
                 return answer  # type: ignore[no-any-return]
             told |= answer
 
-    def _buried(self, verdict: Verdict | None, told: dict[str, Any] | None = None) -> Verdict:
+    def _buried(
+        self, verdict: TrialResult | None, told: dict[str, Any] | None = None
+    ) -> TrialResult:
         """What the process died of; without a verdict by what it told and how it ended."""
         assert self._process is not None
         code = self._process.wait() if verdict is None else 0
@@ -177,7 +179,7 @@ class Worker:
         said = self._said.read().decode(errors="replace").strip()
         self._said.close()
         found = verdict or _ended(code, told or {})
-        return Verdict(found.kind, found.text, said)
+        return TrialResult(found.kind, found.text, said)
 
 
 def _read(stream: IO[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
@@ -199,26 +201,26 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.stdin.close()
 
 
-def _ended(code: int, told: dict[str, Any]) -> Verdict:
+def _ended(code: int, told: dict[str, Any]) -> TrialResult:
     if code >= 0:
-        return Verdict("exit", f"ended the process with exit code {code}")
+        return TrialResult("exit", f"ended the process with exit code {code}")
     name = signal.Signals(-code).name
     if "fault" in told:
         address, reach = int(told["address"]), told.get("layout", ())
         for where in (place(address, *row) for row in reach):
             if where:
                 did = {True: "wrote", False: "read", None: "went"}[told["write"]]
-                return Verdict("outside", f"{did} {where} ({name})")
+                return TrialResult("outside", f"{did} {where} ({name})")
         if told.get("code") == _NOT_AN_ADDRESS:
             hint = "an access that is not aligned, as inputs and outputs are aligned to their elements alone?"
-            return Verdict("crash", f"crashed with {name} ({hint})")
-        return Verdict("crash", f"crashed with {name} at address {address:#x}")
+            return TrialResult("crash", f"crashed with {name} ({hint})")
+        return TrialResult("crash", f"crashed with {name} at address {address:#x}")
     kind = (
         "killed"
         if -code in (getattr(signal, "SIGKILL", 9), signal.SIGTERM, signal.SIGINT)
         else "crash"
     )
-    return Verdict(kind, f"{'was killed' if kind == 'killed' else 'crashed'} with {name}")
+    return TrialResult(kind, f"{'was killed' if kind == 'killed' else 'crashed'} with {name}")
 
 
 def place(address: int, name: str, start: int, nbytes: int, low: int, high: int) -> str:
@@ -237,7 +239,7 @@ def outside(name: str, offset: int, nbytes: int) -> str:
     return f"{offset - nbytes} bytes past the end of {name} ({nbytes} bytes)"
 
 
-def spoken(rows: Sequence[Any]) -> Verdict:
+def spoken(rows: Sequence[Any]) -> TrialResult:
     """The verdict on a kernel that wrote into the bytes beside a buffer: name, offset, size."""
     name, offset, nbytes = rows
-    return Verdict("outside", f"wrote {outside(name, offset, nbytes)}")
+    return TrialResult("outside", f"wrote {outside(name, offset, nbytes)}")

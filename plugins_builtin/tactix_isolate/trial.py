@@ -29,7 +29,7 @@ from tactix.words.errors import ConfigError, ExecutionError
 from tactix_isolate import quarantine, record
 from tactix_isolate.bench import CpuBench
 from tactix_isolate.job import Draft, Job
-from tactix_isolate.process import Died, Verdict, spoken
+from tactix_isolate.process import Died, TrialResult, spoken
 
 TIMEOUT = "TACTIX_TRIAL_TIMEOUT"
 SECONDS, ESTIMATES, LONGEST = 10.0, 100, 300.0
@@ -44,7 +44,7 @@ fence is.
 class Remote:
     """A candidate in the worker. It is loaded again into one that was started since."""
 
-    def __init__(self, bench: Trial, job: Job, seconds: float) -> None:
+    def __init__(self, bench: TrialBench, job: Job, seconds: float) -> None:
         self.bench, self.job, self.seconds = bench, job, seconds
         self._worker = bench.market.worker
         self._loaded = 0
@@ -112,7 +112,7 @@ class Remote:
         self.measure(times)
 
 
-class Trial(Bench):
+class TrialBench(Bench):
     """The bench of one stranger's candidate. ``market``: that of the build."""
 
     def __init__(self, market: CpuBench, c: Candidate) -> None:
@@ -196,14 +196,14 @@ class Trial(Bench):
         self, node: Node, variant: Variant, got: Sequence[Any], want: Expected, granted: float = 1.0
     ) -> float:
         off = max(
-            super(Trial, self).check(node, variant, outputs, want, granted) for outputs in got
+            super(TrialBench, self).check(node, variant, outputs, want, granted) for outputs in got
         )
         if off > 1:
             text = f"departs from the reference by {off:.3g} times its budget"
-            raise self.fail(Verdict("wrong", text))
+            raise self.fail(TrialResult("wrong", text))
         return off
 
-    def fail(self, verdict: Verdict) -> ExecutionError:
+    def fail(self, verdict: TrialResult) -> ExecutionError:
         """The error to raise; what the kernel itself did is in the quarantine then."""
         text = f"{self._who} {verdict.text}"
         if verdict.kind in ("killed", "stopped"):

@@ -74,7 +74,7 @@ class Tried:
         return self.bound([a.__array_interface__["data"][0] for a in self._held])
 
 
-class Server:
+class TrialServer:
     """Answers requests. ``threads``: of one inference."""
 
     def __init__(self, tell: Callable[[Any], None]) -> None:
@@ -194,7 +194,7 @@ def main() -> None:
     def tell(answer: Any) -> None:
         os.write(answers, json.dumps(answer).encode() + b"\n")
 
-    server = Server(tell)
+    server = TrialServer(tell)
     for name, arguments in requests(sys.stdin.buffer):
         try:
             tell(getattr(server, name)(*arguments))

@@ -18,7 +18,7 @@ SIZE_LIMIT = 256 << 20
 
 
 @dataclass(frozen=True)
-class Choice:
+class LockedChoice:
     """Of one node of the fused network. ``id``: of the variant; ``digest``: of the artifact, kernel
     source included.
 
@@ -41,7 +41,7 @@ class Choices:
     fused in vain.
     """
 
-    nodes: Mapping[str, Choice]
+    nodes: Mapping[str, LockedChoice]
     wide: tuple[str, ...] = ()
     bodies: tuple[Choices, ...] = ()
     split: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ def _choices(r: Reader) -> Choices:
     return Choices(nodes, wide, tuple(map(_choices, r.at("bodies").items())), split)
 
 
-def _choice(r: Reader) -> Choice:
-    r.only(*Choice.__dataclass_fields__)
+def _choice(r: Reader) -> LockedChoice:
+    r.only(*LockedChoice.__dataclass_fields__)
     texts = {f: r.at(f).text() for f in ("tactic", "variant", "id", "digest", "precision")}
-    return Choice(**texts, seconds=r.at("seconds").parse(float, "seconds"))
+    return LockedChoice(**texts, seconds=r.at("seconds").parse(float, "seconds"))

@@ -18,7 +18,7 @@ from tactix.select.enumerate import Bids, Candidate
 from tactix.words.errors import BuildCancelled, LockError, TactixError
 from tactix.words.progress import Quiet
 from tactix_lock import facts, options
-from tactix_lock.document import Choice, Choices, Lock
+from tactix_lock.document import Choices, Lock, LockedChoice
 from tactix_lock.precision import precision
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Frozen:
             raise different(_few(wrong), self._who)
 
     @staticmethod
-    def _find(b: Bids, wanted: Choice | None) -> Candidate | str:
+    def _find(b: Bids, wanted: LockedChoice | None) -> Candidate | str:
         """The candidate that is wanted, or why there is none."""
         if wanted is None:
             return "the lock has no choice for it"
@@ -165,11 +165,11 @@ def _of(plan: Plan, network: NetworkDefinition, config: BuilderConfig, session: 
 
 def _choices(plan: Plan) -> Choices:
     steps = {s.name: s for s in plan.steps}
-    nodes: dict[str, Choice] = {}
+    nodes: dict[str, LockedChoice] = {}
     for name, row in plan.ledger["nodes"].items():
         c = next(c for c in row["candidates"] if c["chosen"])
         computed = precision(steps[name]) if name in steps else ""
-        nodes[name] = Choice(
+        nodes[name] = LockedChoice(
             c["tactic"], c["variant"], c["id"], c["digest"], c["seconds"], computed
         )
     wide = plan.ledger.get("precision", {}).get("wide", {})

@@ -23,7 +23,7 @@ from tactix_onnx.wellformed import DEPTH
 if TYPE_CHECKING:
     import onnx
 
-    from tactix_onnx.weights import Weights
+    from tactix_onnx.weights import WeightReader
 
 
 SMALLEST = 16
@@ -146,7 +146,7 @@ _SCALARS = {1: "f", 2: "i"}
 _LISTS = {6: "floats", 7: "ints"}
 
 
-def attribute_value(a: onnx.AttributeProto, weights: Weights) -> Any:
+def attribute_value(a: onnx.AttributeProto, weights: WeightReader) -> Any:
     """An attribute's value: tensors as arrays, lists as tuples, text as str, graphs as they are."""
     import onnx
 

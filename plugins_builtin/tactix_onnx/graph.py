@@ -33,10 +33,10 @@ from tactix_onnx.convert import Context, import_as_layer
 from tactix_onnx.dim_text import dim_of
 from tactix_onnx.loose import Loose, firm, follow
 from tactix_onnx.order import name_of, ordered
-from tactix_onnx.subgraph import BODIES, NESTED, Window
+from tactix_onnx.subgraph import BODIES, NESTED, EnclosingScope
 from tactix_onnx.survey import LOST, Survey, Unreached
 from tactix_onnx.types import object_type
-from tactix_onnx.weights import ONNX_DTYPES, RANK, Weights, dtype_of
+from tactix_onnx.weights import ONNX_DTYPES, RANK, WeightReader, dtype_of
 from tactix_onnx.wellformed import (
     COPIED,
     DEPTH,
@@ -76,7 +76,7 @@ class Scope:
         self.values: dict[str, Value | None] = {}
         self.stored: dict[str, Any] = {}
         self.graph: onnx.GraphProto | None = None
-        self.window: Window | None = None
+        self.window: EnclosingScope | None = None
         if depth > DEPTH:
             raise ModelImportError(
                 "functions or subgraphs are nested too deeply", who=prefix, why=f"more than {DEPTH}"
@@ -99,7 +99,7 @@ class Walker:
         self,
         network: NetworkDefinition,
         catalog: Catalog,
-        weights: Weights,
+        weights: WeightReader,
         survey: Survey | None = None,
     ) -> None:
         self.network, self.catalog, self.weights = network, catalog, weights
@@ -128,7 +128,7 @@ class Walker:
         inner._symbols, inner._binder, inner._active = self._symbols, self._binder, self._active
         inner._around, inner._depth, inner._imported = self, self._depth + 1, self._imported
         scope = Scope(ctx.scope.opsets, f"{ctx.name}/", None, ctx.scope.depth + 1)
-        scope.window = Window(self, ctx.scope, network, inner.loose)
+        scope.window = EnclosingScope(self, ctx.scope, network, inner.loose)
         return inner, scope
 
     def known_symbols(self) -> frozenset[str]:
@@ -441,7 +441,7 @@ def import_model(
     model: onnx.ModelProto,
     network: NetworkDefinition,
     catalog: Catalog,
-    weights: Weights,
+    weights: WeightReader,
     survey: Survey,
 ) -> None:
     """The model's main graph into the network. Raises ModelImportError; what the survey found, too."""

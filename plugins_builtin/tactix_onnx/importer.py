@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tactix.network.definition import NetworkDefinition
     from tactix_onnx.survey import Survey
-    from tactix_onnx.weights import Weights
+    from tactix_onnx.weights import WeightReader
 
 
 LARGEST = (1 << 31) - 1
@@ -61,10 +61,10 @@ class OnnxImporter:
         meaning.
         """
         from tactix_onnx.survey import Survey
-        from tactix_onnx.weights import Weights
+        from tactix_onnx.weights import WeightReader
 
         model, folder = read(source)
-        weights = Weights(
+        weights = WeightReader(
             folder, not hasattr(source, "SerializeToString"), source if folder else None
         )
         fill(
@@ -81,7 +81,7 @@ def fill(
     network: NetworkDefinition,
     model: onnx.ModelProto,
     converters: Any,
-    weights: Weights,
+    weights: WeightReader,
     survey: Survey,
     who: str,
 ) -> None:

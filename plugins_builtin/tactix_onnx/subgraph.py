@@ -39,7 +39,7 @@ BODIES = 1 << 14
 """
 
 
-class Window:
+class EnclosingScope:
     """The names around a subgraph, as its walker sees them. ``loose``: of that walker."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Body:
+class ImportedBody:
     """An imported subgraph. ``captures``: the values outside that are its inputs behind those of
     the operator.
 
@@ -101,7 +101,7 @@ class Body:
 
 def import_body(
     ctx: Context, graph: onnx.GraphProto, given: Sequence[TensorSpec], title: str
-) -> Body:
+) -> ImportedBody:
     """A subgraph for inputs of these specs. Raises ModelImportError."""
     if len(graph.input) != len(given):
         raise ModelImportError(
@@ -129,10 +129,10 @@ def import_body(
         outputs.append(value)
     inner = {v: k for k, v in scope.window.captured.items()} if scope.window else {}
     captures = tuple(inner[v] for v in network.inputs[len(inputs) :])
-    return Body(network, captures, tuple(inputs), tuple(outputs), walker.loose)
+    return ImportedBody(network, captures, tuple(inputs), tuple(outputs), walker.loose)
 
 
-def level(a: Body, b: Body) -> tuple[Body, Body, list[int]]:
+def level(a: ImportedBody, b: ImportedBody) -> tuple[ImportedBody, ImportedBody, list[int]]:
     """Two bodies whose outputs have equal ranks, and the lowest that each may have had.
 
     The lower one of two tensors gets axes of size 1 in front.
@@ -143,7 +143,7 @@ def level(a: Body, b: Body) -> tuple[Body, Body, list[int]]:
     return _raised(a, ranks), _raised(b, ranks), lowest
 
 
-def _raised(body: Body, ranks: Sequence[int]) -> Body:
+def _raised(body: ImportedBody, ranks: Sequence[int]) -> ImportedBody:
     outputs = list(body.outputs)
     for i, (v, rank, name) in enumerate(
         zip(body.outputs, ranks, body.network.output_names, strict=True)
@@ -187,19 +187,19 @@ def merged(ctx: Context, a: TensorSpec, b: TensorSpec, what: str, symbol: str) -
     return replace(a, shape=shape)
 
 
-def all_firm(body: Body, title: str, who: str) -> Body:
+def all_firm(body: ImportedBody, title: str, who: str) -> ImportedBody:
     """The body, none of whose outputs may have a lower rank. Raises UnsupportedOperator."""
     for i, v in enumerate(body.outputs):
         firm(v, f"output {i} of the {title} of {who}", body.loose)
     return body
 
 
-def always(body: Body, condition: Value, output: Value) -> bool:
+def always(body: ImportedBody, condition: Value, output: Value) -> bool:
     """Whether a condition that starts true stays so: the body hands it on, or gives a constant."""
     return output is condition or (output.const is not None and bool(np.all(output.const)))
 
 
-def capture_all(bodies: Sequence[Body]) -> tuple[list[Any], tuple[tuple[int, ...], ...]]:
+def capture_all(bodies: Sequence[ImportedBody]) -> tuple[list[Any], tuple[tuple[int, ...], ...]]:
     """The values that any of the bodies captures, and where each body's own stand among them."""
     every = list(dict.fromkeys(v for b in bodies for v in b.captures))
     return every, tuple(tuple(every.index(v) for v in b.captures) for b in bodies)

@@ -53,7 +53,7 @@ def dtype_of(code: int, who: str) -> DType:
     return ONNX_DTYPES[code]
 
 
-class Weights:
+class WeightReader:
     """Reads tensors of one model. ``folder``: where its external files lie; None for a model in
     memory.
 

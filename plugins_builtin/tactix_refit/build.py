@@ -29,7 +29,7 @@ from tactix_refit.recipe import (
     META,
     STRIPPED,
     Recipes,
-    Step,
+    RecipeStep,
     Weight,
     bodies_of,
     constants_of,
@@ -258,7 +258,7 @@ class _Flat:
 
     def __init__(self, fixed: Mapping[str, Array], known: Mapping[str, Array]) -> None:
         self._fixed, self._known = fixed, known
-        self.steps: list[Step] = []
+        self.steps: list[RecipeStep] = []
         self.named: set[str] = set()
         self.literals: dict[str, bytes] = {}
         self._places: dict[Term, int] = {}
@@ -277,7 +277,7 @@ class _Flat:
                 self._places[t] = len(self.steps) - 1
         return self._places[root]
 
-    def _step(self, t: Term) -> Step:
+    def _step(self, t: Term) -> RecipeStep:
         op, params = t.op, t.params
         if op == "literal":
             params = (self._stored(self._known[params[0]]),)
@@ -285,7 +285,7 @@ class _Flat:
             op, params = "literal", (self._stored(self._fixed[params[0]]),)
         elif op == "weight":
             self.named.add(params[0])
-        return Step(op, tuple(self._places[a] for a in t.args), params, t.dtype, t.shape)
+        return RecipeStep(op, tuple(self._places[a] for a in t.args), params, t.dtype, t.shape)
 
     def _stored(self, array: Array) -> str:
         content = np.ascontiguousarray(array).tobytes()

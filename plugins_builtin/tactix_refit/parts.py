@@ -8,7 +8,7 @@ from typing import Any
 
 from tactix_refit import ops
 from tactix_refit.moves import Move
-from tactix_refit.recipe import Step, computed
+from tactix_refit.recipe import RecipeStep, computed
 
 Array = Any
 
@@ -28,7 +28,7 @@ class Rows:
     """
 
     def __init__(
-        self, terms: Sequence[Step], order: Sequence[int], value: Callable[[int], Array]
+        self, terms: Sequence[RecipeStep], order: Sequence[int], value: Callable[[int], Array]
     ) -> None:
         self._terms, self._order, self._root = terms, order, terms[order[-1]]
         self._whole = {k: value(k) for k in order if _is_whole(terms[k], self._root)}
@@ -45,11 +45,11 @@ class Rows:
         return known[self._order[-1]]
 
 
-def _is_whole(t: Step, root: Step) -> bool:
+def _is_whole(t: RecipeStep, root: RecipeStep) -> bool:
     return t.op in GIVEN or t.nbytes * SMALL <= root.nbytes
 
 
-def order_of(terms: Sequence[Step], root: int) -> list[int]:
+def order_of(terms: Sequence[RecipeStep], root: int) -> list[int]:
     """What ``Rows`` goes through for a term; nothing if it is more than operations on single
     elements.
     """
@@ -66,7 +66,7 @@ def order_of(terms: Sequence[Step], root: int) -> list[int]:
     return sorted(seen)
 
 
-def spans(t: Step, move: Move, size: int) -> Iterator[tuple[int, int, slice]]:
+def spans(t: RecipeStep, move: Move, size: int) -> Iterator[tuple[int, int, slice]]:
     """Ranges of rows of a term, of about so many elements, and where they are in the move's source:
     whole blocks.
     """

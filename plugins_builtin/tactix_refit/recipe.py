@@ -56,7 +56,7 @@ class Weight:
 
 
 @dataclass(frozen=True)
-class Step:
+class RecipeStep:
     """One term: an operation over earlier ones."""
 
     op: str
@@ -80,7 +80,7 @@ class Recipes:
 
     weights: Mapping[str, Weight]
     fixed: Mapping[str, str]
-    terms: tuple[Step, ...]
+    terms: tuple[RecipeStep, ...]
     constants: Mapping[str, int]
     needs: tuple[frozenset[str], ...] = field(repr=False, default=())
     others: Mapping[str, str] = field(repr=False, default_factory=dict)
@@ -160,18 +160,20 @@ def _shape(r: Reader) -> tuple[int, ...]:
     return tuple(d.integer() for d in r.items())
 
 
-def _step(r: Reader, place: int) -> Step:
+def _step(r: Reader, place: int) -> RecipeStep:
     op, args, params, dtype, shape = r.row(5)
     if op.text() not in ("weight", "literal") and op.text() not in ops.OPS:
         raise PlanFormatError(f"no operation {op.text()[:40]!r}", who=r.path)
     found = tuple(a.integer(0, place) for a in args.items())
-    made = Step(op.text(), found, tuple(params.of(list, "an array")), dtype.dtype(), _shape(shape))
+    made = RecipeStep(
+        op.text(), found, tuple(params.of(list, "an array")), dtype.dtype(), _shape(shape)
+    )
     if (made.op in ("weight", "literal")) != (not found):
         raise PlanFormatError(f"{made.op} of {len(found)} terms", who=r.path)
     return made
 
 
-def needs(terms: tuple[Step, ...]) -> tuple[frozenset[str], ...]:
+def needs(terms: tuple[RecipeStep, ...]) -> tuple[frozenset[str], ...]:
     out: list[frozenset[str]] = []
     for t in terms:
         own = frozenset(str(p) for p in t.params) if t.op == "weight" else frozenset()
@@ -222,7 +224,7 @@ def bodies_of(n: Node, path: str = "") -> list[tuple[str, NetworkDefinition]]:
     return [(f"{path}{n.name}/{k}/", body) for k, body in enumerate(n.layer.bodies(n.attrs))]
 
 
-def computed(t: Step, args: Sequence[Any], shape: tuple[int, ...]) -> Any:
+def computed(t: RecipeStep, args: Sequence[Any], shape: tuple[int, ...]) -> Any:
     """What a term's operation gives, which is to have that shape. Raises ValueError, and what numpy
     raises.
     """
@@ -234,6 +236,6 @@ def computed(t: Step, args: Sequence[Any], shape: tuple[int, ...]) -> Any:
     return x
 
 
-def literal(plan: Plan, t: Step) -> Any:
+def literal(plan: Plan, t: RecipeStep) -> Any:
     """The array of a literal."""
     return np.frombuffer(plan.blobs[t.params[0]], np.uint8).view(t.dtype.numpy).reshape(t.shape)

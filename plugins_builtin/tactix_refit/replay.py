@@ -22,7 +22,7 @@ from tactix.words.errors import PlanFormatError
 from tactix_refit import ops
 from tactix_refit.moves import Move, composed
 from tactix_refit.parts import LARGE, PART, Rows, order_of, spans
-from tactix_refit.recipe import Recipes, Step, computed, literal
+from tactix_refit.recipe import Recipes, RecipeStep, computed, literal
 
 Array = Any
 Job = Callable[[], None]
@@ -57,7 +57,7 @@ class Replay:
 
     def _end(self, place: int) -> tuple[int, Move | None]:
         """The term before the moves that a constant ends with, and these as one."""
-        chain: list[Step] = []
+        chain: list[RecipeStep] = []
         best, inner = (place, composed(self.terms[place].shape, ())), place
         while self.terms[inner].op in ("reshape", "transpose", "pad"):
             chain.insert(0, self.terms[inner])
@@ -221,7 +221,7 @@ class _Work:
                 casting="no",
             )
 
-    def _computed(self, t: Step, move: Move, straight: Array) -> bool:
+    def _computed(self, t: RecipeStep, move: Move, straight: Array) -> bool:
         """An operation on single elements, if its operands can be seen as the target is."""
         args = [np.broadcast_to(self._value(a), t.shape) for a in t.args]
         seen = [a.reshape(move.source_shape) for a in args]
@@ -231,7 +231,7 @@ class _Work:
             ops.UFUNCS[t.op](*seen, out=straight, casting="no")
         return True
 
-    def _product(self, t: Step, target: Array) -> bool:
+    def _product(self, t: RecipeStep, target: Array) -> bool:
         """The rounded product of a small matrix with another that is made wider for it: some
         columns at a time.
         """
@@ -265,7 +265,7 @@ class _Work:
                 self.known[place] = self._made(t)
             return self.known[place]
 
-    def _made(self, t: Step) -> Array:
+    def _made(self, t: RecipeStep) -> Array:
         return computed(t, [self._value(a) for a in t.args], t.shape)
 
 

@@ -13,7 +13,7 @@ from tactix_trust import book
 from tactix_trust import key_exchange as people
 from tactix_trust.changing import changing, generate
 from tactix_trust.environment import secret_text
-from tactix_trust.key import ALGORITHMS, HMAC, Key, public_key
+from tactix_trust.key import ALGORITHMS, HMAC, TrustKey, public_key
 
 
 @click.group("keys")
@@ -101,7 +101,7 @@ def remove(key: str) -> None:
         found.local = "" if found.local == gone.id else found.local
 
 
-def _kept(key: Key, local: bool, as_json: bool) -> None:
+def _kept(key: TrustKey, local: bool, as_json: bool) -> None:
     with changing() as found:
         if key.name and any(k.name == key.name and k.id != key.id for k in found.keys.values()):
             raise InvalidArgument(f"another key is called {key.name!r}", do="Give another --name")
@@ -114,7 +114,7 @@ def _kept(key: Key, local: bool, as_json: bool) -> None:
         show.console().print(f"{key.title}", soft_wrap=True)
 
 
-def _facts(key: Key, found: book.Book) -> dict[str, Any]:
+def _facts(key: TrustKey, found: book.Book) -> dict[str, Any]:
     return {
         "id": key.id,
         "name": key.name,

@@ -20,7 +20,7 @@ from tactix.words.errors import ModelImportError
 from tactix_onnx.catalog import Catalog, domain_of, opsets_of
 from tactix_onnx.importer import OnnxImporter, fill, locate, read
 from tactix_onnx.survey import Refusal, Survey
-from tactix_onnx.weights import RANK, Array, Weights, dtype_of
+from tactix_onnx.weights import RANK, Array, WeightReader, dtype_of
 from tactix_tools.inspect_shapes import inferred
 from tactix_tools.pack_info import packs
 
@@ -174,7 +174,7 @@ def _idle(session: Session) -> dict[str, str]:
     }
 
 
-class Lenient(Weights):
+class Lenient(WeightReader):
     """Gives zeros for weights whose data cannot be read, and remembers why: operators are judged
     without them.
     """

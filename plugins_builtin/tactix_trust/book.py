@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tactix.words.errors import ConfigError, InvalidArgument
-from tactix_trust.key import Key
+from tactix_trust.key import TrustKey
 
 VERSION = 1
 DIGITS = frozenset("0123456789abcdef")
@@ -24,13 +24,13 @@ class Book:
     """
 
     local: str = ""
-    keys: dict[str, Key] = field(default_factory=dict)
+    keys: dict[str, TrustKey] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
 
-    def add(self, key: Key) -> None:
+    def add(self, key: TrustKey) -> None:
         """Keep a key; one that is there already takes the new name, and keeps its secret."""
         old = self.keys.get(key.id)
-        self.keys[key.id] = Key(
+        self.keys[key.id] = TrustKey(
             key.algorithm, key.secret or (old.secret if old else b""), key.public, key.name
         )
 
@@ -92,7 +92,7 @@ def _decode(j: Mapping[str, Any]) -> Book:
     if j["version"] != VERSION:
         raise ValueError(f"version {j['version']}, this tactix reads {VERSION}")
     keys = [
-        Key(k["algorithm"], bytes.fromhex(k["secret"]), bytes.fromhex(k["public"]), k["name"])
+        TrustKey(k["algorithm"], bytes.fromhex(k["secret"]), bytes.fromhex(k["public"]), k["name"])
         for k in j["keys"]
     ]
     return Book(

@@ -13,18 +13,18 @@ from typing import Any
 from tactix.words.errors import ConfigError
 from tactix.words.files import replacing
 from tactix_trust.book import VERSION, Book, place, read
-from tactix_trust.key import HMAC, SIZE, Key
+from tactix_trust.key import HMAC, SIZE, TrustKey
 
 
-def generate(algorithm: str, name: str = "") -> Key:
+def generate(algorithm: str, name: str = "") -> TrustKey:
     """A fresh key. Raises ConfigError where its algorithm is not there."""
     secret = os.urandom(SIZE)
     if algorithm == HMAC:
-        return Key(HMAC, secret, name=name)
-    return Key.from_secret(secret, name)
+        return TrustKey(HMAC, secret, name=name)
+    return TrustKey.from_secret(secret, name)
 
 
-def local_key() -> Key:
+def local_key() -> TrustKey:
     """The key that signs what is built here; made if there is none. Raises ConfigError."""
     with changing() as book:  # another process may have made it meanwhile
         if book.local not in book.keys:

@@ -11,14 +11,14 @@ import os
 import re
 
 from tactix.words.errors import ConfigError, InvalidArgument
-from tactix_trust.key import ED25519, Key, public_key
+from tactix_trust.key import ED25519, TrustKey, public_key
 
 SIGNING, TRUSTED = "TACTIX_SIGNING_KEY", "TACTIX_TRUSTED_KEYS"
 SECRET = f"{ED25519}-secret"
 """The word in front of the hexadecimal digits of a secret."""
 
 
-def signing_key() -> Key | None:
+def signing_key() -> TrustKey | None:
     """The key that signs what is built here, in place of the local one. Raises ConfigError."""
     found = [secret_key(text, SIGNING) for text in _texts(SIGNING)]
     if len(found) > 1:
@@ -26,31 +26,31 @@ def signing_key() -> Key | None:
     return found[0] if found else None
 
 
-def known_keys() -> dict[str, Key]:
+def known_keys() -> dict[str, TrustKey]:
     """Keys whose signatures are trusted beside those of the trust store, by id. Raises ConfigError."""
     signer = signing_key()
     keys = [*([signer] if signer else []), *(_public(text) for text in _texts(TRUSTED))]
     return {k.id: k for k in keys}
 
 
-def secret_key(text: str, name: str) -> Key:
+def secret_key(text: str, name: str) -> TrustKey:
     """The key of a text as ``secret_text`` gives it. Raises ConfigError, which does not show it."""
     word, _, digits = text.strip().partition(":")
     try:
         if word == SECRET:
-            return Key.from_secret(bytes.fromhex(digits), name)
+            return TrustKey.from_secret(bytes.fromhex(digits), name)
     except (ValueError, InvalidArgument):
         pass
     do = "Give what `tactix keys new --algorithm ed25519 --file PATH` wrote, or the path of that file"
     raise ConfigError(f"{name} holds no secret key", do=do)
 
 
-def secret_text(key: Key) -> str:
+def secret_text(key: TrustKey) -> str:
     """All of an Ed25519 key, as TACTIX_SIGNING_KEY has it."""
     return f"{SECRET}:{key.secret.hex()}"
 
 
-def _public(text: str) -> Key:
+def _public(text: str) -> TrustKey:
     try:
         return public_key(text, TRUSTED)
     except InvalidArgument as e:

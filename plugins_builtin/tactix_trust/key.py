@@ -19,7 +19,7 @@ SIZE = 32
 
 
 @dataclass(frozen=True)
-class Key:
+class TrustKey:
     """``secret``: empty for a key of others. ``public``: of an Ed25519 key. ``name``: for people."""
 
     algorithm: str
@@ -35,7 +35,7 @@ class Key:
             )
 
     @classmethod
-    def from_secret(cls, secret: bytes, name: str = "") -> Key:
+    def from_secret(cls, secret: bytes, name: str = "") -> TrustKey:
         """The Ed25519 key of a secret. Raises InvalidArgument for one of another length,
         ConfigError.
         """
@@ -84,12 +84,12 @@ class Key:
         return True
 
 
-def public_key(text: str, name: str = "") -> Key:
+def public_key(text: str, name: str = "") -> TrustKey:
     """The key of a text like ``ed25519:4d1f...``. Raises InvalidArgument."""
     algorithm, _, digits = text.strip().partition(":")
     try:
         if algorithm == ED25519:
-            return Key(ED25519, public=bytes.fromhex(digits), name=name)
+            return TrustKey(ED25519, public=bytes.fromhex(digits), name=name)
     except ValueError:
         pass
     raise InvalidArgument(

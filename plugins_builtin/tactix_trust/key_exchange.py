@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tactix.words.errors import InvalidArgument
 from tactix_trust.book import Book
-from tactix_trust.key import ED25519, HMAC, Key
+from tactix_trust.key import ED25519, HMAC, TrustKey
 
 
-def export(key: Key) -> str:
+def export(key: TrustKey) -> str:
     """What others need to verify: ``ed25519:`` and hexadecimal digits. Raises InvalidArgument for a
     secret one.
     """
@@ -19,7 +19,7 @@ def export(key: Key) -> str:
     return f"{ED25519}:{key.public.hex()}"
 
 
-def find(book: Book, text: str) -> Key:
+def find(book: Book, text: str) -> TrustKey:
     """The key of that name, else the one whose id begins so. Raises InvalidArgument unless there is
     just one.
     """

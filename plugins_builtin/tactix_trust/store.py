@@ -8,7 +8,7 @@ from tactix.contracts.trust import LOCAL, Seal
 from tactix.words.errors import PlanFormatError, UntrustedPlan
 from tactix_trust.book import read
 from tactix_trust.environment import known_keys, signing_key
-from tactix_trust.key import ALGORITHMS, Key
+from tactix_trust.key import ALGORITHMS, TrustKey
 
 DOMAIN = b"tactix plan signature 1\n"
 """Stands before the digest in what is signed, so that no signature of something else is one of a
@@ -43,7 +43,7 @@ class LocalStore:
         return "its digest is trusted" if seal.digest.hex() in book.digests else ""
 
 
-def sign(key: Key, digest: bytes) -> bytes:
+def sign(key: TrustKey, digest: bytes) -> bytes:
     """The signature of a header with that sha256, as a plan holds it. Raises InvalidArgument,
     ConfigError.
     """
@@ -65,7 +65,7 @@ def parse(signature: bytes) -> tuple[str, str, bytes]:
     raise PlanFormatError("the plan's signature cannot be read", why=why)
 
 
-def local_key() -> Key:
+def local_key() -> TrustKey:
     """The key that signs what is built here: of the environment, or of the trust store, made when
     there is none.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import structure
 
-LEFT = {"same-names": 20, "any-in-contracts": 132, "long-lines": 636}
+LEFT = {"same-names": 1, "any-in-contracts": 132, "long-lines": 636}
 """What is still to go; a number falls with what is mended, and none rises."""
 
 

@@ -74,10 +74,10 @@ def array_of(value: Any) -> Any:
     """A tensor of a data set as an array; sequences and optionals as they are."""
     import onnx
 
-    from tactix_onnx.weights import Weights
+    from tactix_onnx.weights import WeightReader
 
     if isinstance(value, onnx.TensorProto):
-        return Weights(None).array(value)
+        return WeightReader(None).array(value)
     return value if value is None or isinstance(value, list) else np.asarray(value)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from acme_dla.limits import LAYERS, seconds, why_not
 from tactix.words.dims import evaluate
 from tactix_ops.rules.sixteen import RULES
-from tactix_ops.tactics.reference import NumpyTactic
+from tactix_ops.tactics.reference import ReferenceTactic
 from tactix_sdk import (
     CompileContext,
     DeviceProperties,
@@ -44,7 +44,7 @@ class AcceleratorTactic(Tactic):
         return KernelArtifact(SUBGRAPH, params=node.meaning)
 
 
-class HostTactic(NumpyTactic):
+class HostTactic(ReferenceTactic):
     """Any layer by its numpy meaning, on the host, where the accelerator cannot."""
 
     key = "acme_dla.host@1"

@@ -16,7 +16,7 @@ from tactix.words import dims
 from tactix.words.dims import Dim
 from tactix_cuda.host_launcher import CROSSING_BANDWIDTH, CROSSING_SECONDS, HostLauncher
 from tactix_ops.tactics.control import ControlTactic
-from tactix_ops.tactics.reference import NumpyTactic
+from tactix_ops.tactics.reference import ReferenceTactic
 
 
 def tactics() -> list[Tactic]:
@@ -24,7 +24,7 @@ def tactics() -> list[Tactic]:
     return [HostTactic(), HostControlTactic()]
 
 
-class HostTactic(NumpyTactic):
+class HostTactic(ReferenceTactic):
     """Any layer by its numpy meaning, asked where no kernel is left."""
 
     key = "tactix.cuda_host@1"

@@ -16,7 +16,7 @@ from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
 from tactix_onnx.convert import Context, Table
 from tactix_onnx.subgraph import (
-    Body,
+    ImportedBody,
     all_firm,
     always,
     capture_all,
@@ -63,7 +63,7 @@ def branch(ctx: Context, node: Any) -> Any:
     return made
 
 
-def _branches(ctx: Context) -> list[Body]:
+def _branches(ctx: Context) -> list[ImportedBody]:
     """Both; the second is looked at even where a node of the first is refused, so that one error
     tells all.
     """
@@ -88,7 +88,7 @@ def settled(
     states: Sequence[TensorSpec],
     behind: Sequence[TensorSpec],
     first: int,
-) -> tuple[Body, list[TensorSpec]]:
+) -> tuple[ImportedBody, list[TensorSpec]]:
     """The body, and its states' specs, general enough to hold for every iteration; outputs from
     ``first`` are states.
 

@@ -30,7 +30,7 @@ CONVERTERS = Table()
 
 
 @dataclass(frozen=True)
-class Kernel:
+class SvmKernel:
     """How x is compared with a vector: LINEAR, POLY, RBF or SIGMOID, as libsvm defines them."""
 
     kind: str
@@ -39,9 +39,9 @@ class Kernel:
     degree: float
 
     @staticmethod
-    def of(ctx: Context) -> Kernel:
+    def of(ctx: Context) -> SvmKernel:
         gamma, offset, degree = ctx.attr("kernel_params", ()) or (0.0, 0.0, 0.0)
-        return Kernel(ctx.attr("kernel_type", "LINEAR"), gamma, offset, degree)
+        return SvmKernel(ctx.attr("kernel_type", "LINEAR"), gamma, offset, degree)
 
     def compared(self, ctx: Context, x: Value, vectors: Any) -> Value:
         """x (N, F) with each of ``vectors`` (V, F): (N, V). Raises UnsupportedOperator."""
@@ -72,7 +72,7 @@ def regressor(ctx: Context, node: Any) -> Value:
     """Without support vectors the coefficients are those of a linear model."""
     ctx.ignore("post_transform")  # ONNX Runtime heeds none
     x, weights = as_rows(ctx, float_input(ctx)), floats(ctx.attr("coefficients"))[None]
-    count, kernel = ctx.attr("n_supports", 0), Kernel.of(ctx)
+    count, kernel = ctx.attr("n_supports", 0), SvmKernel.of(ctx)
     if count:
         x = kernel.compared(ctx, x, _vectors(ctx, count))
     else:
@@ -91,7 +91,7 @@ def _vectors(ctx: Context, count: int) -> Any:
 @CONVERTERS("SVMClassifier", domain=ML)
 def classifier(ctx: Context, node: Any) -> list[Value]:
     labels, counts = class_labels(ctx), ctx.attr("vectors_per_class", ())
-    kernel, x = Kernel.of(ctx), as_rows(ctx, float_input(ctx))
+    kernel, x = SvmKernel.of(ctx), as_rows(ctx, float_input(ctx))
     if sum(counts):
         return _by_pairs(ctx, labels, counts, kernel.compared(ctx, x, _vectors(ctx, sum(counts))))
     ctx.ignore("support_vectors", "prob_a", "prob_b")

@@ -73,13 +73,13 @@ class Tape(Arithmetic):
         return self.ctx.reshape(self.total(g, (*range(lead), *spread)), want)
 
 
-class Rule(Protocol):
+class GradientRule(Protocol):
     """The gradients of a node's inputs."""
 
     def __call__(self, m: Tape, node: Node, *gs: Value) -> Gradients: ...
 
 
-RULES: dict[str, Rule] = {}
+RULES: dict[str, GradientRule] = {}
 
 
 def rule(*layers: str) -> Callable[[Any], Any]:

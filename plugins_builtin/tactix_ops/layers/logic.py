@@ -37,7 +37,7 @@ class Bitwise(PointwiseLayer):
         return super().infer(attrs, inputs)
 
 
-class Choice(Logical):
+class Selection(Logical):
     """A selection: the condition is a boolean, the alternatives have one dtype."""
 
     truths = 1
@@ -69,7 +69,7 @@ XOR = Logical(
     imports=_onnx("Xor"),
     doc="Whether exactly one holds.",
 )
-WHERE = Choice(
+WHERE = Selection(
     "tactix.Where@1",
     expr.select,
     imports=_onnx("Where"),

@@ -71,7 +71,7 @@ class ArgAttrs:
     select_last_index: bool = False
 
 
-class Arg(Layer):
+class ArgExtreme(Layer):
     """The int64 index of the extreme element along ``axis``. Subclasses say which."""
 
     Attrs = ArgAttrs
@@ -100,7 +100,7 @@ class Arg(Layer):
         raise NotImplementedError(f"{self.key}: find")
 
 
-class ArgMax(Arg):
+class ArgMax(ArgExtreme):
     """Where the largest element is."""
 
     key = "tactix.ArgMax@1"
@@ -110,7 +110,7 @@ class ArgMax(Arg):
         return x.argmax(axis=axis)
 
 
-class ArgMin(Arg):
+class ArgMin(ArgExtreme):
     """Where the smallest element is."""
 
     key = "tactix.ArgMin@1"

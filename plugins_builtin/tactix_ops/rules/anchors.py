@@ -34,7 +34,7 @@ def broadcasts_surely(shape: Shape, out: Shape) -> bool:
 
 
 @dataclass(frozen=True)
-class Expressions:
+class PointwisePart:
     """A node's pointwise part, and the specs of its body that it was worked out from."""
 
     program: Program
@@ -49,14 +49,14 @@ class Expressions:
         )
 
 
-_expressions: WeakKeyDictionary[Node, Expressions] = WeakKeyDictionary()
+_expressions: WeakKeyDictionary[Node, PointwisePart] = WeakKeyDictionary()
 
 
-def expressions(node: Node) -> Expressions:
+def expressions(node: Node) -> PointwisePart:
     """A node's pointwise part, worked out once for what it reads."""
     specs = node.specs
     if (held := _expressions.get(node)) is None or held.specs is not specs:
-        held = _expressions[node] = Expressions(program(node.body, specs), specs)
+        held = _expressions[node] = PointwisePart(program(node.body, specs), specs)
     return held
 
 

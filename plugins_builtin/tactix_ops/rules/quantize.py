@@ -38,14 +38,14 @@ SOURCES = frozenset({"tactix.IntegerConvolution", "tactix.IntegerMatMul", "tacti
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineQuantization:
     """One scale and zero point."""
 
     scale: float
     zero: int
 
 
-def affine(node: Node) -> Affine | None:
+def affine(node: Node) -> AffineQuantization | None:
     """The constant scale and zero point of a QuantizeLinear or DequantizeLinear; None if it has
     several, or others.
     """
@@ -60,7 +60,7 @@ def affine(node: Node) -> Affine | None:
         return None
     if zero is not None and (zero.const is None or zero.const.size != 1):
         return None
-    found = Affine(
+    found = AffineQuantization(
         float(scale.const.reshape(())), 0 if zero is None else int(zero.const.reshape(()))
     )
     return (
@@ -159,7 +159,7 @@ def _quantize(root: Node, x: Value) -> Op:
     return P.tactix.Quantize(P.tactix.Mul(x, _inverse(a)), zero=a.zero, dtype=root.attrs.dtype)
 
 
-def _inverse(a: Affine) -> Any:
+def _inverse(a: AffineQuantization) -> Any:
     return literal(np.float32(1) / np.float32(a.scale))
 
 

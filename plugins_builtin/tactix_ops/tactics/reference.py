@@ -14,10 +14,10 @@ from tactix.words.dims import Dim
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [NumpyTactic()]
+    return [ReferenceTactic()]
 
 
-class NumpyTactic(Tactic):
+class ReferenceTactic(Tactic):
     """One variant: linear formats, no knobs."""
 
     key = "tactix.numpy@1"

@@ -34,7 +34,7 @@ class Session:
     def __getattr__(self, name: str) -> Any:
         if name not in _SOURCES:
             raise AttributeError(f"a session has no {name!r}")
-        found = self.__dict__[name] = Shelf(name, _SOURCES[name])
+        found = self.__dict__[name] = LazyRegistry(name, _SOURCES[name])
         return found
 
     @property
@@ -58,7 +58,7 @@ class Session:
         return ""
 
 
-class Shelf(Mapping[str, Any]):
+class LazyRegistry(Mapping[str, Any]):
     """Objects by key, from one source after another: a later one is not imported before it is
     needed.
     """
@@ -139,7 +139,7 @@ def _allocators() -> Sequence[Any]:
     return allocators()
 
 
-class LeanFlavour(Flavour[Plan]):
+class LeanDefaultFlavour(Flavour[Plan]):
     """Engines that run, and no more."""
 
     key = DEFAULT
@@ -179,7 +179,7 @@ def with_packs(plan: Any, session: Any) -> Any:
 
 
 def _flavours() -> Sequence[Any]:
-    return [LeanFlavour()]
+    return [LeanDefaultFlavour()]
 
 
 def _trust_stores() -> Sequence[Any]:

@@ -35,12 +35,12 @@ from tactix.words.tensor import TensorSpec
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.library import LibraryFailure
 from tactix_cudnn import compiler
-from tactix_cudnn.attention import Attention
+from tactix_cudnn.attention import CudnnAttention
 from tactix_cudnn.attention_tactic import CudnnAttentionTactic
 from tactix_cudnn.compiler import CudnnCompiler
-from tactix_cudnn.convolution import Convolution
+from tactix_cudnn.convolution import CudnnConvolution
 from tactix_cudnn.convolution_tactic import CudnnConvolutionTactic
-from tactix_cudnn.graph import Work
+from tactix_cudnn.graph import CudnnWork
 from tactix_cudnn.launcher import CudnnLauncher
 from tactix_cudnn.library import Cudnn
 from tactix_cudnn.plan import Binding
@@ -288,10 +288,12 @@ def test_a_failed_run_names_the_step() -> None:
 
 
 @pytest.mark.parametrize("what", [
-    Convolution("f16", (1, 2, 3, 4), (5, 2, 1, 1), (1, 5, 3, 4), (1, 1), (1, 1), (0, 0), (0, 0), True, False, True),
-    Attention("bf16", (1, 2, 3, 4, 8, 8), (48, 24, 8, 0), (64, 32, 8, 0), (64, 32, 8, 8), (2, 1), 0.3, True, (4,)),
+    CudnnConvolution(
+        "f16", (1, 2, 3, 4), (5, 2, 1, 1), (1, 5, 3, 4), (1, 1), (1, 1), (0, 0), (0, 0), True, False, True
+    ),
+    CudnnAttention("bf16", (1, 2, 3, 4, 8, 8), (48, 24, 8, 0), (64, 32, 8, 0), (64, 32, 8, 8), (2, 1), 0.3, True, (4,)),
 ])  # fmt: skip
-def test_work_is_json(what: Work) -> None:
+def test_work_is_json(what: CudnnWork) -> None:
     assert type(what).from_json(json.loads(json.dumps(what.to_json()))) == what
     assert Binding.from_json(json.loads(json.dumps(what.binding.to_json()))) == what.binding
 

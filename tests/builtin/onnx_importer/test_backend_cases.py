@@ -16,7 +16,7 @@ import pytest
 
 from tactix.network.definition import NetworkDefinition
 from tactix.words.errors import UnsupportedOperator
-from tactix_onnx.weights import Weights
+from tactix_onnx.weights import WeightReader
 from tactix_sdk.evaluate import evaluate
 
 OPERATOR_SET = 28
@@ -63,7 +63,8 @@ def cases() -> list[Any]:
 
 def arrays(values: Sequence[Any]) -> list[Any]:
     return [
-        Weights(None).array(v) if isinstance(v, onnx.TensorProto) else np.asarray(v) for v in values
+        WeightReader(None).array(v) if isinstance(v, onnx.TensorProto) else np.asarray(v)
+        for v in values
     ]
 
 

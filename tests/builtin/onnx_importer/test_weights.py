@@ -16,7 +16,7 @@ from onnx import TensorProto
 
 from tactix.words.errors import ModelImportError
 from tactix_onnx.importer import OnnxImporter
-from tactix_onnx.weights import Weights
+from tactix_onnx.weights import WeightReader
 from tactix_onnx.wire import OWN, without_weights
 from tactix_sdk.evaluate import evaluate
 
@@ -37,7 +37,7 @@ def test_every_element_type(dtype: Any, raw: bool) -> None:
         t = onnx.numpy_helper.from_array(want, "t")
     else:
         t = onnx.helper.make_tensor("t", code, want.shape, want.ravel().tolist())
-    got = Weights(None).array(t)
+    got = WeightReader(None).array(t)
     assert got.dtype == want.dtype
     assert np.array_equal(got, want)
 
@@ -45,26 +45,26 @@ def test_every_element_type(dtype: Any, raw: bool) -> None:
 @pytest.mark.parametrize("value", [-8, -1, 0, 7])
 def test_signed_nibbles(value: int) -> None:
     t = onnx.helper.make_tensor("t", TensorProto.INT4, [3], [value, 1, value])
-    assert Weights(None).array(t).astype(int).tolist() == [value, 1, value]
+    assert WeightReader(None).array(t).astype(int).tolist() == [value, 1, value]
 
 
 def test_small_floats_of_four_bits() -> None:
     t = onnx.TensorProto(
         name="t", data_type=TensorProto.FLOAT4E2M1, dims=[4], raw_data=bytes([0x72, 0xF9])
     )
-    assert Weights(None).array(t).astype(np.float32).tolist() == [1.0, 6.0, -0.5, -6.0]
+    assert WeightReader(None).array(t).astype(np.float32).tolist() == [1.0, 6.0, -0.5, -6.0]
 
 
 def test_strings_become_objects() -> None:
     t = onnx.helper.make_tensor("t", TensorProto.STRING, [2], ["a", "b"])
-    assert Weights(None).array(t).tolist() == ["a", "b"]
+    assert WeightReader(None).array(t).tolist() == ["a", "b"]
 
 
 def test_an_initializer_leaves_a_model_that_is_the_importers_own() -> None:
     t = onnx.numpy_helper.from_array(np.arange(9, dtype=np.float32), "t")
-    kept = Weights(None).initializer(t)
+    kept = WeightReader(None).initializer(t)
     assert t.HasField("raw_data")
-    taken = Weights(None, owned=True).initializer(t)
+    taken = WeightReader(None, owned=True).initializer(t)
     assert np.array_equal(kept, taken)
     assert not t.HasField("raw_data")
 
@@ -74,7 +74,7 @@ def test_a_sparse_tensor_is_written_out() -> None:
     for where in ([1, 5], [[0, 1], [1, 2]]):
         indices = onnx.numpy_helper.from_array(np.array(where), "i")
         t = onnx.helper.make_sparse_tensor(values, indices, [2, 3])
-        assert Weights(None).sparse(t).tolist() == [[0, 5, 0], [0, 0, 6]]
+        assert WeightReader(None).sparse(t).tolist() == [[0, 5, 0], [0, 0, 6]]
 
 
 @pytest.mark.parametrize("where", [[1, 6], [-1, 0], [1]])
@@ -84,7 +84,7 @@ def test_a_sparse_tensor_with_bad_indices(where: list[int]) -> None:
         values, onnx.numpy_helper.from_array(np.array(where), "i"), [2, 3]
     )
     with pytest.raises(ModelImportError, match="'v': its indices do not fit"):
-        Weights(None).sparse(t)
+        WeightReader(None).sparse(t)
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_a_sparse_tensor_with_bad_indices(where: list[int]) -> None:
 def test_a_damaged_tensor_is_told(change: dict[str, Any], words: str) -> None:
     fields = {"name": "t", "data_type": TensorProto.FLOAT, "dims": [2], "raw_data": b"12345678"}
     with pytest.raises(ModelImportError, match=f"'t'.*{words}"):
-        Weights(None).array(onnx.TensorProto(**{**fields, **change}))
+        WeightReader(None).array(onnx.TensorProto(**{**fields, **change}))
 
 
 def test_a_typed_tensor_with_too_few_elements() -> None:
     t = onnx.TensorProto(name="t", data_type=TensorProto.FLOAT, dims=[3], float_data=[1.0])
     with pytest.raises(ModelImportError, match="1 elements"):
-        Weights(None).array(t)
+        WeightReader(None).array(t)
 
 
 # -- external files ------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_files_of_a_model(folder: Path) -> None:
 
 
 def test_an_external_tensor_is_a_view_of_the_file(folder: Path) -> None:
-    weights = Weights(folder)
+    weights = WeightReader(folder)
     a, b = (
         weights.array(external(location="data")),
         weights.array(external(location="data", offset=8, length=16)),
@@ -165,7 +165,7 @@ def test_an_external_tensor_is_a_view_of_the_file(folder: Path) -> None:
 
 def test_an_offset_that_is_not_aligned_is_read_too(folder: Path) -> None:
     (folder / "odd").write_bytes(b"x" + np.arange(4, dtype=np.float32).tobytes())
-    assert Weights(folder).array(external(location="odd", offset=1)).tolist() == [0, 1, 2, 3]
+    assert WeightReader(folder).array(external(location="odd", offset=1)).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -186,19 +186,19 @@ def test_an_external_tensor_that_cannot_be_read(
     entries: dict[str, Any], words: str, folder: Path
 ) -> None:
     with pytest.raises(ModelImportError, match=words):
-        Weights(folder).array(external(**entries))
+        WeightReader(folder).array(external(**entries))
 
 
 def test_absolute_paths_and_links_out_of_the_folder_are_refused(folder: Path) -> None:
     os.symlink(folder.parent / "secret", folder / "link")
     for location in (str(folder / "data"), "link"):
         with pytest.raises(ModelImportError, match="outside the model's folder"):
-            Weights(folder).array(external(location=location))
+            WeightReader(folder).array(external(location=location))
 
 
 def test_a_model_in_memory_has_no_other_files() -> None:
     with pytest.raises(ModelImportError, match="Import the model by its path"):
-        Weights(None).array(external(location="data"))
+        WeightReader(None).array(external(location="data"))
 
 
 def test_a_model_with_external_data_by_path(tmp_path: Path, imported: Any, model: Any) -> None:

@@ -95,7 +95,7 @@ def test_a_recipe_gives_as_much_as_the_body_reads() -> None:
     inner = {b.blob for s in plan.steps for p in s.plans for b in p.buffers}
     blob = next(b for b in found.constants if b in inner)
     place = found.constants[blob]
-    part = recipe.Step("index", (place,), ([[0, 1, None]],), found.terms[place].dtype, (1,))
+    part = recipe.RecipeStep("index", (place,), ([[0, 1, None]],), found.terms[place].dtype, (1,))
     constants = {**found.constants, blob: len(found.terms)}
     text = recipe.write(replace(found, terms=(*found.terms, part), constants=constants))
     name = hashlib.sha256(text).hexdigest()

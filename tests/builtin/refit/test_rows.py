@@ -15,7 +15,7 @@ from tactix.words.errors import PlanFormatError
 from tactix_refit import parts as rows
 from tactix_refit import replay
 from tactix_refit.moves import composed
-from tactix_refit.recipe import Step
+from tactix_refit.recipe import RecipeStep
 from tactix_refit.refitter import Refitter
 
 from .conftest import REFIT, built, constants
@@ -58,19 +58,19 @@ def test_as_a_build(flags: tuple[BuilderFlag, ...], small: list[int]) -> None:
     assert len(small) > 10
 
 
-def chain(seed: int) -> tuple[list[Step], Any, dict[str, Any]]:
+def chain(seed: int) -> tuple[list[RecipeStep], Any, dict[str, Any]]:
     """Terms over ``w`` (48, 6, 5) and ``s`` (48, 1, 1); what they give; the weights."""
     held = normal(seed, w=(48, 6, 5), s=(48, 1, 1))
     held["w"][3] = 1e6
     f32, f16, shape = DType.FP32, DType.FP16, (48, 6, 5)
     terms = [
-        Step("weight", (), ("w",), f32, shape),
-        Step("weight", (), ("s",), f32, (48, 1, 1)),
-        Step("square", (1,), (), f32, (48, 1, 1)),
-        Step("multiply", (0, 2), (), f32, shape),
-        Step("clip", (3,), (-65504.0, 65504.0), f32, shape),
-        Step("finite_or", (3, 4), (), f32, shape),
-        Step("cast", (5,), ("f16",), f16, shape),
+        RecipeStep("weight", (), ("w",), f32, shape),
+        RecipeStep("weight", (), ("s",), f32, (48, 1, 1)),
+        RecipeStep("square", (1,), (), f32, (48, 1, 1)),
+        RecipeStep("multiply", (0, 2), (), f32, shape),
+        RecipeStep("clip", (3,), (-65504.0, 65504.0), f32, shape),
+        RecipeStep("finite_or", (3, 4), (), f32, shape),
+        RecipeStep("cast", (5,), ("f16",), f16, shape),
     ]
     whole = np.clip(held["w"] * held["s"] ** 2, -65504, 65504).astype(np.float16)
     return terms, whole, held
@@ -87,7 +87,7 @@ def test_rows_of_a_chain() -> None:
 
 def test_more_than_single_elements() -> None:
     terms, _, _ = chain(3)
-    terms[3] = Step("transpose", (0,), ((0, 1, 2),), DType.FP32, (48, 6, 5))
+    terms[3] = RecipeStep("transpose", (0,), ((0, 1, 2),), DType.FP32, (48, 6, 5))
     assert rows.order_of(terms, 6) == []
 
 
@@ -102,7 +102,7 @@ def test_more_than_single_elements() -> None:
     ],
 )
 def test_ranges_cover_everything_once(moves: Any) -> None:
-    t = Step("weight", (), ("w",), DType.FP32, (48, 6, 5))
+    t = RecipeStep("weight", (), ("w",), DType.FP32, (48, 6, 5))
     move = composed(t.shape, moves)
     assert move is not None
     x, seen = np.arange(1440).reshape(t.shape), []
@@ -119,7 +119,8 @@ def test_an_error_in_a_part_is_typed(small: list[int]) -> None:
     wrong = [s for s in shift if s.op == "multiply"]
     assert wrong
     refitter._replay.terms = tuple(
-        Step(s.op, s.args, ("more",), s.dtype, s.shape) if s.op == "multiply" else s for s in shift
+        RecipeStep(s.op, s.args, ("more",), s.dtype, s.shape) if s.op == "multiply" else s
+        for s in shift
     )
     with pytest.raises(PlanFormatError, match="a recipe cannot be followed"):
         refitter.refit_from_onnx(products(2))

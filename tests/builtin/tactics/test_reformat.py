@@ -15,7 +15,7 @@ from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, NHWC, TensorSpec, blocked
 from tactix_cpu.tactics.move.reformat import CpuReformatTactic
-from tactix_ops.tactics.reference import NumpyTactic
+from tactix_ops.tactics.reference import ReferenceTactic
 
 TACTIC = CpuReformatTactic()
 
@@ -99,7 +99,7 @@ def test_what_it_rejects():
 def test_the_numpy_tactic_takes_everything_and_costs_more():
     x = _f32(3, 5)
     n = fused([x], [("Relu", [0], {}), ("Transpose", [1], {"perm": (1, 0)})], anchor=1)
-    tactic, ctx = NumpyTactic(), CompileContext(NATIVE)
+    tactic, ctx = ReferenceTactic(), CompileContext(NATIVE)
     (variant,) = tactic.variants(n, NATIVE)
     artifact = tactic.compile(n, variant, ctx)
     assert not artifact.host_code
@@ -112,5 +112,5 @@ def test_the_numpy_tactic_takes_everything_and_costs_more():
 def test_the_numpy_tactic_says_where_inputs_are_absent():
     x = _f32(2, 3, 4, 4)
     n = node("Convolution", [x, _f32(5, 3, 1, 1), None])
-    artifact = NumpyTactic().compile(n, Variant(), CompileContext(NATIVE))
+    artifact = ReferenceTactic().compile(n, Variant(), CompileContext(NATIVE))
     assert artifact.params["body"]["nodes"][0]["inputs"] == [0, 1, -1]

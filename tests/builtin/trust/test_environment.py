@@ -17,20 +17,25 @@ from tactix_tools import cli
 from tactix_trust import key_exchange as people
 from tactix_trust.changing import generate
 from tactix_trust.environment import known_keys, secret_text, signing_key
-from tactix_trust.key import ED25519, Key
+from tactix_trust.key import ED25519, TrustKey
 
 pytest.importorskip("cryptography")
 Become = Callable[[str], Path]
 
 
 @pytest.fixture
-def key() -> Key:
+def key() -> TrustKey:
     return generate(ED25519)
 
 
 @pytest.mark.parametrize("kind", ["text", "file"])
 def test_its_key_signs_and_its_public_half_is_trusted(
-    plan: Plan, key: Key, kind: str, tmp_path: Path, home: Become, monkeypatch: pytest.MonkeyPatch
+    plan: Plan,
+    key: TrustKey,
+    kind: str,
+    tmp_path: Path,
+    home: Become,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def given(name: str, text: str) -> str:
         if kind == "text":
@@ -63,7 +68,7 @@ def test_its_key_signs_and_its_public_half_is_trusted(
     "text", ["ed25519-secret:12", "ed25519-secret:zz", "ed25519:", "/nowhere/at/all", "x"]
 )
 def test_what_is_no_key(
-    text: str, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, key: TrustKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TACTIX_SIGNING_KEY", text)
     with pytest.raises(ConfigError, match="TACTIX_SIGNING_KEY"):

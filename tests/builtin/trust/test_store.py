@@ -28,7 +28,7 @@ OTHER = hashlib.sha256(b"another").digest()
 
 
 @pytest.fixture(params=keys.ALGORITHMS)
-def key(request: pytest.FixtureRequest) -> keys.Key:
+def key(request: pytest.FixtureRequest) -> keys.TrustKey:
     if request.param == keys.ED25519:
         pytest.importorskip("cryptography")
     return generate(request.param, "mine")
@@ -45,14 +45,14 @@ def test_the_local_key_is_made_once(home: Become) -> None:
     assert list(found.keys) == [found.local] == [parse(first)[1]]
 
 
-def test_a_secret_is_never_in_a_signature(key: keys.Key) -> None:
+def test_a_secret_is_never_in_a_signature(key: keys.TrustKey) -> None:
     text = sign(key, DIGEST)
     assert key.secret.hex().encode() not in text
     assert key.secret not in text
     assert key.id not in key.secret.hex()
 
 
-def test_signatures_of_both_kinds(key: keys.Key) -> None:
+def test_signatures_of_both_kinds(key: keys.TrustKey) -> None:
     with changing() as found:
         found.add(key)
     signature = sign(key, DIGEST)
@@ -66,7 +66,7 @@ def test_signatures_of_both_kinds(key: keys.Key) -> None:
             LocalStore().vouches(Seal(DIGEST, json.dumps(wrong).encode()))
 
 
-def test_foreign_and_removed_keys(key: keys.Key) -> None:
+def test_foreign_and_removed_keys(key: keys.TrustKey) -> None:
     signature = sign(key, DIGEST)
     assert LocalStore().vouches(Seal(DIGEST, signature)) == ""
     with changing() as found:
@@ -105,10 +105,14 @@ def test_trusting_the_public_half_of_an_own_key_keeps_the_secret() -> None:
 
 def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
     signature = json.dumps(
-        {"algorithm": "ed25519", "key": keys.Key(keys.ED25519, public=bytes(32)).id, "value": "00"}
+        {
+            "algorithm": "ed25519",
+            "key": keys.TrustKey(keys.ED25519, public=bytes(32)).id,
+            "value": "00",
+        }
     )
     with changing() as found:
-        found.add(keys.Key(keys.ED25519, public=bytes(32)))
+        found.add(keys.TrustKey(keys.ED25519, public=bytes(32)))
     for name in (
         "cryptography",
         "cryptography.exceptions",

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tactix_ship.lean.modules import STANDS_FOR
+
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("core", "plugin_sdk", "plugins_builtin")
 WIDTH = 100
@@ -92,9 +94,12 @@ def upward(found: list[Module]) -> list[str]:
 
 
 def same_names(found: list[Module]) -> list[str]:
-    """Names that two public classes have."""
+    """Names that two public classes have.
+
+    A module of the lean runtime that takes another's place must have its names.
+    """
     places: dict[str, list[str]] = defaultdict(list)
-    for m in found:
+    for m in (m for m in found if m.name not in STANDS_FOR.values()):
         for node in m.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(m.at(node.lineno))

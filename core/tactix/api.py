@@ -158,7 +158,7 @@ def load_or_build(
 
     logger = logger or Logger()
     session, settings = (
-        session or Session(door="build", logger=logger),
+        session or Session(group="build", logger=logger),
         configure(config, **options),
     )
     digest = _digest(model, settings, session)

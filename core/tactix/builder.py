@@ -116,7 +116,7 @@ class Builder(Recorded):
         error_recorder: ErrorRecorder | None = None,
     ) -> None:
         self.logger = checked_logger(logger)
-        self.session = session or Session(door="build", logger=self.logger)
+        self.session = session or Session(group="build", logger=self.logger)
         self.error_recorder = error_recorder
 
     def create_network(self, name: str = "") -> NetworkDefinition:

@@ -87,7 +87,7 @@ class TrialServer:
         """
         from tactix.plugins.session import Session
 
-        session = Session(door="runtime", only=["tactix", device.partition(".")[0]])
+        session = Session(group="runtime", only=["tactix", device.partition(".")[0]])
         self.device, self.threads = session.devices[device], threads
         self.device.properties()  # asks for what instructions the system must allow
         self.launchers = session.launchers
@@ -165,7 +165,7 @@ def _always_shared(on: bool) -> Iterator[None]:
 def _session() -> Any:
     from tactix.plugins.session import Session
 
-    return Session(door="runtime")
+    return Session(group="runtime")
 
 
 def requests(stream: BinaryIO) -> Iterator[tuple[str, tuple[Any, ...]]]:

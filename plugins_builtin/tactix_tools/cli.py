@@ -182,7 +182,7 @@ def _group() -> click.Group:
 def _session() -> Session:
     from tactix.plugins.session import Session
 
-    return Session(door="build")
+    return Session(group="build")
 
 
 def _report(error: BaseException, *, as_json: bool, debug: bool) -> int:

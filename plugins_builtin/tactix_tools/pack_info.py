@@ -47,10 +47,10 @@ def packs(session: Session) -> list[PackInfo]:
         for e in getattr(session, name).entries():
             counts.setdefault((e.namespace, e.part, e.provider), Counter())[name] += 1
     inert = session.inert()
-    groups: dict[tuple[str, str, Provider], list[Plugin]] = {}
+    grouped: dict[tuple[str, str, Provider], list[Plugin]] = {}
     for p in session.found():
-        groups.setdefault((p.namespace, p.part, p.provider), []).append(p)
-    found = [_info(groups[k], counts.get(k, Counter()), inert) for k in sorted(groups)]
+        grouped.setdefault((p.namespace, p.part, p.provider), []).append(p)
+    found = [_info(grouped[k], counts.get(k, Counter()), inert) for k in sorted(grouped)]
     return [_clashing(info, session.clashes()) for info in found]
 
 
@@ -77,8 +77,8 @@ def _gave(info: PackInfo, e: Entry[Any]) -> bool:
 _WORST = ("failed", "incompatible", "disabled", "active")
 
 
-def _info(group: list[Plugin], counts: Counter[str], inert: Mapping[str, str]) -> PackInfo:
-    p = min(group, key=lambda p: _WORST.index(p.status))
+def _info(same: list[Plugin], counts: Counter[str], inert: Mapping[str, str]) -> PackInfo:
+    p = min(same, key=lambda p: _WORST.index(p.status))
     status, reason, cure = p.status, p.reason, p.cure
     if status == "active" and p.namespace in inert:
         status, reason = (
@@ -86,9 +86,18 @@ def _info(group: list[Plugin], counts: Counter[str], inert: Mapping[str, str]) -
             f"{inert[p.namespace]} disabled: they touch what others provide",
         )
         cure = enable_cure(p.namespace)
-    doors = tuple(sorted({d for q in group for d in q.doors}))
-    spent = sum(q.milliseconds for q in group)
+    groups = tuple(sorted({g for q in same for g in q.groups}))
+    spent = sum(q.milliseconds for q in same)
     who = p.provider
     return PackInfo(
-        p.namespace, who.dist, who.version, doors, status, reason, cure, dict(counts), spent, p.part
+        p.namespace,
+        who.dist,
+        who.version,
+        groups,
+        status,
+        reason,
+        cure,
+        dict(counts),
+        spent,
+        p.part,
     )

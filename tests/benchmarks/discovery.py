@@ -67,7 +67,7 @@ def distribution(site: Path, name: str, namespace: str = "", text: str = "") -> 
         (info / "entry_points.txt").write_text(f"[console_scripts]\n{name} = {name}:main\n")
         return
     (site / f"{name}.py").write_text(text)
-    groups = (f"[tactix.{door}.v1]\n{namespace} = {name}\n" for door in ("build", "runtime"))
+    groups = (f"[tactix.{group}.v1]\n{namespace} = {name}\n" for group in ("build", "runtime"))
     (info / "entry_points.txt").write_text("\n".join(groups))
 
 

@@ -277,7 +277,7 @@ class Acme:
 
 def test_a_layer_that_is_not_installed() -> None:
     """Its kernel would run without it; its reference cannot."""
-    session = tactix.Session(door="build", plugins=[("acme", Acme())], enable=["acme"])
+    session = tactix.Session(group="build", plugins=[("acme", Acme())], enable=["acme"])
     builder = tactix.Builder(QUIET, session)
     net = builder.create_network("bent")
     net.mark_output(net.add_layer("acme.Bend@1", [net.add_input("x", "f32", ("n",))])[0], "y")
@@ -316,7 +316,7 @@ class AcmeNumpy:
 @pytest.mark.parametrize("embedded", [True, False])
 def test_a_function_of_a_pack_that_is_not_installed(embedded: bool) -> None:
     """Its launcher is not here, so it may run anything; the layer of its step is here."""
-    session = tactix.Session(door="build", plugins=[AcmeNumpy()], enable=["acme"])
+    session = tactix.Session(group="build", plugins=[AcmeNumpy()], enable=["acme"])
     net = tactix.Builder(QUIET, session).create_network("function")
     w = RNG.standard_normal((4, 3), np.float32)
     net.mark_output(
@@ -502,7 +502,7 @@ def test_notes_that_name_no_package() -> None:
 def test_a_layer_of_a_pack_that_may_not_run_names_the_cure(embedded: bool) -> None:
     twice = layer("acme.Twice@1")(lambda x: x * 2)
     pack = SimpleNamespace(TACTIX_NAMESPACE="acme", tactix_layers=hookimpl(lambda: [twice]))
-    session = tactix.Session(door="build", plugins=[pack])
+    session = tactix.Session(group="build", plugins=[pack])
     net = tactix.Builder(QUIET, session).create_network("twice")
     net.mark_output(*net.add_layer("acme.Twice", [net.add_input("x", "f32", (4,))]), "y")
     plan = plan_of(net, session)

@@ -368,7 +368,7 @@ def test_load_or_build_replaces_what_cannot_be_used(
     assert capsys.readouterr().err == ""
     made = container.load(path)
     strange = dataclasses.replace(made, meta={**made.meta, "tactix": "99.0"}, seal=None)
-    container.save(strange, path, tactix.Session(door="runtime").signer)
+    container.save(strange, path, tactix.Session(group="runtime").signer)
     tactix.load_or_build(MLP, **options)
     assert "is built again: the plan cannot run here" in capsys.readouterr().err
 

@@ -148,7 +148,7 @@ def test_what_a_context_refuses(engine: tactix.Engine) -> None:
 
 def test_contexts_without_phases_refuse_the_plan(engine: tactix.Engine) -> None:
     with pytest.raises(PlanCompatibilityError, match=r"shapes that follow from data.*'default'"):
-        Engine(engine.plan, tactix.Session(door="runtime"), engine.device, Options(1))
+        Engine(engine.plan, tactix.Session(group="runtime"), engine.device, Options(1))
 
 
 def test_measuring_at_guessed_sizes() -> None:

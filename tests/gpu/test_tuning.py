@@ -78,7 +78,7 @@ def candidates(node: Node, device: Any, session: Session) -> list[Any]:
 
 
 def test_fill_and_copy(device: Any) -> None:
-    memory = bench_of(device, Session(door="build")).allocator
+    memory = bench_of(device, Session(group="build")).allocator
     assert memory is not None
     a, b = memory.allocate(1001), memory.allocate(1001)
     device.fill(a, 0xA5, 1001)
@@ -95,7 +95,7 @@ def test_candidates_pass_the_gate_and_are_timed_cold(device: Any, rows: int, wid
     """Products whose weights come in turns: each is right with every copy, and takes no less than
     from the cache.
     """
-    session = Session(door="build")
+    session = Session(group="build")
     bench, rng = bench_of(device, session), np.random.default_rng(rows)
     w = rng.standard_normal((1024, width)).astype(np.float16)
     node = h.node("MatMul", [np.zeros((rows, 1024), np.float16), w], [1])

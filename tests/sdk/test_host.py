@@ -63,7 +63,7 @@ def test_the_function_runs_and_the_plan_needs_its_launcher() -> None:
     assert rows == {"acme.roll@1": "measured", "tactix.numpy@1": "measured"}
     assert "acme.roll_python@1" in [r.key for r in plan.requirements]
     runtime = tactix.Runtime(
-        session=Session(door="runtime", plugins=[("acme", Host(rolled, layers=(roll,)))])
+        session=Session(group="runtime", plugins=[("acme", Host(rolled, layers=(roll,)))])
     )
     engine = runtime.load(plan)
     CALLS.clear()
@@ -72,7 +72,7 @@ def test_the_function_runs_and_the_plan_needs_its_launcher() -> None:
         np.testing.assert_array_equal(engine(x), np.roll(x, 2, -1))
     assert CALLS == [(1, 6), (3, 6), (8, 6)]
     with pytest.raises(errors.TactixError, match="acme"):
-        tactix.Runtime(session=Session(door="runtime")).load(plan)
+        tactix.Runtime(session=Session(group="runtime")).load(plan)
 
 
 @numpy_tactic("acme.slow_roll@1", "acme.Roll@1")

@@ -119,7 +119,7 @@ def test_the_plan_runs_without_the_pack(site: Site, tmp_path: Path) -> None:
     )
     x = RNG.standard_normal((1, 3, 5, 5)).astype(np.float32)
     want = tactix.Runtime().load(plan)(x)
-    only = tactix.Session(door="runtime", only=["tactix"])
+    only = tactix.Session(group="runtime", only=["tactix"])
     assert "acme.Mish@1" not in only.layers
     assert "acme_mish" in sys.modules
     np.testing.assert_array_equal(tactix.Runtime(session=only).load(plan)(x), want)

@@ -126,9 +126,9 @@ class AllHooks(BuildHooks, RuntimeHooks, Protocol):
     """What a session of the group ``tactix.build.v1`` collects."""
 
 
-def hooks_of(door: type) -> frozenset[str]:
+def hooks_of(spec: type) -> frozenset[str]:
     """Names of the hooks in one of the classes above."""
-    return frozenset(n for n in dir(door) if n.startswith("tactix_"))
+    return frozenset(n for n in dir(spec) if n.startswith("tactix_"))
 
 
 HOOKS = {"build": hooks_of(BuildHooks), "runtime": hooks_of(RuntimeHooks)}

@@ -29,7 +29,7 @@ class Found:
 
     namespace: str
     provider: Provider
-    door: str
+    group: str
     major: int
     module: str
     load: Callable[[], Any] = field(compare=False, repr=False)
@@ -173,7 +173,7 @@ class Settings:
 
 @dataclass
 class Plugin:
-    """One module or object of a pack in one session. ``doors``: where its entry points are.
+    """One module or object of a pack in one session. ``groups``: where its entry points are.
 
     ``status``: ``active``, ``disabled``, ``incompatible`` or ``failed``; ``reason`` and ``cure``
     for the last three.
@@ -181,7 +181,7 @@ class Plugin:
 
     namespace: str
     provider: Provider
-    doors: tuple[str, ...]
+    groups: tuple[str, ...]
     load: Callable[[], Any]
     module: str = ""
     status: str = "active"
@@ -204,7 +204,7 @@ class Plugin:
 
 
 def candidates(
-    found: Iterable[Found], settings: Settings, replaced: Iterable[str], doors: Iterable[str]
+    found: Iterable[Found], settings: Settings, replaced: Iterable[str], groups: Iterable[str]
 ) -> list[Plugin]:
     """Plugins of a scan of these groups, barred where settings, the API or a ``replaced`` namespace
     say so.
@@ -213,9 +213,9 @@ def candidates(
     for f in found:
         key = (f.namespace, f.provider, f.module, f.major)
         if key in merged:
-            merged[key].doors += (f.door,)
+            merged[key].groups += (f.group,)
         else:
-            merged[key] = Plugin(f.namespace, f.provider, (f.door,), f.load, f.module, part=f.part)
+            merged[key] = Plugin(f.namespace, f.provider, (f.group,), f.load, f.module, part=f.part)
             if f.broken:
                 merged[key].bar("failed", f.broken, "Install it again")
     current = {(f.namespace, f.provider) for f in found if f.major == API[0]}
@@ -224,7 +224,7 @@ def candidates(
         served = (
             major != API[0] and (namespace, provider) in current
         )  # a pack may serve several majors
-        if not served and set(doors).intersection(p.doors):
+        if not served and set(groups).intersection(p.groups):
             _bar(p, major, settings, namespace in replaced)
             out.append(p)
     return out
@@ -255,12 +255,12 @@ def _bar(p: Plugin, major: int, settings: Settings, replaced: bool) -> None:
             p.bar("failed", e.what, e.do)
 
 
-def shared(plugins: Iterable[Plugin], doors: Iterable[str]) -> dict[str, list[Provider]]:
+def shared(plugins: Iterable[Plugin], groups: Iterable[str]) -> dict[str, list[Provider]]:
     """Namespaces that several distributions have in one of these groups, and which those are."""
     owners: dict[tuple[str, str], list[Provider]] = {}
     for p in plugins:
-        for door in set(doors).intersection(p.doors) if p.status == "active" else ():
-            owners.setdefault((p.namespace, door), []).append(p.provider)
+        for group in set(groups).intersection(p.groups) if p.status == "active" else ():
+            owners.setdefault((p.namespace, group), []).append(p.provider)
     return {
         namespace: sorted(set(who))
         for (namespace, _), who in sorted(owners.items())
@@ -338,7 +338,7 @@ Options = Mapping[str, Any]
 
 
 def check_hooks(
-    plugin: Any, doors: Iterable[str], parse: Callable[[Any, str], Options | None]
+    plugin: Any, groups: Iterable[str], parse: Callable[[Any, str], Options | None]
 ) -> None:
     """Raises PluginError for a wrapper, an unknown or unmarked hook, one of another group, or one
     with arguments.
@@ -346,7 +346,7 @@ def check_hooks(
     ``parse``: gives the options of a marked attribute, as
     ``pluggy.PluginManager.parse_hookimpl_opts`` does.
     """
-    here = frozenset().union(*(HOOKS[d] for d in doors))
+    here = frozenset().union(*(HOOKS[g] for g in groups))
     for name in dir(plugin):
         options = parse(plugin, name)
         if options is not None:
@@ -371,8 +371,8 @@ def _check_hook(hook: str, options: Options, here: frozenset[str]) -> None:
     if hook not in _EVERYWHERE and not options.get("optionalhook"):
         raise PluginError(f"unknown hook {hook!r}", do=_suggest(hook, _EVERYWHERE))
     if hook in _EVERYWHERE - here:
-        door = next(d for d in HOOKS if hook in HOOKS[d])
-        group = f"tactix.{door}.v{API[0]}"
+        name = next(g for g in HOOKS if hook in HOOKS[g])
+        group = f"tactix.{name}.v{API[0]}"
         raise PluginError(
             f"{hook} belongs to the entry-point group {group}",
             do=f"Move it to the module at {group}",

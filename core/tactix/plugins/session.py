@@ -50,7 +50,7 @@ class Session:
     """Plugins, found through entry points or given in process, and one registry per kind of what
     they give.
 
-    ``door``: ``build``, or ``runtime`` which only knows what running plans needs. ``plugins``:
+    ``group``: ``build``, or ``runtime`` which only knows what running plans needs. ``plugins``:
     modules or objects with a ``TACTIX_NAMESPACE``, or pairs (namespace, module or object); they
     take the place of installed ones of their namespace. ``discover``: whether to look for installed
     ones. ``only``: packs to use, beside tactix itself.
@@ -67,7 +67,7 @@ class Session:
 
     def __init__(
         self,
-        door: str = "build",
+        group: str = "build",
         plugins: Iterable[Any] = (),
         discover: bool = True,
         enable: Iterable[str] = (),
@@ -77,15 +77,17 @@ class Session:
         logger: Logger | None = None,
         trace: bool | None = None,
     ) -> None:
-        if door not in HOOKS:
-            raise ConfigError(f"no entry-point group {door!r}", do=f"There are: {', '.join(HOOKS)}")
-        self.door = door
+        if group not in HOOKS:
+            raise ConfigError(
+                f"no entry-point group {group!r}", do=f"There are: {', '.join(HOOKS)}"
+            )
+        self.group = group
         self.logger = logger or Logger()
         self._settings = Settings.read(discover, only, enable, disable, strict, trace)
         self._enabled = {OWN, *self._settings.enable}
         self._asked = set(self._settings.named)
         self._given = [_given(p) for p in plugins]
-        self.kinds = [n for n in KINDS if door == "build" or f"tactix_{n}" in HOOKS[door]]
+        self.kinds = [n for n in KINDS if group == "build" or f"tactix_{n}" in HOOKS[group]]
         self._lock = threading.RLock()
         self._manager: pluggy.PluginManager | None = None
         self._plugins: list[Plugin] = []
@@ -304,7 +306,7 @@ class Session:
         with self._lock:
             if self._manager is None:
                 manager = pluggy.PluginManager(OWN)
-                manager.add_hookspecs(AllHooks if self.door == "build" else RuntimeHooks)
+                manager.add_hookspecs(AllHooks if self.group == "build" else RuntimeHooks)
                 self._tombstones = []
                 self._plugins = self._choose()
                 for name in sorted(self._asked | self._settings.enable):
@@ -319,14 +321,14 @@ class Session:
         given = [self._in_process(namespace, target) for namespace, target in self._given]
         replaced = {p.namespace for p in given}
         found = loader.scan() if self._settings.discover else ()
-        doors = tuple(HOOKS) if self.door == "build" else (self.door,)
-        installed = loader.candidates(found, self._settings, replaced, doors)
+        groups = tuple(HOOKS) if self.group == "build" else (self.group,)
+        installed = loader.candidates(found, self._settings, replaced, groups)
         for p in installed:
             if p.status == "failed":
                 self._bury(p, "scan", PluginError(p.reason))
             elif p.namespace in replaced:
                 self.logger.info(f"{p.title} is not used: {p.reason}")
-        self._shared = loader.shared(installed, doors)
+        self._shared = loader.shared(installed, groups)
         for namespace, who in self._shared.items():
             cures = " or ".join(f"TACTIX_DISABLE={p.dist}" for p in who)
             told = f"namespace {namespace!r} is shared by {' and '.join(map(str, who))}"
@@ -363,7 +365,7 @@ class Session:
             phase = "api"
             loader.check_api(loaded)
             phase = "check"
-            loader.check_hooks(loaded, p.doors, manager.parse_hookimpl_opts)
+            loader.check_hooks(loaded, p.groups, manager.parse_hookimpl_opts)
             manager.register(loaded, f"{p.namespace}:{id(p)}")
         except (Exception, SystemExit) as e:
             self._bury(p, phase, e)
@@ -387,8 +389,8 @@ class Session:
     def _registry(self, name: str) -> Registry[Any]:
         if name not in self.kinds:
             raise ConfigError(
-                f"the entry-point group tactix.{self.door}.v1 has no {name}",
-                do="Use Session(door='build')",
+                f"the entry-point group tactix.{self.group}.v1 has no {name}",
+                do="Use Session(group='build')",
             )
         with self._lock:
             if name not in self.__dict__:

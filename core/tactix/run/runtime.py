@@ -94,7 +94,7 @@ class Runtime(Recorded):
         if self._session is None:
             from tactix.plugins.session import Session
 
-            self._session = Session(door="runtime", logger=self.logger)
+            self._session = Session(group="runtime", logger=self.logger)
         return self._session
 
     @property

@@ -75,7 +75,7 @@ def serve(subject: Subject, patience: float) -> None:
     """Answer names of checks on stdin with JSON on stdout; what a pack prints goes to stderr."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    session = Session(door="build", only=["tactix"])
+    session = Session(group="build", only=["tactix"])
     for registry in IMPORTED:
         getattr(session, registry)
     for line in sys.stdin:

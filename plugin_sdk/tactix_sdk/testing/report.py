@@ -172,8 +172,8 @@ def _in_order(subject: Subject, names: Sequence[str]) -> Iterator[Outcome]:
 def loads(subject: Subject) -> bool:
     """Whether nothing of the pack fails when it is found."""
     try:
-        for door in subject.doors:
-            len(subject.fresh(door).layers)
+        for group in subject.groups:
+            len(subject.fresh(group).layers)
     except TactixError:
         return False
     return True

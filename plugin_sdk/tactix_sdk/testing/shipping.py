@@ -216,7 +216,9 @@ def data_only(subject: Subject) -> str:
     def without(s: Shipped) -> int:
         if s.needs(subject):
             return 0
-        _same(s, _run(s.plan, s.feed, Session(door="runtime", only=["tactix"])), "without the pack")
+        _same(
+            s, _run(s.plan, s.feed, Session(group="runtime", only=["tactix"])), "without the pack"
+        )
         return 1
 
     tried = for_each_plan(subject, without)
@@ -232,7 +234,7 @@ def embedded(subject: Subject) -> str:
     def inside(s: Shipped) -> int:
         if not s.needs(subject):
             return 0
-        got = _run(_whole(s, subject), s.feed, Session(door="runtime", only=["tactix"]))
+        got = _run(_whole(s, subject), s.feed, Session(group="runtime", only=["tactix"]))
         _same(s, got, "with the pack embedded")
         return 1
 

@@ -39,12 +39,12 @@ import json
 from tactix_sdk.testing.subject import Subject
 subject = Subject({dist!r})
 out = {{}}
-for door in subject.doors:
-    session = subject.fresh(door)
+for group in subject.groups:
+    session = subject.fresh(group)
     for name in session.kinds:
         registry = getattr(session, name)
-        out[f"{{door}} {{name}}"] = [[e.key, repr(getattr(e.object, "implements", ""))] for e in registry.entries()]
-    out[door] = session.digest
+        out[f"{{group}} {{name}}"] = [[e.key, repr(getattr(e.object, "implements", ""))] for e in registry.entries()]
+    out[group] = session.digest
 print(json.dumps(out))
 """
 
@@ -80,7 +80,7 @@ def hooks(subject: Subject) -> str:
             n for n in vars(module) if n.startswith("tactix_") and callable(getattr(module, n))
         ]
         marked = [n for n in named if getattr(getattr(module, n), "tactix_impl", None) is not None]
-        known = {name for door in HOOKS.values() for name in door}
+        known = {name for hooks in HOOKS.values() for name in hooks}
         if wrong := [n for n in marked if n not in known]:
             there = ", ".join(sorted(known))
             raise Broken(
@@ -89,11 +89,13 @@ def hooks(subject: Subject) -> str:
         if bare := [n for n in named if n in known and n not in marked]:
             raise Broken(f"{f.module}: {bare[0]} is not marked with @hookimpl, so nothing calls it")
     counted = sum(
-        len(subject.entries(name, s)) for s in map(subject.fresh, subject.doors) for name in s.kinds
+        len(subject.entries(name, s))
+        for s in map(subject.fresh, subject.groups)
+        for name in s.kinds
     )
     if not counted:
         raise Broken("the pack provides nothing: no hook of its modules gave an object")
-    return f"{counted} objects through {' and '.join(subject.doors)}"
+    return f"{counted} objects through {' and '.join(subject.groups)}"
 
 
 @check("deterministic")

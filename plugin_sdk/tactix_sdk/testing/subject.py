@@ -59,8 +59,8 @@ class Subject:
         return tuple(sorted({f.module for f in self.found}))
 
     @property
-    def doors(self) -> tuple[str, ...]:
-        return tuple(sorted({f.door for f in self.found}))
+    def groups(self) -> tuple[str, ...]:
+        return tuple(sorted({f.group for f in self.found}))
 
     @cached_property
     def session(self) -> Session:
@@ -69,14 +69,14 @@ class Subject:
         """
         return self.fresh("build")
 
-    def fresh(self, door: str) -> Session:
+    def fresh(self, group: str) -> Session:
         """A new session of an entry-point group, with nothing but this pack beside tactix. Raises
         PluginError.
         """
         foreign = sorted(
-            {f.namespace for f in self.found if f.door == door and f.namespace != "tactix"}
+            {f.namespace for f in self.found if f.group == group and f.namespace != "tactix"}
         )
-        return Session(door=door, only=["tactix", *foreign], enable=foreign, strict=True)
+        return Session(group=group, only=["tactix", *foreign], enable=foreign, strict=True)
 
     def entries(self, registry: str, session: Session | None = None) -> list[Entry[Any]]:
         """What the pack provides in a registry: ``layers``, ``rules``, ``tactics``,

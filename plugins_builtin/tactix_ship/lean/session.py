@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 class Session:
     """Registries as those of a full session; plugins other than the built-ins are not looked for."""
 
-    def __init__(self, door: str = "runtime", logger: Any = None) -> None:
-        if door != "runtime":
+    def __init__(self, group: str = "runtime", logger: Any = None) -> None:
+        if group != "runtime":
             raise ConfigError(
-                f"the lean runtime has no entry-point group {door!r}", do="Install tactix"
+                f"the lean runtime has no entry-point group {group!r}", do="Install tactix"
             )
-        self.door, self.logger = door, logger
+        self.group, self.logger = group, logger
 
     def __getattr__(self, name: str) -> Any:
         if name not in _SOURCES:

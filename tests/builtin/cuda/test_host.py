@@ -270,7 +270,7 @@ def test_each_host_step_finds_as_much_of_a_buffer_as_it_reads() -> None:
         np.zeros(4000, np.float32),
     ]
     context: Any = SimpleNamespace(
-        device=CpuDevice(), layer=tactix.Session(door="runtime").layers.__getitem__
+        device=CpuDevice(), layer=tactix.Session(group="runtime").layers.__getitem__
     )
     run = HostLauncher().link(steps, context)
     run.bind({}, [m.ctypes.data for m in memory])

@@ -69,7 +69,7 @@ def holding(*wheels: bytes) -> Any:
 
 @pytest.fixture(scope="module")
 def session() -> tactix.Session:
-    return tactix.Session(door="runtime", only=[])
+    return tactix.Session(group="runtime", only=[])
 
 
 def launcher(wheel: bytes, session: Any) -> Any:

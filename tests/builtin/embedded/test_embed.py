@@ -45,7 +45,7 @@ def plan(*needs: Requirement) -> Plan:
 
 @pytest.fixture
 def session() -> tactix.Session:
-    return tactix.Session(door="runtime", only=[], logger=KeptLog())
+    return tactix.Session(group="runtime", only=[], logger=KeptLog())
 
 
 def written(folder: Path, pack: Pack = PACK, name: str = "acme_so-1.0-py3-none-any.whl") -> str:

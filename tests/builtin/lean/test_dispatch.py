@@ -94,7 +94,7 @@ def test_it_offers_what_the_built_ins_offer(registry: str) -> None:
     package = guest.admit(
         guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None
     )
-    ours, theirs = tactix.Session(door="runtime", only=[]), package.Session()
+    ours, theirs = tactix.Session(group="runtime", only=[]), package.Session()
     assert set(getattr(theirs, registry)) == set(getattr(ours, registry))
     assert len(getattr(theirs, registry)) > 1
     with pytest.raises(errors.PluginError, match=r"acme\.none@1"):

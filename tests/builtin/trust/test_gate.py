@@ -141,7 +141,7 @@ def test_no_other_word_for_what_becomes_of_them(monkeypatch: pytest.MonkeyPatch)
 
 def test_machine_code_for_a_gpu_is_code() -> None:
     """Its launcher runs none on the host."""
-    launchers: Any = tactix.Session(door="runtime").launchers
+    launchers: Any = tactix.Session(group="runtime").launchers
     artifact = KernelArtifact("tactix.cuda.cubin@1", code=Binary(b"cubin", "k"))
     step: Any = SimpleNamespace(artifact=artifact, plans=())
     plan: Any = SimpleNamespace(steps=(step,))
@@ -190,7 +190,7 @@ def test_a_trusted_digest(plan: Plan, path: Path, home: Become, tmp_path: Path) 
 
 def test_steps_of_bodies_are_seen() -> None:
     """A plan whose own steps run plugins' code alone, around a body with machine code."""
-    launchers: Any = tactix.Session(door="runtime").launchers
+    launchers: Any = tactix.Session(group="runtime").launchers
     step = SimpleNamespace(
         artifact=SimpleNamespace(launcher="tactix.cpu.elf@1", host_code=False, code=None), plans=()
     )

@@ -70,11 +70,11 @@ class Site:
         """
         namespace = namespace or dist.split("-")[0]
         groups = {}
-        for door, body in (("build", build), ("runtime", runtime)):
+        for group, body in (("build", build), ("runtime", runtime)):
             if body is not None:
-                module = f"{dist.replace('-', '_')}_{door}"
+                module = f"{dist.replace('-', '_')}_{group}"
                 self.module(module, body)
-                groups[f"tactix.{door}.v{major}"] = {namespace: module}
+                groups[f"tactix.{group}.v{major}"] = {namespace: module}
         self.dist(dist, version, groups)
 
 

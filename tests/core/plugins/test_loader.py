@@ -47,7 +47,7 @@ def test_scan_is_sorted_and_imports_nothing(site: Any) -> None:
     for dist in ("zeta", "acme-trt", "mid-pack"):
         site.pack(dist, "1.5", build=boom, runtime=boom)
     found = loader.scan()
-    assert [(f.namespace, f.door, f.major) for f in found] == [
+    assert [(f.namespace, f.group, f.major) for f in found] == [
         (n, d, 1) for n in ("acme", "mid", "zeta") for d in ("build", "runtime")
     ]
     assert [str(f.provider) for f in found[:3]] == ["acme-trt 1.5", "acme-trt 1.5", "mid-pack 1.5"]
@@ -76,8 +76,8 @@ def test_500_distributions_are_looked_at_once(site: Any, monkeypatch: pytest.Mon
     )
     assert reads["METADATA"] <= 2 * 4, "metadata of the two packs alone, for name and version"
     before = reads.copy()
-    for door in ("build", "runtime"):
-        other = Session(door)
+    for group in ("build", "runtime"):
+        other = Session(group)
         assert packs(other)
         assert len(other.layers) >= 2
     assert reads == before, "a process scans once"

@@ -262,9 +262,9 @@ def test_given_objects_and_modules(site: Any, given: Any) -> None:
         def tactix_rules(self) -> list[Any]:
             return [Rule("other.r", P.other.B(var("x")), lambda x: x)]
 
-    for door in ("build", "runtime"):
+    for group in ("build", "runtime"):
         session = Session(
-            door, plugins=[mine_pack, Other(), given("pair", layers=["pair.C@1"])], strict=True
+            group, plugins=[mine_pack, Other(), given("pair", layers=["pair.C@1"])], strict=True
         )
         assert {"mine.A@1", "other.B@1", "pair.C@1"} < set(session.layers)
         assert str(session.layers.provider("pair.C@1")) == "given in process"

@@ -30,8 +30,8 @@ def obj(key: str, **more: Any) -> Thing:
 
 
 def test_structural_layers_need_no_plugin(site: Any) -> None:
-    for door in ("build", "runtime"):
-        session = Session(door)
+    for group in ("build", "runtime"):
+        session = Session(group)
         assert list(session.layers) == ["tactix.Fused@1", "tactix.Reformat@1"]
         assert session.layers.provider("tactix.Fused@1").dist == "tactix"
         assert packs(session) == []
@@ -75,7 +75,7 @@ def test_the_build_door_opens_both_the_runtime_door_one(site: Any) -> None:
     assert "acme.Swish@1" not in runtime.layers
     assert "acme.npu@1" in runtime.devices
     with pytest.raises(
-        ConfigError, match=r"tactix.runtime.v1 has no tactics. Use Session\(door='build'\)"
+        ConfigError, match=r"tactix.runtime.v1 has no tactics. Use Session\(group='build'\)"
     ):
         runtime.tactics  # noqa: B018
     assert build.digest != runtime.digest

@@ -188,9 +188,9 @@ def _cached(path: Path, digest: str, runtime: Runtime) -> Plan:
 
     Raises PlanFormatError, UntrustedPlan, OSError.
     """
-    plan = container.load(path, admit=runtime.session.vouched)
+    plan = container.load(path, admit=runtime.session.trusted_by)
     assert plan.seal is not None
-    if not runtime.session.vouched(plan.seal) and runtime.on_untrusted is not OnUntrusted.ALLOW:
+    if not runtime.session.trusted_by(plan.seal) and runtime.on_untrusted is not OnUntrusted.ALLOW:
         raise UntrustedPlan("the plan is not trusted", who=str(path))
     if plan.meta.get(BUILT_FROM) != digest:
         raise PlanFormatError("it was built from something else", who=str(path))

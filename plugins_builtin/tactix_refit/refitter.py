@@ -259,7 +259,7 @@ class Refitter(Recorded):
         """Whether the file, or the bytes, that were given are trusted. Raises UntrustedPlan,
         ConfigError.
         """
-        return self._seal is not None and bool(self._session.vouched(self._seal))
+        return self._seal is not None and bool(self._session.trusted_by(self._seal))
 
 
 EXPONENTS = {DType.FP16: 0x7C00, DType.BF16: 0x7F80}

@@ -106,9 +106,9 @@ def judge(runtime: RuntimeView[Plan], found: Envelope) -> Verdict:
     """What becomes of the code that a plan brings with its runtime. Raises UntrustedPlan for a
     forged signature.
     """
-    vouched = runtime.session.vouched(found.seal)
-    runs = vouched or runtime.on_untrusted is OnUntrusted.ALLOW
-    return Verdict(vouched, True, "runs" if runs else "refused")
+    trusted_by = runtime.session.trusted_by(found.seal)
+    runs = trusted_by or runtime.on_untrusted is OnUntrusted.ALLOW
+    return Verdict(trusted_by, True, "runs" if runs else "refused")
 
 
 def check_trust(runtime: RuntimeView[Plan], found: Envelope) -> None:
@@ -141,7 +141,7 @@ def hand_over(
         raise InvalidArgument(
             "an allocator of ours cannot be handed over", do="Name one by its key"
         )
-    known = runtime.session.vouched(found.seal)
+    known = runtime.session.trusted_by(found.seal)
     package = admit(files, runtime.tempfile_control_flags, runtime.temporary_directory)
     settings = {
         "device": runtime.device,

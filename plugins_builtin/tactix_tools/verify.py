@@ -25,9 +25,9 @@ def command(session: Session, /, plan: str, as_json: bool) -> int:
     Nothing of it is run. The digest names the plan: `tactix trust DIGEST` lets it run here. Exit
     code 5 if the plan is damaged or forged, or if it is not trusted.
     """
-    loaded = container.load(plan, verify=True, admit=session.vouched)
+    loaded = container.load(plan, verify=True, admit=session.trusted_by)
     assert loaded.seal is not None
-    trusted = session.vouched(loaded.seal)
+    trusted = session.trusted_by(loaded.seal)
     signature = parse(loaded.seal.signature) if loaded.seal.signature else None
     facts: dict[str, Any] = {
         "plan": plan,

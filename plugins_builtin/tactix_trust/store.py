@@ -25,7 +25,7 @@ class LocalStore:
         """By the local key. Raises ConfigError."""
         return sign(local_key(), digest)
 
-    def vouches(self, seal: Seal) -> str:
+    def trusted_by(self, seal: Seal) -> str:
         """Raises UntrustedPlan for a forged signature, PlanFormatError for what is none,
         ConfigError.
         """

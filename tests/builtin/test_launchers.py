@@ -690,7 +690,7 @@ def _engine(path: Path, threads: int) -> Engine:
     }  # fmt: skip
     objects |= {"trust_stores": []}
     registries = {name: {o.key: o for o in found} for name, found in objects.items()}
-    session: Any = SimpleNamespace(**registries, vouched=lambda seal: False)
+    session: Any = SimpleNamespace(**registries, trusted_by=lambda seal: False)
     return Runtime(session=session, max_threads=threads, on_untrusted="allow").deserialize(path)
 
 

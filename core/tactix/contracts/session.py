@@ -46,7 +46,7 @@ class SessionView(Protocol):
         no reason.
         """
 
-    def vouched(self, seal: Seal) -> str:
+    def trusted_by(self, seal: Seal) -> str:
         """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged
         signature.
         """

@@ -56,7 +56,7 @@ class TrustStore(Protocol):
     def sign(self, digest: bytes) -> bytes:
         """A signature for a header's sha256. Raises ConfigError, OSError."""
 
-    def vouches(self, seal: Seal) -> str:
+    def trusted_by(self, seal: Seal) -> str:
         """Why the plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged
         signature.
         """

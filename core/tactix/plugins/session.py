@@ -186,14 +186,14 @@ class Session:
         """Build stages in use, tactix's own first; then those of enabled packs."""
         return self._own_first("build_stages")
 
-    def vouched(self, seal: Seal) -> str:
+    def trusted_by(self, seal: Seal) -> str:
         """Why a plan is trusted, in words of tactix's own trust store or that of an enabled pack;
         empty if it is not.
 
         Raises UntrustedPlan for a forged signature.
         """
         return next(
-            filter(None, (store.vouches(seal) for store in self._own_first("trust_stores"))), ""
+            filter(None, (store.trusted_by(seal) for store in self._own_first("trust_stores"))), ""
         )
 
     def unasked(self) -> str:

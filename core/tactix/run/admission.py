@@ -16,12 +16,12 @@ from tactix.words.errors import UntrustedPlan
 class Verdict:
     """What a runtime would do with the code of a plan.
 
-    ``vouched``: why the plan is trusted, in words; empty if it is not trusted. ``code``: whether it
-    brings code.
-    ``outcome``: ``runs`` (all that it brings), ``references`` in place of its code, or ``refused``.
+    ``trusted_by``: why the plan is trusted, in words; empty if it is not trusted. ``code``: whether
+    it brings code. ``outcome``: ``runs`` (all that it brings), ``references`` in place of its code,
+    or ``refused``.
     """
 
-    vouched: str
+    trusted_by: str
     code: bool
     outcome: str
 

@@ -144,7 +144,7 @@ class Runtime(Recorded):
         ``verify``: as of ``deserialize``. Raises PlanFormatError, UntrustedPlan for a forged
         signature, OSError.
         """
-        return container.load(source, verify=verify, admit=self.session.vouched)
+        return container.load(source, verify=verify, admit=self.session.trusted_by)
 
     def load_runtime(self, path: str | Path) -> Runtime:
         """One like this that hands plans to the lean runtime at that path, a wheel or a folder.
@@ -229,9 +229,9 @@ class Runtime(Recorded):
         code = bool(steps or embedded(plan))
         if plan.seal is None:
             return Verdict("it was made in this process", code, "runs")
-        vouched, policy = self.session.vouched(plan.seal), self.on_untrusted
-        if vouched or not code or policy is OnUntrusted.ALLOW:
-            return Verdict(vouched, code, "runs")
+        trusted_by, policy = self.session.trusted_by(plan.seal), self.on_untrusted
+        if trusted_by or not code or policy is OnUntrusted.ALLOW:
+            return Verdict(trusted_by, code, "runs")
         try:
             self._on_references(plan, steps)
         except UntrustedPlan:
@@ -244,7 +244,7 @@ class Runtime(Recorded):
         """
         if (
             plan.seal is None
-            or self.session.vouched(plan.seal)
+            or self.session.trusted_by(plan.seal)
             or self.on_untrusted is OnUntrusted.ALLOW
         ):
             return plan

@@ -28,7 +28,7 @@ def load(plan: Any, *, verify: bool | None = None, **options: Any) -> Any:
     return Runtime(**options).deserialize(plan, verify=verify)
 
 
-class _Vouched:
+class _TrustedByHost:
     """The trust store of a guest: its host has looked into its own."""
 
     key = "host"
@@ -36,7 +36,7 @@ class _Vouched:
     def __init__(self, digest: bytes) -> None:
         self._digest = digest
 
-    def vouches(self, seal: Any) -> str:
+    def trusted_by(self, seal: Any) -> str:
         return "its host trusts it" if seal.digest == self._digest else ""
 
 
@@ -60,7 +60,7 @@ def open_plan(source: Any, settings: Mapping[str, Any]) -> Any:
     ways = (("engine_host_code_allowed", OnUntrusted.ALLOW), ("references", OnUntrusted.REFERENCES))
     policy = next((way for name, way in ways if settings.get(name)), OnUntrusted.REFUSE)
     session = Session(logger=logger)
-    session.trust_stores = {"host": _Vouched(settings["vouched"])}  # type: ignore[assignment]
+    session.trust_stores = {"host": _TrustedByHost(settings["vouched"])}  # type: ignore[assignment]
     given = {name: settings[name] for name in known if name in settings}
     runtime = Runtime(logger, session, on_untrusted=policy, **given)
     return runtime.deserialize(source, verify=settings.get("verify"))

@@ -43,11 +43,13 @@ class Session:
         local = self.trust_stores.get(LOCAL)
         return local.sign if local else None
 
-    def vouched(self, seal: Any) -> str:
+    def trusted_by(self, seal: Any) -> str:
         """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged
         signature.
         """
-        return next(filter(None, (store.vouches(seal) for store in self.trust_stores.values())), "")
+        return next(
+            filter(None, (store.trusted_by(seal) for store in self.trust_stores.values())), ""
+        )
 
     def why_missing(self, namespace: str, hook: str) -> tuple[str, str]:
         """No reason is known here: what this runtime lacks was left out when it was made."""

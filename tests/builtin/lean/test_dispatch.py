@@ -200,7 +200,7 @@ def test_settings_reach_the_guest(saved: Any) -> None:
         tactix.Runtime(flavour="dispatch", allocator=object()).deserialize(saved[0])  # type: ignore[arg-type]
 
 
-def test_nobody_vouches(saved: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_trusts_it(saved: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACTIX_HOME", str(tmp_path))
     with pytest.raises(errors.UntrustedPlan, match="bytes of Python"):
         tactix.Runtime(flavour="dispatch").deserialize(saved[0])
@@ -221,7 +221,7 @@ def test_nobody_vouches(saved: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_the_host_vouches_for_one_plan_alone(saved: Any) -> None:
+def test_the_host_trusts_one_plan_alone(saved: Any) -> None:
     """What changes between the host's look and the guest's is not what the host trusts."""
     package = guest.admit(
         guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None

@@ -279,7 +279,7 @@ def test_what_changes_after_the_check_is_not_signed(tmp_path: Path) -> None:
     refitter.refit_from_onnx(chain(2.0, 2))
     refitter.save(tmp_path / "b.plan")
     after = container.load(tmp_path / "b.plan", verify=True)
-    assert tactix.Runtime().judge(after).vouched
+    assert tactix.Runtime().judge(after).trusted_by
     assert bytes(after.blobs["lean_runtime"]) == bytes(before.blobs["lean_runtime"])
 
 

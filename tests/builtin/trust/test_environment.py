@@ -46,7 +46,7 @@ def test_its_key_signs_and_its_public_half_is_trusted(
     store = home("builder")
     monkeypatch.setenv("TACTIX_SIGNING_KEY", given("secret", secret_text(key)))
     tactix.Runtime().load(plan).save(tmp_path / "a.plan")
-    assert tactix.load(tmp_path / "a.plan").plan.seal is not None, "who can sign vouches"
+    assert tactix.load(tmp_path / "a.plan").plan.seal is not None, "what signs is trusted"
     container.save(plan, tmp_path / "b.plan")
     assert cli.main(["sign", str(tmp_path / "b.plan")]) == 0
     assert (tmp_path / "b.plan").read_bytes() == (tmp_path / "a.plan").read_bytes()
@@ -57,7 +57,7 @@ def test_its_key_signs_and_its_public_half_is_trusted(
     others = people.export(generate(ED25519))
     monkeypatch.setenv("TACTIX_TRUSTED_KEYS", given("trusted", f"{others}, {people.export(key)}"))
     verdict = tactix.Runtime().judge(container.load(tmp_path / "a.plan"))
-    assert verdict.vouched == f"signed by ed25519 key {key.id} (TACTIX_TRUSTED_KEYS)"
+    assert verdict.trusted_by == f"signed by ed25519 key {key.id} (TACTIX_TRUSTED_KEYS)"
     monkeypatch.setenv("TACTIX_TRUSTED_KEYS", given("trusted", others))
     with pytest.raises(UntrustedPlan):
         tactix.load(tmp_path / "a.plan")

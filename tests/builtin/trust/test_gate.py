@@ -156,7 +156,7 @@ def test_what_loading_would_do(path: Path, plan: Plan, home: Become) -> None:
     assert tactix.Runtime().judge(plan).outcome == "runs"
     known = tactix.Runtime().judge(loaded)
     assert (known.code, known.outcome) == (True, "runs")
-    assert known.vouched.startswith("signed by")
+    assert known.trusted_by.startswith("signed by")
     home("other")
     found = {policy: tactix.Runtime(on_untrusted=policy).judge(loaded) for policy in OnUntrusted}
     assert {policy: v.outcome for policy, v in found.items()} == {
@@ -164,7 +164,7 @@ def test_what_loading_would_do(path: Path, plan: Plan, home: Become) -> None:
         "references": "references",
         "allow": "runs",
     }
-    assert {(v.vouched, v.code) for v in found.values()} == {("", True)}
+    assert {(v.trusted_by, v.code) for v in found.values()} == {("", True)}
 
 
 def test_running_a_foreign_plan_does_not_launder_it(
@@ -226,7 +226,7 @@ def test_a_plan_without_code_needs_nobody_and_says_so(tmp_path: Path) -> None:
     (line,) = logger.warnings
     assert "plan plain is not trusted: it brings no code" in line
     verdict = tactix.Runtime().judge(container.load(tmp_path / "plain.plan"))
-    assert (verdict.vouched, verdict.code, verdict.outcome) == ("", False, "runs")
+    assert (verdict.trusted_by, verdict.code, verdict.outcome) == ("", False, "runs")
     container.save(
         container.load(tmp_path / "plain.plan"), tmp_path / "signed.plan", LocalStore().sign
     )
@@ -249,7 +249,7 @@ def _small(plan: Plan) -> Plan:
 def test_every_changed_byte_of_a_signed_plan_is_refused(plan: Plan) -> None:
     data = bytearray(container.dump(_small(plan), LocalStore().sign))
     store = LocalStore()
-    assert store.vouches(container.load(data).seal)
+    assert store.trusted_by(container.load(data).seal)
     for at in range(len(data)):
         data[at] ^= 1 << at % 8
         with pytest.raises((PlanFormatError, UntrustedPlan)):
@@ -260,8 +260,8 @@ def test_every_changed_byte_of_a_signed_plan_is_refused(plan: Plan) -> None:
 
 def _opened(data: bytes | bytearray, store: LocalStore) -> Plan:
     """As a runtime does it, up to the point where code would be loaded."""
-    plan = container.load(data, admit=store.vouches)
-    if not store.vouches(plan.seal):
+    plan = container.load(data, admit=store.trusted_by)
+    if not store.trusted_by(plan.seal):
         raise UntrustedPlan("not trusted")
     return plan
 
@@ -359,7 +359,7 @@ def test_header_and_code_of_a_loaded_plan_do_not_change_with_the_file(
     loaded = container.load(path)
     _in_place(path, code, bytes(len(code)))
     assert _machine_code(loaded) == code
-    assert tactix.Runtime().judge(loaded).vouched
+    assert tactix.Runtime().judge(loaded).trusted_by
 
 
 def test_what_is_signed_is_what_was_checked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,7 +390,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, flavour: str) -> None:
 # -- the cache of load_or_build ------------------------------------------------------------------
 
 
-def test_load_or_build_builds_again_what_nobody_vouches_for(
+def test_load_or_build_builds_again_what_is_not_trusted(
     tmp_path: Path, home: Become, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
@@ -455,7 +455,7 @@ def test_load_or_build_takes_no_plan_of_something_else(
     assert plan.read_bytes() == made
 
 
-def test_load_or_build_takes_no_plan_without_code_that_nobody_vouches_for(
+def test_load_or_build_takes_no_plan_without_code_that_is_not_trusted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With other weights, and all that the right one says of itself."""

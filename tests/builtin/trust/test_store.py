@@ -36,11 +36,11 @@ def key(request: pytest.FixtureRequest) -> keys.TrustKey:
 
 def test_the_local_key_is_made_once(home: Become) -> None:
     store = LocalStore()
-    assert store.vouches(Seal(DIGEST)) == ""
+    assert store.trusted_by(Seal(DIGEST)) == ""
     assert not home("maker").exists()
     first = store.sign(DIGEST)
     assert store.sign(DIGEST) == first == LocalStore().sign(DIGEST)
-    assert "hmac-sha256 key" in store.vouches(Seal(DIGEST, first))
+    assert "hmac-sha256 key" in store.trusted_by(Seal(DIGEST, first))
     found = book.read()
     assert list(found.keys) == [found.local] == [parse(first)[1]]
 
@@ -56,25 +56,25 @@ def test_signatures_of_both_kinds(key: keys.TrustKey) -> None:
     with changing() as found:
         found.add(key)
     signature = sign(key, DIGEST)
-    assert LocalStore().vouches(Seal(DIGEST, signature)) == f"signed by {key.title}"
+    assert LocalStore().trusted_by(Seal(DIGEST, signature)) == f"signed by {key.title}"
     with pytest.raises(UntrustedPlan, match=f"names {key.algorithm} key {key.id}"):
-        LocalStore().vouches(Seal(OTHER, signature))
+        LocalStore().trusted_by(Seal(OTHER, signature))
     j = json.loads(signature)
     other = next(a for a in keys.ALGORITHMS if a != key.algorithm)
     for wrong in (j | {"algorithm": other}, j | {"value": ""}, j | {"value": "00" * 32}):
         with pytest.raises(UntrustedPlan):
-            LocalStore().vouches(Seal(DIGEST, json.dumps(wrong).encode()))
+            LocalStore().trusted_by(Seal(DIGEST, json.dumps(wrong).encode()))
 
 
 def test_foreign_and_removed_keys(key: keys.TrustKey) -> None:
     signature = sign(key, DIGEST)
-    assert LocalStore().vouches(Seal(DIGEST, signature)) == ""
+    assert LocalStore().trusted_by(Seal(DIGEST, signature)) == ""
     with changing() as found:
         found.add(key)
-    assert LocalStore().vouches(Seal(DIGEST, signature))
+    assert LocalStore().trusted_by(Seal(DIGEST, signature))
     with changing() as found:
         del found.keys[key.id]
-    assert LocalStore().vouches(Seal(DIGEST, signature)) == ""
+    assert LocalStore().trusted_by(Seal(DIGEST, signature)) == ""
 
 
 def test_the_public_half_verifies_and_cannot_sign(home: Become) -> None:
@@ -86,7 +86,7 @@ def test_the_public_half_verifies_and_cannot_sign(home: Become) -> None:
     with changing() as found:
         found.add(public)
     assert (
-        LocalStore().vouches(Seal(DIGEST, sign(key, DIGEST)))
+        LocalStore().trusted_by(Seal(DIGEST, sign(key, DIGEST)))
         == f"signed by ed25519 key {key.id} (theirs)"
     )
     with pytest.raises(InvalidArgument, match="secret is not here"):
@@ -121,7 +121,7 @@ def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, None)
     for use in (
         lambda: generate(keys.ED25519),
-        lambda: LocalStore().vouches(Seal(DIGEST, signature.encode())),
+        lambda: LocalStore().trusted_by(Seal(DIGEST, signature.encode())),
     ):
         with pytest.raises(ConfigError, match=r"pip install 'tactix\[sign\]'"):
             use()
@@ -170,9 +170,9 @@ def test_only_its_user_may_read_it(home: Become) -> None:
     for mode in (0o640, 0o604, 0o620, 0o602):
         file.chmod(mode)
         with pytest.raises(ConfigError, match="chmod 600"):
-            LocalStore().vouches(Seal(DIGEST))
+            LocalStore().trusted_by(Seal(DIGEST))
     file.chmod(0o600)
-    assert LocalStore().vouches(Seal(DIGEST)) == ""
+    assert LocalStore().trusted_by(Seal(DIGEST)) == ""
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_only_its_user_may_read_it(home: Become) -> None:
 def test_a_damaged_file_trusts_nobody(home: Become, text: str) -> None:
     LocalStore().sign(DIGEST)
     home("maker").write_text(text)
-    for use in (lambda: LocalStore().vouches(Seal(DIGEST)), lambda: LocalStore().sign(DIGEST)):
+    for use in (lambda: LocalStore().trusted_by(Seal(DIGEST)), lambda: LocalStore().sign(DIGEST)):
         with pytest.raises(ConfigError, match=r"cannot read the trust store.*Mend it"):
             use()
 
@@ -209,8 +209,8 @@ def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_digests(home: Become) -> None:
     trust_digest("sha256:" + DIGEST.hex().upper() + "\n", "why")
     assert book.read().digests == {DIGEST.hex(): "why"}
-    assert LocalStore().vouches(Seal(DIGEST)) == "its digest is trusted"
-    assert LocalStore().vouches(Seal(OTHER)) == ""
+    assert LocalStore().trusted_by(Seal(DIGEST)) == "its digest is trusted"
+    assert LocalStore().trusted_by(Seal(OTHER)) == ""
     for wrong in ("", "00" * 31, "zz" * 32, DIGEST.hex() + "0"):
         with pytest.raises(InvalidArgument, match="no digest"):
             trust_digest(wrong)
@@ -220,7 +220,7 @@ def test_a_trusted_digest_does_not_excuse_a_forged_signature() -> None:
     own = LocalStore().sign(DIGEST)
     trust_digest(OTHER.hex())
     with pytest.raises(UntrustedPlan):
-        LocalStore().vouches(Seal(OTHER, own))
+        LocalStore().trusted_by(Seal(OTHER, own))
 
 
 CHILD = """
@@ -257,7 +257,7 @@ def test_loading_needs_neither_platformdirs_nor_filelock() -> None:
     code = (
         "import sys; sys.modules.update(platformdirs=None, filelock=None, cryptography=None); sys.platform = 'linux'\n"
         "from tactix.contracts.trust import Seal; from tactix_trust.store import LocalStore\n"
-        "print(repr(LocalStore().vouches(Seal(bytes(32)))))"
+        "print(repr(LocalStore().trusted_by(Seal(bytes(32)))))"
     )
     for env in (dict(os.environ), {k: v for k, v in os.environ.items() if k != "TACTIX_HOME"}):
         done = subprocess.run(

@@ -60,7 +60,7 @@ class Pack:
 
     @hookimpl
     def tactix_trust_stores(self) -> list[Any]:
-        return [SimpleNamespace(key="aaa", vouches=lambda seal: "anything")]
+        return [SimpleNamespace(key="aaa", trusted_by=lambda seal: "anything")]
 
     @hookimpl
     def tactix_devices(self) -> list[Any]:
@@ -87,13 +87,13 @@ def test_models_and_sources_are_tactixs(model: Path, enable: tuple[str, ...]) ->
     )
 
 
-def test_it_vouches_for_nothing(path: Path, home: Become) -> None:
+def test_it_trusts_nothing(path: Path, home: Become) -> None:
     home("other")
     session = Session("runtime", plugins=[("aaa", Pack())])
     with pytest.raises(UntrustedPlan, match=r"the trust store of aaa is not asked: .*--enable aaa"):
         tactix.load(path, session=session)
     session.enable("aaa")
-    assert tactix.Runtime(session=session).judge(container.load(path)).vouched == "anything"
+    assert tactix.Runtime(session=session).judge(container.load(path)).trusted_by == "anything"
 
 
 @pytest.mark.parametrize("claims", [lambda source: True, _raise])

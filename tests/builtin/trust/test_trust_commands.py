@@ -41,19 +41,19 @@ def bare(plan: Plan, tmp_path: Path) -> Path:
     return tmp_path / "bare.plan"
 
 
-class Vouching:
+class TrustingPack:
     """A pack with a trust store that trusts anything."""
 
     @hookimpl
     def tactix_trust_stores(self) -> list[Any]:
-        return [SimpleNamespace(key="acme", vouches=lambda seal: "acme knows it")]
+        return [SimpleNamespace(key="acme", trusted_by=lambda seal: "acme knows it")]
 
 
 def test_verify_asks_stores_of_enabled_packs(
     path: Path, tool: Tool, home: Become, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home("other")
-    session = Session(plugins=[("acme", Vouching())])
+    session = Session(plugins=[("acme", TrustingPack())])
     monkeypatch.setattr(cli, "_session", lambda: session)
     found, code = tool("verify", path)
     assert (code, found["trusted"]) == (5, None)
@@ -214,7 +214,7 @@ def test_check_tells_what_loading_would_do(
     refused, code = tool("check", bare)
     assert (code, refused["trust"]) == (
         5,
-        {"vouched": "", "code": True, "outcome": "refused", "policy": "refuse"},
+        {"trusted_by": "", "code": True, "outcome": "refused", "policy": "refuse"},
     )
     assert "not trusted" in refused["reasons"][0]
     slow, code = tool("check", bare, "--untrusted", "references")

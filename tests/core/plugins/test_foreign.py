@@ -175,7 +175,7 @@ def test_formats_languages_and_trust_are_left_to_tactix_until_the_pack_is_enable
     own = {
         "importers": [obj("tactix.onnx@1", format="onnx")],
         "compilers": [obj("tactix.cc@1", language="c")],
-        "trust_stores": [obj("local", vouches=lambda seal: seal.digest == b"ours" and "own")],
+        "trust_stores": [obj("local", trusted_by=lambda seal: seal.digest == b"ours" and "own")],
     }
     theirs = {
         "importers": [
@@ -184,14 +184,14 @@ def test_formats_languages_and_trust_are_left_to_tactix_until_the_pack_is_enable
             obj("acme.odd@1"),
         ],
         "compilers": [obj("acme.cc@1", language="c"), obj("acme.zig@1", language="zig")],
-        "trust_stores": [obj("acme", vouches=lambda seal: "acme")],
+        "trust_stores": [obj("acme", trusted_by=lambda seal: "acme")],
     }
     session = Session(
         plugins=[given("tactix", **own), given("acme", **theirs)], logger=log, discover=False
     )
     assert keys(session.active_importers()) == ["tactix.onnx@1", "acme.new@1", "acme.odd@1"]
     assert keys(session.active_compilers()) == ["tactix.cc@1", "acme.zig@1"]
-    assert [session.vouched(Seal(digest)) for digest in (b"ours", b"other")] == ["own", ""]
+    assert [session.trusted_by(Seal(digest)) for digest in (b"ours", b"other")] == ["own", ""]
     cure = "enable with config.enable('acme') or --enable acme"
     for what in ("importer", "compiler", "trust store"):
         assert (
@@ -207,12 +207,12 @@ def test_formats_languages_and_trust_are_left_to_tactix_until_the_pack_is_enable
         "acme.odd@1",
     ]
     assert keys(session.active_compilers()) == ["tactix.cc@1", "acme.cc@1", "acme.zig@1"]
-    assert [session.vouched(Seal(digest)) for digest in (b"ours", b"other")] == ["own", "acme"]
+    assert [session.trusted_by(Seal(digest)) for digest in (b"ours", b"other")] == ["own", "acme"]
 
 
 def test_a_trust_store_at_the_runtime_door(given: Any) -> None:
-    pack = given("acme", trust_stores=[obj("acme", vouches=lambda seal: "acme")])
+    pack = given("acme", trust_stores=[obj("acme", trusted_by=lambda seal: "acme")])
     for enable, found in (((), ""), (("acme",), "acme")):
         session = Session("runtime", plugins=[pack], enable=enable, discover=False)
-        assert session.vouched(Seal(b"")) == found
+        assert session.trusted_by(Seal(b"")) == found
         assert [i.status for i in packs(session)] == ["active" if enable else "not enabled"]

@@ -142,7 +142,7 @@ def make_session(**more: Any) -> Any:
         "allocators": {allocator.key: allocator},
         "flavours": {flavour.key: flavour},
         "trust_stores": {},
-        "vouched": lambda seal: "",
+        "trusted_by": lambda seal: "",
         "signer": None,
         "why_missing": lambda namespace, hook: ("", ""),
     }

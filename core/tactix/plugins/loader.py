@@ -280,7 +280,7 @@ PHASES = {
 
 
 @dataclass(frozen=True)
-class Tombstone:
+class PluginFailure:
     """A plugin that failed, or one of its hooks (then ``phase`` is the hook's name)."""
 
     namespace: str
@@ -312,9 +312,9 @@ class Tombstone:
         return out
 
 
-def tombstone(p: Plugin, phase: str, error: BaseException) -> Tombstone:
+def plugin_failure(p: Plugin, phase: str, error: BaseException) -> PluginFailure:
     hint = p.cure or f"Fix that, or disable it with TACTIX_DISABLE={p.name}"
-    return Tombstone(p.namespace, p.provider.dist, p.provider.version, phase, error, hint)
+    return PluginFailure(p.namespace, p.provider.dist, p.provider.version, phase, error, hint)
 
 
 # -- whether a loaded plugin keeps the rules -----------------------------------------------------

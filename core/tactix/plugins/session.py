@@ -22,7 +22,7 @@ from tactix.contracts.trust import LOCAL
 from tactix.plugins import loader
 from tactix.plugins.hookspecs import HOOKS, AllHooks, RuntimeHooks
 from tactix.plugins.identity import OWN, Provider, called, check_namespace, own_first
-from tactix.plugins.loader import Plugin, Settings, Tombstone
+from tactix.plugins.loader import Plugin, PluginFailure, Settings
 from tactix.plugins.registry import KINDS, Clash, Entry, Registry
 from tactix.words.errors import ConfigError, PluginError
 from tactix.words.logger import Logger
@@ -92,7 +92,7 @@ class Session:
         self._manager: pluggy.PluginManager | None = None
         self._plugins: list[Plugin] = []
         self._shared: dict[str, list[Provider]] = {}
-        self._tombstones: list[Tombstone] = []
+        self._failures: list[PluginFailure] = []
         self._reported: set[tuple[str, str]] = set()
 
     # -- registries -------------------------------------------------------------------------------
@@ -130,10 +130,10 @@ class Session:
             repr([(n, self._registry(n).digest) for n in self.kinds]).encode()
         ).hexdigest()
 
-    def tombstones(self) -> tuple[Tombstone, ...]:
+    def failures(self) -> tuple[PluginFailure, ...]:
         """What has failed so far, in the order of the plugins."""
         self._load()
-        return tuple(sorted(self._tombstones, key=lambda t: (t.namespace, t.dist, t.phase)))
+        return tuple(sorted(self._failures, key=lambda t: (t.namespace, t.dist, t.phase)))
 
     def clashes(self) -> tuple[Clash, ...]:
         """The keys of all registries of the session that are provided more than once."""
@@ -307,7 +307,7 @@ class Session:
             if self._manager is None:
                 manager = pluggy.PluginManager(OWN)
                 manager.add_hookspecs(AllHooks if self.group == "build" else RuntimeHooks)
-                self._tombstones = []
+                self._failures = []
                 self._plugins = self._choose()
                 for name in sorted(self._asked | self._settings.enable):
                     self._check_name(name)
@@ -373,10 +373,10 @@ class Session:
         self._trace(f"import of {p.title}", p.milliseconds)
 
     def _bury(self, p: Plugin, phase: str, error: BaseException) -> None:
-        t = loader.tombstone(p, phase, error)
+        t = loader.plugin_failure(p, phase, error)
         if self._settings.strict:
             raise t.exception() from error
-        self._tombstones.append(t)
+        self._failures.append(t)
         p.bar("incompatible" if phase == "api" else "failed", t.reason, t.hint)
         self.logger.warning(f"{t.reason}. {t.hint}")
 
@@ -438,7 +438,7 @@ class Session:
         """Why what a namespace gives through a hook may not be here, and the cure; empty texts for
         no reason.
         """
-        for t in self._tombstones:
+        for t in self._failures:
             if t.namespace == namespace and t.phase in (*loader.PHASES, hook):
                 return f"its {t.reason}", t.hint
         mine = [p for p in self._plugins if p.namespace == namespace]

@@ -71,7 +71,7 @@ def test_strict_raises_at_once_otherwise_it_is_told(
     site.pack("acme-trt", "0.4.2", build=body)
     session = Session()
     assert len(session.layers) == 2
-    assert message in session.tombstones()[0].reason
+    assert message in session.failures()[0].reason
     for by in ("argument", "environment"):
         if by == "environment":
             monkeypatch.setenv("TACTIX_STRICT_PLUGINS", "1")

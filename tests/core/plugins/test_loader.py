@@ -111,7 +111,7 @@ def test_metadata_that_cannot_be_read_hurt_nobody_else(site: Any, log: Any) -> N
     (info / "METADATA").unlink()
     session = Session(logger=log)
     assert "acme.Swish@1" in session.layers
-    (t,) = session.tombstones()
+    (t,) = session.failures()
     assert "the metadata of a distribution" in t.reason
     assert t.hint == "Install it again"
     assert [i.status for i in packs(session)] == ["failed", "active"]
@@ -189,13 +189,13 @@ def test_arguments_are_refused() -> None:
         loader.check_hooks(module(tactix_rules=hookimpl(lambda config: [])), ["build"], parse)
 
 
-def test_text_of_a_tombstone() -> None:
+def test_text_of_a_failure() -> None:
     provider = SimpleNamespace(dist="acme-trt", version="0.4.2")
     p: Any = SimpleNamespace(namespace="acme", name="acme", provider=provider, cure="")
-    t = loader.tombstone(p, "import", ImportError("libfoo.so.1"))
+    t = loader.plugin_failure(p, "import", ImportError("libfoo.so.1"))
     assert t.reason == "plugin 'acme' (acme-trt 0.4.2) failed to load: ImportError: libfoo.so.1"
     e = t.exception()
     assert (e.dist, e.version, e.phase, e.__cause__) == ("acme-trt", "0.4.2", "import", t.error)
     assert str(e).endswith("Fix that, or disable it with TACTIX_DISABLE=acme")
-    t = loader.tombstone(p, "tactix_rules", PluginError("bad key", do="Mend it"))
+    t = loader.plugin_failure(p, "tactix_rules", PluginError("bad key", do="Mend it"))
     assert t.reason == "plugin 'acme' (acme-trt 0.4.2) failed in tactix_rules: bad key. Mend it"

@@ -234,7 +234,7 @@ def test_a_minor_that_is_too_new(site: Any) -> None:
 def test_namespaces_that_nobody_may_take(site: Any, namespace: str) -> None:
     site.pack("acme-trt", build=BOOM, namespace=namespace)
     session = Session()
-    (t,) = session.tombstones()
+    (t,) = session.failures()
     assert "was refused: namespace" in t.reason or "is no namespace" in t.reason
     assert "acme_trt_build" not in sys.modules
     with pytest.raises(PluginError, match=r"\(acme-trt 1\.0\) was refused"):

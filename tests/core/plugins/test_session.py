@@ -57,9 +57,9 @@ def test_hooks_are_called_when_their_registry_is_touched(site: Any) -> None:
     assert "acme_trt_build" not in sys.modules
     assert "acme.Swish@1" in session.layers
     assert session.layers is session.layers
-    assert session.tombstones() == ()
+    assert session.failures() == ()
     assert len(session.rules) == 0
-    assert [t.phase for t in session.tombstones()] == ["tactix_rules"]
+    assert [t.phase for t in session.failures()] == ["tactix_rules"]
 
 
 def test_the_build_door_opens_both_the_runtime_door_one(site: Any) -> None:

@@ -92,7 +92,7 @@ def explain(source: Any, node: str = "", session: Session | None = None) -> dict
         ]
         if session is not None:
             for row in rows:
-                row["rejections"] += _inert(session, plan, row)
+                row["rejections"] += _not_enabled(session, plan, row)
     except (LookupError, TypeError, AttributeError) as e:
         raise PlanFormatError(
             "the plan's ledger cannot be read", who=plan.name, why=repr(e)[:200]
@@ -139,7 +139,7 @@ def _candidate(c: Mapping[str, Any], best: float | None) -> dict[str, Any]:
     return out
 
 
-def _inert(session: Session, plan: Plan, row: Mapping[str, Any]) -> list[dict[str, str]]:
+def _not_enabled(session: Session, plan: Plan, row: Mapping[str, Any]) -> list[dict[str, str]]:
     """Tactics that could bid for a node if their pack were enabled, and did not when the plan was
     built.
     """
@@ -151,7 +151,7 @@ def _inert(session: Session, plan: Plan, row: Mapping[str, Any]) -> list[dict[st
             "reason": f"of {e.provider}, disabled until enabled: --enable {e.namespace}",
         }
         for e in session.tactics.entries()
-        if session.is_inert("tactics", e)
+        if session.needs_enabling("tactics", e)
         and e.key not in known
         and device is not None
         and e.object.device == device.kind

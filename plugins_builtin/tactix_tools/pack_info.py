@@ -46,11 +46,11 @@ def packs(session: Session) -> list[PackInfo]:
     for name in session.kinds:
         for e in getattr(session, name).entries():
             counts.setdefault((e.namespace, e.part, e.provider), Counter())[name] += 1
-    inert = session.inert()
+    not_enabled = session.not_enabled()
     grouped: dict[tuple[str, str, Provider], list[Plugin]] = {}
     for p in session.found():
         grouped.setdefault((p.namespace, p.part, p.provider), []).append(p)
-    found = [_info(grouped[k], counts.get(k, Counter()), inert) for k in sorted(grouped)]
+    found = [_info(grouped[k], counts.get(k, Counter()), not_enabled) for k in sorted(grouped)]
     return [_clashing(info, session.clashes()) for info in found]
 
 
@@ -77,13 +77,13 @@ def _gave(info: PackInfo, e: Entry[Any]) -> bool:
 _WORST = ("failed", "incompatible", "disabled", "active")
 
 
-def _info(same: list[Plugin], counts: Counter[str], inert: Mapping[str, str]) -> PackInfo:
+def _info(same: list[Plugin], counts: Counter[str], not_enabled: Mapping[str, str]) -> PackInfo:
     p = min(same, key=lambda p: _WORST.index(p.status))
     status, reason, cure = p.status, p.reason, p.cure
-    if status == "active" and p.namespace in inert:
+    if status == "active" and p.namespace in not_enabled:
         status, reason = (
             "not enabled",
-            f"{inert[p.namespace]} disabled: they touch what others provide",
+            f"{not_enabled[p.namespace]} disabled: they touch what others provide",
         )
         cure = enable_cure(p.namespace)
     groups = tuple(sorted({g for q in same for g in q.groups}))

@@ -174,7 +174,7 @@ def _provided(session: Session, key: str) -> dict[str, Any]:
 
 
 def _entry(session: Session, kind: str, e: Any, every: Iterable[PackInfo]) -> dict[str, Any]:
-    inert = session.is_inert(kind, e)
+    not_enabled = session.needs_enabling(kind, e)
     pack = next(
         p for p in every if (p.namespace, p.part, p.dist) == (e.namespace, e.part, e.provider.dist)
     )
@@ -182,7 +182,7 @@ def _entry(session: Session, kind: str, e: Any, every: Iterable[PackInfo]) -> di
         "key": e.key,
         "kind": kind,
         "pack": str(e.provider),
-        "state": "not enabled" if inert else "active",
-        "reason": pack.reason if inert else "",
-        "cure": pack.cure if inert else "",
+        "state": "not enabled" if not_enabled else "active",
+        "reason": pack.reason if not_enabled else "",
+        "cure": pack.cure if not_enabled else "",
     }

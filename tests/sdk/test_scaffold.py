@@ -50,7 +50,7 @@ def test_a_tactic_beside_a_layer_is_for_that_layer(site: Site, tactic: str) -> N
     assert [(t.key, t.implements) for t in subject.objects("tactics")] == [
         ("acme_swish.swish@1", ("acme_swish.Swish@1",))
     ]
-    assert not subject.session.inert("tactics")
+    assert not subject.session.not_enabled("tactics")
 
 
 def test_the_help_says_what_a_tactic_is_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,21 +154,23 @@ class Session:
 
     def active_tactics(self) -> list[Tactic]:
         """Tactics in use, by key."""
-        self._report_inert("rules", "tactics")
-        return [e.object for e in self.tactics.entries() if not self.is_inert("tactics", e)]
+        self._report_not_enabled("rules", "tactics")
+        return [e.object for e in self.tactics.entries() if not self.needs_enabling("tactics", e)]
 
     def active_rules(self) -> list[Rule]:
         """Rules in use: highest benefit first, then by key."""
-        self._report_inert("rules", "tactics")
-        rules = [e.object for e in self.rules.entries() if not self.is_inert("rules", e)]
+        self._report_not_enabled("rules", "tactics")
+        rules = [e.object for e in self.rules.entries() if not self.needs_enabling("rules", e)]
         return sorted(rules, key=lambda r: (-r.benefit, r.key))
 
     def active_converters(self) -> list[Converter]:
         """Converters in use, by key; of operators that belong to others, those of enabled packs
         alone.
         """
-        self._report_inert("converters")
-        return [e.object for e in self.converters.entries() if not self.is_inert("converters", e)]
+        self._report_not_enabled("converters")
+        return [
+            e.object for e in self.converters.entries() if not self.needs_enabling("converters", e)
+        ]
 
     def active_importers(self) -> list[Importer]:
         """Importers in use, tactix's own first; of formats that tactix knows, those of enabled
@@ -202,7 +204,7 @@ class Session:
         """
         unasked = [
             f"the trust store of {n} is not asked: {enable_cure(n)}"
-            for n in self.inert("trust_stores")
+            for n in self.not_enabled("trust_stores")
         ]
         if not self._own("trust_stores"):
             unasked.append(". ".join(filter(None, self.why_missing(OWN, "tactix_trust_stores"))))
@@ -213,7 +215,7 @@ class Session:
         entries: list[Entry[Any]] = [*self.tactics.entries(), *self.launchers.entries()]
         return {e.key: e.provider for e in entries if e.provider.dist != OWN}
 
-    def is_inert(self, kind: str, e: Entry[Any]) -> bool:
+    def needs_enabling(self, kind: str, e: Entry[Any]) -> bool:
         """Whether an object of that registry waits for its pack to be enabled, as it touches what
         others provide.
         """
@@ -226,8 +228,8 @@ class Session:
 
     def _own_first(self, kind: str) -> list[Any]:
         """What is in use of a registry, by key; tactix's own before that of packs."""
-        self._report_inert(kind)
-        active = (e for e in self._registry(kind).entries() if not self.is_inert(kind, e))
+        self._report_not_enabled(kind)
+        active = (e for e in self._registry(kind).entries() if not self.needs_enabling(kind, e))
         return [e.object for e in own_first(active, lambda e: e.namespace)]
 
     @property
@@ -276,14 +278,14 @@ class Session:
             word in (o.key.partition("@")[0], *getattr(o.object, "imports", ())) for o in others
         )
 
-    def inert(self, *names: str) -> dict[str, str]:
+    def not_enabled(self, *names: str) -> dict[str, str]:
         """What of each pack is disabled until enabled, in words: of all registries, or those that
         are named.
         """
         out: dict[str, list[str]] = {}
         for name in names or (n for n in self._foreign if n in self.kinds):
             counts = Counter(
-                e.namespace for e in self._registry(name).entries() if self.is_inert(name, e)
+                e.namespace for e in self._registry(name).entries() if self.needs_enabling(name, e)
             )
             for namespace, n in counts.items():
                 out.setdefault(namespace, []).append(
@@ -291,8 +293,8 @@ class Session:
                 )
         return {namespace: ", ".join(out[namespace]) for namespace in sorted(out)}
 
-    def _report_inert(self, *names: str) -> None:
-        for namespace, what in self.inert(*names).items():
+    def _report_not_enabled(self, *names: str) -> None:
+        for namespace, what in self.not_enabled(*names).items():
             with self._lock:
                 if (namespace, what) in self._reported:
                     continue

@@ -57,7 +57,7 @@ RULES = ["acme.inner", "acme.any", "acme.either", "acme.own", "acme.root"]
 TACTICS = ["acme.all@1", "acme.gemm@1", "acme.mixed@1", "acme.own@1", "acme.pointwise@1"]
 
 
-def test_what_touches_foreign_layers_is_inert(site: Any, given: Any, log: Any) -> None:
+def test_what_touches_layers_of_others_needs_enabling(site: Any, given: Any, log: Any) -> None:
     session = Session(plugins=[given("acme", **MARKET)], logger=log)
     assert keys(session.active_rules()) == ["acme.own"]
     assert keys(session.active_tactics()) == ["acme.own@1"]
@@ -198,7 +198,7 @@ def test_formats_languages_and_trust_are_left_to_tactix_until_the_pack_is_enable
             f"acme: 1 {what} disabled until enabled (they touch what others provide); {cure}"
             in log.of(Severity.INFO)
         )
-    assert session.inert() == {"acme": "1 importer, 1 compiler, 1 trust store"}
+    assert session.not_enabled() == {"acme": "1 importer, 1 compiler, 1 trust store"}
     session.enable("acme")
     assert keys(session.active_importers()) == [
         "tactix.onnx@1",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tactix_cuda.bench import CudaBench
     from tactix_cuda.caller_arrays import CudaExchange
     from tactix_cuda.pinned import PinnedAllocator
-    from tactix_cuda.weight_update import Renewal
+    from tactix_cuda.weight_update import WeightUpdate
     from tactix_cuda.weight_windows import Windows
 
 __all__ = ["CudaDevice", "target", "the_device"]
@@ -297,15 +297,15 @@ class CudaDevice(Device):
 
         return PinnedAllocator(self)
 
-    def renewal(
+    def weight_update(
         self, allocator: Allocator, fresh: Mapping[str, Any], homes: Mapping[str, int]
-    ) -> Renewal:
+    ) -> WeightUpdate:
         """How other content gets to weights that contexts use: bytes in pinned memory to addresses,
         by blob.
         """
-        from tactix_cuda.weight_update import Renewal
+        from tactix_cuda.weight_update import WeightUpdate
 
-        return Renewal(self, allocator, fresh, homes)
+        return WeightUpdate(self, allocator, fresh, homes)
 
     def streamed(
         self, plan: Plan, blobs: Sequence[str], allocator: Allocator, logger: Logger

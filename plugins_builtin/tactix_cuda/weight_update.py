@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
 
 
-class Renewal:
+class WeightUpdate:
     """One refit. ``fresh``: bytes in pinned memory, by blob; ``homes``: where blobs lie on the
     device.
 

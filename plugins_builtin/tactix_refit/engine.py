@@ -22,9 +22,9 @@ class RefittableEngine(WatchedEngine):
 
     Constants that are replaced get host memory of their own, twice: new content is made in the one
     that is not in use while contexts go on running. A device that reads this memory gets its
-    addresses; one with memory of its own has a ``renewal``, which brings the content there. Then
-    all contexts are halted between two of their runs, and go on with it. So a run sees old weights
-    or new ones, never some of both, and nothing has changed if making them fails.
+    addresses; one with memory of its own has a ``weight_update``, which brings the content there.
+    Then all contexts are halted between two of their runs, and go on with it. So a run sees old
+    weights or new ones, never some of both, and nothing has changed if making them fails.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -45,18 +45,18 @@ class RefittableEngine(WatchedEngine):
         with self._refitting:
             places = {blob: 1 - self._homes.get(blob, 1) for blob in changed}
             fresh = {blob: self._room(k, sizes).array(blob) for blob, k in places.items()}
-            renewal = self._renewal(fresh)
+            update = self._weight_update(fresh)
             try:
-                yield fresh, renewal.send
+                yield fresh, update.send
             finally:
-                renewal.arrived()
-            self._swap(fresh, renewal)
+                update.arrived()
+            self._swap(fresh, update)
             self._homes |= places
 
     def _room(self, k: int, sizes: Mapping[str, int]) -> Room:
         """One of the two. Raises InvalidArgument, AllocationError."""
         device = self._program.device
-        if not device.host_memory and not hasattr(device, "renewal"):
+        if not device.host_memory and not hasattr(device, "weight_update"):
             who, do = f"device {device.key}", "Refit the plan and load it again"
             raise InvalidArgument(
                 "an engine in memory of the device's own cannot be refitted", who=who, do=do
@@ -66,13 +66,13 @@ class RefittableEngine(WatchedEngine):
             self._rooms[k] = Room(allocator, sizes)
         return self._rooms[k]
 
-    def _renewal(self, fresh: Mapping[str, Array]) -> Any:
+    def _weight_update(self, fresh: Mapping[str, Array]) -> Any:
         device, program = self._program.device, self._program
         if device.host_memory:
             return InPlace(fresh)
-        return device.renewal(program.allocator, fresh, program.weights.addresses)  # type: ignore[attr-defined]
+        return device.weight_update(program.allocator, fresh, program.weights.addresses)  # type: ignore[attr-defined]
 
-    def _swap(self, fresh: Mapping[str, Array], renewal: Any) -> None:
+    def _swap(self, fresh: Mapping[str, Array], update: Any) -> None:
         program, weights = self._program, self._program.weights
         held = {b: a.view() for b, a in fresh.items()}
         for a in held.values():
@@ -81,7 +81,7 @@ class RefittableEngine(WatchedEngine):
             contexts = list(self._contexts)
             for context in contexts:
                 halted.enter_context(context.halted())
-            weights.addresses = {**weights.addresses, **renewal.settled()}
+            weights.addresses = {**weights.addresses, **update.settled()}
             weights.blobs = {**weights.blobs, **{b: a.data for b, a in held.items()}}
             before = program.addresses
             program.take_weights()
@@ -89,9 +89,9 @@ class RefittableEngine(WatchedEngine):
             moved = {i: a for i, a in enumerate(program.addresses) if a != before[i]}
             for context in contexts:
                 context.move(moved)
-        if renewal.kept.size:
-            weights.memory.append(renewal.kept)
-            weights.nbytes += renewal.kept.size
+        if update.kept.size:
+            weights.memory.append(update.kept)
+            weights.nbytes += update.kept.size
 
 
 class InPlace:

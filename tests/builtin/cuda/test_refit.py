@@ -253,6 +253,6 @@ def _locked(lock: Any, call: Any, given: Any) -> Any:
 
 def test_a_device_that_cannot(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of()
-    monkeypatch.delattr(CudaDevice, "renewal")
+    monkeypatch.delattr(CudaDevice, "weight_update")
     with pytest.raises(InvalidArgument, match="memory of the device's own cannot be refitted"):
         give(Refitter(engine), v=1, w=5)

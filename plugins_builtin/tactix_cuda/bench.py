@@ -34,7 +34,7 @@ from tactix.words.dims import Env, evaluate
 from tactix.words.errors import AllocationError, ExecutionError, TactixError
 from tactix.words.tensor import Format
 from tactix_codegen.cuda.target import COLD
-from tactix_cuda.whole_plan_tuning import Finals
+from tactix_cuda.whole_plan_tuning import WholePlanTuning
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
@@ -159,7 +159,7 @@ class CudaBench(Bench):
     """
 
     device: CudaDevice
-    duels = False  # whole plans are timed beside each other (finals.py)
+    duels = False  # whole plans are timed beside each other (whole_plan_tuning.py)
     _rows: SampleRows | None = None
     _arrays: Any = None
     _outputs_at: Sequence[int] = ()
@@ -186,7 +186,7 @@ class CudaBench(Bench):
     def final(
         self, tried: Sequence[Any], complete: Callable[..., Plan], load: Callable[[Plan], Engine]
     ) -> Plan:
-        return Finals(tried, complete, load).plan()
+        return WholePlanTuning(tried, complete, load).plan()
 
     # -- one candidate ----------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ REPEATS, ROUNDS = 20, 5
 
 
 @dataclass
-class Final:
+class WholePlan:
     """One choice for a whole network: an attempt of the builder with it, and what came of it."""
 
     attempt: tuple[Any, ...]
@@ -75,7 +75,7 @@ class Final:
         }
 
 
-class Finals:
+class WholePlanTuning:
     """``tried``: attempts of the builder (stage, network, trace, bids, choice); ``complete``: an
     attempt's plan.
     """
@@ -90,23 +90,23 @@ class Finals:
         """The fastest; the first by prediction where none is timed. Raises TimingCacheError in a
         frozen build.
         """
-        finals = self._finals()
-        if len(finals) == 1:
-            return self.complete(*finals[0].attempt)
-        if timed := self._time(finals):
-            best = min(finals, key=lambda f: (timed[f.key], f.choice.seconds))
+        whole_plans = self._whole_plans()
+        if len(whole_plans) == 1:
+            return self.complete(*whole_plans[0].attempt)
+        if timed := self._time(whole_plans):
+            best = min(whole_plans, key=lambda f: (timed[f.key], f.choice.seconds))
         else:
-            best = finals[0]
+            best = whole_plans[0]
         plan = best.plan or self.complete(*best.attempt)
-        rows = [f.row(timed) | {"chosen": f is best} for f in finals]
-        return replace(plan, ledger={**plan.ledger, "finals": rows})
+        rows = [f.row(timed) | {"chosen": f is best} for f in whole_plans]
+        return replace(plan, ledger={**plan.ledger, "whole_plans": rows})
 
-    def _finals(self) -> list[Final]:
+    def _whole_plans(self) -> list[WholePlan]:
         """Different choices, by prediction; only one for a body inside a network, and without
         measuring.
         """
         stage = self.stage
-        first = Final(self.tried[0], PLAIN, _key(self.tried[0]))
+        first = WholePlan(self.tried[0], PLAIN, _key(self.tried[0]))
         alone = stage.profiles[0].name == "body" or not stage.config.builder_optimization_level
         if alone or not any(
             c.status in ("measured", "cached") for c in first.choice.candidates.values()
@@ -115,11 +115,11 @@ class Finals:
         launches = sum(len(c.artifact.launches) for c in first.choice.candidates.values())
         notable = launches * stage.device.costs.launch > NOTABLE * first.choice.seconds
         again = [self._again(way) for way in (LAUNCHES if notable else TASTES)]
-        others = [Final(a, PLAIN, _key(a)) for a in self.tried[1:]]
+        others = [WholePlan(a, PLAIN, _key(a)) for a in self.tried[1:]]
         different = {f.key: f for f in reversed([first, *again, *others])}
         return [f for f in (first, *again, *others) if different[f.key] is f][:MOST]
 
-    def _again(self, way: Way) -> Final:
+    def _again(self, way: Way) -> WholePlan:
         """The first attempt, chosen in another way."""
         stage, fused, trace, bids, _ = self.tried[0]
         costs = replace(stage.device.costs, launch=way.charge * stage.device.costs.launch)
@@ -130,32 +130,32 @@ class Finals:
             choice.candidates[n] = next(c for s, c in pairs[n] if s is seen)
             choice.seconds += choice.candidates[n].seconds - seen.seconds
         attempt = (stage, fused, trace, bids, choice)
-        return Final(attempt, way, _key(attempt))
+        return WholePlan(attempt, way, _key(attempt))
 
-    def _time(self, finals: Sequence[Final]) -> dict[str, float]:
+    def _time(self, whole_plans: Sequence[WholePlan]) -> dict[str, float]:
         """Seconds by key, from the cache or by running; empty where they are not to be had."""
         cache, config = self.stage.cache, self.stage.config
-        found = {f.key: cache.get(f.key) for f in finals}
-        if missing := [f for f in finals if found[f.key] is None]:
+        found = {f.key: cache.get(f.key) for f in whole_plans}
+        if missing := [f for f in whole_plans if found[f.key] is None]:
             if config.frozen:
-                why = f"{len(missing)} of {len(finals)} whole plans were not timed"
+                why = f"{len(missing)} of {len(whole_plans)} whole plans were not timed"
                 raise TimingCacheError(
                     "a frozen build needs every timing", why=why, do="Build once without frozen"
                 )
             if not self.stage.here or config.progress_monitor.cancelled():
                 return {}
-            for key, seconds in self._run(finals).items():
+            for key, seconds in self._run(whole_plans).items():
                 found[key] = Timing(seconds, 0.0, 0.0)
                 cache.put(key, Timing(seconds, 0.0, 0.0))
         known = {key: timing.seconds for key, timing in found.items() if timing}
-        return known if len(known) == len(finals) else {}
+        return known if len(known) == len(whole_plans) else {}
 
-    def _run(self, finals: Sequence[Final]) -> dict[str, float]:
+    def _run(self, whole_plans: Sequence[WholePlan]) -> dict[str, float]:
         """Empty for plans that need the host between their kernels, or memory for more than one of
         them.
         """
-        plans = [self.complete(*f.attempt) for f in finals]
-        for f, plan in zip(finals, plans, strict=True):
+        plans = [self.complete(*f.attempt) for f in whole_plans]
+        for f, plan in zip(whole_plans, plans, strict=True):
             f.plan = plan
         if any(p.produced or any(io.dtype.on_host for io in p.inputs) for p in plans):
             return {}
@@ -165,7 +165,7 @@ class Finals:
             )
         except AllocationError:
             return {}
-        return {f.key: s for f, s in zip(finals, seconds, strict=True)}
+        return {f.key: s for f, s in zip(whole_plans, seconds, strict=True)}
 
 
 def _seen(c: Candidate, way: Way) -> Candidate:

@@ -97,7 +97,7 @@ def measure(name: str, batch: int, folder: Path) -> None:
     start = time.perf_counter()
     engine = Runtime().deserialize(folder / "plan")
     loaded, took = time.perf_counter() - start, inference(engine, x)
-    for f in plan.ledger.get("finals", []):
+    for f in plan.ledger.get("whole_plans", []):
         times = (
             f"{f['predicted_seconds'] * 1e6:.1f} us predicted, {(f['seconds'] or 0) * 1e6:.1f} us"
         )

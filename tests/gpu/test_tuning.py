@@ -131,17 +131,17 @@ def test_a_frozen_build_without_a_gpu_takes_what_the_device_chose(
         for p in (here, there)
     ]
     assert steps[0] == steps[1]
-    assert here.ledger.get("finals") == there.ledger.get("finals")
+    assert here.ledger.get("whole_plans") == there.ledger.get("whole_plans")
 
 
 def test_the_fastest_whole_plan_is_taken(device: Any) -> None:
     built = tactix.Builder()
     config = tactix.BuilderConfig(device=device.key, timing_cache=False)
     plan = built.build_plan(built.import_model(MODELS / "residual.onnx"), config)
-    finals = plan.ledger.get("finals", [])
-    timed = [f["seconds"] for f in finals]
+    whole_plans = plan.ledger.get("whole_plans", [])
+    timed = [f["seconds"] for f in whole_plans]
     assert all(1e-6 < s < 1e-2 for s in timed)
-    assert not finals or finals[timed.index(min(timed))]["chosen"]
+    assert not whole_plans or whole_plans[timed.index(min(timed))]["chosen"]
 
 
 def test_a_wrong_tactic_is_found_out(device: Any) -> None:

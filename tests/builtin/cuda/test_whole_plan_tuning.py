@@ -35,7 +35,7 @@ from tactix.words.progress import SilentProgress
 from tactix_codegen.compiling import symbol
 from tactix_codegen.cuda.target import target
 from tactix_cuda import device as real
-from tactix_cuda import whole_plan_tuning as finals
+from tactix_cuda import whole_plan_tuning
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.nvrtc import why_missing
 from tactix_tools import cli
@@ -153,7 +153,7 @@ def test_the_whole_decides(monkeypatch: pytest.MonkeyPatch, gap: float, winner: 
     clock = Clock(monkeypatch, gap)
     plan = build()
     assert chosen(plan) == {winner.key}
-    rows = plan.ledger["finals"]
+    rows = plan.ledger["whole_plans"]
     assert len(rows) == 2
     assert [r["chosen"] for r in rows].index(True) == min((0, 1), key=lambda i: rows[i]["seconds"])
     assert clock.whole == 2 * 5
@@ -163,7 +163,7 @@ def test_a_charge_for_each_launch_is_part_of_the_prediction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Clock(monkeypatch, 0.0)
-    rows = {r["charge"]: r["predicted_seconds"] for r in build().ledger["finals"]}
+    rows = {r["charge"]: r["predicted_seconds"] for r in build().ledger["whole_plans"]}
     assert rows == pytest.approx(
         {1.0: 4 * (2e-6 + 2 * CudaDevice.costs.launch), 4.0: 4 * (3e-6 + 4 * 7e-7)}
     )
@@ -178,10 +178,10 @@ def test_vendors_kernels_that_are_near_are_tried_in_the_whole(
     """Where launches are little. What is a fifth slower alone is not."""
     clock = Clock(monkeypatch, 0.0, heat=heat)
     clock.seconds[symbol(VENDORS.code)] = alone * 3e-6
-    monkeypatch.setattr(finals, "NOTABLE", 0.9)
+    monkeypatch.setattr(whole_plan_tuning, "NOTABLE", 0.9)
     plan = build(ONE, VENDORS)
     assert chosen(plan) == {winner.key}
-    rows = {r["vendors"]: r["predicted_seconds"] for r in plan.ledger.get("finals", [])}
+    rows = {r["vendors"]: r["predicted_seconds"] for r in plan.ledger.get("whole_plans", [])}
     others = {1.04: {0.93: alone}, 0.96: {1.07: 1.0}, 1.2: {}}[alone]
     launches = 4 * CudaDevice.costs.launch
     want = {1.0: min(1.0, alone), **others} if others else {}
@@ -201,7 +201,7 @@ def test_a_frozen_build_without_the_device_gives_the_same_steps(
     assert not clock.api.ran
     for a, b in zip(there.steps, here.steps, strict=True):
         assert (a.name, a.artifact, a.info) == (b.name, b.artifact, {**b.info, "status": "cached"})
-    assert there.ledger["finals"] == here.ledger["finals"]
+    assert there.ledger["whole_plans"] == here.ledger["whole_plans"]
     with pytest.raises(TimingCacheError, match="every timing"):
         build(timing_cache=cache, target="sm_90", frozen=True)
 
@@ -228,7 +228,7 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
         for p in (here, there)
     ]
     assert chosen[0] == chosen[1]
-    assert there.ledger.get("finals") == here.ledger.get("finals")
+    assert there.ledger.get("whole_plans") == here.ledger.get("whole_plans")
     assert cli.main(["build", str(model), "-o", str(out), *asked, "-O", "5"]) != 0
 
 
@@ -238,8 +238,10 @@ def test_a_frozen_build_needs_the_timings_of_whole_plans(
     Clock(monkeypatch, 0.0)
     cache = tmp_path / "timings.json"
     build(timing_cache=cache)
-    monkeypatch.setattr(finals, "LAUNCHES", (finals.Way(0.0), finals.Way(1000.0)))
-    monkeypatch.setattr(finals, "_key", lambda attempt: f"{attempt[-1].seconds}")
+    monkeypatch.setattr(
+        whole_plan_tuning, "LAUNCHES", (whole_plan_tuning.Way(0.0), whole_plan_tuning.Way(1000.0))
+    )
+    monkeypatch.setattr(whole_plan_tuning, "_key", lambda attempt: f"{attempt[-1].seconds}")
     with pytest.raises(TimingCacheError, match="every timing"):
         build(timing_cache=cache, frozen=True)
 
@@ -250,13 +252,13 @@ def test_predictions_decide_where_whole_plans_are_not_timed(
 ) -> None:
     clock = Clock(monkeypatch, 5e-6)
     if reason == "memory":
-        monkeypatch.setattr(finals, "whole", refuse)
+        monkeypatch.setattr(whole_plan_tuning, "whole", refuse)
     if reason == "launches are little":
-        monkeypatch.setattr(finals, "NOTABLE", 0.9)
+        monkeypatch.setattr(whole_plan_tuning, "NOTABLE", 0.9)
     plan = build(progress_monitor=Stopped() if reason == "cancelled" else SilentProgress())
     assert clock.whole == 0
     want = [] if reason == "launches are little" else [None, None]
-    assert [f["seconds"] for f in plan.ledger.get("finals", [])] == want
+    assert [f["seconds"] for f in plan.ledger.get("whole_plans", [])] == want
     assert chosen(plan) == {TWO.key}  # 2 us and two charges, against 3 us and one
 
 

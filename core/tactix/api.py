@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tactix.config import PRECISIONS, BuilderConfig, OptimizationProfile
+from tactix.contracts.importer import check_source
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan import container
-from tactix.words.errors import ConfigError, PlanCompatibilityError, PlanFormatError, UntrustedPlan
+from tactix.words.errors import (
+    ConfigError,
+    InvalidArgument,
+    PlanCompatibilityError,
+    PlanFormatError,
+    UntrustedPlan,
+)
 from tactix.words.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -156,6 +164,10 @@ def load_or_build(
     from tactix.run.runtime import Runtime
     from tactix.words.logger import Logger
 
+    for what, path in (("cache", cache), ("model", model)):
+        if not (isinstance(path, (str, Path)) and os.fspath(path)):
+            raise InvalidArgument(f"the {what} is {path!r}", do="Give paths of a file and a folder")
+    check_source(model)
     logger = logger or Logger()
     session, settings = (
         session or Session(group="build", logger=logger),

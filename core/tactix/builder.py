@@ -19,7 +19,7 @@ from tactix.config import BuilderConfig, BuilderFlag, Locked
 from tactix.constraints import demands
 from tactix.contracts.device import Device
 from tactix.contracts.graph import Node
-from tactix.contracts.importer import Importer
+from tactix.contracts.importer import GIVE, Importer, check_source
 from tactix.contracts.launcher import LinkContext, Step
 from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import CompileContext, Tactic
@@ -151,10 +151,8 @@ class Builder(Recorded):
         """
         for pack in sorted(enable):
             self.session.enable(pack)
-        if (file := isinstance(source, (str, Path))) and not os.path.isfile(source):
-            raise ModelImportError(
-                "no file" if os.path.exists(source) else "no such file", who=str(source)
-            )
+        check_source(source)
+        file = isinstance(source, (str, Path))
         if (importer := self.importer_of(source)) is None:
             who = str(source) if file else type(source).__name__
             raise self._unclaimed(who)
@@ -167,7 +165,7 @@ class Builder(Recorded):
 
     def _unclaimed(self, who: str) -> ModelImportError:
         known = ", ".join(i.format for i in self.session.active_importers())
-        why, do = f"formats with an importer: {known or 'none'}", ""
+        why, do = f"formats with an importer: {known or 'none'}", GIVE
         if not known:
             reason, do = self.session.why_missing(OWN, "tactix_importers")
             why = "; ".join(filter(None, (why, reason)))

@@ -207,6 +207,9 @@ class BuilderConfig:
         for name, kind in typing.get_type_hints(BuilderConfig).items():
             if not _fits(value := getattr(self, name), kind):
                 raise ConfigError(f"{name} is {value!r}", do=f"Give a {self.__annotations__[name]}")
+        for name in ("timing_cache", "frozen"):
+            if getattr(self, name) == "":
+                raise ConfigError(f"{name} is an empty path", do="Name a file, or give False")
         if self.builder_optimization_level not in range(6):
             raise ConfigError(
                 f"builder_optimization_level {self.builder_optimization_level}", do="Choose 0 to 5"

@@ -11,7 +11,7 @@ from typing import Any
 
 from tactix.plan.reader import Reader
 from tactix.words.errors import LockError, PlanFormatError
-from tactix.words.files import read_regular, replacing
+from tactix.words.files import EMPTY, read_regular, replacing
 
 VERSION = 1
 SIZE_LIMIT = 256 << 20
@@ -95,7 +95,10 @@ def read(path: str | Path) -> Lock:
             "not a lock file", who=str(path), why=f"it has more than {SIZE_LIMIT} bytes"
         )
     try:
-        return _lock(Reader(json.loads(read_regular(Path(path))), "lock"))
+        content = read_regular(Path(path))
+        if not content:
+            raise ValueError(EMPTY)
+        return _lock(Reader(json.loads(content), "lock"))
     except (PlanFormatError, ValueError, RecursionError) as e:
         do = "Write it anew with `tactix lock`"
         raise LockError("not a lock file", who=str(path), why=str(e)[:200], do=do) from None

@@ -15,8 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from tactix.contracts.trust import Seal
-from tactix.plan.container import HEADER_LIMIT, MAGIC, PROLOGUE, SIGNATURE_LIMIT, align, parse
+from tactix.plan.container import (
+    HEADER_LIMIT,
+    MAGIC,
+    PROLOGUE,
+    REMEDY,
+    SIGNATURE_LIMIT,
+    align,
+    parse,
+)
 from tactix.words.errors import PlanFormatError
+from tactix.words.files import EMPTY
 
 LEAN = "lean_runtime"
 SHA256 = 32
@@ -37,9 +46,11 @@ class Envelope:
 
 def read(data: memoryview) -> Envelope:
     """The envelope of a plan file of any format. Raises PlanFormatError."""
+    if not data:
+        raise PlanFormatError(EMPTY, do=REMEDY)
     start = bytes(data[: PROLOGUE.size])
     if len(start) < PROLOGUE.size or not start.startswith(MAGIC):
-        raise PlanFormatError("not a tactix plan", do="Build the plan again, or copy it again")
+        raise PlanFormatError("not a tactix plan", do=REMEDY)
     _, version, signed, length, _, digest = PROLOGUE.unpack(start)
     if length > HEADER_LIMIT or signed > SIGNATURE_LIMIT:
         raise PlanFormatError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,15 @@ import pytest
 
 import tactix
 from tactix.api import configure
+from tactix.select.timing_cache import TimingCache
 from tactix.words.error_recorder import ErrorRecorder
-from tactix.words.errors import ConfigError, InvalidArgument, PlanFormatError
+from tactix.words.errors import (
+    ConfigError,
+    InvalidArgument,
+    ModelImportError,
+    PlanFormatError,
+)
+from tactix_lock import document as lock
 
 
 @pytest.mark.parametrize(
@@ -41,6 +49,71 @@ def test_a_model_given_for_a_plan_is_told_what_makes_one(tmp_path: Path) -> None
     path.write_bytes(b"\x08\x07" + bytes(200))
     with pytest.raises(PlanFormatError, match=r"not a tactix plan.*tactix\.build"):
         tactix.load(path)
+
+
+NO_MODELS = [
+    ("", ModelImportError, "the path is empty"),
+    (Path("."), ModelImportError, "that is a folder"),
+    (os.devnull, ModelImportError, "that is no regular file"),
+    (b"", ModelImportError, "that is empty"),
+    (None, ModelImportError, "NoneType: no importer knows this model"),
+]
+NO_PLANS = [
+    ("", PlanFormatError, "the path is empty"),
+    (Path("."), PlanFormatError, "that is a folder"),
+    (os.devnull, PlanFormatError, "that is no regular file"),
+    (b"", PlanFormatError, "that is empty"),
+    (None, InvalidArgument, "a NoneType is no plan"),
+]
+
+
+@pytest.mark.parametrize(("given", "error", "why"), NO_MODELS)
+def test_what_is_no_model_is_told_with_what_would_be_one(
+    given: Any, error: type[Exception], why: str
+) -> None:
+    with pytest.raises(error, match=f"{why}.*Give the path of a model's file, its bytes"):
+        tactix.build(given)
+
+
+@pytest.mark.parametrize(("given", "error", "why"), NO_PLANS)
+@pytest.mark.parametrize("flavour", ["default", "lean", "dispatch"])
+def test_what_is_no_plan_is_told_with_what_would_be_one(
+    given: Any, error: type[Exception], why: str, flavour: str
+) -> None:
+    with pytest.raises(error, match=why) as e:
+        tactix.load(given, flavour=flavour)
+    assert str(e.value).endswith(("a plan's file, or its bytes", "or copy it again"))
+
+
+@pytest.mark.parametrize("given", ["", None, 3])
+def test_load_or_build_needs_paths(given: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match=f"the model is {given!r}"):
+        tactix.load_or_build(given, cache=tmp_path)
+    with pytest.raises(InvalidArgument, match=f"the cache is {given!r}"):
+        tactix.load_or_build(tmp_path / "m.onnx", cache=given)
+
+
+def test_empty_files_are_told_in_the_same_words(tmp_path: Path) -> None:
+    empty, told = tmp_path / "empty", list[str]()
+    empty.write_bytes(b"")
+    for read in (tactix.build, tactix.load):
+        with pytest.raises(tactix.TactixError) as e:
+            read(empty)
+        told.append(str(e.value))
+    TimingCache(empty, warn=told.append)
+    with pytest.raises(tactix.TactixError) as e:
+        lock.read(empty)
+    told.append(str(e.value))
+    assert len(told) == 4
+    for text in told:
+        assert text.startswith(f"{empty}: ")
+        assert "that is empty" in text
+
+
+def test_a_setting_that_is_an_empty_path_is_refused() -> None:
+    for name in ("timing_cache", "frozen"):
+        with pytest.raises(ConfigError, match=f"{name} is an empty path"):
+            configure(**{name: ""})
 
 
 @pytest.mark.parametrize("flavour", ["default", "lean", "dispatch"])

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
+
+from tactix.words.errors import ModelImportError
+from tactix.words.files import EMPTY, why_no_file
+
+GIVE = "Give the path of a model's file, its bytes, or an object that an importer knows"
+
+
+def check_source(source: object) -> None:
+    """Raises ModelImportError for a path without a file, and for nothing in a file or in bytes."""
+    path = isinstance(source, (str, Path))
+    what = why_no_file(source) if isinstance(source, (str, Path)) else ""
+    if not what and _is_empty(source):
+        what = EMPTY
+    if what:
+        who = str(source) if path else type(source).__name__
+        raise ModelImportError(what, who=who, do=GIVE)
+
+
+def _is_empty(source: object) -> bool:
+    if isinstance(source, (str, Path)):
+        return not os.path.getsize(source)
+    return isinstance(source, (bytes, bytearray, memoryview)) and not source
 
 
 class Importer(Protocol):

@@ -30,6 +30,7 @@ from tactix.plan.decode import decode_plan
 from tactix.plan.reader import Reader
 from tactix.plan.schema import Plan
 from tactix.words.errors import InvalidArgument, PlanFormatError, UntrustedPlan
+from tactix.words.files import ABSENT, EMPTY, NO_FILE, why_no_file
 
 MAGIC = b"\x89tactix\n"
 VERSION = 1
@@ -41,6 +42,7 @@ NESTING = 200
 CURE = (
     "Build it here, or with VERSION_COMPATIBLE there: the file then brings the runtime that runs it"
 )
+GIVE = "Give the path of a plan's file, or its bytes"
 REMEDY = "Build the plan again, or copy it again"
 _NO_MARKS = bytes(set(range(256)) - set(b'[]{},"'))
 PROLOGUE = struct.Struct("<8sIIQQ32s")
@@ -195,8 +197,7 @@ def buffer(source: Any) -> memoryview:
     try:
         return memoryview(source).toreadonly().cast("B")
     except TypeError:
-        do = "Give the path of a plan's file, or its bytes"
-        raise InvalidArgument(f"a {type(source).__name__} is no plan", do=do) from None
+        raise InvalidArgument(f"a {type(source).__name__} is no plan", do=GIVE) from None
 
 
 def mapped(path: str | Path) -> memoryview:
@@ -216,19 +217,22 @@ def copied(path: str | Path) -> memoryview:
 
 @contextmanager
 def _opened(path: str | Path) -> Iterator[BinaryIO]:
-    """A regular file, to be read. A pipe is not waited for."""
+    """A regular file, to be read; an OSError where there is none. A pipe is not waited for."""
+    what = why_no_file(path)
+    if what and what != ABSENT:
+        raise PlanFormatError(what, do=GIVE)
     with open(
         path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
     ) as f:
         if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-            raise PlanFormatError(
-                "that is no regular file", do="Copy the plan into a file, or give its bytes"
-            )
+            raise PlanFormatError(NO_FILE, do=GIVE)
         yield f
 
 
 def _prologue(start: bytes, size: int) -> tuple[int, int, bytes]:
     """Lengths of header and signature, sha256 of the header."""
+    if not size:
+        raise PlanFormatError(EMPTY)
     if len(start) < PROLOGUE.size:
         raise PlanFormatError("too short for a tactix plan")
     magic, version, signed, length, total, digest = PROLOGUE.unpack(start)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tactix.words.errors import TimingCacheError
-from tactix.words.files import make_private, read_own, read_regular, replacing
+from tactix.words.files import EMPTY, make_private, read_own, read_regular, replacing
 from tactix.words.logger import Logger
 
 VERSION = 1
@@ -98,6 +98,8 @@ class TimingCache:
         assert self.path is not None
         try:
             text = read_own(self.path) if self._private else read_regular(self.path)
+            if not text:
+                raise ValueError(EMPTY)
             return _timings(json.loads(text))
         except FileNotFoundError:
             return {}

@@ -12,6 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+ABSENT = "no such file"
+NO_FILE = "that is no regular file"
+EMPTY = "that is empty"
+"""What every reader says of a file, or of bytes, with nothing in it."""
+
+
+def why_no_file(path: str | Path) -> str:
+    """What is wrong with a path at which a regular file should be; empty if there is one."""
+    if not os.fspath(path):
+        return "the path is empty"
+    if os.path.isdir(path):
+        return "that is a folder"
+    if not os.path.exists(path):
+        return ABSENT
+    return "" if os.path.isfile(path) else NO_FILE
+
 
 @contextmanager
 def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
@@ -21,7 +37,7 @@ def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # a device would be replaced by a file
-        raise FileExistsError(errno.EEXIST, "that is no regular file", str(path))
+        raise FileExistsError(errno.EEXIST, why_no_file(path), str(path))
     scratch = path.with_name(
         f".tactix-{os.urandom(8).hex()}"
     )  # short, as names may be as long as can be
@@ -92,7 +108,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
     ) as f:
         if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-            raise FileExistsError(errno.EEXIST, "that is no regular file", str(path))
+            raise FileExistsError(errno.EEXIST, NO_FILE, str(path))
         yield f
 
 

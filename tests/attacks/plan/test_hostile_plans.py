@@ -122,7 +122,7 @@ def test_messages_name_the_file_what_is_wrong_and_what_to_do(
             f"the file has {len(data) - 1} bytes, its prologue says {len(data)}: it was cut off",
         ),
         (data[:40], "too short for a tactix plan"),
-        (b"", "too short for a tactix plan"),
+        (b"", "that is empty"),
         (data + b"\n", "something was added"),
         (b"PK\3\4" * 100, "not a tactix plan"),
         (bytes(body), "the header does not fit its sha256"),

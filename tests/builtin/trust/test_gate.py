@@ -378,13 +378,13 @@ def test_what_is_signed_is_what_was_checked(path: Path, monkeypatch: pytest.Monk
 def test_a_pipe_is_not_waited_for(tmp_path: Path, flavour: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(
-        PlanFormatError, match=r"pipe: that is no regular file\. Copy the plan into a file"
+        PlanFormatError, match=r"pipe: that is no regular file\. Give the path of a plan's file"
     ):
         tactix.load(tmp_path / "pipe", flavour=flavour)
     for tool in ("run", "check", "inspect", "verify", "sign"):
         assert cli.main([tool, str(tmp_path / "pipe")]) in (2, 5)
-    with pytest.raises(OSError, match="directory"):
-        tactix.load(tmp_path)
+    with pytest.raises(PlanFormatError, match="that is a folder"):
+        tactix.load(tmp_path, flavour=flavour)
 
 
 # -- the cache of load_or_build ------------------------------------------------------------------

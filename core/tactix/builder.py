@@ -66,6 +66,7 @@ from tactix.words.errors import (
     TactixError,
     TimingCacheError,
     ToolchainError,
+    punctuated,
 )
 from tactix.words.logger import Logger, checked_logger
 from tactix.words.progress import Quiet
@@ -168,7 +169,7 @@ class Builder(Recorded):
         why, do = f"formats with an importer: {known or 'none'}", GIVE
         if not known:
             reason, do = self.session.why_missing(OWN, "tactix_importers")
-            why = "; ".join(filter(None, (why, reason)))
+            why = punctuated((why, reason), "; ")
         return ModelImportError("no importer knows this model", who=who, why=why, do=do)
 
     def importer_of(self, source: Any) -> Importer | None:
@@ -426,7 +427,7 @@ class Builder(Recorded):
         known = {t.source for t in tactics}
         if unknown := set(wanted or ()) - known:
             why, cure = self.session.why_missing(OWN, "tactix_tactics")
-            do = ". ".join(filter(None, (f"There are: {', '.join(sorted(known))}", cure)))
+            do = punctuated((f"There are: {', '.join(sorted(known))}", cure))
             raise ConfigError(f"no tactic source {min(unknown)!r}", why=why, do=do)
         return [t for t in tactics if wanted is None or t.source in wanted]
 

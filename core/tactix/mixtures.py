@@ -28,7 +28,13 @@ from tactix.select.precision import (
     pairs,
     slower,
 )
-from tactix.words.errors import BuildCancelled, NoTacticError, TactixError, TimingCacheError
+from tactix.words.errors import (
+    BuildCancelled,
+    NoTacticError,
+    TactixError,
+    TimingCacheError,
+    punctuated,
+)
 
 if TYPE_CHECKING:
     from tactix.builder import BuildState
@@ -50,7 +56,7 @@ class NotLowered(Exception):
     """
 
     def __init__(self, lost: Sequence[Lost]) -> None:
-        super().__init__("; ".join(x.why for x in lost))
+        super().__init__(punctuated((x.why for x in lost), "; "))
         self.lost = lost
 
 

@@ -31,6 +31,7 @@ from tactix.select.enumerate import (
 from tactix.select.measure import Measurer
 from tactix.select.precision import LOWER
 from tactix.words.dims import symbol_name
+from tactix.words.errors import punctuated
 from tactix.words.logger import Logger
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ class Settler:
         """Halve the groups that no kernel is left for, or was ever there; whether there was any."""
         lost = [n for n in self.fused.nodes if can_split(n) and self._has_lost(n)]
         self._take_apart(
-            (n, self.bids[n].failures or "; ".join(reasons(self.bids[n]))) for n in lost
+            (n, self.bids[n].failures or punctuated(reasons(self.bids[n]), "; ")) for n in lost
         )
         return bool(lost)
 

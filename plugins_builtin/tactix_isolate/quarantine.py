@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import InvalidArgument
+from tactix.words.errors import InvalidArgument, punctuated
 from tactix.words.files import make_private, read_own, replacing
 from tactix.words.logger import Logger
 
@@ -103,5 +103,6 @@ def _read(path: Path | None, warn: Callable[[str], None]) -> Records:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-        warn(f"{path}: cannot read the quarantine: {e}. What failed before is tried again")
+        told = f"{path}: cannot read the quarantine: {e}"
+        warn(punctuated((told, "What failed before is tried again")))
         return {}

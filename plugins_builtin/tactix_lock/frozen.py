@@ -15,7 +15,7 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix.select.enumerate import Bids, Candidate
-from tactix.words.errors import BuildCancelled, LockError, TactixError
+from tactix.words.errors import BuildCancelled, LockError, TactixError, punctuated
 from tactix.words.progress import Quiet
 from tactix_lock import facts, options
 from tactix_lock.document import Choices, Lock, LockedChoice
@@ -77,7 +77,7 @@ class Frozen:
 
 def different(reasons: list[str], who: str = "") -> LockError:
     """The error of a build that would not give the locked plan."""
-    return LockError("the lock does not fit", who=who, why="; ".join(reasons), do=CURE)
+    return LockError("the lock does not fit", who=who, why=punctuated(reasons, "; "), do=CURE)
 
 
 def make(builder: Builder, network: NetworkDefinition, config: BuilderConfig) -> Lock:

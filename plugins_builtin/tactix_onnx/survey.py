@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tactix.contracts.graph import Value
 from tactix.words.dtypes import DType
-from tactix.words.errors import ModelImportError, TactixError, UnsupportedOperator
+from tactix.words.errors import ModelImportError, TactixError, UnsupportedOperator, punctuated
 from tactix.words.tensor import TensorSpec
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Refusal:
 
 
 def short(name: str) -> str:
-    """The name without its middle where it is long: names are joined as functions nest."""
+    """The name without its middle where it is long: names are punctuated as functions nest."""
     half = LONGEST // 2
     return name if len(name) <= LONGEST else f"{name[:half]}...{name[-half:]}"
 
@@ -192,8 +192,8 @@ class Survey:
         told += [skipped] if skipped else []
         more = "`tactix inspect MODEL` looks further" if skipped else ""
         cures = [*dict.fromkeys(r.do for r in found if r.do)][:CURES]
-        do = ". ".join(filter(None, (*cures, more)))
-        raise UnsupportedOperator(_headline(found, self.count), why="; ".join(told), do=do)
+        do = punctuated((*cures, more))
+        raise UnsupportedOperator(_headline(found, self.count), why=punctuated(told, "; "), do=do)
 
 
 def _headline(found: Sequence[Refusal], count: int) -> str:

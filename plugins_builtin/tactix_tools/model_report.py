@@ -16,7 +16,7 @@ from tactix.builder import Builder
 from tactix.contracts.graph import Value
 from tactix.network.definition import NetworkDefinition
 from tactix.words.dtypes import DType
-from tactix.words.errors import ModelImportError
+from tactix.words.errors import ModelImportError, punctuated
 from tactix_onnx.catalog import Catalog, domain_of, opsets_of
 from tactix_onnx.importer import OnnxImporter, fill, locate, read
 from tactix_onnx.survey import Refusal, Survey
@@ -167,11 +167,7 @@ def _row(r: Refusal) -> dict[str, Any]:
 def _idle(session: Session) -> dict[str, str]:
     """Packs that are installed but give nothing, and why."""
     out = ("disabled", "incompatible", "failed")
-    return {
-        p.namespace: ". ".join(filter(None, (p.reason, p.cure)))
-        for p in packs(session)
-        if p.status in out
-    }
+    return {p.namespace: punctuated((p.reason, p.cure)) for p in packs(session) if p.status in out}
 
 
 class Lenient(WeightReader):

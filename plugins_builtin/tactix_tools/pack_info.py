@@ -11,6 +11,7 @@ from tactix.plugins.identity import Provider
 from tactix.plugins.loader import Plugin
 from tactix.plugins.registry import Clash, Entry
 from tactix.plugins.session import Session, enable_cure
+from tactix.words.errors import punctuated
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ def _clashing(info: PackInfo, clashes: Iterable[Clash]) -> PackInfo:
     mine = [c.error() for c in clashes if any(_gave(info, e) for e in c.left_out)]
     if info.status not in ("active", "not enabled") or not mine:
         return info
-    told = "; ".join(dict.fromkeys(f"{e.what}: {e.why}" for e in mine))
+    told = punctuated(dict.fromkeys(f"{e.what}: {e.why}" for e in mine), "; ")
     return replace(
-        info, status="clashing", reason=told, cure=". ".join(dict.fromkeys(e.do for e in mine))
+        info, status="clashing", reason=told, cure=punctuated(dict.fromkeys(e.do for e in mine))
     )
 
 

@@ -17,7 +17,7 @@ import hmac
 import os
 from pathlib import Path
 
-from tactix.words.errors import ConfigError
+from tactix.words.errors import ConfigError, punctuated
 from tactix.words.files import private_folder, read_own, replacing, tighten
 from tactix.words.logger import Logger
 from tactix.words.scratch import ScratchFolder
@@ -84,7 +84,7 @@ def _folder(name: str) -> Path:
         return _private(cache_folder() / name)
     except OSError as e:
         do = "Set TACTIX_CACHE_DIR to a folder of your own"
-        _warn(f"compiled kernels are not kept from one process to the next: {e}. {do}")
+        _warn(punctuated((f"compiled kernels are not kept from one process to the next: {e}", do)))
         return private_folder(_scratch() / name)
 
 

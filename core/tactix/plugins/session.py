@@ -24,7 +24,7 @@ from tactix.plugins.hookspecs import HOOKS, AllHooks, RuntimeHooks
 from tactix.plugins.identity import OWN, Provider, called, check_namespace, own_first
 from tactix.plugins.loader import Plugin, PluginFailure, Settings
 from tactix.plugins.registry import KINDS, Clash, Entry, Registry
-from tactix.words.errors import ConfigError, PluginError
+from tactix.words.errors import ConfigError, PluginError, punctuated
 from tactix.words.logger import Logger
 from tactix.words.spelling import did_you_mean
 
@@ -207,8 +207,8 @@ class Session:
             for n in self.not_enabled("trust_stores")
         ]
         if not self._own("trust_stores"):
-            unasked.append(". ".join(filter(None, self.why_missing(OWN, "tactix_trust_stores"))))
-        return "; ".join(filter(None, unasked))
+            unasked.append(punctuated(self.why_missing(OWN, "tactix_trust_stores")))
+        return punctuated(unasked, "; ")
 
     def strangers(self) -> dict[str, Provider]:
         """Who provides the tactics and launchers that are not tactix's own, by key."""
@@ -446,7 +446,8 @@ class Session:
         mine = [p for p in self._plugins if p.namespace == namespace]
         if out := [p for p in mine if p.status in ("disabled", "incompatible")]:
             whys = (f"its {p.title} is not used: {p.reason}" for p in out)
-            return "; ".join(dict.fromkeys(whys)), "; ".join(dict.fromkeys(p.cure for p in out))
+            cures = dict.fromkeys(p.cure for p in out)
+            return punctuated(dict.fromkeys(whys), "; "), punctuated(cures, "; ")
         if mine:
             return "", ""
         if namespace == OWN:

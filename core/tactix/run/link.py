@@ -22,7 +22,13 @@ from tactix.plugins.identity import OWN, own_first
 from tactix.run.memory import Weights
 from tactix.run.shapes import evaluated
 from tactix.words.dims import Env
-from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError, PluginError
+from tactix.words.errors import (
+    ConfigError,
+    InvalidArgument,
+    PlanCompatibilityError,
+    PluginError,
+    punctuated,
+)
 
 LAYOUTS = 64
 """Shapes whose memory layout is kept."""
@@ -159,7 +165,7 @@ def device_of(session: SessionView, wanted: str) -> Device:
             return device
     known = ", ".join(f"{d.kind} ({key})" for key, d in session.devices.items())
     why, cure = session.why_missing(OWN, "tactix_devices")
-    do = ". ".join(filter(None, (f"There are: {known or 'none'}", cure)))
+    do = punctuated((f"There are: {known or 'none'}", cure))
     raise ConfigError(f"no plugin provides device {wanted!r}", why=why, do=do)
 
 

@@ -27,6 +27,7 @@ from tactix.words.errors import (
     PluginError,
     TactixError,
     UntrustedPlan,
+    punctuated,
 )
 from tactix.words.logger import Logger, checked_logger
 
@@ -263,7 +264,7 @@ class Runtime(Recorded):
         """The plan without its code. Raises UntrustedPlan where that is not wanted or cannot be."""
         assert plan.seal is not None
         error, flavour = refusal(plan, plan.seal, steps), self.session.flavours[self.flavour]
-        error.do = "; ".join(filter(None, (error.do, self.session.unasked())))
+        error.do = punctuated((error.do, self.session.unasked()), "; ")
         if self.on_untrusted is not OnUntrusted.REFERENCES:
             raise error
         try:

@@ -15,7 +15,13 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, evaluate_shape
-from tactix.words.errors import InternalError, InvalidArgument, NoTacticError, TactixError
+from tactix.words.errors import (
+    InternalError,
+    InvalidArgument,
+    NoTacticError,
+    TactixError,
+    punctuated,
+)
 from tactix.words.tensor import Format
 
 DEFAULT = 1e-3
@@ -99,11 +105,8 @@ class Bids:
     @property
     def failures(self) -> str:
         """Why those that are rejected are, in words, each reason once."""
-        return "; ".join(
-            dict.fromkeys(
-                f"{c.title}: {c.reason}" for c in self.candidates if c.status == "rejected"
-            )
-        )
+        lost = (f"{c.title}: {c.reason}" for c in self.candidates if c.status == "rejected")
+        return punctuated(dict.fromkeys(lost), "; ")
 
 
 def signature(node: Node, opt: Mapping[str, int]) -> str:
@@ -192,7 +195,7 @@ def no_tactic(bids: Bids, node: Node, device: DeviceProperties) -> NoTacticError
     else:
         what = f"no tactic can run it on {device.kind}"
         do = "Allow more tactic sources, or install a pack that implements it"
-    why = "; ".join(reasons(bids)) or "no other tactic implements it"
+    why = punctuated(reasons(bids), "; ") or "no other tactic implements it"
     return NoTacticError(what, who=who, why=why, do=do)
 
 

@@ -15,7 +15,7 @@ from tactix.contracts.rule import Rule, call
 from tactix.fuse.trace import Trace
 from tactix.select.choose import NEAR_TIE, Choice
 from tactix.select.enumerate import Bids, Candidate, reasons
-from tactix.words.errors import ConfigError
+from tactix.words.errors import ConfigError, punctuated
 
 LOWER = frozenset({"fp16", "bf16", "tf32"})
 """Kinds of numerics that lose precision."""
@@ -156,7 +156,7 @@ def told(wide: Mapping[str, str]) -> str:
 
 def _few(texts: list[str]) -> str:
     more = [f"and {len(texts) - SHOWN} more"] if len(texts) > SHOWN else []
-    return "; ".join(texts[:SHOWN] + more)
+    return punctuated(texts[:SHOWN] + more, "; ")
 
 
 Timed = tuple[Node, Candidate]

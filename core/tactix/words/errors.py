@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 
@@ -23,6 +23,21 @@ class ErrorCode(enum.IntEnum):
     UNSUPPORTED_STATE = 10
 
 
+def punctuated(parts: Iterable[str], mark: str = ". ") -> str:
+    """The texts that are there with one mark between them, even where they end with one."""
+    out = ""
+    for text in (str(p).strip() for p in parts if p):
+        out = f"{_ready(out, mark)}{text}" if out else text
+    return out
+
+
+def _ready(text: str, mark: str) -> str:
+    """A text that another one follows."""
+    if text.endswith(("?", "!", "...")):
+        return f"{text} "
+    return text.rstrip(".,;: ") + mark
+
+
 class TactixError(Exception):
     """Base of every error that tactix raises on purpose.
 
@@ -37,10 +52,7 @@ class TactixError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        text = f"{self.who}: {self.what}" if self.who else self.what
-        if self.why:
-            text += f": {self.why}"
-        return f"{text}. {self.do}" if self.do else text
+        return punctuated((punctuated((self.who, self.what, self.why), ": "), self.do))
 
 
 class InternalError(TactixError):
@@ -143,7 +155,7 @@ class PlanCompatibilityError(TactixError):
     code = ErrorCode.UNSUPPORTED_STATE
 
     def __init__(self, what: str, *, reasons: tuple[str, ...] = (), **more: str) -> None:
-        super().__init__(what, why="; ".join(reasons), **more)
+        super().__init__(what, why=punctuated(reasons, "; "), **more)
         self.reasons = reasons
 
 

@@ -11,6 +11,7 @@ from tactix.words.errors import (
     PluginError,
     ShapeError,
     TactixError,
+    punctuated,
 )
 
 KINDS = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, TactixError)]
@@ -27,6 +28,29 @@ def test_message_joins_what_is_given(
     kind: type[TactixError], parts: dict[str, str], text: str
 ) -> None:
     assert str(kind("it failed", **parts)) == text
+
+
+@pytest.mark.parametrize(
+    ("what", "why", "text"),
+    [
+        ("it failed.", "3 != 4.", "conv1: it failed: 3 != 4. Try again."),
+        ("it failed:", "3 != 4;", "conv1: it failed: 3 != 4. Try again."),
+        ("it failed.", "", "conv1: it failed. Try again."),
+        ("it failed", "who knows?", "conv1: it failed: who knows? Try again."),
+        ("it failed", "1, 2, ...", "conv1: it failed: 1, 2, ... Try again."),
+        ("it failed", "two\nlines.\n", "conv1: it failed: two\nlines. Try again."),
+    ],
+)
+def test_parts_read_well_with_and_without_a_stop_of_their_own(
+    what: str, why: str, text: str
+) -> None:
+    assert str(TactixError(what, who="conv1:", why=why, do="Try again.")) == text
+
+
+def test_texts_are_joined_by_one_mark() -> None:
+    assert punctuated(["one.", "", "two; ", "three."], "; ") == "one; two; three."
+    assert punctuated(["Do this.", "Do that"]) == "Do this. Do that"
+    assert punctuated([]) == ""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,3 +85,5 @@ def test_incompatible_plans_list_all_reasons() -> None:
     )
     assert e.reasons == ("no avx512f", "made by 2.0")
     assert str(e) == "cannot run here: no avx512f; made by 2.0. Build it again"
+    e = PlanCompatibilityError("cannot run here", reasons=("no avx512f.", "made by 2.0."))
+    assert str(e) == "cannot run here: no avx512f; made by 2.0."

@@ -231,12 +231,13 @@ def place(address: int, name: str, start: int, nbytes: int, low: int, high: int)
 
 
 def outside(name: str, offset: int, nbytes: int) -> str:
-    """An offset in words: before a buffer, past it, or in one that is only to be read."""
-    if offset < 0:
-        return f"{-offset} bytes before the begin of {name}"
-    if offset < nbytes:
+    """An offset in words: before a buffer, past it, or in one that is only to be read. Bytes count
+    from 0, so that the first one past the end has the size as its number.
+    """
+    if 0 <= offset < nbytes:
         return f"at byte {offset} of {name}, which is not to be written"
-    return f"{offset - nbytes} bytes past the end of {name} ({nbytes} bytes)"
+    side = "before the begin" if offset < 0 else "past the end"
+    return f"{side} of {name} ({nbytes} bytes), at byte {offset}"
 
 
 def spoken(rows: Sequence[Any]) -> TrialResult:

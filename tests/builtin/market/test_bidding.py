@@ -69,12 +69,17 @@ BODIES = {
     "null": ("*(volatile int*)0 = 1;", "crash", "SIGSEGV at address 0x0"),
     "abort": ('write(2, "oh no", 5); abort();', "crash", "SIGABRT"),
     "exit": ("_exit(7);", "exit", "exit code 7"),
-    "past the end": (LOOP + "if (tid == nt - 1) y[n] = 1;", "outside", "0 bytes past the end of output 0 (4884 bytes)"),
-    "far past the end": (LOOP + "if (!tid) y[n + 9000] = 1;", "outside", "wrote 36000 bytes past the end of output 0"),
-    "before the begin": (LOOP + "if (!tid) y[-2] = 1;", "outside", "8 bytes before the begin of output 0"),
+    "past the end": (LOOP + "if (tid == nt - 1) y[n] = 1;",
+                     "outside", "wrote past the end of output 0 (4884 bytes), at byte 4884"),
+    "far past the end": (LOOP + "if (!tid) y[n + 9000] = 1;",
+                     "outside", "wrote past the end of output 0 (4884 bytes), at byte 40884"),
+    "before the begin": (LOOP + "if (!tid) y[-2] = 1;",
+                     "outside", "wrote before the begin of output 0 (4884 bytes), at byte -8"),
     "into its input": (LOOP + "if (!tid) ((float*)x)[3] = 1;", "outside", "wrote at byte 12 of input 0"),
-    "past the workspace": (LOOP + "if (!tid) scratch[26] = 1;", "outside", "4 bytes past the end of workspace"),
-    "read past the end": (LOOP + "if (x[n + 1] == 77) y[0] = 1;", "outside", "read 4 bytes past the end of input 0"),
+    "past the workspace": (LOOP + "if (!tid) scratch[26] = 1;",
+                     "outside", "past the end of workspace (100 bytes), at byte 104"),
+    "read past the end": (LOOP + "if (x[n + 1] == 77) y[0] = 1;",
+                     "outside", "read past the end of input 0 (4884 bytes), at byte 4888"),
 }  # fmt: skip
 
 
@@ -180,7 +185,7 @@ def test_a_record_makes_the_trial_again(tmp_path: Path, kept: Path) -> None:
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=120
     )
-    assert "wrote 8 bytes before the begin of output 0" in done.stdout, done.stderr
+    assert "wrote before the begin of output 0" in done.stdout, done.stderr
     assert len(Quarantine(kept).records) == 1
     with installed(tmp_path, "acme_relu", relu(LOOP)):
         assert "departs by 0 budgets" in record.replay(found["case"])

@@ -86,7 +86,7 @@ def test_what_is_closed_to_writers_can_be_read() -> None:
 
 def test_places_in_words() -> None:
     row = ("output 0", 10_000, 100, 9_000, 12_000)
-    assert place(10_100, *row) == "0 bytes past the end of output 0 (100 bytes)"
-    assert place(9_996, *row) == "4 bytes before the begin of output 0"
+    assert place(10_100, *row) == "past the end of output 0 (100 bytes), at byte 100"
+    assert place(9_996, *row) == "before the begin of output 0 (100 bytes), at byte -4"
     assert place(12_000, *row) == ""
     assert outside("input 2", 5, 100) == "at byte 5 of input 2, which is not to be written"

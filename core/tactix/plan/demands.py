@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tactix.plan.reader import Reader
 from tactix.words.dims import RELATIONS, Assumption, Env, to_json
-from tactix.words.errors import PlanFormatError, ShapeError
+from tactix.words.errors import PlanFormatError
 
 if TYPE_CHECKING:
     from tactix.plan.schema import Plan
@@ -29,17 +29,13 @@ class Demand:
     def check(self, env: Env) -> None:
         """Raises ShapeError if it does not hold at those symbols."""
         if not self.assumption.holds(env):
-            named = sorted(self.assumption.symbols)
-            values = ", ".join(f"{s} is {env[s]}" for s in named)
-            raise ShapeError(
-                f"{self.assumption}, and {values}", who=self.node, do="Give inputs of other shapes"
-            )
+            raise self.assumption.error(env, self.node)
 
 
 def encoded(found: Mapping[Assumption, str], known: frozenset[str]) -> dict[str, Any]:
     """The entry of ``Plan.meta``; empty where nothing is asked of the symbols that the plan knows."""
     rows = [
-        [who, to_json(a.left), a.relation, to_json(a.right)]
+        [who, to_json(a.left), a.relation, to_json(a.right), *([a.broken] if a.broken else [])]
         for a, who in found.items()
         if a.symbols <= known
     ]
@@ -64,10 +60,12 @@ def _rows(plan: Plan) -> Iterable[Reader]:
 
 
 def _demand(r: Reader) -> Demand:
-    node, left, relation, right = r.row(4)
+    items = r.items()
+    broken = items[4].text() if len(items) == 5 else ""
+    node, left, relation, right = items[:4] if broken else r.row(4)
     if relation.text() not in RELATIONS:
         relation.fail(f"one of {', '.join(RELATIONS)}")
-    return Demand(node.text(), Assumption(left.dim(), relation.text(), right.dim()))
+    return Demand(node.text(), Assumption(left.dim(), relation.text(), right.dim(), broken))
 
 
 def _first(plan: Plan, wanted: frozenset[str]) -> int:

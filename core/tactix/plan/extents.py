@@ -57,7 +57,9 @@ def size_at(d: Dim, env: Env, who: str) -> int:
         raise
     if 0 <= found < SIZE_LIMIT:
         return found
-    raise ShapeError(f"size {d} makes no sense at {dict(env)}", who=who)
+    at = ", ".join(f"{s} is {env[s]}" for s in sorted(dims.symbols(d)))
+    what = f"a size of {d} bytes makes no sense: {found}"
+    raise ShapeError(what, who=who, why=at, do="Give inputs of other shapes")
 
 
 def extents(plan: Plan) -> Mapping[int, tuple[Extent, ...]]:

@@ -137,12 +137,12 @@ class LinkedPlan:
 
     def _layout(self, env: Env) -> Layout:
         plan = self.plan
+        for demands in plan.demands.values():  # first: they say more than a size can
+            check(demands, env)
         known = {d: size_at(d, env, who) for d, who in self._sizes.items()}
         sizes = dict(
             zip(self._placed, [known[plan.buffers[i].nbytes] for i in self._placed], strict=True)
         )
-        for demands in plan.demands.values():
-            check(demands, env)
         for extents in plan.extents.values():
             check(extents, env)
         apart = self.device.spread if self.context.max_aux_streams else 0

@@ -12,9 +12,9 @@ import functools
 import operator
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Union
 
 from tactix.words.errors import InvalidArgument, ShapeError
@@ -371,15 +371,30 @@ RELATIONS: Mapping[str, str] = {
 class Assumption:
     """What must hold for a shape to make sense, and only running tells.
 
-    ``relation``: ``==``, ``!=``, ``>=``, or ``bcast``, to broadcast.
+    ``relation``: ``==``, ``!=``, ``>=``, or ``bcast``, to broadcast. ``broken``: what an error says
+    of it, where the relation of the dims would not tell a user much.
     """
 
     left: Dim
     relation: str
     right: Dim
+    broken: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return RELATIONS[self.relation].format(self.left, self.right)
+
+    def error(self, env: Env, who: str) -> ShapeError:
+        """What is said where it does not hold, with the values of its dims and symbols."""
+        named = [d for d in (self.left, self.right) if isinstance(d, Expr) and not symbol_name(d)]
+        values = {s: str(env[s]) for s in sorted(self.symbols)}
+        for d in named if self.broken else ():
+            with suppress(ShapeError):
+                values[str(d)] = str(evaluate(d, env))
+        told = ", ".join(f"{d} is {value}" for d, value in values.items())
+        do = "Give inputs of other shapes"
+        if self.broken:
+            return ShapeError(self.broken, who=who, why=told, do=do)
+        return ShapeError(f"{self}, and {told}", who=who, do=do)
 
     @property
     def symbols(self) -> frozenset[str]:
@@ -422,10 +437,10 @@ def assumptions() -> Iterator[list[Assumption]]:
         _noted.reset(token)
 
 
-def assume(left: Dim, relation: str, right: Dim) -> None:
+def assume(left: Dim, relation: str, right: Dim, broken: str = "") -> None:
     """Tell whoever collects it that something is taken for granted about symbols."""
     if (noted := _noted.get()) is not None and (isinstance(left, Expr) or isinstance(right, Expr)):
-        noted.append(Assumption(left, relation, right))
+        noted.append(Assumption(left, relation, right, broken))
 
 
 def symbol_name(d: Dim) -> str | None:

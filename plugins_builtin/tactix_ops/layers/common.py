@@ -67,6 +67,13 @@ def same_dim(a: Dim, b: Dim, who: str, what: str) -> None:
     assume(a, "==", b)
 
 
+def no_less(a: Dim, b: Dim, broken: str) -> None:
+    """Raises ShapeError if a dim is less than another for every value of the symbols."""
+    if compare(a, b) == "<":
+        raise ShapeError(broken)
+    assume(a, ">=", b, broken)
+
+
 def float_only(spec: TensorSpec, who: str) -> None:
     """Raises DTypeError unless the elements are floats."""
     if not spec.dtype.is_float:

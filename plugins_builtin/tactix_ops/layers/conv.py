@@ -14,7 +14,16 @@ from tactix.words.dims import Dim, Shape
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_ops.layers import windows as win
-from tactix_ops.layers.common import Array, Specs, optional, pick, required, same_dim, wide
+from tactix_ops.layers.common import (
+    Array,
+    Specs,
+    no_less,
+    optional,
+    pick,
+    required,
+    same_dim,
+    wide,
+)
 
 
 @dataclass(frozen=True)
@@ -128,6 +137,9 @@ class ConvTranspose(Layer):
         extra = win.filled(attrs.output_padding, rank, 0, self.key, "output paddings")
         sizes = zip(x.shape[2:], strides, reach, extra, pads[:rank], pads[rank:], strict=True)
         out: Shape = tuple((d - 1) * s + k + e - a - b for d, s, k, e, a, b in sizes)
+        for i, d in enumerate(out):
+            around = f"pads of {pads[i]} and {pads[rank + i]}"
+            no_less(d, 0, f"{self.key}: {around} take more than there is of spatial axis {i}: {d}")
         return [TensorSpec(x.dtype, (x.shape[0], channels, *out))]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:

@@ -14,7 +14,16 @@ from tactix.words.dims import Shape as DimShape
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_ops.layers.common import Array, Movement, Specs, axes_of, axis_of, required, same_dim
+from tactix_ops.layers.common import (
+    Array,
+    Movement,
+    Specs,
+    axes_of,
+    axis_of,
+    no_less,
+    required,
+    same_dim,
+)
 
 
 @dataclass(frozen=True)
@@ -245,7 +254,11 @@ class Pad(Movement):
             raise ShapeError(f"{self.key}: {len(attrs.pads)} pads for {x}")
         if attrs.mode not in ("constant", "edge", "reflect", "wrap"):
             raise InvalidArgument(f"{self.key} knows no mode {attrs.mode!r}")
-        return [tuple(d + a + b for d, a, b in zip(x.shape, attrs.pads, attrs.pads[x.rank :]))]
+        out = tuple(d + a + b for d, a, b in zip(x.shape, attrs.pads, attrs.pads[x.rank :]))
+        for i, d in enumerate(out):
+            around = f"pads of {attrs.pads[i]} and {attrs.pads[x.rank + i]}"
+            no_less(d, 0, f"{self.key}: {around} take more than axis {i} of {x.shape[i]} has")
+        return [out]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x = inputs[0]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tactix.words.dims import Dim, Shape, ceildiv, compare, dmin, floordiv
+from tactix.words.dims import Dim, Shape, assume, ceildiv, compare, dmin, floordiv
 from tactix.words.errors import ShapeError
 from tactix_ops.layers.common import Array
 
@@ -44,15 +44,19 @@ def window_count(
     """Windows along each axis. With ``ceil_mode`` a last one may hang over, if it starts before the
     end's pad.
 
-    The last may be the first: a window larger than its axis, by less than the stride.
+    The last may be the first: a window larger than its axis, by less than the stride. Of an open
+    axis it is assumed that the number is not negative. Raises ShapeError.
     """
-    counts = _counts(size, kernel, strides, pads, dilations, ceil_mode)
+    counts, n = _counts(size, kernel, strides, pads, dilations, ceil_mode), len(size)
     for i, span in enumerate(spans(kernel, dilations)):
+        around = f"pads of {pads[i]} and {pads[n + i]}"
+        window = f"a window of {span} (kernel {kernel[i]}, dilation {dilations[i]})"
+        broken = f"{who}: {window} does not fit spatial axis {i} of {size[i]} with {around}"
         if compare(counts[i], 1) == "<":
-            raise ShapeError(
-                f"{who}: a window of {span} does not fit axis {i} of {size[i]}",
-                do="Check kernel and pads",
-            )
+            do = "Give a larger input, a smaller kernel or more pads"
+            raise ShapeError(broken, do=do)
+        beyond = 2 * strides[i] - 1 if ceil_mode else strides[i]
+        assume(size[i], ">=", span - pads[i] - pads[n + i] - beyond, broken)
     return fitting(size, kernel, strides, pads, dilations, ceil_mode)
 
 

@@ -5,6 +5,7 @@ there is nothing; convolutions whose window does not fit; TopK of more than ther
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import tactix
-from tactix.words.errors import ExecutionError
+from tactix.words.errors import ExecutionError, ModelImportError, ShapeError
 
 HEAD = '<ir_version: 9, opset_import: ["" : 20]>\n'
 REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
@@ -103,3 +104,65 @@ def test_a_pooling_with_a_window_that_does_not_fit(op: str, sources: Any) -> Non
     )
     for n, height, want in ((2, 2, (2, 2, 0, 3)), (0, 2, (0, 2, 0, 3)), (2, 3, (2, 2, 1, 3))):
         assert engine(np.ones((n, 2, height, 5), np.float32)).shape == want
+
+
+CONV = (
+    f"(float[1, 2, h, 5] x) => (float[1, 3, p, q] y) <float[3, 2, 4, 3] w = {{{', '.join('1' * 72)}}}> "
+    "{ [c1] y = Conv <pads=[1, 0, 0, 0]> (x, w) }"
+)
+WINDOW = r"a window of 4 \(kernel 4, dilation 1\) does not fit spatial axis 0 of %s with pads of %s"
+TOO_SMALL = [
+    (CONV, 1, WINDOW % ("h", "1 and 0")),
+    (
+        "(float[1, 2, h, 5] x) => (float[1, 2, p, q] y) { [c1] y = MaxPool <kernel_shape=[4, 3]> (x) }",
+        2,
+        WINDOW % ("h", "0 and 0"),
+    ),
+    (
+        "(float[1, 2, h, 5] x) => (float[1, 2, p, q] y) { a = Relu (x) b = Concat <axis=2> (a, x) "
+        "[c1] y = AveragePool <kernel_shape=[4, 3]> (b) }",
+        1,
+        WINDOW % (r"2\*h", "0 and 0"),
+    ),
+    (
+        "(float[1, h] x) => (float[1, p] y) <int64[4] n = {0, -3, 0, -2}> { [c1] y = Pad (x, n) }",
+        4,
+        "pads of -3 and -2 take more than axis 1 of h has",
+    ),
+]
+
+
+@pytest.mark.parametrize("sources", [None, {"numpy"}], ids=["all", "numpy"])
+@pytest.mark.parametrize(("text", "height", "why"), TOO_SMALL)
+def test_an_open_axis_that_is_too_small_is_told_with_node_window_and_pads(
+    text: str, height: int, why: str, sources: Any
+) -> None:
+    model = onnx.parser.parse_model(HEAD + "g " + text)
+    engine = tactix.build(model, level=0, timing_cache=False, tactic_sources=sources)
+    shape = [height if isinstance(d, str) else d for d in map(_size, engine.inputs[0].shape)]
+    with pytest.raises(ShapeError, match=f"c1: .*{why}.*h is {height}.* Give inputs of other"):
+        engine(np.ones(shape, np.float32))
+
+
+def _size(d: Any) -> int | str:
+    return d if isinstance(d, int) else str(d)
+
+
+def test_what_is_said_of_a_window_is_in_the_file(tmp_path: Path) -> None:
+    engine = tactix.build(onnx.parser.parse_model(HEAD + "g " + CONV), level=0, timing_cache=False)
+    engine.save(tmp_path / "a.plan")
+    with pytest.raises(ShapeError, match=r"c1: .*kernel 4, dilation 1"):
+        tactix.load(tmp_path / "a.plan")(np.ones((1, 2, 1, 5), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        ("Conv <kernel_shape=[7]> (x, w)", WINDOW.replace("4", "7") % ("4", "0 and 0")),
+        ("ConvTranspose <pads=[9, 8]> (x, w)", "pads of 9 and 8 take more than there is"),
+    ],
+)
+def test_a_fixed_axis_that_is_too_small_is_told_with_the_cure(node: str, why: str) -> None:
+    text = f"g (float[1, 2, 4] x, float[2, 2, 7] w) => (float[1, 2, p] y) {{ y = {node} }}"
+    with pytest.raises(ModelImportError, match=why):
+        tactix.build(onnx.parser.parse_model(HEAD + text), level=0)

@@ -21,11 +21,13 @@ import numpy as np
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [
+    str(TESTS / "shared"),
     str(TESTS / "gpu"),
     str(TESTS / "builtin" / "cuda"),
     str(TESTS / "builtin" / "tactics"),
 ]
 
+import asked  # noqa: E402
 import gpu_cases  # noqa: E402
 import harness as h  # noqa: E402
 
@@ -187,10 +189,10 @@ def our_seconds(device: CudaDevice, layer: Layer) -> tuple[float, str]:
     arrays = sample(layer.node, {})
     made = []
     for tactic in layer.tactics:
-        offered = tactic.variants(layer.node, properties)
+        offered = asked.variants(tactic, layer.node, properties)
         if not isinstance(offered, Reject):
             made += [
-                (tactic, v, tactic.compile(layer.node, v, CompileContext(properties)))
+                (tactic, v, asked.artifact(tactic, layer.node, v, CompileContext(properties)))
                 for v in offered
             ]
     binaries = Toolchain([NvrtcCompiler()]).compile([a for _, _, a in made], properties)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import asked
 import simt
 
 import tactix_cublaslt
@@ -35,10 +36,16 @@ def check_all(device: CudaDevice, cases: Sequence[simt.Case]) -> None:
     properties, runs = device.properties(), bench(device)
     made = []
     for case in cases:
-        offered = case.only or case.tactic.variants(case.node, properties)
+        offered = case.only or asked.variants(case.tactic, case.node, properties)
         assert not isinstance(offered, Reject), offered.reason
         made += [
-            (case, v, case.tactic.compile(case.node, v, CompileContext(properties, dict(case.env))))
+            (
+                case,
+                v,
+                asked.artifact(
+                    case.tactic, case.node, v, CompileContext(properties, dict(case.env))
+                ),
+            )
             for v in offered
         ]
     binaries = Toolchain([NvrtcCompiler()]).compile([a for _, _, a in made], properties)

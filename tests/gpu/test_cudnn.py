@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import asked
 import gpu_cases
 import pytest
 import simt
@@ -33,12 +34,12 @@ def plans(device: CudaDevice, cases: Sequence[simt.Case], most: int) -> list[Mad
     """The first plans of each case that the library has an engine for."""
     properties, made = device.properties(), []
     for case in cases:
-        offered = case.tactic.variants(case.node, properties)
+        offered = asked.variants(case.tactic, case.node, properties)
         if isinstance(offered, Reject):
             assert "no engine" in offered.reason, offered.reason
             continue
         made += [
-            (case, v, case.tactic.compile(case.node, v, CompileContext(properties)))
+            (case, v, asked.artifact(case.tactic, case.node, v, CompileContext(properties)))
             for v in offered[:most]
         ]
     binaries = gpu_cases.Toolchain([CudnnCompiler()]).compile([a for *_, a in made], properties)
@@ -104,8 +105,8 @@ def test_processes_make_plans_as_this_one_does(
 ) -> None:
     properties, tactic, sources = device.properties(), CudnnConvolutionTactic(), []
     for case in convolutions("f16", tactic)[:2]:
-        (first, *_) = tactic.variants(case.node, properties)  # type: ignore[misc]
-        code = tactic.compile(case.node, first, CompileContext(properties)).code
+        (first, *_) = asked.variants(tactic, case.node, properties)  # type: ignore[misc]
+        code = asked.artifact(tactic, case.node, first, CompileContext(properties)).code
         assert isinstance(code, Source)
         sources.append(
             Source(code.language, code.text.replace('"compiles": false', '"compiles": true'))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import asked
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
@@ -71,8 +72,11 @@ class KernelText:
     @functools.cached_property
     def source(self) -> Source:
         """What the tactic gives the compiler."""
-        made = self.tactic.compile(
-            self.make(), self.variant, CompileContext(self.device, {}, self.device.cores)
+        made = asked.artifact(
+            self.tactic,
+            self.make(),
+            self.variant,
+            CompileContext(self.device, {}, self.device.cores),
         )
         assert isinstance(made.code, Source)
         return made.code

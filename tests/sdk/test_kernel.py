@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import asked
 import numpy as np
 import pytest
 from sdk_packs import Pack, builder
@@ -114,7 +115,7 @@ def test_a_function_that_gives_something_else_is_named() -> None:
     x, w = net.add_input("x", "f32", (3, 4)), net.add_input("w", "f32", (4, 5))
     net.mark_output(*net.add_layer("tactix.MatMul", [x, w]))
     with pytest.raises(errors.PluginError, match=r"acme\.gemm@1 gave 3"):
-        wrong.variants(net.nodes[0], None)  # type: ignore[arg-type]
+        asked.variants(wrong, net.nodes[0], None)  # type: ignore[arg-type]
 
 
 def test_results_of_several_outputs() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import asked
 import numpy as np
 import product_cases as pc
 import simt
@@ -131,12 +132,12 @@ def windows(dtype: str) -> simt.Case:
 
 
 def takes(case: simt.Case) -> bool:
-    return not isinstance(case.tactic.variants(case.node, DEVICE), Reject)
+    return not isinstance(asked.variants(case.tactic, case.node, DEVICE), Reject)
 
 
 def every_flow(case: simt.Case) -> simt.Case:
     """The case with all flows, whatever the estimates say."""
-    offered = case.tactic.variants(case.node, DEVICE)
+    offered = asked.variants(case.tactic, case.node, DEVICE)
     assert not isinstance(offered, Reject), offered.reason
     knobs = [Variant.of(**vars(f)).knobs for f in hopper.flows()]
     return replace(case, only=[replace(offered[0], knobs=k) for k in knobs])

@@ -19,6 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import asked
 import harness as h
 import pytest
 
@@ -67,7 +68,7 @@ def check_all(cases: Sequence[Case], cache: Path) -> None:
     """
     chosen = [(c, v) for c in cases for v in _variants(c)]
     made = [
-        (c, v, c.tactic.compile(c.node, v, CompileContext(c.device, dict(c.env))))
+        (c, v, asked.artifact(c.tactic, c.node, v, CompileContext(c.device, dict(c.env))))
         for c, v in chosen
     ]
     library = _library([a for _, _, a in made], cache)
@@ -83,7 +84,7 @@ def check_all(cases: Sequence[Case], cache: Path) -> None:
 
 
 def _variants(case: Case) -> Sequence[Variant]:
-    offered = case.only or case.tactic.variants(case.node, case.device)
+    offered = case.only or asked.variants(case.tactic, case.node, case.device)
     assert not isinstance(offered, Reject), offered.reason
     assert offered
     return offered

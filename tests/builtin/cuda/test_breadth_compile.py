@@ -4,6 +4,7 @@ spill no registers.
 
 from __future__ import annotations
 
+import asked
 import pytest
 from breadth_cases import TABLE
 from test_gemm_compile import TARGETS, fits
@@ -24,10 +25,12 @@ def test_kernels_compile(name: str, arch: str) -> None:
     """
     device, cases = target(arch), TABLE[name]()
     for case in (cases[0], cases[-1]):
-        offered = case.tactic.variants(case.node, device)
+        offered = asked.variants(case.tactic, case.node, device)
         assert not isinstance(offered, Reject)
         fits(
-            case.tactic.compile(case.node, offered[0], CompileContext(device, dict(case.env))),
+            asked.artifact(
+                case.tactic, case.node, offered[0], CompileContext(device, dict(case.env))
+            ),
             device,
             dict(case.env),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import asked
 import pytest
 import simt
 from breadth_cases import TABLE
@@ -14,7 +15,7 @@ from tactix.contracts.tactic import Reject
 
 def alone(case: simt.Case) -> simt.Case:
     """Variants whose blocks do not wait for each other: here they run one after the other."""
-    offered = case.tactic.variants(case.node, simt.DEVICE)
+    offered = asked.variants(case.tactic, case.node, simt.DEVICE)
     assert not isinstance(offered, Reject), offered.reason
     return replace(case, only=[v for v in offered if dict(v.knobs).get("slices", 1) == 1])
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import asked
 import numpy as np
 import product_cases as pc
 import pytest
@@ -21,14 +22,14 @@ from tactix_cuda.tactics import attention
 
 
 def offered(case: simt.Case) -> Sequence[Variant]:
-    found = case.tactic.variants(case.node, case.device)
+    found = asked.variants(case.tactic, case.node, case.device)
     assert not isinstance(found, Reject), found.reason
     return found
 
 
 def made(case: simt.Case) -> KernelArtifact:
-    return case.tactic.compile(
-        case.node, offered(case)[-1], CompileContext(case.device, dict(case.env))
+    return asked.artifact(
+        case.tactic, case.node, offered(case)[-1], CompileContext(case.device, dict(case.env))
     )
 
 
@@ -100,5 +101,7 @@ def test_stages_and_teams_fit() -> None:
     few = [(2, 64), (1, 64), (1, 128), (2, 128)]
     assert [(v.knob("teams"), v.knob("keys")) for v in offered(narrow)] == few
     assert [(v.knob("teams"), v.knob("keys")) for v in offered(wide)] == [*few, (3, 64)]
-    texts = [text(ATTENTION.compile(wide.node, v, CompileContext(DEVICE))) for v in offered(wide)]
+    texts = [
+        text(asked.artifact(ATTENTION, wide.node, v, CompileContext(DEVICE))) for v in offered(wide)
+    ]
     assert [int(t.split("STAGES = ")[1][0]) for t in texts] == [4, 4, 3, 3, 4]

@@ -9,6 +9,7 @@ import gc
 from collections.abc import Sequence
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -53,15 +54,15 @@ class Here:
         self.bench = Bench(context, {launcher.key: launcher})
 
     def artifact(self, node: Any, rank: int = 0, **opt: int) -> KernelArtifact:
-        offered = self.tactic.variants(node, simt.DEVICE)
+        offered = asked.variants(self.tactic, node, simt.DEVICE)
         assert not isinstance(offered, Reject), offered.reason
-        return self.tactic.compile(node, offered[rank], CompileContext(simt.DEVICE, opt))
+        return asked.artifact(self.tactic, node, offered[rank], CompileContext(simt.DEVICE, opt))
 
     def run(
         self, node: Any, arrays: Sequence[Any], env: dict[str, int], artifact: KernelArtifact
     ) -> float:
         """The departure from the reference, in budgets."""
-        variant = self.tactic.variants(node, simt.DEVICE)[0]  # type: ignore[index]
+        variant = asked.variants(self.tactic, node, simt.DEVICE)[0]  # type: ignore[index]
         runnable, got = self.bench.prepare(node, kept(artifact), variant, arrays, env)
         runnable()
         return self.bench.check(node, variant, got, Expected(node, arrays, env))
@@ -89,7 +90,7 @@ def linear(m: Any = 33, dtype: str = "f16") -> Any:
 
 def test_offered_algorithms_are_variants_and_data() -> None:
     here = Here(offered=5)
-    offered = here.tactic.variants(linear(), simt.DEVICE)
+    offered = asked.variants(here.tactic, linear(), simt.DEVICE)
     assert not isinstance(offered, Reject)
     assert [v.knob("rank") for v in offered] == [0, 1, 2, 3, 4]
     made = [here.artifact(linear(), r) for r in range(5)]
@@ -98,13 +99,13 @@ def test_offered_algorithms_are_variants_and_data() -> None:
         assert bytes.fromhex(a.params["algorithm"])[:1] == bytes([i + 1])
         assert a.params["version"] == [13, 1, 0]
         assert (a.code, a.workspace, a.requires) == (None, 512, required_features(simt.DEVICE))
-    asked = here.functions.asked[0]
-    assert asked == {1: 32 << 20, 5: 16, 6: 16, 7: 16, 8: 16}
+    wanted = here.functions.asked[0]
+    assert wanted == {1: 32 << 20, 5: 16, 6: 16, 7: 16, 8: 16}
 
 
 def test_a_symbol_has_all_ranks_and_the_compile_says_how_many_there_are() -> None:
     here, s = Here(offered=2), sym("s")
-    offered = here.tactic.variants(linear(s), simt.DEVICE)
+    offered = asked.variants(here.tactic, linear(s), simt.DEVICE)
     assert not isinstance(offered, Reject)
     assert len(offered) == 8
     assert here.artifact(linear(s), 1, s=7).workspace == (32 << 20) + 256
@@ -157,10 +158,10 @@ def test_other_sizes_get_the_first_choice_for_them() -> None:
     here, node = Here(), linear(sym("s"))
     artifact = here.artifact(node, 1, s=7)
     before = len(here.functions.asked)
-    for s, asked in ((7, 0), (50, 1)):
+    for s, more in ((7, 0), (50, 1)):
         x = [real("f16", s, 40), node.inputs[1].const]
         assert here.run(node, x, {"s": s}, artifact) <= 1
-        assert len(here.functions.asked) - before == asked
+        assert len(here.functions.asked) - before == more
     here.functions.offered = 0
     with pytest.raises(
         ExecutionError,
@@ -185,7 +186,7 @@ def test_a_new_address_is_used_from_the_next_run_on(
     artifact = here.artifact(node)
     x, other, w = real("f16", 33, 40), real("f16", 33, 40), node.inputs[1].const
     runnable, (got,) = here.bench.prepare(
-        node, artifact, here.tactic.variants(node, simt.DEVICE)[0], [x, w], {}
+        node, artifact, asked.variants(here.tactic, node, simt.DEVICE)[0], [x, w], {}
     )
     runnable()
     held = Bench.aligned(other)
@@ -248,8 +249,8 @@ def test_kernels_behind_the_call_compile(name: str) -> None:
 def test_tf32_is_asked_for_by_name() -> None:
     here = Here()
     tactic = Tf32CublasLtTactic(here.library)
-    (offered, *_) = tactic.variants(linear(dtype="f32"), simt.DEVICE)  # type: ignore[misc]
-    made = tactic.compile(linear(dtype="f32"), offered, CONTEXT)
+    (offered, *_) = asked.variants(tactic, linear(dtype="f32"), simt.DEVICE)  # type: ignore[misc]
+    made = asked.artifact(tactic, linear(dtype="f32"), offered, CONTEXT)
     assert made.params["problem"]["compute"] == "tf32"
     assert here.artifact(linear(dtype="f32")).params["problem"]["compute"] == "float32"
 
@@ -260,13 +261,13 @@ def test_tf32_is_asked_for_by_name() -> None:
     (h.node("MatMul", [real("f16", 2, 3, 5, 8), real("f16", 3, 8, 4)]), "some of the batch axes only"),
 ])  # fmt: skip
 def test_what_it_cannot_do_is_said(node: Any, why: str) -> None:
-    found = Here().tactic.variants(node, simt.DEVICE)
+    found = asked.variants(Here().tactic, node, simt.DEVICE)
     assert isinstance(found, Reject)
     assert why in found.reason
 
 
 def test_no_algorithm_is_no_bid() -> None:
-    assert Here(offered=0).tactic.variants(linear(), simt.DEVICE) == Reject(
+    assert asked.variants(Here(offered=0).tactic, linear(), simt.DEVICE) == Reject(
         "cuBLASLt has no algorithm for it"
     )
 
@@ -276,7 +277,7 @@ def test_without_a_device_it_bids_nothing_and_says_why() -> None:
 
     if not the_device().available():
         pytest.skip("a device is here")
-    found = CublasLtTactic().variants(linear(), simt.DEVICE)
+    found = asked.variants(CublasLtTactic(), linear(), simt.DEVICE)
     assert isinstance(found, Reject)
     assert "cuBLASLt chooses on the device itself" in found.reason
 

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -69,9 +70,9 @@ class Here:
         self.bench = Bench(context, {launcher.key: launcher})
 
     def source(self, node: Any, rank: int = 0) -> KernelArtifact:
-        offered = self.tactic.variants(node, simt.DEVICE)
+        offered = asked.variants(self.tactic, node, simt.DEVICE)
         assert not isinstance(offered, Reject), offered.reason
-        return self.tactic.compile(node, offered[rank], CONTEXT)
+        return asked.artifact(self.tactic, node, offered[rank], CONTEXT)
 
     def artifact(self, node: Any, rank: int = 0) -> KernelArtifact:
         made = self.source(node, rank)
@@ -81,7 +82,7 @@ class Here:
 
     def run(self, node: Any, arrays: Any, artifact: KernelArtifact) -> float:
         """The departure from the reference, in budgets."""
-        variant = self.tactic.variants(node, simt.DEVICE)[0]  # type: ignore[index]
+        variant = asked.variants(self.tactic, node, simt.DEVICE)[0]  # type: ignore[index]
         runnable, got = self.bench.prepare(node, kept(artifact), variant, arrays, {})
         runnable()
         return self.bench.check(node, variant, got, Expected(node, arrays, {}))
@@ -144,7 +145,7 @@ def test_masks_that_hide_what_comes_later_are_not_read() -> None:
 
 
 def test_too_much_workspace_is_no_engine() -> None:
-    assert Here(wants=(64 << 20) + 1).tactic.variants(simple(), simt.DEVICE) == Reject(
+    assert asked.variants(Here(wants=(64 << 20) + 1).tactic, simple(), simt.DEVICE) == Reject(
         "cuDNN has no engine for it"
     )
 
@@ -167,7 +168,7 @@ def test_plans_are_cached() -> None:
 
 def test_a_new_address_is_used_from_the_next_run_on() -> None:
     here, node = Here(), simple()
-    variant = here.tactic.variants(node, simt.DEVICE)[0]  # type: ignore[index]
+    variant = asked.variants(here.tactic, node, simt.DEVICE)[0]  # type: ignore[index]
     runnable, (got,) = here.bench.prepare(
         node, here.artifact(node), variant, [IMAGE, WEIGHTS, BIAS], {}
     )
@@ -216,7 +217,7 @@ def attention(*shapes: tuple[int, ...], dtype: str = "f16") -> Any:
     (h.node("Attention", [*QKV, BLIND], [3]), "0, not NaN"),
 ])  # fmt: skip
 def test_what_attention_it_cannot_do_is_said(node: Any, why: str) -> None:
-    found = Here(CudnnAttentionTactic).tactic.variants(node, simt.DEVICE)
+    found = asked.variants(Here(CudnnAttentionTactic).tactic, node, simt.DEVICE)
     assert isinstance(found, Reject)
     assert why in found.reason
 
@@ -228,7 +229,7 @@ def test_what_attention_it_cannot_do_is_said(node: Any, why: str) -> None:
     (h.node("Convolution", [IMAGE, WEIGHTS, BIAS], [1]), "constant bias"),
 ])  # fmt: skip
 def test_what_it_cannot_do_is_said(node: Any, why: str) -> None:
-    found = Here().tactic.variants(node, simt.DEVICE)
+    found = asked.variants(Here().tactic, node, simt.DEVICE)
     assert isinstance(found, Reject)
     assert why in found.reason
 

@@ -8,6 +8,7 @@ import math
 import re
 from pathlib import Path
 
+import asked
 import numpy as np
 import pytest
 import simt
@@ -68,6 +69,6 @@ def test_where_it_is_recognised(dtype: str, approximate: str, name: str) -> None
     nodes = [("Add", [0, 1], {}), ("Gelu", [2], {"approximate": approximate}), ("Mul", [3, 2], {})]
     case = group("pointwise", [x, x], nodes)
     (variant, *_) = simt._variants(case)
-    made = case.tactic.compile(case.node, variant, CompileContext(simt.DEVICE))
+    made = asked.artifact(case.tactic, case.node, variant, CompileContext(simt.DEVICE))
     assert isinstance(made.code, Source)
     assert [n for n in ("tx_gelu(", "tx_gelu_16(") if n in made.code.text] == [name][: bool(name)]

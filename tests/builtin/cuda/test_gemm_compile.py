@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import asked
 import pytest
 import simt
 from product_cases import GEMM, TABLE, plain, real
@@ -78,9 +79,13 @@ def test_the_table_compiles(name: str, arch: str) -> None:
     device = target(arch)
     for case in TABLE[name]()[::4]:
         env = dict(case.env)
-        offered = case.tactic.variants(case.node, device)
+        offered = asked.variants(case.tactic, case.node, device)
         assert not isinstance(offered, Reject)
-        fits(case.tactic.compile(case.node, offered[0], CompileContext(device, env)), device, env)
+        fits(
+            asked.artifact(case.tactic, case.node, offered[0], CompileContext(device, env)),
+            device,
+            env,
+        )
 
 
 @pytest.mark.parametrize("arch", TARGETS)
@@ -89,7 +94,9 @@ def test_no_tile_spills(kind: str, arch: str) -> None:
     device = target(arch)
     case: Any = plain(GEMM, "MatMul", [real(kind, 300, 768), real(kind, 768, 320)], [1])
     for t in tile.tiles(kind, device):
-        artifact = GEMM.compile(case.node, Variant.of(**vars(t), split=1), CompileContext(device))
+        artifact = asked.artifact(
+            GEMM, case.node, Variant.of(**vars(t), split=1), CompileContext(device)
+        )
         fits(artifact, device, {})
 
 
@@ -98,7 +105,7 @@ def test_grids_of_odd_shapes() -> None:
     const = TensorSpec(DType.FP16, (40, 130), const=real("f16", 40, 130))
     node = simt.h.node("MatMul", [TensorSpec(DType.FP16, (s, 40)), const])
     t = next(t for t in tile.tiles("f16", simt.DEVICE) if (t.rows, t.cols) == (128, 128))
-    made = GEMM.compile(node, Variant.of(**vars(t), split=2), CompileContext(simt.DEVICE))
+    made = asked.artifact(GEMM, node, Variant.of(**vars(t), split=2), CompileContext(simt.DEVICE))
     product, reduce = made.launches
     assert [dims.evaluate(product.grid[0], {"s": n}) for n in (1, 128, 129)] == [4, 4, 8]
     assert [dims.evaluate(reduce.grid[0], {"s": n}) for n in (1, 129)] == [1, -(-129 * 17 // 128)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import asked
 import hopper_cases
 import numpy as np
 import pytest
@@ -33,10 +34,14 @@ needs_nvrtc = pytest.mark.skipif(bool(nvrtc.why_missing()), reason="needs NVRTC"
 @pytest.mark.parametrize("name", TABLE)
 def test_the_table_compiles(name: str) -> None:
     for case in TABLE[name]()[::3]:
-        offered = case.tactic.variants(case.node, DEVICE)
+        offered = asked.variants(case.tactic, case.node, DEVICE)
         assert not isinstance(offered, Reject)
         env = dict(case.env)
-        fits(case.tactic.compile(case.node, offered[0], CompileContext(DEVICE, env)), DEVICE, env)
+        fits(
+            asked.artifact(case.tactic, case.node, offered[0], CompileContext(DEVICE, env)),
+            DEVICE,
+            env,
+        )
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
@@ -64,11 +69,11 @@ def test_a_fault_of_attention_is_noticed(old: str, new: str, tmp_path: Path) -> 
 @needs_nvrtc
 def test_no_attention_spills() -> None:
     for case in (*hopper_cases.attentions("f16"), *hopper_cases.causals("f16")):
-        offered = case.tactic.variants(case.node, DEVICE)
+        offered = asked.variants(case.tactic, case.node, DEVICE)
         assert not isinstance(offered, Reject)
         for v in offered:
             fits(
-                case.tactic.compile(case.node, v, CompileContext(DEVICE, dict(case.env))),
+                asked.artifact(case.tactic, case.node, v, CompileContext(DEVICE, dict(case.env))),
                 DEVICE,
                 dict(case.env),
             )
@@ -78,7 +83,7 @@ def test_no_attention_spills() -> None:
 def test_no_flow_spills() -> None:
     case = every_flow(hopper_cases.gemms("f16")[3])
     for v in case.only or ():
-        fits(case.tactic.compile(case.node, v, CompileContext(DEVICE)), DEVICE, {})
+        fits(asked.artifact(case.tactic, case.node, v, CompileContext(DEVICE)), DEVICE, {})
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_90", "sm_100"])
@@ -87,7 +92,7 @@ def test_no_flow_spills() -> None:
 )
 def test_other_architectures_are_left_to_others(make: hopper_cases.Callable, name: str) -> None:  # type: ignore[type-arg]
     case = make("f16")[0]
-    assert isinstance(case.tactic.variants(case.node, target(name)), Reject)
+    assert isinstance(asked.variants(case.tactic, case.node, target(name)), Reject)
 
 
 def test_what_is_left_to_others() -> None:
@@ -97,7 +102,7 @@ def test_what_is_left_to_others() -> None:
     channels = plain(CONV, "Convolution", [real("f16", 1, 12, 5, 5), real("f16", 8, 12, 3, 3)], [1])
     many = plain(STEM, "Convolution", [real("f16", 1, 5, 5, 5), real("f16", 8, 5, 3, 3)], [1])
     for case in (odd, given, wide, channels, many):
-        assert isinstance(case.tactic.variants(case.node, DEVICE), Reject)
+        assert isinstance(asked.variants(case.tactic, case.node, DEVICE), Reject)
 
 
 def test_columns_lie_as_threads_have_them() -> None:
@@ -120,7 +125,7 @@ def test_grids_maps_and_clusters_of_odd_shapes() -> None:
     node = hopper_cases.simt.h.node("MatMul", [TensorSpec(DType.FP16, (s, 40)), weights])
     for f in (hopper.Flow(128, 128, 6, 2, True, 1), hopper.Flow(64, 64, 6, 1, False, 4)):
         (v,) = hopper.variants([f])
-        made = GEMM.compile(node, v, CompileContext(DEVICE))
+        made = asked.artifact(GEMM, node, v, CompileContext(DEVICE))
         (launch,) = made.launches
         want = [
             min(3 * -(-n // 128), 132) if f.teams > 1 else 5 * -(-n // 64) * 4
@@ -142,9 +147,9 @@ def test_windows_of_a_convolution_start_where_padding_does() -> None:
     image, w = real("f16", 2, 16, 12, 13), real("f16", 8, 16, 5, 3)
     pads = {"dilations": (2, 3), "pads": (4, 1, 3, 2), "strides": (2, 1)}
     case = plain(CONV, "Convolution", [image, w], [1], **pads)
-    offered = CONV.variants(case.node, DEVICE)
+    offered = asked.variants(CONV, case.node, DEVICE)
     assert not isinstance(offered, Reject)
-    (windows, _) = maps_of(CONV.compile(case.node, offered[0], CompileContext(DEVICE)))[0]
+    (windows, _) = maps_of(asked.artifact(CONV, case.node, offered[0], CompileContext(DEVICE)))[0]
     assert windows.shape == (16, 13, 12, 2)
     assert windows.corners == ((-1, -4), (2 - 6, 3 - 8))
     assert windows.steps == (1, 1, 2, 1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import asked
 import hopper_cases
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ PARTS, LAID = Flow(64, 32, 8, 1, False, 4), Flow(128, 64, 8, 2, False, 2)
 
 
 def best(case: simt.Case) -> simt.Case:
-    offered = case.tactic.variants(case.node, case.device)
+    offered = asked.variants(case.tactic, case.node, case.device)
     assert not isinstance(offered, Reject), offered.reason
     return replace(case, only=offered[:1])
 
@@ -62,8 +63,8 @@ def product(rows: Dim, cols: int) -> Node:
 def test_whole_tiles_have_no_checks(rows: Dim, cols: int, checks: bool) -> None:
     """Of whether a row or a column is past the last."""
     (variant,) = hopper.variants([TOGETHER])
-    made = hopper_cases.GEMM.compile(
-        product(rows, cols), variant, CompileContext(hopper_cases.DEVICE)
+    made = asked.artifact(
+        hopper_cases.GEMM, product(rows, cols), variant, CompileContext(hopper_cases.DEVICE)
     )
     assert isinstance(made.code, Source)
     assert ("if (row >= " in made.code.text, "if (col < " in made.code.text) == (checks, checks)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import asked
 import fake_driver
 import numpy as np
 import pytest
@@ -385,11 +386,11 @@ def test_where_there_can_be_no_graph(call: str) -> None:
 
 def test_recurrent_layers_say_when_their_blocks_wait_for_each_other() -> None:
     case, device = recurrent("GRU", 2, 3, 4, 64), target("sm_90")
-    offered = case.tactic.variants(case.node, device)
+    offered = asked.variants(case.tactic, case.node, device)
     assert not isinstance(offered, Reject)
     told = {}
     for v in offered:
-        made = case.tactic.compile(case.node, v, CompileContext(device, {}))
+        made = asked.artifact(case.tactic, case.node, v, CompileContext(device, {}))
         told[int(v.knob("slices"))] = made.params.get("cooperative", False)
     assert told == {n: n > 1 for n in told}
     assert len(told) > 1

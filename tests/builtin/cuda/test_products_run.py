@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import asked
 import numpy as np
 import pytest
 import simt
@@ -23,7 +24,7 @@ from tactix_cuda.tactics import attention, tile
 
 def few(case: simt.Case) -> simt.Case:
     """The best variant, and the best that cuts k."""
-    offered = case.tactic.variants(case.node, simt.DEVICE)
+    offered = asked.variants(case.tactic, case.node, simt.DEVICE)
     assert not isinstance(offered, Reject), offered.reason
     cut = [
         v
@@ -59,10 +60,10 @@ class Mutated(Tactic):
         self.tactic, self.old, self.new = tactic, old, new
 
     def variants(self, node: Node, device: Any) -> Any:
-        return self.tactic.variants(node, device)
+        return asked.variants(self.tactic, node, device)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        made = self.tactic.compile(node, variant, ctx)
+        made = asked.artifact(self.tactic, node, variant, ctx)
         assert isinstance(made.code, Source)
         before = (*made.code.preludes, made.code.text)
         texts = [t.replace(self.old, self.new) for t in before]
@@ -99,9 +100,9 @@ def test_which_masks_are_causal() -> None:
 
 def test_what_is_left_to_others() -> None:
     a, b = TensorSpec(DType.INT32, (4, 8)), TensorSpec(DType.INT32, (8, 4))
-    assert isinstance(GEMM.variants(simt.h.node("MatMul", [a, b]), simt.DEVICE), Reject)
+    assert isinstance(asked.variants(GEMM, simt.h.node("MatMul", [a, b]), simt.DEVICE), Reject)
     (grouped,) = images(CONV, "f16", [((1, 8, 5, 5), 8, (3, 3), {"group": 2})])
-    assert isinstance(CONV.variants(grouped.node, simt.DEVICE), Reject)
+    assert isinstance(asked.variants(CONV, grouped.node, simt.DEVICE), Reject)
     assert TF32_BUDGET * 2e-5 < 5e-3
 
 
@@ -111,10 +112,10 @@ def test_estimates_grow_with_the_work_and_prefer_full_waves() -> None:
     for m in (64, 4096, 65536):
         x, w = TensorSpec(DType.FP16, (m, 1024)), real("f16", 1024, 1024)
         node = simt.h.node("MatMul", [x, w], [1])
-        offered = GEMM.variants(node, simt.DEVICE)
+        offered = asked.variants(GEMM, node, simt.DEVICE)
         assert not isinstance(offered, Reject)
         assert len(offered) <= tile.OFFERED
-        costs.append(GEMM.cost(node, offered[0], ctx) or 0.0)
+        costs.append(asked.cost(GEMM, node, offered[0], ctx) or 0.0)
     assert costs == sorted(costs)
     assert costs[0] < costs[2] / 10
     small, large = (tile.tiles("f16", simt.DEVICE)[i] for i in (11, 0))

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import asked
 import growers  # noqa: F401
 import movers  # noqa: F401
 import numpy as np
@@ -41,7 +42,7 @@ def cases(case: Case) -> Iterator[simt.Case]:
             fits = n.kind in tactic.implements and all(
                 known[v].size for v in (*n.given, *n.outputs)
             )
-            if fits and not isinstance(tactic.variants(n, simt.DEVICE), Reject):
+            if fits and not isinstance(asked.variants(tactic, n, simt.DEVICE), Reject):
                 yield simt.Case(n, tactic, [known[v] for v in n.given], env)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import asked
 import pytest
 import simt
 from product_cases import GEMM, epilogues
@@ -56,8 +57,8 @@ def test_it_compiles(architecture: str) -> None:
     if reason := nvrtc.why_missing():
         pytest.skip(reason)
     node, device = epilogues(GEMM, "f16", 37, 24, 17)[0].node, target(architecture)
-    (variant,) = gemm.variants(node, device)
-    made = gemm.compile(node, variant, CompileContext(device))
+    (variant,) = asked.variants(gemm, node, device)
+    made = asked.artifact(gemm, node, variant, CompileContext(device))
     assert isinstance(made.code, Source)
     text = "\n".join(
         ["#define TX_ENTRY k0", "#define TX_NAME(x) k0_##x", *made.code.preludes, made.code.text]

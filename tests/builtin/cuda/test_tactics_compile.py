@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import asked
 import harness as h
 import pytest
 from simt import Case
@@ -27,12 +28,12 @@ def artifacts(entries: Sequence[Case], architecture: str) -> list[tuple[Case, Ke
     """Those of all variants of all entries, compiled twice to the same."""
     device, made = target(architecture), []
     for e in entries:
-        offered = e.tactic.variants(e.node, device)
+        offered = asked.variants(e.tactic, e.node, device)
         assert not isinstance(offered, Reject), offered.reason
         for v in offered:
             ctx = CompileContext(device, dict(e.env))
-            artifact = e.tactic.compile(e.node, v, ctx)
-            assert artifact.digest == e.tactic.compile(e.node, v, ctx).digest
+            artifact = asked.artifact(e.tactic, e.node, v, ctx)
+            assert artifact.digest == asked.artifact(e.tactic, e.node, v, ctx).digest
             made.append((e, artifact))
     return made
 
@@ -93,7 +94,9 @@ def test_vectors_are_as_wide_as_alignment_allows():
         x = real(rows, columns, dtype="f16")
         nodes = [h.node("Relu", [x]), h.node("Add", [x, real(rows, 1, dtype="f16")])]
         texts = [
-            TACTICS["pointwise"].compile(n, _first(n), CompileContext(target("sm_90"))).code.text
+            asked.artifact(
+                TACTICS["pointwise"], n, _first(n), CompileContext(target("sm_90"))
+            ).code.text
             for n in nodes
         ]
         assert "tx_load_f16<8>" in texts[0]
@@ -102,7 +105,7 @@ def test_vectors_are_as_wide_as_alignment_allows():
 
 
 def _first(node):
-    found = TACTICS["pointwise"].variants(node, target("sm_90"))
+    found = asked.variants(TACTICS["pointwise"], node, target("sm_90"))
     assert not isinstance(found, Reject)
     return found[0]
 
@@ -115,17 +118,20 @@ def test_primitives_need_a_text_for_cuda():
     known = pointwise("test.Cube@1")(lambda x: cube(x))
     unknown = pointwise("test.Host@1")(lambda x: host(x))
     n = h.node(known, [real(40)])
-    made = TACTICS["pointwise"].compile(n, _first(n), CompileContext(target("sm_90")))
+    made = asked.artifact(TACTICS["pointwise"], n, _first(n), CompileContext(target("sm_90")))
     assert "a0[k] * a0[k] * a0[k]" in made.code.text
-    found = TACTICS["pointwise"].variants(h.node(unknown, [real(40)]), target("sm_90"))
+    found = asked.variants(TACTICS["pointwise"], h.node(unknown, [real(40)]), target("sm_90"))
     assert isinstance(found, Reject)
     assert "host" in found.reason
 
 
 def test_a_view_has_nothing_to_launch():
     n = h.node("Reshape", [real(4, 6)], shape=(24,))
-    made = TACTICS["view"].compile(
-        n, TACTICS["view"].variants(n, target("sm_90"))[0], CompileContext(target("sm_90"))
+    made = asked.artifact(
+        TACTICS["view"],
+        n,
+        asked.variants(TACTICS["view"], n, target("sm_90"))[0],
+        CompileContext(target("sm_90")),
     )
     assert made.alias
     assert not made.launches
@@ -155,6 +161,6 @@ def test_a_view_has_nothing_to_launch():
     ],
 )
 def test_what_is_rejected(tactic, node, reason):
-    found = TACTICS[tactic].variants(node(), target("sm_90"))
+    found = asked.variants(TACTICS[tactic], node(), target("sm_90"))
     assert isinstance(found, Reject)
     assert reason in found.reason

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+import asked
 import product_cases
 import pytest
 import simt
@@ -41,9 +42,11 @@ def entries(artifact: KernelArtifact, name: str) -> list[str]:
 
 
 def made(case: simt.Case, name: str) -> KernelArtifact:
-    offered = case.tactic.variants(case.node, target(name))
+    offered = asked.variants(case.tactic, case.node, target(name))
     assert not isinstance(offered, Reject), offered.reason
-    return case.tactic.compile(case.node, offered[0], CompileContext(target(name), dict(case.env)))
+    return asked.artifact(
+        case.tactic, case.node, offered[0], CompileContext(target(name), dict(case.env))
+    )
 
 
 @pytest.mark.parametrize(

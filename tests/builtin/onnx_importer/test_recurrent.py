@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import asked
 import numpy as np
 import pytest
 from microsoft_oracle import Case, by_converter, by_onnx_runtime, check
@@ -163,8 +164,10 @@ def test_the_kernel_takes_only_what_it_does(seed: int, imported: Any, model: Any
         weights = frozenset(i for i in (1, 2, 3) if c.arrays[i] is not None)
         whole = Case(op, c.arrays, c.attrs, c.outputs, weights, domain="")
         (node,) = (n for n in imported(whole.model(model, False)).nodes if n.layer.name == op)
-        offered = CpuRecurrentTactic().variants(
-            node, DeviceProperties("cpu", "generic", frozenset(), 128, cores=2)
+        offered = asked.variants(
+            CpuRecurrentTactic(),
+            node,
+            DeviceProperties("cpu", "generic", frozenset(), 128, cores=2),
         )
         extra = [c.arrays[i] for i in (4, 7) if i < len(c.arrays)]
         known = {"hidden_size", "direction", "linear_before_reset"}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 
@@ -74,7 +75,7 @@ def requantised(case: h.Case, zero: int = 7, residual: bool = True) -> h.Case:
 
 def first(case: h.Case, device: DeviceProperties, count: int = 1) -> h.Case:
     """The case on another target, with the tactic's best guesses alone."""
-    offered = case.tactic.variants(case.node, device)
+    offered = asked.variants(case.tactic, case.node, device)
     assert not isinstance(offered, Reject), offered.reason
     return h.Case(
         case.node,

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import asked
 import numpy as np
 import pytest
 
@@ -207,13 +208,16 @@ def check_all(cases: Sequence[Case]) -> list[list[Variant]]:
 
 
 def _compile(case: Case) -> list[tuple[Variant, KernelArtifact]]:
-    offered = case.tactic.variants(case.node, case.device)
+    offered = asked.variants(case.tactic, case.node, case.device)
     assert not isinstance(offered, Reject), offered.reason
     assert offered, "no variants and no reason"
     ctx = CompileContext(case.device, dict(case.env), max(case.nt))
     out = []
     for v in case.only or offered:
-        made, again = case.tactic.compile(case.node, v, ctx), case.tactic.compile(case.node, v, ctx)
+        made, again = (
+            asked.artifact(case.tactic, case.node, v, ctx),
+            asked.artifact(case.tactic, case.node, v, ctx),
+        )
         assert made.digest == again.digest, "compile is not deterministic"
         out.append((v, made))
     return out

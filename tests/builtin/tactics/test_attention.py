@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -124,15 +125,17 @@ def test_inputs_that_it_leaves_to_others() -> None:
     half = TensorSpec(DType.FP16, (1, 2, 4, 8))
     large = TensorSpec(DType.FP32, (1, 2, 4, MAX_DIM + 1))
     for spec in (half, large):
-        assert isinstance(ATTENTION.variants(h.node("Attention", [spec] * 3), h.NATIVE), Reject)
+        assert isinstance(
+            asked.variants(ATTENTION, h.node("Attention", [spec] * 3), h.NATIVE), Reject
+        )
 
 
 def test_cost_grows_with_the_keys() -> None:
     costs = []
     for t in (64, 256):
         node = attention(floats(1, 2, 32, 16), floats(1, 2, t, 16), floats(1, 2, t, 16)).node
-        variant = ATTENTION.variants(node, h.NATIVE)[0]  # type: ignore[index]
-        costs.append(ATTENTION.cost(node, variant, CompileContext(h.NATIVE)) or 0.0)
+        variant = asked.variants(ATTENTION, node, h.NATIVE)[0]  # type: ignore[index]
+        costs.append(asked.cost(ATTENTION, node, variant, CompileContext(h.NATIVE)) or 0.0)
     assert 0 < 2 * costs[0] < costs[1]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_windows(target: Any) -> None:
     ):
         arrays = [halves(*shape), halves(*weights), floats(weights[0])]
         node = h.node("WideConvolution", arrays, [1, 2], **fields)
-        offered = CONV.variants(node, target)
+        offered = asked.variants(CONV, node, target)
         assert not isinstance(offered, Reject)
         cases.append(h.Case(node, CONV, arrays, budget=FLUSHED, device=target, only=offered[:1]))
     h.check_all(cases)
@@ -105,12 +106,12 @@ def test_residuals_and_two_results() -> None:
 
 def test_an_image_is_read_linear_and_others_are_left() -> None:
     x, w = halves(1, 3, 8, 8), halves(16, 3, 3, 3)
-    offered = CONV.variants(h.node("WideConvolution", [x, w], [1]), h.NATIVE)
+    offered = asked.variants(CONV, h.node("WideConvolution", [x, w], [1]), h.NATIVE)
     assert not isinstance(offered, Reject)
     assert offered[0].input_format(0) == LINEAR
     wide = h.node("Convolution", [floats(1, 3, 8, 8), floats(16, 3, 3, 3)], [1])
     scaled = h.node("Gemm", [halves(4, 4), halves(4, 4)], [1], alpha=0.5)
     computed = h.node("WideMatMul", [halves(4, 4), halves(4, 4)])
-    assert isinstance(CONV.variants(wide, h.NATIVE), Reject)
-    assert isinstance(GEMM.variants(scaled, h.NATIVE), Reject)
-    assert isinstance(GEMM.variants(computed, h.NATIVE), Reject)
+    assert isinstance(asked.variants(CONV, wide, h.NATIVE), Reject)
+    assert isinstance(asked.variants(GEMM, scaled, h.NATIVE), Reject)
+    assert isinstance(asked.variants(GEMM, computed, h.NATIVE), Reject)

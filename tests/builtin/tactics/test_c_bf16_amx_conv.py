@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def halves(*shape: int) -> Any:
 
 def every_block(node: Any) -> list[Variant]:
     """All shapes of blocks in all formats that are offered."""
-    offered = TACTIC.variants(node, AMX)
+    offered = asked.variants(TACTIC, node, AMX)
     assert not isinstance(offered, Reject), offered.reason
     outputs = dict.fromkeys(v.outputs for v in offered)
     return [Variant.of(offered[0].inputs, o, rows=r, vectors=v) for r, v in SHAPES for o in outputs]
@@ -175,7 +176,7 @@ def test_few_channels_may_be_written_linear() -> None:
         h.node("WideConvolution", [halves(1, 32, 8, 8), halves(co, 32, 1, 1)], [1])
         for co in (3, 17)
     )
-    formats = [{v.output_format(0) for v in TACTIC.variants(n, AMX)} for n in (few, many)]  # type: ignore[union-attr]
+    formats = [{v.output_format(0) for v in asked.variants(TACTIC, n, AMX)} for n in (few, many)]  # type: ignore[union-attr]
     assert formats == [{LINEAR, blocked(16)}, {blocked(16)}]
 
 
@@ -187,11 +188,13 @@ def test_what_they_leave_to_others() -> None:
     overlapping = h.node(
         "WideConvTranspose", [halves(1, 32, 8, 8), halves(32, 16, 3, 3)], [1], strides=(2, 2)
     )
-    assert isinstance(TACTIC.variants(whole, plain), Reject)
-    assert all(isinstance(TACTIC.variants(n, AMX), Reject) for n in (grouped, small, overlapping))
-    assert isinstance(PLAIN.variants(whole, AMX), Reject)
+    assert isinstance(asked.variants(TACTIC, whole, plain), Reject)
+    assert all(
+        isinstance(asked.variants(TACTIC, n, AMX), Reject) for n in (grouped, small, overlapping)
+    )
+    assert isinstance(asked.variants(PLAIN, whole, AMX), Reject)
     assert not any(
-        isinstance(PLAIN.variants(n, d), Reject) for n, d in ((whole, plain), (small, AMX))
+        isinstance(asked.variants(PLAIN, n, d), Reject) for n, d in ((whole, plain), (small, AMX))
     )
 
 
@@ -199,7 +202,7 @@ def test_cost_grows_with_the_work() -> None:
     costs = []
     for c, size in ((32, 14), (64, 14), (64, 28), (128, 56)):
         node = h.node("WideConvolution", [halves(1, c, size, size), halves(64, c, 3, 3)], [1])
-        (first, *_) = TACTIC.variants(node, AMX)  # type: ignore[misc]
-        costs.append(TACTIC.cost(node, first, CompileContext(AMX)))
+        (first, *_) = asked.variants(TACTIC, node, AMX)  # type: ignore[misc]
+        costs.append(asked.cost(TACTIC, node, first, CompileContext(AMX)))
     assert None not in costs
     assert costs == sorted(costs, key=lambda c: c or 0.0)

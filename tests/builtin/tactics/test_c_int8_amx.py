@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -147,14 +148,14 @@ def test_windows_of_halves() -> None:
 def test_what_they_leave_to_others() -> None:
     plain = replace(h.NATIVE, features=h.NATIVE.features - TILES)
     whole = gemm(np.uint8, 32, 64, 32).node
-    assert isinstance(BYTES.variants(whole, plain), Reject)
+    assert isinstance(asked.variants(BYTES, whole, plain), Reject)
     wide = replace(AMX, features=AMX.features | set(h.V4), vector_bits=512)
     for m, k in ((32, 63), (4, 64)):
-        assert isinstance(BYTES.variants(gemm(np.uint8, m, k, 32).node, wide), Reject)
+        assert isinstance(asked.variants(BYTES, gemm(np.uint8, m, k, 32).node, wide), Reject)
     half = h.node(
         "WideMatMul", [TensorSpec(DType.FP16, (32, 64)), np.zeros((64, 32), np.float16)], [1]
     )
-    assert isinstance(HALVES.variants(half, wide), Reject)
+    assert isinstance(asked.variants(HALVES, half, wide), Reject)
 
 
 def test_cost_grows_with_the_work() -> None:
@@ -162,6 +163,6 @@ def test_cost_grows_with_the_work() -> None:
     costs = []
     for m in (32, 64, 256):
         node = gemm(np.uint8, m, 256, 256).node
-        costs.append(BYTES.cost(node, BYTES.variants(node, ctx.device)[0], ctx))  # type: ignore[index]
+        costs.append(asked.cost(BYTES, node, asked.variants(BYTES, node, ctx.device)[0], ctx))  # type: ignore[index]
     assert None not in costs
     assert costs == sorted(costs, key=lambda c: c or 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -120,7 +121,7 @@ def test_many_threads_and_images() -> None:
 
 
 def test_an_image_is_read_linear() -> None:
-    offered = CONV.variants(conv(np.uint8, *WINDOWS[2]).node, h.NATIVE)
+    offered = asked.variants(CONV, conv(np.uint8, *WINDOWS[2]).node, h.NATIVE)
     assert not isinstance(offered, Reject)
     assert {v.input_format(0) for v in offered} == {LINEAR}
     assert {v.output_format(0) for v in offered} == {blocked(h.NATIVE.lanes)}
@@ -145,13 +146,15 @@ def test_what_they_leave_to_others() -> None:
     x, w = TensorSpec(DType.UINT8, (1, 16, 8, 8)), whole_range(np.int8, 16, 16, 3, 3)
     groups = h.node("IntegerConvolution", [x, whole_range(np.int8, 16, 8, 3, 3)], [1], group=2)
     computed = h.node("IntegerConvolution", [x, TensorSpec(DType.INT8, (16, 16, 3, 3))])
-    assert isinstance(CONV.variants(computed, h.NATIVE), Reject)
-    assert isinstance(CONV.variants(groups, h.NATIVE), Reject)
+    assert isinstance(asked.variants(CONV, computed, h.NATIVE), Reject)
+    assert isinstance(asked.variants(CONV, groups, h.NATIVE), Reject)
     for node in (groups, h.node("IntegerConvolution", [x, w], [1])):
-        assert isinstance(DEPTHWISE.variants(node, h.NATIVE), Reject)
+        assert isinstance(asked.variants(DEPTHWISE, node, h.NATIVE), Reject)
     assert isinstance(
-        POOL.variants(
-            h.node("MaxPool", [np.zeros((1, 2, 4, 4), np.float32)], kernel_shape=(2, 2)), h.NATIVE
+        asked.variants(
+            POOL,
+            h.node("MaxPool", [np.zeros((1, 2, 4, 4), np.float32)], kernel_shape=(2, 2)),
+            h.NATIVE,
         ),
         Reject,
     )
@@ -162,6 +165,6 @@ def test_cost_grows_with_the_work() -> None:
     costs = []
     for channels in (16, 64, 256):
         node = conv(np.uint8, (1, channels, 8, 8), (32, channels, 3, 3), {}).node
-        costs.append(CONV.cost(node, CONV.variants(node, h.NATIVE)[0], ctx))  # type: ignore[index]
+        costs.append(asked.cost(CONV, node, asked.variants(CONV, node, h.NATIVE)[0], ctx))  # type: ignore[index]
     assert None not in costs
     assert costs == sorted(costs, key=lambda c: c or 0.0)

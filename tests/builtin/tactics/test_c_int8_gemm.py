@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -84,9 +85,9 @@ def test_zero_points_at_the_ends(zero: int, dtype: Any) -> None:
 
 def test_what_it_leaves_to_others() -> None:
     a, b = TensorSpec(DType.UINT8, (4, 8)), TensorSpec(DType.INT8, (8, 4))
-    assert isinstance(GEMM.variants(h.node("IntegerMatMul", [a, b]), h.NATIVE), Reject)
+    assert isinstance(asked.variants(GEMM, h.node("IntegerMatMul", [a, b]), h.NATIVE), Reject)
     empty = h.node("IntegerMatMul", [a, np.zeros((8, 0), np.int8)], [1])
-    assert isinstance(GEMM.variants(empty, h.NATIVE), Reject)
+    assert isinstance(asked.variants(GEMM, empty, h.NATIVE), Reject)
 
 
 def test_cost_grows_with_the_work() -> None:
@@ -94,6 +95,6 @@ def test_cost_grows_with_the_work() -> None:
     costs = []
     for m in (1, 16, 128):
         node = gemm(np.uint8, m, 256, 256).node
-        costs.append(GEMM.cost(node, GEMM.variants(node, h.NATIVE)[0], ctx))  # type: ignore[index]
+        costs.append(asked.cost(GEMM, node, asked.variants(GEMM, node, h.NATIVE)[0], ctx))  # type: ignore[index]
     assert None not in costs
     assert costs == sorted(costs, key=lambda c: c or 0.0)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+import asked
 import numpy as np
 import pytest
 from harness import NATIVE, V3, V4, Case, Run, check, check_all, devices, node
@@ -216,7 +217,7 @@ def test_zig_compiles_kernels_too(cache, tmp_path, monkeypatch):
     x = np.linspace(-5, 5, 77, dtype=np.float32)
     n, tactic = node("Gelu", [x]), CpuPointwiseTactic()
     for device in devices():
-        artifact = tactic.compile(n, Variant(), CompileContext(device))
+        artifact = asked.artifact(tactic, n, Variant(), CompileContext(device))
         (binary,) = compiler.compile([artifact.code], device)
         function = getattr(_load(binary.blob, tmp_path), binary.symbol)
         (y,) = Run(n, Variant(), artifact, {})(function, [x], 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def conv(
 
 def first_variants(case: h.Case, count: int) -> h.Case:
     """The case with the tactic's best guesses alone."""
-    offered = case.tactic.variants(case.node, case.device)
+    offered = asked.variants(case.tactic, case.node, case.device)
     assert not isinstance(offered, Reject), offered.reason
     return replace(case, only=offered[:count])
 
@@ -86,9 +87,9 @@ def test_pixels_of_a_strided_pointwise_convolution_are_gathered() -> None:
     ]
     context = CompileContext(h.NATIVE)
     for case in cases:
-        offered = CONV.variants(case.node, h.NATIVE)
+        offered = asked.variants(CONV, case.node, h.NATIVE)
         assert not isinstance(offered, Reject)
-        assert len(CONV.compile(case.node, offered[0], context).launches) == 2
+        assert len(asked.artifact(CONV, case.node, offered[0], context).launches) == 2
     h.check_all(cases)
 
 
@@ -96,7 +97,7 @@ def test_an_image_is_read_linear() -> None:
     case = conv(
         floats(1, 3, 31, 29), floats(24, 3, 7, 7), floats(24), pads=(3, 3, 3, 3), strides=(2, 2)
     )
-    offered = CONV.variants(case.node, h.NATIVE)
+    offered = asked.variants(CONV, case.node, h.NATIVE)
     assert not isinstance(offered, Reject)
     assert {v.input_format(0) for v in offered} == {LINEAR}
     assert {v.output_format(0) for v in offered} == {blocked(h.NATIVE.lanes)}
@@ -144,7 +145,7 @@ def test_tiles_of_small_images_span_rows() -> None:
     ]
     only = []
     for case in cases:
-        offered = CONV.variants(case.node, h.NATIVE)
+        offered = asked.variants(CONV, case.node, h.NATIVE)
         assert not isinstance(offered, Reject)
         spans = [v for v in offered if v.knob("span")]
         assert spans, "a row is shorter than a tile"
@@ -154,7 +155,7 @@ def test_tiles_of_small_images_span_rows() -> None:
 
 def test_partial_sums_and_groups() -> None:
     deep = conv(floats(1, 528, 14, 14), floats(64, 528, 3, 3), floats(64), pads=(1, 1, 1, 1))
-    offered = CONV.variants(deep.node, h.NATIVE)
+    offered = asked.variants(CONV, deep.node, h.NATIVE)
     assert not isinstance(offered, Reject)
     assert h.NATIVE.lanes < 16 or any(v.knob("blocks") for v in offered), (
         "large panels of weights are cut by channels"
@@ -186,7 +187,7 @@ def test_epilogue_operands_of_every_shape(kernel: int) -> None:
         node = h.fused(
             [x, w, b, operand], nodes, anchor=0, constants=[1, 2, 3] if constant else [1, 2]
         )
-        offered = CONV.variants(node, h.NATIVE)
+        offered = asked.variants(CONV, node, h.NATIVE)
         if len(shape) == 3 and not constant:
             assert isinstance(offered, Reject), (
                 "a computed operand with channels needs the output's rank"
@@ -302,22 +303,22 @@ def test_inputs_that_it_leaves_to_others() -> None:
     )
     computed = h.node("Convolution", [x, w])
     small_groups = h.node("Convolution", [x, floats(16, 2, 3, 3)], [1], group=8)
-    assert isinstance(GENERAL.variants(half, h.NATIVE), Reject)
+    assert isinstance(asked.variants(GENERAL, half, h.NATIVE), Reject)
     for node in (half, computed, small_groups):
-        assert isinstance(CONV.variants(node, h.NATIVE), Reject)
+        assert isinstance(asked.variants(CONV, node, h.NATIVE), Reject)
 
 
 def test_cost_prefers_tiles_that_fit() -> None:
     node = h.node(
         "Convolution", [floats(1, 16, 14, 14), floats(32, 16, 3, 3)], [1], pads=(1, 1, 1, 1)
     )
-    offered = CONV.variants(node, h.NATIVE)
+    offered = asked.variants(CONV, node, h.NATIVE)
     ctx = CompileContext(h.NATIVE)
     assert not isinstance(offered, Reject)
-    costs = [CONV.cost(node, v, ctx) for v in offered]
+    costs = [asked.cost(CONV, node, v, ctx) for v in offered]
     assert costs == sorted(costs, key=lambda c: c or 0.0)
     assert all(c is not None and c > 0 for c in costs)
-    general = GENERAL.cost(node, GENERAL.variants(node, h.NATIVE)[0], ctx)  # type: ignore[index]
+    general = asked.cost(GENERAL, node, asked.variants(GENERAL, node, h.NATIVE)[0], ctx)  # type: ignore[index]
     assert general is not None
     assert costs[0] is not None
     assert general > costs[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -126,8 +127,8 @@ def test_what_it_does_not_take() -> None:
         h.node("Convolution", [x[:, :8], w[:, :8]], [1]), h.node("Convolution", [x[..., :2, :2], w], [1]),
         h.node("Convolution", [x, w[:, :16]], [1], group=2),
     )  # fmt: skip
-    assert all(isinstance(AMX.variants(n, DEVICE), Reject) for n in nodes)
-    (variant,) = AMX.variants(taken, DEVICE)  # type: ignore[misc]
-    cost = AMX.cost(taken, variant, CompileContext(DEVICE))
+    assert all(isinstance(asked.variants(AMX, n, DEVICE), Reject) for n in nodes)
+    (variant,) = asked.variants(AMX, taken, DEVICE)  # type: ignore[misc]
+    cost = asked.cost(AMX, taken, variant, CompileContext(DEVICE))
     assert cost is not None
     assert 0 < cost < 1e-3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 
@@ -129,14 +130,16 @@ def test_overlap_is_left_to_the_general_kernel() -> None:
         (2, {}),
     ):
         node = h.node("ConvTranspose", [x, floats(16, 16, kernel, kernel)], [1], **attrs)
-        assert isinstance(SPREAD.variants(node, h.NATIVE), Reject)
-        assert not isinstance(GENERAL.variants(node, h.NATIVE), Reject)
+        assert isinstance(asked.variants(SPREAD, node, h.NATIVE), Reject)
+        assert not isinstance(asked.variants(GENERAL, node, h.NATIVE), Reject)
 
 
 def test_costs_are_known_once_sizes_are() -> None:
     case = transposed(
         SPREAD, floats(1, 16, 5, 6), floats(16, 16, 2, 2), symbols=("n", 16, "h", 6), strides=(2, 2)
     )
-    variant = SPREAD.variants(case.node, h.NATIVE)[0]  # type: ignore[index]
-    assert SPREAD.cost(case.node, variant, CompileContext(h.NATIVE)) is None
-    assert (SPREAD.cost(case.node, variant, CompileContext(h.NATIVE, {"n": 1, "h": 5})) or 0) > 0
+    variant = asked.variants(SPREAD, case.node, h.NATIVE)[0]  # type: ignore[index]
+    assert asked.cost(SPREAD, case.node, variant, CompileContext(h.NATIVE)) is None
+    assert (
+        asked.cost(SPREAD, case.node, variant, CompileContext(h.NATIVE, {"n": 1, "h": 5})) or 0
+    ) > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 
@@ -146,13 +147,13 @@ def test_every_instruction_set() -> None:
 
 def test_it_wants_one_output_channel_for_each_input_channel() -> None:
     node = h.node("Convolution", [floats(1, 16, 8, 8), floats(32, 1, 3, 3)], [1], group=16)
-    assert isinstance(DEPTHWISE.variants(node, h.NATIVE), Reject)
+    assert isinstance(asked.variants(DEPTHWISE, node, h.NATIVE), Reject)
 
 
 def test_cost_grows_with_the_window() -> None:
     costs = []
     for k in (3, 5):
         case = depthwise(floats(1, 32, 14, 14), (k, k), pads=(k // 2,) * 4)
-        variant = DEPTHWISE.variants(case.node, h.NATIVE)[0]  # type: ignore[index]
-        costs.append(DEPTHWISE.cost(case.node, variant, CompileContext(h.NATIVE)) or 0.0)
+        variant = asked.variants(DEPTHWISE, case.node, h.NATIVE)[0]  # type: ignore[index]
+        costs.append(asked.cost(DEPTHWISE, case.node, variant, CompileContext(h.NATIVE)) or 0.0)
     assert 0 < costs[0] < costs[1]

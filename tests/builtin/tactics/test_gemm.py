@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def test_gemm_scales_transposes_and_adds() -> None:
                 "transB": bool(transpose_b),
             }
             node = h.node("Gemm", [a, b, floats(*shape)], [1, 2] if constant else [], **attrs)
-            cases.append(h.Case(node, GEMM, only=GEMM.variants(node, h.NATIVE)[:1]))  # type: ignore[index]
+            cases.append(h.Case(node, GEMM, only=asked.variants(GEMM, node, h.NATIVE)[:1]))  # type: ignore[index]
     node = h.node("Gemm", [floats(3, 4), floats(4, 5)], [1], alpha=3.0)
     h.check_all([*cases, h.Case(node, GEMM)])
 
@@ -120,7 +121,7 @@ def test_epilogues() -> None:
         for shape in ((2, 9, 37), (2, 1, 37), (9, 1), (2, 9, 1), (9, 37), (1,)):
             inputs = [x, w, bias, floats(*shape)]
             node = h.fused(inputs, nodes, anchor=0, constants=[1, 2])
-            cases.append(h.Case(node, GEMM, inputs, only=GEMM.variants(node, h.NATIVE)[:1]))  # type: ignore[index]
+            cases.append(h.Case(node, GEMM, inputs, only=asked.variants(GEMM, node, h.NATIVE)[:1]))  # type: ignore[index]
     sigmoid = [("MatMul", (0, 1), {}), ("Sigmoid", (2,), {}), ("Mul", (2, 3), {})]
     cases.append(h.Case(h.fused([x, w], sigmoid, [2, 4], 0, [1]), GEMM, [x, w]))
     compare = [("MatMul", (0, 1), {}), ("Less", (3, 2), {})]
@@ -150,18 +151,18 @@ def test_every_instruction_set() -> None:
 
 def test_inputs_that_it_leaves_to_others() -> None:
     half = TensorSpec(DType.FP16, (4, 4))
-    assert isinstance(GEMM.variants(h.node("MatMul", [half, half]), h.NATIVE), Reject)
+    assert isinstance(asked.variants(GEMM, h.node("MatMul", [half, half]), h.NATIVE), Reject)
     prologue = [("Relu", (0,), {}), ("MatMul", (2, 1), {})]
     node = h.fused([floats(4, 4), floats(4, 4)], prologue, anchor=1)
-    assert isinstance(GEMM.variants(node, h.NATIVE), Reject)
+    assert isinstance(asked.variants(GEMM, node, h.NATIVE), Reject)
 
 
 def test_cost_needs_every_symbol_and_grows_with_the_work() -> None:
     w = floats(64, 64)
     node = h.node("MatMul", [TensorSpec(DType.FP32, h.spec(w, ("m", 64)).shape), w], [1])
-    variant = GEMM.variants(node, h.NATIVE)[0]  # type: ignore[index]
-    costs = [GEMM.cost(node, variant, CompileContext(h.NATIVE, {"m": m})) for m in (16, 256)]
-    assert GEMM.cost(node, variant, CompileContext(h.NATIVE)) is None
+    variant = asked.variants(GEMM, node, h.NATIVE)[0]  # type: ignore[index]
+    costs = [asked.cost(GEMM, node, variant, CompileContext(h.NATIVE, {"m": m})) for m in (16, 256)]
+    assert asked.cost(GEMM, node, variant, CompileContext(h.NATIVE)) is None
     assert costs[0] is not None
     assert costs[1] is not None
     assert costs[1] > 4 * costs[0]
@@ -170,7 +171,9 @@ def test_cost_needs_every_symbol_and_grows_with_the_work() -> None:
 def test_a_constant_right_side_is_packed_at_build() -> None:
     a, b = floats(5, 6), floats(6, 7)
     node = h.node("MatMul", [a, b], [1])
-    made = GEMM.compile(node, GEMM.variants(node, h.NATIVE)[0], CompileContext(h.NATIVE))  # type: ignore[index]
+    made = asked.artifact(
+        GEMM, node, asked.variants(GEMM, node, h.NATIVE)[0], CompileContext(h.NATIVE)
+    )  # type: ignore[index]
     assert len(made.launches) == 1
     assert tensor_in(1) not in made.launches[0].args
     assert [p.index for _, p in made.constants] == [1]

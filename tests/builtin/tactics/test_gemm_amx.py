@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -92,13 +93,13 @@ def test_what_it_does_not_take() -> None:
     a, b = floats(20, 30), floats(30, 40)
     bad = b.copy()
     bad[3, 4] = np.inf
-    assert isinstance(AMX.variants(h.node("MatMul", [a, b], [1]), h.NATIVE), Reject)
+    assert isinstance(asked.variants(AMX, h.node("MatMul", [a, b], [1]), h.NATIVE), Reject)
     nodes = (
         h.node("MatMul", [a, b]),
         h.node("MatMul", [a[:4], b], [1]),
         h.node("MatMul", [a, bad], [1]),
     )
-    assert all(isinstance(AMX.variants(n, DEVICE), Reject) for n in nodes)
+    assert all(isinstance(asked.variants(AMX, n, DEVICE), Reject) for n in nodes)
 
 
 def test_slabs_divide_the_depth_with_little_rest() -> None:
@@ -107,8 +108,8 @@ def test_slabs_divide_the_depth_with_little_rest() -> None:
 
 def test_the_estimate_grows_with_the_rows() -> None:
     node = h.node("MatMul", [h.spec(floats(1, 64), ("m", 64)), floats(64, 64)], [1])
-    (variant,) = AMX.variants(node, DEVICE)  # type: ignore[misc]
-    costs = [AMX.cost(node, variant, CompileContext(DEVICE, {"m": m})) for m in (32, 320)]
+    (variant,) = asked.variants(AMX, node, DEVICE)  # type: ignore[misc]
+    costs = [asked.cost(AMX, node, variant, CompileContext(DEVICE, {"m": m})) for m in (32, 320)]
     assert costs[0] is not None
     assert costs[1] is not None
     assert 0 < costs[0] < costs[1]

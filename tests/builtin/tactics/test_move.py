@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import asked
 import numpy as np
 import pytest
 from harness import NATIVE, Case, check, check_all, devices, fused, node
@@ -154,7 +155,7 @@ def test_what_it_rejects():
 
 
 def _reason(n) -> str:
-    found = TACTIC.variants(n, NATIVE)
+    found = asked.variants(TACTIC, n, NATIVE)
     assert isinstance(found, Reject)
     return found.reason
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import asked
 import numpy as np
 import pytest
 from harness import NATIVE, Case, check, check_all, devices, fused, node, spec
@@ -362,6 +363,6 @@ def test_what_it_rejects_and_why():
 
 
 def _reason(n) -> str:
-    found = TACTIC.variants(n, NATIVE)
+    found = asked.variants(TACTIC, n, NATIVE)
     assert isinstance(found, Reject)
     return found.reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import asked
 import numpy as np
 import pytest
 from harness import Case, check, check_all, devices, fused, node
@@ -173,8 +174,8 @@ def test_what_it_rejects():
     wide = fused(
         [x, _f32(4, 6)], [("ReduceSum", [0], {"axes": (1,)}), ("Add", [2, 1], {})], anchor=0
     )
-    found = TACTIC.variants(wide, devices()[0])
+    found = asked.variants(TACTIC, wide, devices()[0])
     assert isinstance(found, Reject)
     assert "another shape" in found.reason
-    flags = TACTIC.variants(node("ReduceMax", [x > 0], axes=(0,)), devices()[0])
+    flags = asked.variants(TACTIC, node("ReduceMax", [x > 0], axes=(0,)), devices()[0])
     assert isinstance(flags, Reject)

@@ -4,6 +4,7 @@ params.
 
 from __future__ import annotations
 
+import asked
 import numpy as np
 import pytest
 from harness import NATIVE, Case, check_all, devices, encode_and_back, fused, node
@@ -91,22 +92,25 @@ def test_symbolic_dims(env):
 def test_what_it_rejects():
     x = _f32(2, 20, 3)
     assert isinstance(
-        TACTIC.variants(node(REFORMAT, [x], source=blocked(8), target=blocked(12)), NATIVE), Reject
+        asked.variants(TACTIC, node(REFORMAT, [x], source=blocked(8), target=blocked(12)), NATIVE),
+        Reject,
     )
-    assert isinstance(TACTIC.variants(node(REFORMAT, [x[0, 0]], target=NHWC), NATIVE), Reject)
+    assert isinstance(
+        asked.variants(TACTIC, node(REFORMAT, [x[0, 0]], target=NHWC), NATIVE), Reject
+    )
 
 
 def test_the_numpy_tactic_takes_everything_and_costs_more():
     x = _f32(3, 5)
     n = fused([x], [("Relu", [0], {}), ("Transpose", [1], {"perm": (1, 0)})], anchor=1)
     tactic, ctx = ReferenceTactic(), CompileContext(NATIVE)
-    (variant,) = tactic.variants(n, NATIVE)
-    artifact = tactic.compile(n, variant, ctx)
+    (variant,) = asked.variants(tactic, n, NATIVE)
+    artifact = asked.artifact(tactic, n, variant, ctx)
     assert not artifact.host_code
     assert artifact.params == region.encode(n.layer, n.attrs)
     assert encode_and_back(n)[1] == n.body
     plain = node(REFORMAT, [x])
-    assert tactic.cost(plain, Variant(), ctx) > TACTIC.cost(plain, Variant(), ctx)
+    assert asked.cost(tactic, plain, Variant(), ctx) > asked.cost(TACTIC, plain, Variant(), ctx)
 
 
 def test_the_numpy_tactic_says_where_inputs_are_absent():

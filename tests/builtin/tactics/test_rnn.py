@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 
@@ -183,7 +184,7 @@ def test_options_that_it_leaves_to_others() -> None:
         ),
     ]
     for node in nodes:
-        offered = RNN.variants(node, h.NATIVE)
+        offered = asked.variants(RNN, node, h.NATIVE)
         assert isinstance(offered, Reject)
         assert offered.reason
 
@@ -193,6 +194,7 @@ def test_cost_grows_with_the_steps() -> None:
     for steps in (4, 40):
         node = recurrent("GRU", steps, 1, 8, 16).node
         costs.append(
-            RNN.cost(node, RNN.variants(node, h.NATIVE)[0], CompileContext(h.NATIVE)) or 0.0
+            asked.cost(RNN, node, asked.variants(RNN, node, h.NATIVE)[0], CompileContext(h.NATIVE))
+            or 0.0
         )  # type: ignore[index]
     assert 0 < 2 * costs[0] < costs[1]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import asked
 import emulated
 import harness as h
 import pytest
@@ -36,7 +37,7 @@ def described(name: str, *features: str, bits: int = 128) -> DeviceProperties:
 
 def taken(cases: Sequence[h.Case]) -> list[h.Case]:
     """The cases that their tactics take."""
-    return [c for c in cases if not isinstance(c.tactic.variants(c.node, c.device), Reject)]
+    return [c for c in cases if not isinstance(asked.variants(c.tactic, c.node, c.device), Reject)]
 
 
 def compiled(cases: Sequence[h.Case]) -> list[Any]:
@@ -46,7 +47,7 @@ def compiled(cases: Sequence[h.Case]) -> list[Any]:
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_tactic_bids_or_tells_why_not(level: str) -> None:
     cases = table(target(level))
-    answers = [(c.tactic.key, c.tactic.variants(c.node, c.device)) for c in cases]
+    answers = [(c.tactic.key, asked.variants(c.tactic, c.node, c.device)) for c in cases]
     assert {k for k, _ in answers} == TACTICS.keys(), (
         "every native tactic needs a case in target_cases.table"
     )

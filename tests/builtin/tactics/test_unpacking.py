@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import asked
 import numpy as np
 import pytest
 from target_cases import table
@@ -28,9 +29,9 @@ def packings(level: str) -> Iterator[tuple[str, Packed, list[Any]]]:
     for c in table(
         replace(widest, features=widest.features | TILES) if level == "x86-64-v4" else widest
     ):
-        offered = c.tactic.variants(c.node, c.device)
+        offered = asked.variants(c.tactic, c.node, c.device)
         for v in () if isinstance(offered, Reject) else offered:
-            made = c.tactic.compile(c.node, v, CompileContext(c.device, dict(c.env), 2))
+            made = asked.artifact(c.tactic, c.node, v, CompileContext(c.device, dict(c.env), 2))
             given = [x.const for x in c.node.given]
             yield from (
                 (f"{c.tactic.key} {v} {name}", p, given)

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import pytest
@@ -109,10 +110,10 @@ def test_many_blocks_are_not_shared_between_threads() -> None:
     case = variant(conv(floats(1, 16, 40, 40), floats(16, 16, 3, 3), **PADS), 2, 4, 1, 8)
     context = CompileContext(case.device, {}, 2)
     assert case.only is not None
-    assert len(WINOGRAD.compile(case.node, case.only[0], context).launches) == 1
+    assert len(asked.artifact(WINOGRAD, case.node, case.only[0], context).launches) == 1
     few = variant(conv(floats(1, 16, 9, 9), floats(16, 16, 3, 3), **PADS), 2, 4, 1, 28)
     assert few.only is not None
-    assert len(WINOGRAD.compile(few.node, few.only[0], context).launches) == 3
+    assert len(asked.artifact(WINOGRAD, few.node, few.only[0], context).launches) == 3
     h.check_all([replace(case, nt=(1, 2, 3)), few])
 
 
@@ -150,17 +151,17 @@ def test_what_is_rejected() -> None:
         (floats(1, 16, 4, 4), floats(16, 16, 3, 3), {}),
     ):
         assert isinstance(
-            WINOGRAD.variants(h.node("Convolution", [x, w], [1], **more), h.NATIVE), Reject
+            asked.variants(WINOGRAD, h.node("Convolution", [x, w], [1], **more), h.NATIVE), Reject
         )
     node = h.node(
         "Convolution", [h.spec(floats(1, 16, 8, 8), (1, 16, "h", 8)), floats(16, 16, 3, 3)], [1]
     )
-    assert isinstance(WINOGRAD.variants(node, h.NATIVE), Reject)
+    assert isinstance(asked.variants(WINOGRAD, node, h.NATIVE), Reject)
 
 
 def test_formats_are_blocked() -> None:
     node = conv(floats(1, 32, 14, 14), floats(32, 32, 3, 3)).node
-    offered = WINOGRAD.variants(node, h.NATIVE)
+    offered = asked.variants(WINOGRAD, node, h.NATIVE)
     assert not isinstance(offered, Reject)
     assert {(v.input_format(0), v.output_format(0)) for v in offered} == {
         (blocked(h.NATIVE.lanes),) * 2

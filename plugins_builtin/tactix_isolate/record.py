@@ -91,14 +91,12 @@ def replay(case: Mapping[str, Any], here: bool = False, plugins: Iterable[Any] =
     node, env = _node(case, session), dict(case["env"])
     context = CompileContext(device.properties(), env, case["threads"])
     offered = tactic.offers(node, context.device)
-    found = [v for v in (() if isinstance(offered, Reject) else offered) if v.id == case["variant"]]
-    if not found:
+    known = () if isinstance(offered, Reject) else offered.variants
+    variant = next((v for v in known if v.id == case["variant"]), None)
+    if isinstance(offered, Reject) or variant is None:
         raise ExecutionError("the variant is not offered any longer", who=case["tactic"])
     c = Candidate(
-        tactic,
-        found[0],
-        tactic.compile(node, found[0], context),
-        tactic.cost(node, found[0], context),
+        tactic, variant, offered.compile(variant, context), offered.cost(variant, context)
     )
     bench = _bench(session, case["threads"], here)
     try:

@@ -1,5 +1,5 @@
-"""Tactic: one way to run a node on a device. It offers variants and makes artifacts; measuring is
-not its job.
+"""Tactic: one way to run a node on a device. It looks at a node once, offers variants and makes
+artifacts; measuring is not its job.
 """
 
 from __future__ import annotations
@@ -7,12 +7,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.words.tensor import LINEAR, Format
+
+Work = TypeVar("Work")
+"""What a tactic has read off a node: a frozen dataclass of its own, or the node itself."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,10 @@ class CompileContext:
     threads: int = 1
 
 
-class Tactic:
-    """Subclass it, set the class fields, give ``variants`` and ``compile``.
+class Tactic(Generic[Work]):
+    """Subclass it, set the class fields, give ``match`` and ``compile``, and ``variants`` where
+    there is more than one. What ``match`` returns is handed to all the others, so that a node is
+    analysed once.
 
     ``key``: ``namespace.name@version``. ``implements``: node kinds (an anchor's key,
     ``"pointwise"``, ``"*"``).
@@ -104,29 +109,59 @@ class Tactic:
     numerics: str = "exact"
     requires: tuple[str, ...] = ()
 
-    def offers(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        """``variants``, where the device has what the tactic requires."""
+    def offers(self, node: Node, device: DeviceProperties) -> Offer[Work] | Reject:
+        """What it offers for a node, where the device has what the tactic requires."""
         if lacking := self.lacks(device):
             return Reject(f"the device has no {', '.join(lacking)}")
-        return self.variants(node, device)
+        if isinstance(work := self.match(node, device), Reject):
+            return work
+        found = self.variants(work, device)
+        return found if isinstance(found, Reject) else Offer(self, work, tuple(found))
 
     def lacks(self, device: DeviceProperties) -> tuple[str, ...]:
         """What it requires and the device has not."""
         return tuple(f for f in self.requires if not device.has(f))
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        """The choices for this node, best guess first; or why there is none. Must be pure."""
-        raise NotImplementedError(f"{self.key}: variants")
+    def match(self, node: Node, device: DeviceProperties) -> Work | Reject:
+        """All that the tactic wants to know of a node, or why it cannot run it; by default the node
+        as it is. Must be pure.
+        """
+        return cast(Work, node)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+    def variants(self, work: Work, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        """The choices for a node, best guess first; or why there is none. By default there is one,
+        over linear tensors. Must be pure.
+        """
+        return [Variant()]
+
+    def cost(self, work: Work, variant: Variant, ctx: CompileContext) -> float | None:
         """An estimate in seconds to prune and to choose by without measuring; None if unknown,
         infinite to withdraw.
         """
         return None
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+    def compile(self, work: Work, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         """The kernel as data. Must be deterministic."""
         raise NotImplementedError(f"{self.key}: compile")
 
     def __repr__(self) -> str:
         return f"<tactic {self.key}>"
+
+
+@dataclass(frozen=True)
+class Offer(Generic[Work]):
+    """What a tactic offers for one node: its view of the node, and the variants, best guess
+    first.
+    """
+
+    tactic: Tactic[Work]
+    work: Work
+    variants: tuple[Variant, ...]
+
+    def cost(self, variant: Variant, ctx: CompileContext) -> float | None:
+        """The tactic's estimate in seconds."""
+        return self.tactic.cost(self.work, variant, ctx)
+
+    def compile(self, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        """The kernel of a variant, as data."""
+        return self.tactic.compile(self.work, variant, ctx)

@@ -13,7 +13,7 @@ from tactix.contracts import region
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.contracts.tactic import CompileContext, Offer, Reject, Tactic, Variant
 from tactix.words.dims import evaluate, evaluate_shape
 from tactix.words.errors import (
     InternalError,
@@ -251,14 +251,14 @@ def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
         if isinstance(offered, Reject):
             bids.rejections.append((tactic.key, offered.reason))
             return
-        ranked = _rank(node, tactic, offered, ctx)
+        ranked = _rank(offered, ctx)
         if len(ranked) > limit >= LEVEL_VARIANTS[5]:
             terms.warn(
                 f"{tactic.key} offers {len(ranked)} variants for {node.name}: the first {limit} are asked"
             )
         asked = [(cost, variant) for cost, variant in ranked[:limit] if cost != inf]
         for cost, variant in asked:
-            candidate = Candidate(tactic, variant, tactic.compile(node, variant, ctx), cost)
+            candidate = Candidate(tactic, variant, offered.compile(variant, ctx), cost)
             forbidden = FORBIDDEN if candidate.is_reference and not terms.references else ""
             lacks = terms.lacks(candidate.artifact) or _too_large(
                 candidate.artifact, ctx, terms.workspace
@@ -306,11 +306,11 @@ def _too_large(artifact: KernelArtifact, ctx: CompileContext, limit: int | None)
     )
 
 
-def _estimate(node: Node, tactic: Tactic, v: Variant, ctx: CompileContext) -> float | None:
+def _estimate(offer: Offer[Any], v: Variant, ctx: CompileContext) -> float | None:
     """Raises InvalidArgument for what is no variant, and for a time that is none."""
     if not (isinstance(v, Variant) and all(isinstance(f, Format) for f in (*v.inputs, *v.outputs))):
         raise InvalidArgument(f"{v!r} is no Variant of Formats")
-    said = tactic.cost(node, v, ctx)
+    said = offer.cost(v, ctx)
     if said is not None and not said >= 0:
         raise InvalidArgument(
             f"its cost of [{v}] is {said}", do="Give seconds, infinity to withdraw, or None"
@@ -321,11 +321,11 @@ def _estimate(node: Node, tactic: Tactic, v: Variant, ctx: CompileContext) -> fl
 Ranked = list[tuple[float | None, Variant]]
 
 
-def _rank(node: Node, tactic: Tactic, offered: Sequence[Variant], ctx: CompileContext) -> Ranked:
+def _rank(offer: Offer[Any], ctx: CompileContext) -> Ranked:
     """By estimate if the tactic gives one, else in its own order; first the best of each
     combination of formats.
     """
-    costed: Ranked = [(_estimate(node, tactic, v, ctx), v) for v in offered]
+    costed: Ranked = [(_estimate(offer, v, ctx), v) for v in offer.variants]
     if all(c is not None for c, _ in costed):
         costed.sort(key=lambda cv: (cv[0], str(cv[1])))
     seen: set[Any] = set()

@@ -10,7 +10,7 @@ from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import Device, DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.layer import Layer
-from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.contracts.tactic import CompileContext, Offer, Reject, Tactic
 from tactix.network.definition import NetworkDefinition
 from tactix.select.accuracy import GRANTED
 from tactix.select.bench import Bench, Expected
@@ -114,7 +114,7 @@ def why_away(subject: Subject, tactic: Tactic) -> str:
     """Why no kernel of a tactic runs on this machine; empty if some do."""
     if tactic.device not in _kinds(subject):
         return f"no device of kind {tactic.device!r}"
-    device = _device(subject, tactic)
+    device = device_of(subject, tactic)
     lacking = [] if device.available() else tactic.lacks(device.properties())
     return device.available() or (f"the device has no {', '.join(lacking)}" if lacking else "")
 
@@ -123,7 +123,7 @@ def _kinds(subject: Subject) -> set[str]:
     return {d.kind for d in subject.session.devices.values()}
 
 
-def _device(subject: Subject, tactic: Tactic) -> Device:
+def device_of(subject: Subject, tactic: Tactic) -> Device:
     return next(d for d in subject.session.devices.values() if d.kind == tactic.device)
 
 
@@ -131,7 +131,7 @@ def stand_in(subject: Subject, tactic: Tactic) -> DeviceProperties:
     """Of the tactic's device; where that is not here and is a GPU, of one that kernels can be
     written for.
     """
-    device = _device(subject, tactic)
+    device = device_of(subject, tactic)
     return (
         device.target("sm_90")
         if device.available() and tactic.device == "cuda"
@@ -255,13 +255,13 @@ def run(
     made = list[tuple[Trial, Candidate]]()
     for t in trials:
         try:
-            made += [(t, _candidate(subject, t, v)) for v in offered(subject, t)[:most]]
+            made += [(t, c) for c in candidates(subject, t, None, most)]
         except Exception as e:  # of the author's text
             yield Ran(t, t.tactic.key, why=f"{type(e).__name__}: {e}")
             return
     if not made:
         return
-    device = _device(subject, trials[0].tactic)
+    device = device_of(subject, trials[0].tactic)
     toolchain = Toolchain(subject.session.active_compilers())
     written = {c.artifact.digest: c for _, c in made if isinstance(c.artifact.code, Source)}
     binaries = joined(toolchain, (), list(written.values()), device.properties(), lambda c: c.title)
@@ -286,7 +286,7 @@ def _ran(
     """None where the sizes are none for the layer."""
     if compiled.status == "rejected":
         return Ran(t, c.title, why=compiled.reason)
-    bench = subject.bench(_device(subject, t.tactic))
+    bench = subject.bench(device_of(subject, t.tactic))
     try:
         t.node.body.infer(
             [replace(v.spec, shape=v.spec.at(dict(t.env)), value=None) for v in t.node.given]
@@ -311,9 +311,22 @@ def _ran(
         return Ran(t, c.title, why=str(e))
 
 
-def _candidate(subject: Subject, t: Trial, variant: Variant) -> Candidate:
-    context = CompileContext(_device(subject, t.tactic).properties(), dict(t.usual), THREADS)
-    return Candidate(t.tactic, variant, t.tactic.compile(t.node, variant, context), None)
+def offered(t: Trial, device: DeviceProperties) -> Offer[Any] | None:
+    """What the tactic offers for a node; None where it rejects it."""
+    return None if isinstance(found := t.tactic.offers(t.node, device), Reject) else found
+
+
+def candidates(
+    subject: Subject, t: Trial, device: DeviceProperties | None = None, most: int | None = None
+) -> list[Candidate]:
+    """The variants of a node with their artifacts, the first ``most``, for that device, by default
+    the one that is here; none where the tactic rejects the node.
+    """
+    device = device or device_of(subject, t.tactic).properties()
+    context = CompileContext(device, dict(t.usual), THREADS)
+    if (offer := offered(t, device)) is None:
+        return []
+    return [Candidate(t.tactic, v, offer.compile(v, context), None) for v in offer.variants[:most]]
 
 
 def _departure(
@@ -352,16 +365,6 @@ for ran in bids.run(subject, [trial], {f"float({str(poison)!r})" if poison is no
 """
 
 
-def offered(
-    subject: Subject, trial: Trial, device: DeviceProperties | None = None
-) -> list[Variant]:
-    """The variants of a node for that device, by default the one that is here; none where the
-    tactic rejects it.
-    """
-    found = trial.tactic.offers(trial.node, device or _device(subject, trial.tactic).properties())
-    return [] if isinstance(found, Reject) else list(found)
-
-
 def _hold(
     subject: Subject, trials: Iterable[Trial], poison: float | None = None, most: int | None = None
 ) -> int:
@@ -375,7 +378,7 @@ def _hold(
 
 
 def _reasons(subject: Subject, tactic: Tactic) -> str:
-    device = _device(subject, tactic).properties()
+    device = device_of(subject, tactic).properties()
     said = {
         r.reason
         for _, n in nodes(subject, tactic)
@@ -445,11 +448,14 @@ def _again(subject: Subject, tactic: Tactic) -> int:
     properties, tried = stand_in(subject, tactic), 0
     for about, node in nodes(subject, tactic):
         first, second = tactic.offers(node, properties), tactic.offers(node, properties)
-        if first != second:
-            raise Broken(f"{tactic.key} on {about} offers {first}, then {second}")
-        for v in () if isinstance(first, Reject) else first:
+        said, again = (o if isinstance(o, Reject) else o.variants for o in (first, second))
+        if said != again:
+            raise Broken(f"{tactic.key} on {about} offers {said}, then {again}")
+        if isinstance(first, Reject) or isinstance(second, Reject):
+            continue
+        for v in first.variants:
             context = CompileContext(properties, {}, THREADS)
-            if tactic.compile(node, v, context).digest != tactic.compile(node, v, context).digest:
+            if first.compile(v, context).digest != second.compile(v, context).digest:
                 raise Broken(
                     f"{tactic.key} [{v}] on {about} compiles to another artifact the second time"
                 )

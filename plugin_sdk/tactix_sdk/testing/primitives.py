@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tactix.contracts.expr import Scalar, walk
 from tactix.contracts.layer import Layer
-from tactix.contracts.tactic import CompileContext, Tactic
+from tactix.contracts.tactic import Tactic
 from tactix.plugins.identity import OWN
 from tactix.select.compile import Toolchain, joined
 from tactix.select.enumerate import Candidate
@@ -16,7 +16,7 @@ from tactix_sdk.testing import bids
 from tactix_sdk.testing.bids import Case, Trial
 from tactix_sdk.testing.examples import examples_of, resized, specs_of
 from tactix_sdk.testing.report import Broken, NotHere, check, counted, for_each, together
-from tactix_sdk.testing.subject import THREADS, Subject
+from tactix_sdk.testing.subject import Subject
 
 SIZES: tuple[dict[int, int], ...] = ({}, {n: 3 * n + 2 for n in range(2, 17)})
 """In place of those of the examples: a row of vectors and a tail."""
@@ -105,9 +105,7 @@ def _compile(subject: Subject, tactic: Tactic, use: Use, away: dict[str, str]) -
     toolchain = Toolchain(subject.session.active_compilers())
     made = list[Candidate]()
     for t in trials(subject, tactic, use):
-        for variant in bids.offered(subject, t, device):
-            artifact = tactic.compile(t.node, variant, CompileContext(device, {}, THREADS))
-            made.append(Candidate(tactic, variant, artifact, None))
+        made += bids.candidates(subject, t, device)
     if lacking := {why for c in made if (why := toolchain.lacks(c.artifact))}:
         away[f"not compiled for {tactic.device}"] = "; ".join(sorted(lacking))
         return 0

@@ -110,7 +110,8 @@ def _plans(subject: Subject, tactic: Tactic, embed: Sequence[str]) -> Iterator[S
 
     builder = Builder(session=_Alone(subject.session, tactic))  # type: ignore[arg-type]
     for about, node in bids.nodes(subject, tactic):
-        if not bids.offered(subject, bids.Trial(tactic, node, {}, about)):
+        device = bids.device_of(subject, tactic).properties()
+        if bids.offered(bids.Trial(tactic, node, {}, about), device) is None:
             continue
         config = BuilderConfig(
             timing_cache=False,

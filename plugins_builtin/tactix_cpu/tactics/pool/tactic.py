@@ -38,22 +38,12 @@ def tactics() -> list[Tactic]:
 class CpuPoolWork:
     """What to pool, and what follows."""
 
+    node: Node
     window: PoolWindow
     epilogue: Epilogue
 
 
-def work_of(node: Node) -> CpuPoolWork | Reject:
-    """What a node has the kernel do, or why it cannot."""
-    spec = node.given[0].spec
-    if spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
-        return Reject(f"no pooling of {spec.dtype.value} in C")
-    if not 3 <= spec.rank <= 5:
-        return Reject(f"no pooling of rank {spec.rank} in C")
-    found = epilogue(node)
-    return found if isinstance(found, Reject) else CpuPoolWork(window_of(node), found)
-
-
-class CpuPoolTactic(Tactic):
+class CpuPoolTactic(Tactic[CpuPoolWork]):
     """One variant per format; input and output share it."""
 
     key = "tactix.c_pool@1"
@@ -61,22 +51,26 @@ class CpuPoolTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        work = work_of(node)
-        if isinstance(work, Reject):
-            return work
-        formats = (blocked(device.lanes), NHWC, LINEAR)
-        return [v for f in formats if (v := _variant(node, work.epilogue, f))]
+    def match(self, node: Node, device: DeviceProperties) -> CpuPoolWork | Reject:
+        spec = node.given[0].spec
+        if spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
+            return Reject(f"no pooling of {spec.dtype.value} in C")
+        if not 3 <= spec.rank <= 5:
+            return Reject(f"no pooling of rank {spec.rank} in C")
+        found = epilogue(node)
+        return found if isinstance(found, Reject) else CpuPoolWork(node, window_of(node), found)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        seconds = c_text.traffic(node, variant, ctx)
+    def variants(self, work: CpuPoolWork, device: DeviceProperties) -> Sequence[Variant]:
+        formats = (blocked(device.lanes), NHWC, LINEAR)
+        return [v for f in formats if (v := _variant(work.node, work.epilogue, f))]
+
+    def cost(self, work: CpuPoolWork, variant: Variant, ctx: CompileContext) -> float | None:
+        seconds = c_text.traffic(work.node, variant, ctx)
         slow = 4 if variant.input_format(0).is_linear else 1
         return None if seconds is None else seconds * slow
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        work = work_of(node)
-        assert isinstance(work, CpuPoolWork)
-        writer = _Pool(c_text.Args(node), work, variant)
+    def compile(self, work: CpuPoolWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        writer = _Pool(c_text.Args(work.node), work, variant)
         body = writer.linear() if variant.input_format(0).is_linear else writer.channels()
         preludes = (*c_text.vector_preludes(), c_text.prelude("pool.h"))
         return c_text.kernel(writer.args, body, ctx, preludes=preludes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -117,6 +117,35 @@ def any_in_contracts(found: list[Module]) -> list[str]:
     ]
 
 
+ANALYSES = ("variants", "cost", "compile")
+"""Methods of a tactic that are handed what its ``match`` found."""
+
+
+def analysed_twice(found: list[Module]) -> list[str]:
+    """Tactics that read the same off a node in two of their methods."""
+    return [
+        f"{m.at(node.lineno)}: {node.name}: {', '.join(again)}"
+        for m in found
+        for node in ast.walk(m.tree)
+        if isinstance(node, ast.ClassDef) and (again := _repeated(node))
+    ]
+
+
+def _repeated(tactic: ast.ClassDef) -> list[str]:
+    """Functions that two of a tactic's methods call with the node first."""
+    seen: Counter[str] = Counter()
+    for method in tactic.body:
+        if isinstance(method, ast.FunctionDef) and method.name in ANALYSES:
+            seen.update({ast.unparse(c.func) for c in _calls_with(method, method.args.args[1].arg)})
+    return sorted(name for name, count in seen.items() if count > 1 and name != "super")
+
+
+def _calls_with(method: ast.FunctionDef, subject: str) -> Iterator[ast.Call]:
+    for call in ast.walk(method):
+        if isinstance(call, ast.Call) and call.args and ast.unparse(call.args[0]) == subject:
+            yield call
+
+
 def matching(pattern: str) -> Callable[[list[Module]], list[str]]:
     """Lines in which the pattern is."""
     seek = re.compile(pattern).search
@@ -143,6 +172,7 @@ ZERO: dict[str, Callable[[list[Module]], list[str]]] = {
     "private-names": private_names,
     "same-names": same_names,
     "any-in-contracts": any_in_contracts,
+    "analysed-twice": analysed_twice,
     "long-lines": matching(f"^.{{{WIDTH + 1},}}$"),
 }
 """What must come to zero."""

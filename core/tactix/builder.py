@@ -58,7 +58,6 @@ from tactix.stages import Parts, joined
 from tactix.words.dims import symbol_name
 from tactix.words.error_recorder import ErrorRecorder, Recorded, recorded
 from tactix.words.errors import (
-    BuildCancelled,
     CompilerError,
     ConfigError,
     InvalidArgument,
@@ -79,8 +78,8 @@ if TYPE_CHECKING:
 class BuildState:
     """What one build carries from floor to floor.
 
-    ``here``: whether what is built for runs here, to be measured. ``told``: warnings that were
-    given.
+    ``here``: whether what is built for runs here, to be measured. ``deadline``: when choosing ends,
+    by the monotonic clock. ``told``: warnings that were given.
     """
 
     config: BuilderConfig
@@ -95,12 +94,18 @@ class BuildState:
     here: bool
     bench: Bench
     parts: Parts
+    deadline: float
     told: set[str] = field(default_factory=set)
 
     @property
     def lowering(self) -> frozenset[str]:
         """Keys of the rules that lower precision."""
         return frozenset(r.key for r in self.rules if r.numerics in LOWER)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is measured: the budget is spent, or the build was stopped."""
+        return self.config.progress_monitor.cancelled() or time.monotonic() > self.deadline
 
 
 class Builder(Recorded):
@@ -211,20 +216,22 @@ class Builder(Recorded):
 
     @recorded
     def build_plan(self, network: NetworkDefinition, config: BuilderConfig | None = None) -> Plan:
-        """Fuse, select, assemble. Raises NetworkError, ConfigError, NoTacticError, CompilerError,
-        BuildCancelled.
+        """Fuse, select, assemble. Raises NetworkError, ConfigError, NoTacticError, CompilerError.
+
+        Once its budget is spent, or its monitor says that it is cancelled, what is not known yet is
+        chosen by estimate, and no more is compiled than the plan needs.
         """
+        start = time.monotonic()
         config = config or BuilderConfig()
         config.check()
         self._enable(config)
         config, parts = joined(self.session, network, config)
         self._enable(config)
         verify(network, deep=BuilderFlag.DEBUG in config.flags)
-        start = time.monotonic()
-        stage = self._stage(network, config, parts)
+        stage = self._stage(network, config, parts, start + config.budget)
         network, stage.rules = parts.network(network), parts.rules(stage.rules)
         with closing(stage.bench):
-            plan = self._plan(network, stage, start)
+            plan = self._plan(network, stage)
         plan = replace(
             plan, ledger={**plan.ledger, shortfall.KEY: shortfall.of_plan(plan).to_json()}
         )
@@ -251,14 +258,13 @@ class Builder(Recorded):
         self,
         network: NetworkDefinition,
         stage: BuildState,
-        start: float,
         given: frozenset[str] = frozenset(),
     ) -> Plan:
         """The plan of a network, or of a body inside one; ``given``: symbols of the network around
         it.
         """
-        complete = partial(self._complete, start=start, given=given)
-        plan: Plan = stage.bench.final(self._tried(network, stage, start), complete, self._load)
+        complete = partial(self._complete, given=given)
+        plan: Plan = stage.bench.final(self._tried(network, stage), complete, self._load)
         return replace(plan, meta={**plan.meta, **encoded(demands(network), plan.known)})
 
     def _complete(
@@ -268,7 +274,6 @@ class Builder(Recorded):
         trace: Trace,
         bids: dict[Node, Bids],
         choice: Choice,
-        start: float,
         given: frozenset[str],
     ) -> Plan:
         monitor = stage.config.progress_monitor
@@ -276,8 +281,8 @@ class Builder(Recorded):
         known = {n for v in values for d in v.spec.shape if (n := symbol_name(d))}
         quiet = replace(stage.config, progress_monitor=Quiet(monitor))
         body = replace(stage, profiles=[Profile("body", {})], config=quiet)
-        inner = partial(self._plan, stage=body, start=start, given=given | known)
-        settler = Settler(fused, trace, stage, start, self.logger, bids)
+        inner = partial(self._plan, stage=body, given=given | known)
+        settler = Settler(fused, trace, stage, self.logger, bids)
         while True:
             try:
                 return self._assemble(
@@ -289,25 +294,22 @@ class Builder(Recorded):
                 settler.fall_back()
                 choice = settler.choice()
 
-    def _tried(self, network: NetworkDefinition, stage: BuildState, start: float) -> list[Attempt]:
+    def _tried(self, network: NetworkDefinition, stage: BuildState) -> list[Attempt]:
         """Where lower precision is allowed: with all nodes in it, none, or without those that it
         makes slower.
         """
-        attempt = partial(self._attempt, network, stage, start)
+        attempt = partial(self._attempt, network, stage)
         if isinstance(locked := stage.config.frozen, Locked):
             keeps = locked.enter()
             return [attempt(lambda name: LOCKED if keeps(name) else "")]
+        stopped = stage.config.progress_monitor.cancelled
         return Mixtures(
-            attempt, stage.lowering, self.logger.warning, partial(self._duel, start=start)
+            attempt, stage.lowering, self.logger.warning, self._duel, stopped, lambda: stage.is_over
         ).tried()
 
-    def _duel(
-        self, lowered: Attempt, wide: Attempt, found: Mapping[str, Pair], start: float
-    ) -> dict[str, Times]:
+    def _duel(self, lowered: Attempt, wide: Attempt, found: Mapping[str, Pair]) -> dict[str, Times]:
         """Seconds of pairs of nodes, taken in turns; of those that are alike once."""
-        measurer = Settler(
-            wide.network, wide.trace, wide.stage, start, self.logger, wide.bids
-        ).measurer
+        measurer = Settler(wide.network, wide.trace, wide.stage, self.logger, wide.bids).measurer
 
         def sides(pair: Pair) -> list[list[tuple[Bids, Candidate]]]:
             return [
@@ -319,23 +321,17 @@ class Builder(Recorded):
             name: measurer.duel(*sides(pair)) or Times.apart(pair) for name, pair in found.items()
         }
 
-    def _attempt(
-        self, network: NetworkDefinition, stage: BuildState, start: float, stays: Stays
-    ) -> Attempt:
+    def _attempt(self, network: NetworkDefinition, stage: BuildState, stays: Stays) -> Attempt:
         """Raises NotLowered, and what ``build_plan`` raises."""
         monitor = stage.config.progress_monitor
         monitor.phase("fuse", 0)
-        fused, trace = fuse(
-            network, [stage.precisions.gated(r, stays) for r in stage.rules], monitor.cancelled
-        )
-        if monitor.cancelled():
-            raise BuildCancelled("the build was cancelled before any tactic was known")
+        fused, trace = fuse(network, [stage.precisions.gated(r, stays) for r in stage.rules])
         verify(fused, deep=BuilderFlag.DEBUG in stage.config.flags)
         monitor.finish("fuse")
         stage = replace(
             stage, context=replace(stage.context, opt=with_unknown(fused, stage.context.opt))
         )
-        settler = Settler(fused, trace, stage, start, self.logger)
+        settler = Settler(fused, trace, stage, self.logger)
         with stage.parts.racing():
             settler.race()
             self._leave(settler)
@@ -358,7 +354,9 @@ class Builder(Recorded):
 
     # -- stages -----------------------------------------------------------------------------------
 
-    def _stage(self, network: NetworkDefinition, config: BuilderConfig, parts: Parts) -> BuildState:
+    def _stage(
+        self, network: NetworkDefinition, config: BuilderConfig, parts: Parts, deadline: float
+    ) -> BuildState:
         device = device_of(self.session, config.device)
         if not config.target and (why := device.available()):
             raise ConfigError(
@@ -395,6 +393,7 @@ class Builder(Recorded):
             here,
             bench,
             parts,
+            deadline,
         )
 
     def _ways(

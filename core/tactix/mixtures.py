@@ -28,13 +28,7 @@ from tactix.select.precision import (
     pairs,
     slower,
 )
-from tactix.words.errors import (
-    BuildCancelled,
-    NoTacticError,
-    TactixError,
-    TimingCacheError,
-    punctuated,
-)
+from tactix.words.errors import NoTacticError, TactixError, TimingCacheError, punctuated
 
 if TYPE_CHECKING:
     from tactix.builder import BuildState
@@ -70,13 +64,16 @@ class Mixtures:
     """``attempt``: builds with some nodes left as they are; ``lowering``: keys of the rules that
     lower precision.
 
-    ``duel``: times nodes of two attempts in turns.
+    ``duel``: times nodes of two attempts in turns. ``stopped``: whether one attempt is enough, as
+    the user stopped the build; ``is_over``: whether two are, as nothing more is measured.
     """
 
     attempt: Callable[[Stays], Attempt]
     lowering: frozenset[str]
     warn: Callable[[str], None]
     duel: Callable[[Attempt, Attempt, Mapping[str, Pair]], dict[str, Times]] = apart
+    stopped: Callable[[], bool] = lambda: False
+    is_over: Callable[[], bool] = lambda: False
     kept: dict[str, str] = field(default_factory=dict)
     times: dict[str, Times] = field(default_factory=dict)
     _around: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
@@ -90,7 +87,7 @@ class Mixtures:
                 raise
             reason = f"what is lowered cannot be built: {e}"
             return [self.attempt(lambda name: reason)]
-        if not lowered.trace.counts.keys() & self.lowering:
+        if not lowered.trace.counts.keys() & self.lowering or self.stopped():
             return [lowered]
         return [lowered, *self._wider(lowered)]
 
@@ -121,7 +118,7 @@ class Mixtures:
         if wide is None:
             return []
         tried, last = [wide], lowered
-        while more := self._slower(last, wide) - self.kept.keys():
+        while (more := self._slower(last, wide) - self.kept.keys()) and not self.is_over():
             self.kept |= dict.fromkeys(more, NOT_FASTER)
             mixed = self._beside(self._lowered)
             if mixed is None:
@@ -151,8 +148,6 @@ class Mixtures:
             TimingCacheError
         ):  # of a frozen build, which must come to what an earlier one came to
             raise
-        except BuildCancelled:
-            return None
         except TactixError as e:
             self.warn(f"a mixture of precisions is left out: {e}")
             return None

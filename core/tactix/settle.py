@@ -40,14 +40,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Settler:
-    """One network's race. ``start``: of the build, by the monotonic clock; ``bids``: of the nodes
-    so far.
-    """
+    """One network's race. ``bids``: of the nodes so far."""
 
     fused: NetworkDefinition
     trace: Trace
     stage: BuildState
-    start: float
     logger: Logger
     bids: dict[Node, Bids] = field(default_factory=dict)
 
@@ -184,7 +181,6 @@ class Settler:
     def measurer(self) -> Measurer:
         """What times candidates, until the budget is spent."""
         stage, config = self.stage, self.stage.config
-        deadline = self.start + config.budget if stage.here else 0.0
         return Measurer(
             stage.bench,
             stage.toolchain,
@@ -194,7 +190,7 @@ class Settler:
             stage.context.threads,
             config.frozen is True,
             config.builder_optimization_level,
-            deadline,
+            stage.deadline if stage.here else 0.0,
             config.progress_monitor,
             self.logger.warning,
             BuilderFlag.DEBUG in config.flags,

@@ -46,6 +46,7 @@ def command(
     Without shapes the plan takes any size along symbolic dimensions and is tuned for a batch of 1.
     --shapes fixes the sizes; --min-shapes, --opt-shapes and --max-shapes give a range. Ctrl-C ends
     the measuring: the plan is written with what is known by then, and the exit code is 130.
+    While the model is imported, and when it is pressed again, it ends the build without a plan.
     """
     path = Path(output or Path(model).with_suffix(".plan"))
     if path.resolve() == Path(model).resolve():
@@ -56,8 +57,11 @@ def command(
     if sign:
         sign(bytes(32))  # a key that cannot be had is better found before the build
     start = time.monotonic()
-    plan, stopped = source.build(model, session, build, options.merged(shapes), quiet or as_json)
-    container.save(plan, path, sign)
+    given = model, session, build, options.merged(shapes), quiet or as_json
+    with source.building(*given, keeps=True) as (builder, network, config):
+        plan = builder.build_plan(network, config)
+        container.save(plan, path, sign)
+        stopped = config.progress_monitor.cancelled()
     facts = summary(plan, path, time.monotonic() - start)
     if as_json:
         show.print_json(facts)

@@ -40,7 +40,7 @@ class BuildProgress:
     stage.
 
     ``keeps``: a plan that was not measured to its end is of use, so the first Ctrl-C only ends the
-    measuring.
+    measuring. What cannot give a plan yet, as importing, sets it to False meanwhile.
     """
 
     def __init__(self, console: Console, quiet: bool = False, keeps: bool = True) -> None:
@@ -94,7 +94,8 @@ class BuildProgress:
             raise KeyboardInterrupt
         self.stopped = True
         self.console.print(
-            "stopping: the rest is chosen by estimate; press Ctrl-C again to give up",
+            "stopping: the rest is chosen by estimate, and only what the plan needs is compiled; "
+            "press Ctrl-C again to give up",
             style="yellow",
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.api import configure
 from tactix.builder import Builder
 from tactix.plan.container import MAGIC
-from tactix.plan.schema import Plan, TensorIO
+from tactix.plan.schema import TensorIO
 from tactix.run.runtime import Runtime, default_threads
 from tactix.words.errors import InvalidArgument
 from tactix_runtime.references import ON_REFERENCES
@@ -63,21 +63,6 @@ def output(path: str | Path) -> Path:
     )
 
 
-def build(
-    path: str,
-    session: Session,
-    options: dict[str, Any],
-    shapes: Shapes | None = None,
-    quiet: bool = False,
-) -> tuple[Plan, bool]:
-    """A plan of a model, with progress on stderr, and whether Ctrl-C ended the measuring.
-
-    ``options``: from ``build_options``; ``shapes`` fix the inputs. Raises what ``Builder`` raises.
-    """
-    with building(path, session, options, shapes, quiet, keeps=True) as (builder, network, config):
-        return builder.build_plan(network, config), config.progress_monitor.cancelled()
-
-
 @contextlib.contextmanager
 def building(
     path: str,
@@ -88,16 +73,19 @@ def building(
     keeps: bool = False,
 ) -> Iterator[tuple[Builder, NetworkDefinition, BuilderConfig]]:
     """What builds a model, with progress on stderr meanwhile. Ctrl-C raises KeyboardInterrupt,
-    unless the plan ``keeps`` what is known by then. Arguments and errors as of ``build``.
+    unless the model is imported and the plan ``keeps`` what is known by then.
+
+    ``options``: from ``build_options``; ``shapes`` fix the inputs. Raises what ``Builder`` raises.
     """
     require_model(path)
     config = configure(**settings(options, shapes))
-    with BuildProgress(errors_console(), quiet, keeps) as progress:
+    with BuildProgress(errors_console(), quiet, keeps=False) as progress:
         config.progress_monitor = progress
         builder = Builder(session.logger, session)
         progress.phase("import", 0)
         network = builder.import_model(path, config.enabled, config.input_shapes)
         progress.finish("import")
+        progress.keeps = keeps
         yield builder, network, config
 
 

@@ -4,6 +4,7 @@ itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Choice
 from tactix.select.enumerate import Candidate
 from tactix.select.precision import NOT_FASTER, Lost, Lowering, Precisions, Stays
-from tactix.words.errors import BuildCancelled, InternalError, NoTacticError, TimingCacheError
+from tactix.words.errors import InternalError, NoTacticError, TimingCacheError
 
 RULE = Rule(
     "t.half", Op("t.Wide", (var("x"),)), lambda x: Op("t.Half", (x,)), numerics="fp16", phase="fuse"
@@ -64,10 +65,9 @@ class Fake:
         stage: Any = None
         return Attempt(stage, made, trace, {}, Choice(chosen, sum(times.values())))
 
-    def tried(self) -> list[Lowering]:
-        return [
-            Lowering(a.trace, KEYS) for a in Mixtures(self.attempt, KEYS, self.told.append).tried()
-        ]
+    def tried(self, **ends: Callable[[], bool]) -> list[Lowering]:
+        mixtures = Mixtures(self.attempt, KEYS, self.told.append, **ends)
+        return [Lowering(a.trace, KEYS) for a in mixtures.tried()]
 
 
 ALL, NONE = frozenset({"p0", "p1", "p2"}), frozenset[str]()
@@ -106,10 +106,14 @@ def test_a_mixture_that_fails_costs_only_itself(error: Exception) -> None:
     assert [x.lowered for x in wide.tried()] == [ALL]
 
 
-def test_what_is_cancelled_keeps_what_there_is() -> None:
-    stopped = Fake({"p2": 11.0}, failures={NONE: BuildCancelled("stopped")})
-    assert [x.lowered for x in stopped.tried()] == [ALL]
-    assert stopped.told == []
+def test_a_build_that_is_stopped_keeps_what_there_is() -> None:
+    stopped = Fake({"p2": 11.0}).tried(stopped=lambda: True)
+    assert [x.lowered for x in stopped] == [ALL]
+
+
+def test_no_mixtures_are_tried_once_nothing_more_is_measured() -> None:
+    over = Fake({"p2": 11.0}).tried(is_over=lambda: True)
+    assert [x.lowered for x in over] == [ALL, NONE]
 
 
 def test_a_frozen_build_misses_no_attempt() -> None:

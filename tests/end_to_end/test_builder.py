@@ -23,7 +23,6 @@ from tactix.network.definition import NetworkDefinition
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
 from tactix.words.errors import (
-    BuildCancelled,
     ConfigError,
     ModelImportError,
     NetworkError,
@@ -31,6 +30,7 @@ from tactix.words.errors import (
     ShapeError,
     TimingCacheError,
 )
+from tactix.words.progress import SilentProgress
 from tactix_sdk.evaluate import evaluate
 
 WRONG = "void TX_ENTRY(const int64_t* a, int tid, int nt) { if (!tid) ((float*)a[1])[0] = (float)a[2] + (float)nt; }"
@@ -215,13 +215,26 @@ def test_frozen_needs_every_timing_and_then_gives_the_same_bytes(
     assert first == second
 
 
-def test_a_cancelled_build_says_so(builder: tactix.Builder) -> None:
-    class Stop(tactix.words.progress.SilentProgress):  # type: ignore[name-defined,misc]
-        def cancelled(self) -> bool:
-            return True
+class StoppedFrom(SilentProgress):
+    """Cancelled from the beginning of a phase on; of ``""`` before any."""
 
-    with pytest.raises(BuildCancelled):
-        builder.build_plan(relu(builder), config(progress_monitor=Stop()))
+    def __init__(self, phase: str) -> None:
+        self.when, self.begun = phase, [""]
+
+    def phase(self, name: str, total: int) -> None:
+        self.begun.append(name)
+
+    def cancelled(self) -> bool:
+        return self.when in self.begun
+
+
+@pytest.mark.parametrize("phase", ["", "fuse", "bid", "compile", "measure", "choose", "assemble"])
+def test_a_build_that_is_stopped_gives_a_plan(builder: tactix.Builder, phase: str) -> None:
+    monitor = StoppedFrom(phase)
+    engine = builder.build(relu(builder), config(progress_monitor=monitor, timing_cache=False))
+    assert monitor.cancelled()
+    x = np.linspace(-1, 1, 16, dtype=np.float32).reshape(2, 8)
+    np.testing.assert_array_equal(engine(x), np.maximum(x, 0))
 
 
 def test_awkward_outputs(builder: tactix.Builder) -> None:

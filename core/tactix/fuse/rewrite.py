@@ -111,20 +111,18 @@ class Rewriter:
         self._made: list[Node] = []
         self._gone: list[Node] = []
 
-    def run(self, cancelled: Callable[[], bool]) -> None:
+    def run(self) -> None:
         for phase in PHASES:
             table = _by_root([r for r in self.rules if r.phase == phase])
             fired = -1
             while fired < len(self.trace.firings):
                 fired = len(self.trace.firings)
-                self._pass(table, cancelled)
+                self._pass(table)
 
-    def _pass(self, table: dict[str, list[Rule]], cancelled: Callable[[], bool]) -> None:
+    def _pass(self, table: dict[str, list[Rule]]) -> None:
         queue = deque(self.net.nodes)
         waiting = set(queue)
         while queue:
-            if cancelled():
-                return
             node = queue.popleft()
             waiting.discard(node)
             if node in self.alive:
@@ -428,20 +426,18 @@ def _has_cycle(net: NetworkDefinition) -> bool:
     return True
 
 
-def fuse(
-    net: NetworkDefinition, rules: Sequence[Rule], cancelled: Callable[[], bool] = lambda: False
-) -> tuple[NetworkDefinition, Trace]:
+def fuse(net: NetworkDefinition, rules: Sequence[Rule]) -> tuple[NetworkDefinition, Trace]:
     """A rewritten copy of the network, and the trace.
 
     Raises InternalError for a rule that fails, never ends or makes a cycle.
     """
     out, trace = net.copy(), Trace()
     try:
-        Rewriter(out, rules, trace).run(cancelled)
+        Rewriter(out, rules, trace).run()
         _ = out.nodes
     except TactixError:
         if _has_cycle(out):  # the same again tells whose it is, whatever it led to
-            Rewriter(net.copy(), rules, Trace(), careful=True).run(cancelled)
+            Rewriter(net.copy(), rules, Trace(), careful=True).run()
         raise
     read = {v for n in out.nodes for v in n.given} | set(out.outputs)
     out.constants = [v for v in out.constants if v in read]

@@ -138,7 +138,7 @@ class LockError(TactixError):
 
 
 class BuildCancelled(TactixError):
-    """The user stopped a build before any plan existed."""
+    """The user stopped what gives nothing unless it is done: compiling, writing a lock."""
 
     code = ErrorCode.INVALID_STATE
 

@@ -19,7 +19,10 @@ class ProgressMonitor(Protocol):
         """The phase is over."""
 
     def cancelled(self) -> bool:
-        """Whether to stop: what is chosen by then is kept, the rest is chosen by estimate."""
+        """Whether to stop: what is chosen by then is kept, the rest is chosen by estimate.
+
+        There is a plan then, too. A method that raises ends the build without one.
+        """
 
 
 class SilentProgress:

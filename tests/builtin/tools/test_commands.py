@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tactix
 from tactix.plan import container
+from tactix.plan.schema import Plan
 from tactix.plugins.hookspecs import hookimpl
 from tactix_sdk import layer
 from tactix_tools import arrays, cli
@@ -181,27 +182,47 @@ def test_frozen_build_misses_its_timings(model: str, tmp_path: Path) -> None:
     assert cli.main(["build", model, "-O1", "--frozen", "--timing-cache", cache]) == 0
 
 
-def test_interrupted_build_writes_what_it_has(
-    model: str, monkeypatch: pytest.MonkeyPatch, tool: Run
-) -> None:
+def interrupt_in(monkeypatch: pytest.MonkeyPatch, phase: str) -> None:
+    """Ctrl-C when a phase begins."""
     begin = BuildProgress.phase
 
-    def phase(self: BuildProgress, name: str, total: int) -> None:
+    def interrupted(self: BuildProgress, name: str, total: int) -> None:
         begin(self, name, total)
-        if name == "measure":
+        if name == phase:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(BuildProgress, "phase", phase)
+    monkeypatch.setattr(BuildProgress, "phase", interrupted)
+
+
+@pytest.mark.parametrize("phase", ["fuse", "bid", "measure", "assemble"])
+def test_interrupted_build_writes_what_it_has(
+    model: str, phase: str, monkeypatch: pytest.MonkeyPatch, tool: Run
+) -> None:
+    interrupt_in(monkeypatch, phase)
     found = tool("build", model, "-O1", "--no-timing-cache", code=cli.INTERRUPTED)
     steps = tool("inspect", found["plan"])["steps"]
     assert steps
-    assert not {s["status"] for s in steps} & {"measured", "cached"}
+    assert phase == "assemble" or not {s["status"] for s in steps} & {"measured", "cached"}
 
 
-def test_interrupted_before_anything_is_known(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BuildProgress, "cancelled", lambda self: True)
+def test_an_interrupted_import_gives_no_plan(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_in(monkeypatch, "import")
     assert cli.main(["build", model, *FAST]) == cli.INTERRUPTED
     assert not Path(model).with_suffix(".plan").exists()
+
+
+def test_a_plan_that_is_being_written_is_written(
+    model: str, monkeypatch: pytest.MonkeyPatch, tool: Run
+) -> None:
+    save = container.save
+
+    def interrupted(plan: Plan, path: Path, *more: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        save(plan, path, *more)
+
+    monkeypatch.setattr(container, "save", interrupted)
+    found = tool("build", model, *FAST, code=cli.INTERRUPTED)
+    assert tool("inspect", found["plan"])["steps"]
 
 
 def test_fixed_shapes_and_profiles(model: str, tmp_path: Path, tool: Run) -> None:

@@ -17,6 +17,7 @@ from tactix import shortfall
 from tactix.assemble import Assembler, stored
 from tactix.config import BuilderConfig, BuilderFlag, Locked
 from tactix.constraints import demands
+from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.device import Device
 from tactix.contracts.graph import Node
 from tactix.contracts.importer import GIVE, Importer, check_source
@@ -79,7 +80,8 @@ class BuildState:
     """What one build carries from floor to floor.
 
     ``here``: whether what is built for runs here, to be measured. ``deadline``: when choosing ends,
-    by the monotonic clock. ``told``: warnings that were given.
+    by the monotonic clock. ``told``: warnings that were given. ``compiling``: seconds that what
+    plans need took to compile.
     """
 
     config: BuilderConfig
@@ -96,6 +98,7 @@ class BuildState:
     parts: Parts
     deadline: float
     told: set[str] = field(default_factory=set)
+    compiling: list[float] = field(default_factory=list)
 
     @property
     def lowering(self) -> frozenset[str]:
@@ -106,6 +109,17 @@ class BuildState:
     def is_over(self) -> bool:
         """Whether nothing more is measured: the budget is spent, or the build was stopped."""
         return self.config.progress_monitor.cancelled() or time.monotonic() > self.deadline
+
+    def overrun(self, now: float) -> str:
+        """What a build that is done has taken beyond its budget, in words; empty if nothing."""
+        if not self.here or now <= self.deadline:
+            return ""
+        late = now - self.deadline
+        compiling = min(late, sum(self.compiling))
+        return (
+            f"{late:.1f} s beyond the budget of {self.config.budget:g} s, "
+            f"{compiling:.1f} s of them to compile what the plan needs"
+        )
 
 
 class Builder(Recorded):
@@ -238,8 +252,9 @@ class Builder(Recorded):
         plan = parts.plan(plan)
         stage.precisions.check()
         self._tell_precision(plan, stage)
-        if short := Shortfall.read(plan.ledger).text:
-            self.logger.warning(short)
+        told = [Shortfall.read(plan.ledger).text, stage.overrun(time.monotonic())]
+        if any(told):
+            self.logger.warning("; ".join(filter(None, told)))
         try:
             stage.cache.save()
         except TimingCacheError as e:  # what was built is worth more
@@ -482,7 +497,7 @@ class Builder(Recorded):
             own,
             stage.parts.constants(stored),
         ).run()
-        binaries = stage.toolchain.compile((s.artifact for s in draft.steps), stage.context.device)
+        binaries = self._compiled(draft.steps, stage)
         made_from = compiled((s.artifact for s in draft.steps), binaries, stage.toolchain)
         steps = [replace(s, artifact=with_binary(s.artifact, binaries)) for s in draft.steps]
         plan = Plan(
@@ -506,6 +521,19 @@ class Builder(Recorded):
         )
         monitor.finish("assemble")
         return plan
+
+    @staticmethod
+    def _compiled(steps: Sequence[Step], stage: BuildState) -> Mapping[str, Binary]:
+        """Machine code of a plan's steps. Raises CompilerError."""
+        texts = {s.artifact.code.digest for s in steps if isinstance(s.artifact.code, Source)}
+        monitor = stage.config.progress_monitor
+        monitor.phase("kernels", len(texts))
+        start = time.monotonic()
+        binaries = stage.toolchain.compile((s.artifact for s in steps), stage.context.device)
+        stage.compiling.append(time.monotonic() - start)
+        monitor.step("kernels", len(texts))
+        monitor.finish("kernels")
+        return binaries
 
     def _referred(self, steps: Sequence[Step]) -> dict[str, list[str]]:
         """Layers that references in place of host code would need, and the distribution of each

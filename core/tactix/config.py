@@ -137,7 +137,8 @@ class BuilderConfig:
     ``tactic_sources``: names of families that may bid, None for all. ``timing_cache``: a file, None
     for the user's own, False for none. ``frozen``: the file that ``tactix lock`` wrote, by which to
     choose: nothing is measured, and what differs from it is an error; True: a timing that is not in
-    the cache is one. ``budget``: seconds after which compiling and measuring stop.
+    the cache is one. ``budget``: seconds of ``build_plan`` after which nothing more is
+    measured, nor compiled but what the plan needs; the rest is chosen by estimate.
     ``threads``: of one inference; 0 means TACTIX_NUM_THREADS or all usable cores. ``device``: its
     key or its kind, such as ``cpu`` or ``cuda``. ``enabled``: packs that may touch layers of
     others. ``target``: what to build for, if not this machine's device as it is: ``x86-64-v3``,

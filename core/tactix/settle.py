@@ -20,6 +20,7 @@ from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Choice, Chooser
 from tactix.select.enumerate import (
     Bids,
+    Candidate,
     Terms,
     bid,
     estimate,
@@ -88,7 +89,9 @@ class Settler:
 
     def choice(self) -> Choice:
         """What is fastest for the whole network."""
-        options = {n: self.bids[n].candidates for n in self.fused.nodes}
+        return self._chosen({n: self.bids[n].candidates for n in self.fused.nodes})
+
+    def _chosen(self, options: Mapping[Node, Sequence[Candidate]]) -> Choice:
         costs = self.stage.device.costs
         return Chooser(
             self.fused.nodes, options, self.fused.outputs, self.stage.context.opt, costs
@@ -194,7 +197,17 @@ class Settler:
             config.progress_monitor,
             self.logger.warning,
             BuilderFlag.DEBUG in config.flags,
+            self._foreseen,
         )
+
+    def _foreseen(self) -> list[Candidate]:
+        """What would be chosen if nothing more were measured; nothing while a node has no bid."""
+        measurer = self.measurer
+        now = {id(b): measurer.by_now(b) for b in self.bids.values()}
+        found = {n: now[id(self.bids[n])] for n in self.fused.nodes}
+        if not all(b.standing for b in found.values()):
+            return []
+        return list(self._chosen({n: b.candidates for n, b in found.items()}).candidates.values())
 
     def _measure(self, bids: Mapping[Node, Bids]) -> None:
         unique: dict[tuple[str, ...], Bids] = {}

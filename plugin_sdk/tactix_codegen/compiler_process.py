@@ -50,8 +50,10 @@ def run_all(
     cancelled: threading.Event,
     workers: int = 0,
     stopped: Callable[[], bool] = lambda: False,
+    ended: Callable[[int, CommandResult], None] = lambda index, outcome: None,
 ) -> list[CommandResult]:
     """Run commands in ``cwd``, ``workers`` at a time (0: one per core), ``timeout`` seconds each.
+    ``ended``: told of each that ends by itself, by another thread.
 
     Raises BuildCancelled when ``cancelled`` is set, or ``stopped`` says so, which this thread asks;
     no process outlives the call. That of Ctrl-C, too: a KeyboardInterrupt comes between any two
@@ -63,7 +65,7 @@ def run_all(
     try:
         stop = (cancelled, interrupted)
         work = thread.submit(
-            _work_off, commands, cwd, timeout, stop, workers or os.cpu_count() or 1
+            _work_off, commands, cwd, timeout, stop, workers or os.cpu_count() or 1, ended
         )
         while not wait([work], ASKED).done:
             if stopped():
@@ -80,6 +82,7 @@ def _work_off(
     timeout: float,
     stop: Sequence[threading.Event],
     workers: int,
+    ended: Callable[[int, CommandResult], None],
 ) -> list[CommandResult]:
     waiting = list(enumerate(commands))[::-1]
     running: list[_Job] = []
@@ -88,7 +91,10 @@ def _work_off(
         while waiting or running:
             while waiting and len(running) < workers:
                 running.append(_start(*waiting.pop(), cwd, timeout))
-            running = [job for job in running if not _finished(job, done)]
+            over = [job for job in running if _finished(job, done)]
+            running = [job for job in running if job not in over]
+            for job in over:
+                ended(job.index, done[job.index])
             if any(event.is_set() for event in stop):
                 raise BuildCancelled("compiling was cancelled")
             time.sleep(0.004)

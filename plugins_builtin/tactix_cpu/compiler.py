@@ -169,7 +169,10 @@ class CCompiler(Compiler):
     def _compile_units(
         self, units: Sequence[Unit], keys: Sequence[str], flags: Sequence[str], folder: str
     ) -> None:
-        """Objects ``u0.o``, ``u1.o``... in the folder, from the cache or made anew."""
+        """Objects ``u0.o``, ``u1.o``... in the folder, from the cache or made anew.
+
+        What is made is in the cache even if the rest fails or is stopped.
+        """
         missing = [
             i for i, key in enumerate(keys) if not _taken(f"{key}.o", Path(folder, f"u{i}.o"))
         ]
@@ -189,12 +192,17 @@ class CCompiler(Compiler):
             ]
             own += ["-include", head] if head else []
             commands.append([*self.command, *own, "-c", f"u{i}.c", "-o", f"u{i}.o"])
-        outcomes = run_all(commands, folder, self.timeout, self._cancelled, stopped=self.stopped)
+
+        def keep(index: int, outcome: CommandResult) -> None:
+            made = Path(folder, f"u{missing[index]}.o")
+            if outcome.code == 0:
+                object_cache.put(f"{keys[missing[index]]}.o", made.read_bytes())
+
+        outcomes = run_all(commands, folder, self.timeout, self._cancelled, 0, self.stopped, keep)
         failed: list[tuple[Unit, CompilerError]] = []
         for i, outcome in zip(missing, outcomes, strict=True):
             try:
                 self._check(outcome, units[i].text)
-                object_cache.put(f"{keys[i]}.o", Path(folder, f"u{i}.o").read_bytes())
             except CompilerError as e:
                 failed.append((units[i], e))
         if failed:

@@ -142,7 +142,7 @@ class WholePlanTuning:
                 raise TimingCacheError(
                     "a frozen build needs every timing", why=why, do="Build once without frozen"
                 )
-            if not self.stage.here or config.progress_monitor.cancelled():
+            if not self.stage.here or self.stage.is_over:
                 return {}
             for key, seconds in self._run(whole_plans).items():
                 found[key] = Timing(seconds, 0.0, 0.0)

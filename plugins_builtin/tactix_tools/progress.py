@@ -28,10 +28,12 @@ TITLES = {
     "import": "import model",
     "fuse": "fuse layers",
     "bid": "collect bids of tactics",
+    "ahead": "compile what estimates choose",
     "compile": "compile kernels",
     "measure": "measure tactics",
     "choose": "choose tactics and formats",
     "assemble": "assemble plan",
+    "kernels": "compile the plan's kernels",
 }
 
 
@@ -62,9 +64,13 @@ class BuildProgress:
     def finish(self, name: str) -> None:
         task = self._bars.tasks[self._bars.task_ids.index(self._tasks[name])]
         known, total = task.total is not None, task.total or 1
-        self._bars.update(self._tasks[name], total=total, completed=total, now="")
-        if not self._live and not self.quiet:
+        if known and task.completed < total:
+            count = f"{task.completed:g} of {total:g} "
+            self._bars.stop_task(self._tasks[name])
+        else:
             count = f"{total:g} " if known else ""
+            self._bars.update(self._tasks[name], total=total, completed=total, now="")
+        if not self._live and not self.quiet:
             seconds = time.monotonic() - self._since[name]
             self.console.print(
                 f"{TITLES.get(name, name)}: {count}done in {seconds:.1f} s", highlight=False

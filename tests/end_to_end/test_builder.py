@@ -31,7 +31,9 @@ from tactix.words.errors import (
     TimingCacheError,
 )
 from tactix.words.progress import SilentProgress
+from tactix_cpu.compiler import CCompiler
 from tactix_sdk.evaluate import evaluate
+from tactix_trust import object_cache
 
 WRONG = "void TX_ENTRY(const int64_t* a, int tid, int nt) { if (!tid) ((float*)a[1])[0] = (float)a[2] + (float)nt; }"
 RIGHT = """void TX_ENTRY(const int64_t* a, int tid, int nt) {
@@ -235,6 +237,52 @@ def test_a_build_that_is_stopped_gives_a_plan(builder: tactix.Builder, phase: st
     assert monitor.cancelled()
     x = np.linspace(-1, 1, 16, dtype=np.float32).reshape(2, 8)
     np.testing.assert_array_equal(engine(x), np.maximum(x, 0))
+
+
+class Compiling(StoppedFrom):
+    """Kernels that a compiler was called for, by the stage in which that was."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, phase: str) -> None:
+        super().__init__(phase)
+        self.found: list[tuple[str, int]] = []
+        compile_units = CCompiler._compile_units
+
+        def counted(compiler: CCompiler, units: Any, keys: Any, *more: Any) -> None:
+            new = [k for k in keys if object_cache.find(f"{k}.o") is None]
+            self.found.append((self.begun[-1], len(new)))
+            compile_units(compiler, units, keys, *more)
+
+        monkeypatch.setattr(CCompiler, "_compile_units", counted)
+
+
+@pytest.mark.compiler
+def test_what_estimates_choose_is_compiled_before_a_budget_is_spent(
+    builder: tactix.Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if not CCompiler()._precompiles:
+        pytest.skip("objects of single kernels are GCC's")
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path))
+    monitor = Compiling(monkeypatch, "measure")  # as if the budget were spent then
+    plan = builder.build_plan(
+        relu(builder), config(budget=1e9, progress_monitor=monitor, timing_cache=False)
+    )
+    assert {s.info["status"] for s in plan.steps} == {"estimated"}
+    assert [stage for stage, new in monitor.found if new] == ["ahead"]
+
+
+@pytest.mark.compiler
+def test_a_spent_budget_compiles_what_the_plan_needs_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path))
+    log = KeptLog()
+    builder, monitor = tactix.Builder(log), Compiling(monkeypatch, "never")
+    plan = builder.build_plan(
+        relu(builder), config(budget=0.0, progress_monitor=monitor, timing_cache=False)
+    )
+    assert [stage for stage, _ in monitor.found] == ["kernels"]
+    assert {s.info["status"] for s in plan.steps} == {"estimated"}
+    assert "s beyond the budget of 0 s" in log.warnings[-1]
 
 
 def test_awkward_outputs(builder: tactix.Builder) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from math import inf
 from statistics import median
 from typing import Any
 
-from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import Runnable
 from tactix.select.accuracy import GATE, GRANTED
@@ -26,6 +27,7 @@ from tactix.words.dims import Env
 from tactix.words.errors import (
     AllocationError,
     BuildCancelled,
+    CompilerError,
     ExecutionError,
     TactixError,
     TimingCacheError,
@@ -50,10 +52,10 @@ Todo = tuple[Bids, list[Candidate]]
 
 @dataclass
 class Measurer:
-    """Settings of one build's measuring; ``monitor`` is asked between nodes whether to stop.
+    """Settings of one build's measuring; ``monitor`` is asked between trials whether to stop.
 
     ``strict``: what tactix's own code raises while it is tried, and is no TactixError, is raised
-    again.
+    again. ``foreseen``: what would be chosen if nothing more were measured.
     """
 
     bench: Bench
@@ -68,6 +70,7 @@ class Measurer:
     monitor: ProgressMonitor = field(default_factory=SilentProgress)
     log: Callable[[str], None] = lambda message: None
     strict: bool = False
+    foreseen: Callable[[], Sequence[Candidate]] = lambda: ()
 
     def run(self, all_bids: Sequence[Bids]) -> None:
         """Settle every candidate of every node, and reject those that must not be chosen: perhaps
@@ -75,13 +78,28 @@ class Measurer:
 
         Raises ToolchainError, TimingCacheError.
         """
-        self.bench.stopped = self.toolchain.stopped = self._is_over
-        try:
+        with self._limited():
             self._run(all_bids)
-        finally:
-            del self.bench.stopped, self.toolchain.stopped
         for b in all_bids:
             self._rule_out(b)
+
+    def by_now(self, b: Bids) -> Bids:
+        """A copy of a node's bids, as they will be if nothing more is measured."""
+        out = replace(b, candidates=[replace(c) for c in b.candidates])
+        for c in out.candidates:
+            if c.status == "open":
+                estimate(c)
+        self._rule_out(out)
+        return out
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Compilers and trials are ended meanwhile when the time is."""
+        self.bench.stopped = self.toolchain.stopped = self._is_over
+        try:
+            yield
+        finally:
+            del self.bench.stopped, self.toolchain.stopped
 
     def _run(self, all_bids: Sequence[Bids]) -> None:
         again = not self.frozen and time.monotonic() < self.deadline and not self.bench.delay()
@@ -109,6 +127,8 @@ class Measurer:
         is estimated.
         """
         waiting = sorted(todo, key=_worth, reverse=True)
+        if waiting and self.deadline < inf and not self._is_over():
+            self._compile_ahead()
         total = 0 if self._is_over() else sum(len(cs) for _, cs in todo)
         self.monitor.phase("compile", total)
         self.monitor.phase("measure", len(todo) if total else 0)
@@ -136,10 +156,22 @@ class Measurer:
         self.monitor.finish("compile")
         self.monitor.finish("measure")
         if left := [c for _, cs in waiting for c in cs if c.status == "open"]:
-            why = "measuring stopped" if self.deadline else f"{self.properties.name} is not here"
-            self.log(f"{why}; different layers chosen by estimate: {len(waiting)}")
+            self.log(f"{self._why_over}; different layers chosen by estimate: {len(waiting)}")
             for c in left:
                 estimate(c)
+
+    def _compile_ahead(self) -> None:
+        """Compile what the plan will need if nothing is measured any more: what a budget is too
+        short for has to be compiled after its end.
+
+        Compilers keep objects, so races and the plan take these from there.
+        """
+        wanted = {c.artifact.digest: c.artifact for c in self.foreseen()}
+        wanted = {k: a for k, a in wanted.items() if isinstance(a.code, Source)}
+        self.monitor.phase("ahead", 0)
+        with suppress(BuildCancelled, CompilerError):  # who does not compile loses in its turn
+            self.toolchain.compile(wanted.values(), self.properties)
+        self.monitor.finish("ahead")
 
     def _batch(self, waiting: Sequence[Todo], per_kernel: float | None) -> list[Todo]:
         """The next nodes: as many as compile in a small part of the time that is left, one at
@@ -164,6 +196,12 @@ class Measurer:
     def _is_over(self) -> bool:
         return self.monitor.cancelled() or time.monotonic() > self.deadline
 
+    @property
+    def _why_over(self) -> str:
+        if self.monitor.cancelled():
+            return "measuring was stopped"
+        return "the budget is spent" if self.deadline else f"{self.properties.name} is not here"
+
     def duel(self, lowered: Sequence[Stand], wide: Sequence[Stand]) -> Times | None:
         """Seconds of a lowered side and of a wide one, of all their nodes, measured in turns or as
         cached from that.
@@ -185,7 +223,8 @@ class Measurer:
         if self.frozen or self._is_over():
             return None
         try:
-            times = self._in_turns([x for x in every if not x[1].artifact.alias])
+            with self._limited():
+                times = self._in_turns([x for x in every if not x[1].artifact.alias])
         except Exception as e:
             if not (
                 isinstance(e, TactixError)
@@ -202,7 +241,9 @@ class Measurer:
         return Times(seconds[0], seconds[1], "measured")
 
     def _in_turns(self, stands: Sequence[Stand]) -> dict[int, float]:
-        """The shortest time of each candidate, by its id."""
+        """The shortest time of each candidate, by its id. Raises BuildCancelled when the time is
+        over.
+        """
         binaries = self.bench.compile(self.toolchain, [c for _, c in stands], self.properties)
         runners: list[tuple[Candidate, Runnable, Any]] = []
         for b, c in stands:
@@ -213,6 +254,8 @@ class Measurer:
             runners.append((c, runnable, bench.keep()))
         least = {id(c): self.bench.measure(r, 1) for c, r, _ in runners}
         for _ in range(DUEL_ROUNDS):
+            if self._is_over():
+                raise BuildCancelled(self._why_over)
             for c, r, _ in runners:
                 times = max(1, min(10000, int(ROUND_SECONDS / max(least[id(c)], 1e-7))))
                 least[id(c)] = min(least[id(c)], self.bench.measure(r, times) / times)
@@ -301,6 +344,8 @@ class Measurer:
             return
         runners: list[tuple[Candidate, Runnable, Any]] = []
         for c in (c for c in candidates if c.status != "rejected"):
+            if self._is_over():
+                break
             bench = self.bench.of(c)
             try:
                 runnable = self._tried(b, c, bench, with_binary(c.artifact, binaries), arrays, want)
@@ -329,6 +374,8 @@ class Measurer:
                 continue
             runners.append((c, runnable, bench.keep()))
         self._time(runners)
+        for c in (c for c in candidates if c.status == "open"):
+            estimate(c)
 
     def _tried(
         self,
@@ -348,10 +395,9 @@ class Measurer:
         return runnable
 
     def _time(self, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
-        for (c, _, _), times in zip(
-            runners, interleave(self.bench.measure, [r for _, r, _ in runners]), strict=True
-        ):
-            best = min(times)
+        samples = interleave(self.bench.measure, [r for _, r, _ in runners], self._is_over)
+        for (c, _, _), times in zip(runners, samples, strict=True):
+            best = min(times, default=inf)
             if c.status != "rejected" and best == inf:
                 estimate(c)
             elif c.status != "rejected":
@@ -374,27 +420,37 @@ def _worth(todo: Todo) -> float:
 
 
 def interleave(
-    measure: Callable[[Runnable, int], float], runnables: Sequence[Runnable]
+    measure: Callable[[Runnable, int], float],
+    runnables: Sequence[Runnable],
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[list[float]]:
     """Seconds of one run, several samples for each, taken in turns until a winner stands out or the
     rounds are over.
 
     While others use the machine there are more rounds: a shortest time counts once it was met
     twice. What a clock that was set back gives is no time, but infinite. One that is alone and slow
-    is run once.
+    is run once. Once ``stopped`` says so nothing more is run, and there are no samples at all if
+    there would be less than LEAST_ROUNDS: who ran more often then would look faster.
     """
+    nothing: list[list[float]] = [[] for _ in runnables]
 
     def timed(r: Runnable, times: int) -> float:
         seconds = measure(r, times)
         return seconds if seconds >= 0 else inf
 
-    least = [timed(r, 1) for r in runnables]
+    least: list[float] = []
+    for r in runnables:
+        if stopped():
+            return nothing
+        least.append(timed(r, 1))
     if len(least) == 1 and least[0] > SLOW:
         return [least]
     samples: list[list[float]] = [[] for _ in runnables]
     racing = list(range(len(runnables)))
     for turn in range(1, MOST_ROUNDS + 1):
         for i in racing:
+            if stopped():
+                return samples if turn > LEAST_ROUNDS else nothing
             times = max(1, min(10000, int(ROUND_SECONDS / max(least[i], 1e-7))))
             samples[i].append(timed(runnables[i], times) / times)
             least[i] = min(samples[i])

@@ -17,6 +17,7 @@ from fake_driver import FakeApi, FakeKernel, fake_device
 from test_bench import view
 
 import tactix
+from tactix.builder import BuildState
 from tactix.contracts.artifact import (
     KernelArtifact,
     Launch,
@@ -246,13 +247,17 @@ def test_a_frozen_build_needs_the_timings_of_whole_plans(
         build(timing_cache=cache, frozen=True)
 
 
-@pytest.mark.parametrize("reason", ["memory", "cancelled", "launches are little"])
+@pytest.mark.parametrize(
+    "reason", ["memory", "cancelled", "the budget is spent", "launches are little"]
+)
 def test_predictions_decide_where_whole_plans_are_not_timed(
     monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     clock = Clock(monkeypatch, 5e-6)
     if reason == "memory":
         monkeypatch.setattr(whole_plan_tuning, "whole", refuse)
+    if reason == "the budget is spent":
+        monkeypatch.setattr(BuildState, "is_over", True)
     if reason == "launches are little":
         monkeypatch.setattr(whole_plan_tuning, "NOTABLE", 0.9)
     plan = build(progress_monitor=Stopped() if reason == "cancelled" else SilentProgress())

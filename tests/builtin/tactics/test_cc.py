@@ -211,6 +211,29 @@ def test_compiling_can_be_cancelled(cache, slow):
     assert not compiler._cancelled.is_set()
 
 
+def test_what_was_compiled_when_it_was_cancelled_is_kept(cache, tmp_path):
+    script = tmp_path / "half.py"
+    script.write_text(HALF)
+    compiler = CCompiler([sys.executable, str(script)])
+    compiler.stopped = lambda: any(cache.rglob("*.o"))
+    with pytest.raises(BuildCancelled):
+        compiler.compile([_write("1"), _write("2", flags=("-DENDLESS",))], NATIVE)
+    assert any(cache.rglob("*.o"))
+    assert not list(cache.rglob("*.so"))
+
+
+HALF = """
+import sys, time
+told = sys.argv[1:]
+if "--version" in told:
+    print("half 1.0")
+elif "-DENDLESS" in told:
+    time.sleep(600)
+else:
+    open(told[told.index("-o") + 1], "w").write("an object")
+"""
+
+
 @pytest.mark.skipif(not cc._has_zig(), reason="needs ziglang")
 def test_zig_compiles_kernels_too(cache, tmp_path, monkeypatch):
     compiler = CCompiler([sys.executable, "-m", "ziglang", "cc"])

@@ -39,6 +39,16 @@ def test_lines_without_a_terminal() -> None:
     ]
 
 
+def test_a_stage_that_ends_early_says_how_far_it_came() -> None:
+    console = Console(file=io.StringIO(), force_terminal=False, width=140)
+    with BuildProgress(console) as monitor:
+        monitor.phase("compile", 97)
+        monitor.step("compile", 12)
+        monitor.finish("compile")
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "compile kernels: 12 of 97 done in " in text
+
+
 def test_bars_on_a_terminal() -> None:
     text = text_of(terminal=True)
     assert "measure tactics" in text

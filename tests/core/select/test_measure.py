@@ -28,8 +28,11 @@ class Clock:
         factors = self.noise.get(name, [])
         return self.seconds[name] * times * (factors[turn] if turn < len(factors) else 1.0)
 
-    def race(self) -> dict[str, list[float]]:
-        return dict(zip(self.seconds, interleave(self.measure, list(self.seconds)), strict=True))  # type: ignore[arg-type]
+    def race(self, asked: float = float("inf")) -> dict[str, list[float]]:
+        """``asked``: measurements after which the time is over."""
+        names: Any = list(self.seconds)
+        samples = interleave(self.measure, names, lambda: len(self.asked) >= asked)
+        return dict(zip(self.seconds, samples, strict=True))
 
 
 def test_a_clear_winner_is_known_after_few_rounds() -> None:
@@ -67,6 +70,19 @@ def test_what_fails_meanwhile_leaves_the_race() -> None:
     samples = Clock({"a": float("inf"), "b": 1e-5}).race()
     assert len(samples["b"]) == LEAST_ROUNDS
     assert Clock({"a": float("inf")}).race()["a"][0] == float("inf")
+
+
+@pytest.mark.parametrize("asked", [0, 1, 2, 4, 2 + 2 * LEAST_ROUNDS - 1])
+def test_a_race_that_ends_before_its_least_rounds_gives_no_times(asked: int) -> None:
+    clock = Clock({"a": 1.00e-5, "b": 1.01e-5})
+    assert clock.race(asked) == {"a": [], "b": []}
+    assert len(clock.asked) == asked
+
+
+def test_a_race_that_ends_later_keeps_its_times() -> None:
+    clock = Clock({"a": 1.00e-5, "b": 1.01e-5})
+    samples = clock.race(2 + 2 * LEAST_ROUNDS + 1)
+    assert [len(s) for s in samples.values()] == [LEAST_ROUNDS + 1, LEAST_ROUNDS]
 
 
 class Stopped(SilentProgress):

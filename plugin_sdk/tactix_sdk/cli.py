@@ -16,7 +16,12 @@ from tactix_sdk.scaffold import TACTICS, create
 if TYPE_CHECKING:
     from tactix_sdk.testing import Outcome
 
-MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "nothing to run": ("-", "yellow")}
+MARKS = {
+    "passed": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "skipped": ("-", "yellow"),
+    "nothing to run": ("-", "yellow"),
+}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -72,10 +77,11 @@ def new(name: str, layer: bool, rule: bool, tactic: str | None, namespace: str, 
 def check(
     dist: str | None, only: Sequence[str], scripts: Path | None, as_json: bool, listed: bool
 ) -> int:
-    """Check the installed pack DIST: every check by name, what it looked at, and how to see a
-    failure alone.
+    """Check the installed pack DIST, or a part of one as tactix.cpu: every check by name, what it
+    looked at, and how to see a failure alone.
 
-    Exit status: 0 if some passed and none failed, 1 if one failed, 3 if all had nothing to run.
+    Exit status: 0 if some passed and none failed, 1 if one failed, 3 if nothing was checked: none
+    passed, or none but those before anything runs, as what the pack is over is not here.
     """
     from tactix_sdk.testing import CHECKS, Subject, ordered, outcomes
 
@@ -112,15 +118,16 @@ def _counts(rows: Sequence[Outcome]) -> dict[str, int]:
 
 
 def _status(rows: Sequence[Outcome]) -> int:
-    counts = _counts(rows)
-    if counts["failed"]:
+    from tactix_sdk.testing import tried
+
+    if any(o.state == "failed" for o in rows):
         return 1
-    return 0 if counts["passed"] else 3
+    return 0 if tried(rows) else 3
 
 
 def _show(o: Outcome, scripts: Path | None) -> None:
     mark, colour = MARKS[o.state]
-    said = o.said if o.state != "nothing to run" else f"{o.state}: {o.said}"
+    said = o.said if o.state in ("passed", "failed") else f"{o.state}: {o.said}"
     click.echo(f"{click.style(mark, fg=colour)} {o.check.name:22} {said}")
     if not o.script:
         return

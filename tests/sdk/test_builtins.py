@@ -1,19 +1,41 @@
-"""tactix's own plugins pass the checks of any pack."""
+"""tactix's own packs pass the checks of any pack, each by itself."""
 
 from __future__ import annotations
 
-from tactix_sdk.testing import PackTests
+from collections.abc import Iterator
 
-FUSED = "it takes groups that fusing makes; tests/builtin/tactics has its cases"
+import pytest
+
+from tactix.plugins.identity import OWN
+from tactix.plugins.loader import scan
+from tactix_sdk import errors
+from tactix_sdk.testing import FAILED, PASSED, SKIPPED, Subject, ordered, tried
+from tactix_sdk.testing.apart import CheckServer
+
+PARTS = sorted({f"{f.namespace}.{f.part}" for f in scan() if f.namespace == OWN})
+LIBRARIES = ("isolate",)
 
 
-class TestBuiltins(PackTests):
-    pack = "tactix"
-    beyond = {
-        "tactix.c_int8_pointwise@1": FUSED,
-        "tactix.c_int8_quantize@1": FUSED,
-        "tactix.c_bf16_conv@1": FUSED,
-        "tactix.view@1": "its results are its inputs' memory, which an output of the network cannot be",
-        "tactix.c_reformat@1": "changes of format are the builder's",
-        "tactix.control@1": "branches and loops; tests/builtin/launchers has its cases",
-    }
+@pytest.fixture(scope="module")
+def server() -> Iterator[CheckServer]:
+    """Of all parts: what takes longest is to import tactix."""
+    made = CheckServer()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_built_in_pack_passes_every_check(part: str, server: CheckServer) -> None:
+    """What cannot be tried here, as a GPU's kernels, is skipped; a pack of which nothing can, too."""
+    found = [server.outcome(name, Subject(part))[0] for name in ordered()]
+    assert [f"{o.check.name}: {o.said}" for o in found if o.state == FAILED] == []
+    passed = {o.check.name for o in found if o.state == PASSED}
+    assert {"import-light", "hooks", "deterministic"} <= passed
+    if not tried(found):
+        pytest.skip("; ".join(dict.fromkeys(o.said for o in found if o.state == SKIPPED)))
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_library_is_no_pack_that_could_be_checked(name: str) -> None:
+    with pytest.raises(errors.InvalidArgument, match=r"no plugins of 'tactix\.isolate'"):
+        Subject(f"{OWN}.{name}").found  # noqa: B018

@@ -347,12 +347,34 @@ def test_nothing_to_run_is_no_success(site: Site, capsys: pytest.CaptureFixture[
     assert main(["check", "acme-swish", "-k", "tactic-shapes"]) == 3
     assert capsys.readouterr().out.splitlines() == [
         "- tactic-shapes          nothing to run: no runs",
-        "0 passed, 0 failed, 1 nothing to run",
+        "0 passed, 0 failed, 0 skipped, 1 nothing to run",
     ]
     assert (
         main(["check", "acme-swish", "-k", "tactic-shapes", "-k", "hooks", "-k", "rule-fires"]) == 0
     )
-    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 2 nothing to run"
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "1 passed, 0 failed, 0 skipped, 2 nothing to run"
+
+
+def test_a_pack_of_which_nothing_could_run_does_not_count_as_checked(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = Fault(C, "tactics.py", more="\n\nmatmul.device = 'vpu'\n").changes()
+    site.new("acme-swish", changes, **C)
+    names = ("hooks", "deterministic", "tactic-reference", "tactic-deterministic", "streams")
+    asked = [word for name in names for word in ("-k", name)]
+    assert main(["check", "acme-swish", *asked]) == 3
+    out = capsys.readouterr().out
+    assert "skipped: acme_swish.matmul@1 (no device of kind 'vpu')" in out
+    assert out.splitlines()[-1].startswith("2 passed, 0 failed, 1 skipped, ")
+    assert main(["check", "acme-swish", "-k", "hooks"]) == 0
+
+
+def test_a_part_of_a_namespace_is_checked_alone() -> None:
+    given = outcome(CHECKS["hooks"], Subject("tactix.lock"))
+    assert (given.state, given.said) == (PASSED, "1 objects through build")
+    assert outcome(CHECKS["rule-fires"], Subject("lock")).state == NOTHING
+    assert [e.key for e in Subject("cpu").entries("compilers")] == ["tactix.cc@1"]
 
 
 TAKEN = """
@@ -417,6 +439,75 @@ def test_the_script_of_a_primitive_shows_it(site: Site) -> None:
     got = outcome(CHECKS["primitive-text"], site.new("acme-swish", change, **LAYER))
     with pytest.raises(Broken, match="cube"):
         child(got.script)
+
+
+TWO_HOOKS = """
+
+@hookimpl
+def tactix_layer() -> list[Any]:
+    return []
+
+
+def tactix_tools() -> list[Any]:
+    return []
+"""
+TWO_OBJECTS = """
+
+@hookimpl
+def tactix_tools() -> list[Any]:
+    from tactix_sdk import Tool
+
+    return [Tool("1", "", print), Tool("2", "", print)]
+
+
+@hookimpl
+def tactix_rules() -> Any:
+    return 1 / 0
+
+
+@hookimpl
+def tactix_converters() -> Any:
+    return 3
+"""
+ALL_AT_ONCE: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "names of hooks": ("hooks", TWO_HOOKS, ("hook 'tactix_layer', which nothing calls", "tactix_tools is not marked")),
+    "what hooks give": (
+        "hooks", TWO_OBJECTS,
+        ("'1' is no key of a tool", "'2' is no key of a tool", "tactix_rules of acme_swish.plugin_build: ZeroDivision",
+         "a int, not a list of converters"),
+    ),
+    "imports": (
+        "import-light", "\n\nimport time\n\nimport numpy\n\nprint(numpy)\ntime.sleep(1.2)\n",
+        ("imports numpy", "prints ", "takes 1."),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALL_AT_ONCE)
+def test_checks_before_anything_runs_name_all_that_is_wrong(site: Site, name: str) -> None:
+    check, text, said = ALL_AT_ONCE[name]
+    fault = Fault(LAYER, "plugin_build.py", more=text)
+    got = outcome(CHECKS[check], site.new("acme-swish", fault.changes(), **fault.asked))
+    assert got.state == FAILED
+    assert [s for s in said if s not in got.said] == [], got.said
+
+
+def test_every_registry_that_differs_is_named(site: Site) -> None:
+    """In both groups the layers' keys are others in another process, and a tool's in one."""
+    tools = """
+
+@hookimpl
+def tactix_tools() -> list[Any]:
+    from tactix_sdk import Tool
+
+    return [Tool(f"tool{hash('a')}".replace("-", "_"), "It says nothing.", print)]
+"""
+    fault = FAULTS["deterministic"]
+    changes = {**fault.changes(), "plugin_build.py": lambda text: text + tools}
+    got = outcome(CHECKS["deterministic"], site.new("acme-swish", changes, **fault.asked))
+    assert got.state == FAILED
+    for what in ("build layers", "runtime layers", "build tools"):
+        assert f"{what} differs between two processes" in got.said
 
 
 SECOND = {
@@ -549,8 +640,8 @@ def test_a_check_without_end_has_failed(site: Site) -> None:
             "    a, b = op.inputs", "    while True: pass\n    a, b = op.inputs"
         )
     }
-    server = CheckServer(site.new("acme-swish", waits, **C), patience=4)
-    got, _ = server.outcome("tactic-deterministic")
+    server = CheckServer(patience=4)
+    got, _ = server.outcome("tactic-deterministic", site.new("acme-swish", waits, **C))
     assert got.state == FAILED
     assert got.said == "acme_swish.matmul@1: no end after 4 s"
     server.close()

@@ -94,6 +94,7 @@ class Tactic(Generic[Work]):
     optimization level says, for those that need no compiling. ``numerics``: ``exact``, or ``tf32``
     if it rounds float32 operands so: builder flags gate that, and the accuracy gate then grants
     float16's budget. ``requires``: features of the device without which it is not asked.
+    ``beyond``: why no example of a layer that it implements reaches it, for the checks of packs.
     """
 
     key: str
@@ -108,6 +109,7 @@ class Tactic(Generic[Work]):
     breadth: int = 1
     numerics: str = "exact"
     requires: tuple[str, ...] = ()
+    beyond: str = ""
 
     def offers(self, node: Node, device: DeviceProperties) -> Offer[Work] | Reject:
         """What it offers for a node, where the device has what the tactic requires."""

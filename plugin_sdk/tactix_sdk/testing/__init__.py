@@ -34,25 +34,28 @@ from tactix_sdk.testing.report import (
     FAILED,
     NOTHING,
     PASSED,
+    SKIPPED,
     Broken,
     Check,
     Outcome,
     ordered,
     outcome,
     outcomes,
+    tried,
 )
 from tactix_sdk.testing.subject import Subject
 
 __all__ = [
-    "CHECKS", "FAILED", "NOTHING", "PASSED", "Broken", "Check", "Outcome", "PackTests", "Subject", "bids", "meaning",
-    "memory", "ordered", "outcome", "outcomes", "primitives", "ranges", "rewriting", "shipping", "static",
+    "CHECKS", "FAILED", "NOTHING", "PASSED", "SKIPPED", "Broken", "Check", "Outcome", "PackTests", "Subject", "bids",
+    "meaning", "memory", "ordered", "outcome", "outcomes", "primitives", "ranges", "rewriting", "shipping", "static",
+    "tried",
 ]  # fmt: skip
 
 
 @functools.cache
-def _server(pack: str, beyond: tuple[tuple[str, str], ...]) -> CheckServer:
-    """One for all checks of a pack; it ends with this process."""
-    server = CheckServer(Subject(pack, dict(beyond)))
+def _server() -> CheckServer:
+    """One for all checks of all packs; it ends with this process."""
+    server = CheckServer()
     atexit.register(server.close)
     return server
 
@@ -73,8 +76,8 @@ class PackTests:
 
         if check in self.skip:
             pytest.skip(self.skip[check])
-        got = _server(self.pack, tuple(self.beyond.items())).outcome(check)[0]
-        if got.state == NOTHING:
-            pytest.skip(f"nothing to run: {got.said}")
+        got = _server().outcome(check, Subject(self.pack, self.beyond))[0]
+        if got.state in (NOTHING, SKIPPED):
+            pytest.skip(f"{got.state}: {got.said}")
         shown = f"\n\nTo see it alone:\n\n{got.script}" if got.script else ""
         assert got.state == PASSED, f"{CHECKS[check].about}\n{got.said}{shown}"

@@ -34,21 +34,22 @@ forked.
 
 
 class CheckServer:
-    """Runs checks of one pack. Raises ExecutionError where it does not start."""
+    """Runs checks. Raises ExecutionError where it does not start."""
 
-    def __init__(self, subject: Subject, patience: float = PATIENCE) -> None:
+    def __init__(self, patience: float = PATIENCE) -> None:
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)
-        arguments = [subject.dist, json.dumps(dict(subject.beyond)), str(patience)]
+        code = "from tactix_sdk.testing.apart import main; main()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from tactix_sdk.testing.apart import main; main()", *arguments],
+            [sys.executable, "-c", code, str(patience)],
             env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def outcome(self, name: str) -> tuple[Outcome, bool]:
-        """What became of a check, and whether the pack can be loaded."""
+    def outcome(self, name: str, subject: Subject) -> tuple[Outcome, bool]:
+        """What became of a check of a pack, and whether that can be loaded."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(name, file=self._process.stdin, flush=True)
+        asked = json.dumps([name, subject.dist, dict(subject.beyond)])
+        print(asked, file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
             raise ExecutionError("the process that runs checks ended", do="See what it wrote")
@@ -71,15 +72,19 @@ class Ended:
     died: str
 
 
-def serve(subject: Subject, patience: float) -> None:
-    """Answer names of checks on stdin with JSON on stdout; what a pack prints goes to stderr."""
+def serve(patience: float) -> None:
+    """Answer lines of JSON on stdin, a check, a pack and what is beyond it, with JSON on stdout;
+    what a pack prints goes to stderr.
+    """
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     session = Session(group="build", only=["tactix"])
     for registry in IMPORTED:
         getattr(session, registry)
     for line in sys.stdin:
-        print(json.dumps(_checked(line.strip(), subject, patience)), file=out, flush=True)
+        name, dist, beyond = json.loads(line)
+        told = _checked(name, Subject(dist, beyond), patience)
+        print(json.dumps(told), file=out, flush=True)
 
 
 def _checked(name: str, subject: Subject, patience: float) -> Mapping[str, Any]:
@@ -160,5 +165,5 @@ def _alone(name: str, subject: Subject, writes: int) -> None:
 
 
 def main() -> None:
-    """The server's own process: the distribution, what is excused, and seconds are its arguments."""
-    serve(Subject(sys.argv[1], json.loads(sys.argv[2])), float(sys.argv[3]))
+    """The server's own process: seconds are its argument."""
+    serve(float(sys.argv[1]))

@@ -19,7 +19,15 @@ from tactix.select.enumerate import Candidate
 from tactix.words.errors import CompilerError, ExecutionError, ShapeError, TactixError
 from tactix.words.tensor import TensorSpec
 from tactix_sdk.testing.examples import examples_of, resized, specs_of
-from tactix_sdk.testing.report import Broken, NotHere, check, counted, for_each, together
+from tactix_sdk.testing.report import (
+    Broken,
+    NotHere,
+    NothingToRun,
+    check,
+    counted,
+    for_each,
+    together,
+)
 from tactix_sdk.testing.subject import THREADS, Subject
 
 FLOATS = ("f32", "f16", "bf16")
@@ -96,7 +104,7 @@ class Case:
 def tactics_of(subject: Subject) -> list[Tactic]:
     found = list(subject.objects("tactics"))
     if not found:
-        raise NotHere("the pack has no tactics")
+        raise NothingToRun("the pack has no tactics")
     return found
 
 
@@ -394,13 +402,15 @@ def right(subject: Subject) -> str:
 
     def held(tactic: Tactic) -> int:
         own = _hold(subject, fixed_trials(subject, tactic))
-        if not own and tactic.key not in subject.beyond:
+        if not own and not subject.excuse(tactic):
             raise Broken(
                 f"{tactic.key} takes no example of what it implements: {_reasons(subject, tactic)}"
             )
         return own
 
-    return counted(for_each(found, held), "runs", away)
+    excused = [f"{t.key} ({why})" for t in found if (why := subject.excuse(t))]
+    more = f"; beyond examples: {', '.join(excused)}" if excused else ""
+    return counted(for_each(found, held), "runs", more + away)
 
 
 @check("tactic-shapes")

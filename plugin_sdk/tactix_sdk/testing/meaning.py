@@ -14,7 +14,7 @@ from tactix.words import dims
 from tactix.words.errors import TactixError
 from tactix.words.tensor import TensorSpec
 from tactix_sdk.testing.examples import examples_of, specs_of
-from tactix_sdk.testing.report import Broken, NotHere, check, counted, for_each
+from tactix_sdk.testing.report import Broken, NothingToRun, check, counted, for_each
 from tactix_sdk.testing.subject import Subject
 
 SEEDS = 3
@@ -23,7 +23,7 @@ SEEDS = 3
 def layers_of(subject: Subject) -> list[Layer]:
     found = list(subject.objects("layers"))
     if not found:
-        raise NotHere("the pack has no layers")
+        raise NothingToRun("the pack has no layers")
     return found
 
 
@@ -180,7 +180,7 @@ def onnx(subject: Subject) -> str:
 
     tried = for_each(cases(layers_of(subject)), imports)
     if not tried:
-        raise NotHere("no layer stands for an operator of a domain of its own")
+        raise NothingToRun("no layer stands for an operator of a domain of its own")
     return f"{tried} nodes"
 
 

@@ -19,7 +19,7 @@ from tactix import Builder, BuilderConfig, Runtime
 from tactix.contracts.allocator import Allocator
 from tactix.words.errors import AllocationError, CompilerError, InvalidArgument, NoTacticError
 from tactix_sdk.testing.pieces import Counted, Interrupted, Pieces
-from tactix_sdk.testing.report import Broken, NotHere, check, child
+from tactix_sdk.testing.report import Broken, NotHere, NothingToRun, check, child
 from tactix_sdk.testing.subject import Subject
 
 SIZES = (0, 1, 3, 63, 64, 65, 1000, 4095, 4096, 4097, 70_001, 3 << 20, (2 << 20) + 1)
@@ -44,7 +44,7 @@ def allocator(subject: Subject) -> str:
     """
     found = subject.entries("allocators", subject.fresh("runtime"))
     if not found:
-        raise NotHere("the pack has no allocators")
+        raise NothingToRun("the pack has no allocators")
     told = {e.key: json.loads(child(CODE.format(dist=subject.dist, key=e.key))) for e in found}
     away = {key: t["away"] for key, t in told.items() if "away" in t}
     here = "; ".join(f"{key}: {t['done']}" for key, t in told.items() if "done" in t)

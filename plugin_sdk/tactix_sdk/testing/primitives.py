@@ -15,7 +15,7 @@ from tactix_sdk.scalar_layer import PointwiseLayer
 from tactix_sdk.testing import bids
 from tactix_sdk.testing.bids import Case, Trial
 from tactix_sdk.testing.examples import examples_of, resized, specs_of
-from tactix_sdk.testing.report import Broken, NotHere, check, counted, for_each, together
+from tactix_sdk.testing.report import Broken, NothingToRun, check, counted, for_each, together
 from tactix_sdk.testing.subject import Subject
 
 SIZES: tuple[dict[int, int], ...] = ({}, {n: 3 * n + 2 for n in range(2, 17)})
@@ -73,7 +73,7 @@ def texts(subject: Subject) -> str:
     """
     found = list(uses(subject))
     if not found:
-        raise NotHere("no layer of the pack has a primitive")
+        raise NothingToRun("no layer of the pack has a primitive")
     away = dict[str, str]()
     kernels = for_each(found, lambda use: tried(subject, use, away))
     more = "".join(f"; {what}: {why}" for what, why in away.items())

@@ -10,7 +10,7 @@ from typing import Any
 
 from tactix.contracts.calibrator import Calibrator
 from tactix.words.errors import InvalidArgument
-from tactix_sdk.testing.report import Broken, NotHere, check, child
+from tactix_sdk.testing.report import Broken, NothingToRun, check, child
 from tactix_sdk.testing.subject import Subject
 
 COUNT = 4040
@@ -35,7 +35,7 @@ def calibrator(subject: Subject) -> str:
     """
     entries = subject.entries("calibrators", subject.fresh("build"))
     if not entries:
-        raise NotHere("the pack has no calibrators")
+        raise NothingToRun("the pack has no calibrators")
     for e in entries:
         code = CODE.format(dist=subject.dist, key=e.key)
         first, second = (child(code, PYTHONHASHSEED=seed) for seed in ("1", "4242"))

@@ -10,7 +10,8 @@ from typing import TypeVar
 from tactix.words.errors import InvalidArgument, TactixError
 from tactix_sdk.testing.subject import Subject
 
-PASSED, FAILED, NOTHING = "passed", "failed", "nothing to run"
+PASSED, FAILED, SKIPPED, NOTHING = "passed", "failed", "skipped", "nothing to run"
+STATES = (PASSED, FAILED, SKIPPED, NOTHING)
 T = TypeVar("T")
 WATCHERS: list[Callable[[str], None]] = []
 """Told the key of each part of a pack before it is looked at: what ends the process has a name
@@ -26,13 +27,17 @@ class Broken(AssertionError):
         self.script = script
 
 
+class NothingToRun(Exception):
+    """Why a check has nothing to do: the pack has no such part, or none that it could look at."""
+
+
 class NotHere(Exception):
-    """Why a check has nothing to do: the pack has no such part, or this machine lacks something."""
+    """Why a check was skipped: what the pack's parts are over is not on this machine."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """``run(subject)`` says in a few words what it looked at, or raises Broken, or NotHere."""
+    """``run(subject)`` says in a few words what it looked at, or raises Broken, NothingToRun or NotHere."""
 
     name: str
     about: str
@@ -41,9 +46,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``state``: passed, failed or nothing to run. ``said``: what was looked at, what was found, or
-    why not.
-    """
+    """``state``: one of STATES. ``said``: what was looked at, what was found, or why not."""
 
     check: Check
     state: str
@@ -58,9 +61,19 @@ AREAS = ("static", "meaning", "primitives", "rewriting", "bids", "memory", "rang
 
 def ordered() -> list[str]:
     """Names of all checks."""
-    return sorted(
-        CHECKS, key=lambda name: AREAS.index(CHECKS[name].run.__module__.rpartition(".")[2])
-    )
+    return sorted(CHECKS, key=lambda name: AREAS.index(area_of(CHECKS[name])))
+
+
+def tried(found: Sequence[Outcome]) -> bool:
+    """Whether something of a pack was checked: more than its names, if anything was skipped."""
+    passed = {area_of(o.check) for o in found if o.state == PASSED}
+    skipped = any(o.state == SKIPPED for o in found)
+    return bool(passed - {"static"} if skipped else passed)
+
+
+def area_of(one: Check) -> str:
+    """Of AREAS."""
+    return one.run.__module__.rpartition(".")[2]
 
 
 def check(name: str) -> Callable[[Callable[[Subject], str]], Callable[[Subject], str]]:
@@ -76,9 +89,9 @@ def check(name: str) -> Callable[[Callable[[Subject], str]], Callable[[Subject],
 
 
 def counted(number: int, what: str, more: str = "") -> str:
-    """What a check looked at, in words. Raises NotHere for nothing: that is no success."""
+    """What a check looked at, in words. Raises NothingToRun for nothing: that is no success."""
     if not number:
-        raise NotHere(f"no {what}{more}")
+        raise NothingToRun(f"no {what}{more}")
     return f"{number} {what}{more}"
 
 
@@ -93,7 +106,7 @@ def for_each(found: Iterable[T], look: Callable[[T], int]) -> int:
         looking_at(one)
         try:
             total += look(one)
-        except NotHere:
+        except (NothingToRun, NotHere):
             raise
         except Broken as e:
             broken.append(e)
@@ -133,8 +146,10 @@ def outcome(one: Check, subject: Subject) -> Outcome:
     """Run one check here. Errors of the pack count as its failures."""
     try:
         return Outcome(one, PASSED, one.run(subject))
-    except NotHere as e:
+    except NothingToRun as e:
         return Outcome(one, NOTHING, str(e))
+    except NotHere as e:
+        return Outcome(one, SKIPPED, str(e))
     except Broken as e:
         return Outcome(one, FAILED, str(e), e.script)
     except Exception as e:
@@ -155,13 +170,13 @@ def _in_order(subject: Subject, names: Sequence[str]) -> Iterator[Outcome]:
     """Where the pack cannot be loaded, one check says so, and what needs it has nothing to run."""
     from tactix_sdk.testing.apart import CheckServer
 
-    server, broken = CheckServer(subject), ""
+    server, broken = CheckServer(), ""
     try:
         for name in names:
             if broken and name != "import-light":
                 yield Outcome(CHECKS[name], NOTHING, broken)
                 continue
-            got, loaded = server.outcome(name)
+            got, loaded = server.outcome(name, subject)
             yield got
             if not loaded:
                 broken = f"the pack cannot be loaded: see {name}"

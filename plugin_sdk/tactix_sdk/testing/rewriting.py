@@ -14,7 +14,7 @@ from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
 from tactix.words.errors import NetworkError
 from tactix.words.tensor import TensorSpec
-from tactix_sdk.testing.report import Broken, NotHere, check, counted, for_each
+from tactix_sdk.testing.report import Broken, NothingToRun, check, counted, for_each
 from tactix_sdk.testing.subject import Subject
 
 SIZES = ((3, 4, 5), (1, 7, 2), (8, 8, 8))
@@ -25,7 +25,7 @@ TOLERANCE = {"exact": 2e-5, "reassociates": 2e-5, "fp16": 2e-3, "bf16": 1.6e-2}
 def rules_of(subject: Subject) -> list[Rule]:
     found = list(subject.objects("rules"))
     if not found:
-        raise NotHere("the pack has no rules")
+        raise NothingToRun("the pack has no rules")
     return found
 
 

@@ -22,7 +22,7 @@ from tactix.plugins.identity import OWN, normal
 from tactix.plugins.session import Session
 from tactix.words.errors import NoTacticError
 from tactix_sdk.testing import bids
-from tactix_sdk.testing.report import Broken, NotHere, check, child, counted, for_each
+from tactix_sdk.testing.report import Broken, NotHere, NothingToRun, check, child, counted, for_each
 from tactix_sdk.testing.subject import Subject
 
 LEAN = """
@@ -51,14 +51,14 @@ class Shipped:
     def needs(self, subject: Subject) -> bool:
         """Whether running it needs the pack."""
         dists = {normal(r.dist) for r in self.plan.requirements} - {OWN}
-        return normal(subject.dist) in dists
+        return not dists.isdisjoint(map(normal, subject.dists))
 
 
 def winners(subject: Subject) -> list[Tactic]:
-    """The tactics whose plans run on this processor. Raises NotHere."""
+    """The tactics whose plans run on this processor. Raises NothingToRun, NotHere."""
     host = [t for t in bids.tactics_of(subject) if t.device == "cpu"]
     if not host:
-        raise NotHere("the pack has no tactics for the processor")
+        raise NothingToRun("the pack has no tactics for the processor")
     away = {t: why for t in host if (why := bids.why_away(subject, t))}
     if len(away) == len(host):
         raise NotHere("; ".join(f"{t.key}: {why}" for t, why in away.items()))
@@ -72,14 +72,14 @@ def shipped(subject: Subject, tactic: Tactic, embed: Sequence[str] = ()) -> Ship
     Raises Broken.
     """
     found = next(_plans(subject, tactic, embed), None)
-    if found is None and tactic.key not in subject.beyond:
+    if found is None and not subject.excuse(tactic):
         raise Broken(f"{tactic.key} wins in no plan of the examples that it takes")
     return found
 
 
 def for_each_plan(subject: Subject, look: Callable[[Shipped], int]) -> int:
     """The sum of what ``look`` gives for a plan of each tactic. Raises Broken with all that is
-    broken, NotHere.
+    broken, NothingToRun, NotHere.
     """
 
     def held(tactic: Tactic) -> int:
@@ -224,7 +224,7 @@ def data_only(subject: Subject) -> str:
 
     tried = for_each_plan(subject, without)
     if not tried:
-        raise NotHere("its tactics run Python of the pack: see the check 'embedded'")
+        raise NothingToRun("its tactics run Python of the pack: see the check 'embedded'")
     return f"{tried} plans"
 
 
@@ -241,7 +241,7 @@ def embedded(subject: Subject) -> str:
 
     tried = for_each_plan(subject, inside)
     if not tried:
-        raise NotHere("running its tactics needs nothing of the pack")
+        raise NothingToRun("running its tactics needs nothing of the pack")
     return f"{tried} plans"
 
 
@@ -249,7 +249,7 @@ def _whole(s: Shipped, subject: Subject) -> Plan:
     """The plan, with the pack in it if it needs that. Raises Broken."""
     if not s.needs(subject):
         return s.plan
-    again = shipped(subject, s.tactic, [subject.dist])
+    again = shipped(subject, s.tactic, subject.dists)
     assert again is not None
     return again.plan
 
@@ -257,6 +257,7 @@ def _whole(s: Shipped, subject: Subject) -> Plan:
 @check("lean-runtime")
 def lean(subject: Subject) -> str:
     """The lean runtime, in a process without tactix's builder, gives the same results."""
+    winners(subject)  # before a wheel is made for nothing
     with tempfile.TemporaryDirectory() as folder:
         wheel = _lean_wheel(subject, folder)
 

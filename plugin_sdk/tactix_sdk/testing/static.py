@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tactix.plugins.hookspecs import HOOKS
-from tactix_sdk.testing.report import Broken, check, child
-from tactix_sdk.testing.subject import Subject
+from tactix.plugins.loader import Found
+from tactix.plugins.registry import KINDS, Clash
+from tactix.words.errors import TactixError
+from tactix_sdk.testing.report import Broken, check, child, raised, together
+from tactix_sdk.testing.subject import Subject, provided
 
 HEAVY = (
     "numpy",
@@ -41,10 +46,9 @@ subject = Subject({dist!r})
 out = {{}}
 for group in subject.groups:
     session = subject.fresh(group)
-    for name in session.kinds:
-        registry = getattr(session, name)
-        out[f"{{group}} {{name}}"] = [[e.key, repr(getattr(e.object, "implements", ""))] for e in registry.entries()]
-    out[group] = session.digest
+    for name in subject.provides(group):
+        found = subject.entries(name, session)
+        out[f"{{group}} {{name}}"] = [[e.key, repr(getattr(e.object, "implements", ""))] for e in found]
 print(json.dumps(out))
 """
 
@@ -55,15 +59,16 @@ def import_light(subject: Subject) -> str:
     code = LIGHT.format(modules=subject.modules, heavy=HEAVY)
     what = f"importing {', '.join(subject.modules)}"
     found, said, seconds = json.loads(child(code).splitlines()[-1])
+    broken = list[str]()
     if found:
-        raise Broken(f"{what} imports {', '.join(found)}: do that inside hooks and methods", code)
+        broken.append(f"imports {', '.join(found)}: do that inside hooks and methods")
     if said:
-        raise Broken(
-            f"{what} prints {said[:80]!r}, which would stand in the output of `tactix ... --json`",
-            code,
+        broken.append(
+            f"prints {said[:80]!r}, which would stand in the output of `tactix ... --json`"
         )
     if seconds > PATIENCE:
-        raise Broken(f"{what} takes {seconds:.1f} s: do that inside hooks and methods", code)
+        broken.append(f"takes {seconds:.1f} s: do that inside hooks and methods")
+    together([Broken(f"{what} {b}", code) for b in broken])
     return f"{len(subject.modules)} modules"
 
 
@@ -72,30 +77,74 @@ def hooks(subject: Subject) -> str:
     """Every hook has a name that its entry-point group knows, and returns a list of objects with
     proper keys.
     """
-    import importlib
+    plugins = {f.module: f for f in subject.found}
+    broken = [what for f in plugins.values() for what in _misnamed(f.module, f.load())]
+    broken = broken or list(_refused(subject))
+    given = [_given(f) for f in subject.found]
+    broken += [what for g in given for what in g.wrong]
+    broken = broken or [str(c.error()) for c in _clashes(subject)]
+    number = sum(g.right for g in given)
+    if not number and not broken:
+        broken = ["the pack provides nothing: no hook of its modules gave an object"]
+    together([Broken(what) for what in dict.fromkeys(broken)])
+    return f"{number} objects through {' and '.join(subject.groups)}"
 
-    for f in subject.found:
-        module = importlib.import_module(f.module)
-        named = [
-            n for n in vars(module) if n.startswith("tactix_") and callable(getattr(module, n))
-        ]
-        marked = [n for n in named if getattr(getattr(module, n), "tactix_impl", None) is not None]
-        known = {name for hooks in HOOKS.values() for name in hooks}
-        if wrong := [n for n in marked if n not in known]:
+
+def _misnamed(module: str, plugin: object) -> Iterator[str]:
+    """What is wrong with the names of a plugin's hooks."""
+    known = {name for hooks in HOOKS.values() for name in hooks}
+    for name, function in vars(plugin).items():
+        if not name.startswith("tactix_") or not callable(function):
+            continue
+        marked = getattr(function, "tactix_impl", None) is not None
+        if marked and name not in known:
             there = ", ".join(sorted(known))
-            raise Broken(
-                f"{f.module} has a hook {wrong[0]!r}, which nothing calls; there are: {there}"
-            )
-        if bare := [n for n in named if n in known and n not in marked]:
-            raise Broken(f"{f.module}: {bare[0]} is not marked with @hookimpl, so nothing calls it")
-    counted = sum(
-        len(subject.entries(name, s))
-        for s in map(subject.fresh, subject.groups)
-        for name in s.kinds
-    )
-    if not counted:
-        raise Broken("the pack provides nothing: no hook of its modules gave an object")
-    return f"{counted} objects through {' and '.join(subject.groups)}"
+            yield f"{module} has a hook {name!r}, which nothing calls; there are: {there}"
+        if name in known and not marked:
+            yield f"{module}: {name} is not marked with @hookimpl, so nothing calls it"
+
+
+def _refused(subject: Subject) -> Iterator[str]:
+    """Why a session does not take the pack's plugins, of each group."""
+    for group in subject.groups:
+        try:
+            subject.fresh(group).found()
+        except TactixError as e:
+            yield raised(e)
+
+
+@dataclass(frozen=True)
+class HookResults:
+    """What the hooks of an entry point gave: how many ``right`` objects, and what is ``wrong``."""
+
+    right: int
+    wrong: list[str]
+
+
+def _given(f: Found) -> HookResults:
+    """Every hook of the entry point's group is called, and every object looked at."""
+    plugin, right, wrong = f.load(), 0, list[str]()
+    for name in provided(plugin, f.group):
+        try:
+            objects = getattr(plugin, f"tactix_{name}")()
+        except Exception as e:
+            wrong.append(f"tactix_{name} of {f.module}: {raised(e)}")
+            continue
+        for one in [[o] for o in objects] if isinstance(objects, (list, tuple)) else [objects]:
+            try:
+                right += len(KINDS[name].entries(f.namespace, f.provider, one, f.part))
+            except TactixError as e:
+                wrong.append(f"tactix_{name} of {f.module}: {raised(e)}")
+    return HookResults(right, wrong)
+
+
+def _clashes(subject: Subject) -> Iterator[Clash]:
+    """Keys of the pack that are provided twice."""
+    for group in subject.groups:
+        session = subject.fresh(group, strict=False)
+        for name in subject.provides(group):
+            clashes = getattr(session, name).clashes.values()
+            yield from (c for c in clashes if any(map(subject.owns, c.entries)))
 
 
 @check("deterministic")
@@ -106,9 +155,10 @@ def deterministic(subject: Subject) -> str:
         json.loads(child(code, PYTHONHASHSEED=seed).splitlines()[-1]) for seed in ("1", "4242")
     )
     differ = [k for k in first if first[k] != second.get(k)]
-    if differ:
-        raise Broken(
-            f"{differ[0]} differs between two processes: {first[differ[0]]} and {second[differ[0]]}",
-            code,
-        )
+    together(
+        [
+            Broken(f"{k} differs between two processes: {first[k]} and {second.get(k)}", code)
+            for k in differ
+        ]
+    )
     return f"{len(first)} registries, twice"

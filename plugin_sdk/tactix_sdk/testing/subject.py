@@ -11,9 +11,11 @@ from typing import Any
 
 from tactix.contracts.device import Device
 from tactix.contracts.launcher import LinkContext
-from tactix.plugins.identity import normal
+from tactix.contracts.tactic import Tactic
+from tactix.plugins.hookspecs import HOOKS
+from tactix.plugins.identity import OWN, called
 from tactix.plugins.loader import Found, reset_scan, scan
-from tactix.plugins.registry import Entry
+from tactix.plugins.registry import KINDS, Entry
 from tactix.plugins.session import Session
 from tactix.select.bench import Bench
 from tactix.words.errors import InvalidArgument
@@ -22,10 +24,16 @@ THREADS = 2
 """Of what a check runs."""
 
 
+def provided(plugin: object, group: str) -> list[str]:
+    """The registries that the hooks of a plugin give to in an entry-point group, in their order."""
+    return [n for n in KINDS if f"tactix_{n}" in HOOKS[group] and hasattr(plugin, f"tactix_{n}")]
+
+
 @dataclass(frozen=True)
 class Subject:
-    """``dist``: the name of an installed distribution. ``beyond``: its tactics that no example
-    reaches, and why. ``without``: keys of objects that are left out.
+    """``dist``: the name of an installed distribution, its namespace, or a part of that,
+    ``namespace.part``. ``beyond``: its tactics that no example reaches and that do not say so
+    themselves, and why. ``without``: keys of objects that are left out.
 
     Raises InvalidArgument where it has no plugins.
     """
@@ -37,17 +45,27 @@ class Subject:
     @cached_property
     def found(self) -> tuple[Found, ...]:
         """Its entry points, of both groups."""
-        mine = [f for f in scan() if normal(f.provider.dist) == normal(self.dist)]
+        mine = [f for f in scan() if self.owns(f)]
         if not mine:
             reset_scan()
-            mine = [f for f in scan() if normal(f.provider.dist) == normal(self.dist)]
+            mine = [f for f in scan() if self.owns(f)]
         if not mine:
             raise InvalidArgument(
                 f"no plugins of {self.dist!r} are installed",
-                why="no distribution of that name has an entry point in tactix.build.v1 or tactix.runtime.v1",
+                why="no distribution, namespace or part of that name has an entry point in tactix.build.v1 or "
+                "tactix.runtime.v1",
                 do="pip install -e . in its folder; `tactix plugins list` shows what is found",
             )
         return tuple(mine)
+
+    def owns(self, thing: Found | Entry[Any]) -> bool:
+        """Whether an entry point, or an object in a registry, is of the pack."""
+        return called(self.dist, thing.namespace, thing.provider.dist, thing.part)
+
+    @property
+    def dists(self) -> tuple[str, ...]:
+        """Names of the distributions that it is in."""
+        return tuple(sorted({f.provider.dist for f in self.found}))
 
     @property
     def namespaces(self) -> tuple[str, ...]:
@@ -69,24 +87,33 @@ class Subject:
         """
         return self.fresh("build")
 
-    def fresh(self, group: str) -> Session:
-        """A new session of an entry-point group, with nothing but this pack beside tactix. Raises
-        PluginError.
+    def provides(self, group: str) -> list[str]:
+        """The registries that its hooks in an entry-point group give to."""
+        plugins = [f.load() for f in self.found if f.group == group]
+        return [name for name in KINDS if any(name in provided(p, group) for p in plugins)]
+
+    def fresh(self, group: str, strict: bool = True) -> Session:
+        """A new session of an entry-point group, with nothing but this pack beside tactix.
+
+        ``strict``: PluginError is raised for the first plugin that fails.
         """
-        foreign = sorted(
-            {f.namespace for f in self.found if f.group == group and f.namespace != "tactix"}
-        )
-        return Session(group=group, only=["tactix", *foreign], enable=foreign, strict=True)
+        reached = [f for f in self.found if group in ("build", f.group)]
+        foreign = sorted({f.namespace for f in reached if f.namespace != OWN})
+        return Session(group=group, only=[OWN, *foreign], enable=foreign, strict=strict)
 
     def entries(self, registry: str, session: Session | None = None) -> list[Entry[Any]]:
         """What the pack provides in a registry: ``layers``, ``rules``, ``tactics``,
         ``launchers``...
         """
         held = getattr(session or self.session, registry)
-        return [e for e in held.entries() if normal(e.provider.dist) == normal(self.dist)]
+        return [e for e in held.entries() if self.owns(e)]
 
     def objects(self, registry: str) -> Iterator[Any]:
         return (e.object for e in self.entries(registry) if e.key not in self.without)
+
+    def excuse(self, tactic: Tactic) -> str:
+        """Why no example reaches a tactic; empty for one that an example must reach."""
+        return tactic.beyond or self.beyond.get(tactic.key, "")
 
     def bench(self, device: Device) -> Bench:
         """A device's bench that takes the pack for a stranger, and writes nothing down; one for all

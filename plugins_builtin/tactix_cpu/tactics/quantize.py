@@ -30,6 +30,7 @@ class ByteQuantizeTactic(Tactic):
     key = "tactix.c_int8_quantize@1"
     implements = ("tactix.QuantizeLinear@1",)
     source = "c"
+    beyond = "it takes groups that fusing makes"
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         x, *parameters = (v.spec for v in node.given)

@@ -20,6 +20,7 @@ class ControlTactic(Tactic):
     """One variant: the host decides, the bodies are plans with tactics of their own."""
 
     key = "tactix.control@1"
+    beyond = "it runs branches and loops, whose bodies are networks"
     implements = ("tactix.If@1", "tactix.Loop@1", "tactix.Scan@1")
     source = "control"
     produces = True

@@ -14,6 +14,7 @@ class ViewTactic(Tactic):
     """Any device; linear format only."""
 
     key = "tactix.view@1"
+    beyond = "its results are its inputs' memory, which an output of the network cannot be"
     implements: tuple[str, ...] = ("tactix.Reshape@1",)
     source = "view"
     by_signature = True

@@ -23,6 +23,7 @@ class HalfConvTactic(Tactic):
     """bf16 with constant bf16 weights, one or two spatial axes of known size, one group."""
 
     key = "tactix.c_bf16_conv@1"
+    beyond = "it takes groups that fusing makes"
     implements = ("tactix.WideConvolution@1", "tactix.Convolution@1")
     source = "c"
     by_signature = True

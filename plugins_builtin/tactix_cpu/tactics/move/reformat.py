@@ -29,6 +29,7 @@ class CpuReformatTactic(Tactic):
     """The formats are those of the node's attributes."""
 
     key = "tactix.c_reformat@1"
+    beyond = "changes of format are the builder's"
     implements = ("tactix.Reformat@1",)
     source = "c"
     by_signature = True

@@ -24,6 +24,7 @@ class BytePointwiseTactic(CpuPointwiseTactic):
     """The variants of c_pointwise, for groups with a result of bytes that are made of floats."""
 
     key = "tactix.c_int8_pointwise@1"
+    beyond = "it takes groups that fusing makes"
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
         bytes_ = any(v.spec.dtype in (DType.INT8, DType.UINT8) for v in node.outputs)

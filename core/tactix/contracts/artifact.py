@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tactix.words import dims
+from tactix.words.arrays import Array
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument
@@ -124,16 +125,18 @@ class Packed:
 
     index: int
     steps: tuple[tuple[str, Any], ...] = ()
-    array: Any = field(default=None, compare=False, repr=False)
+    array: Array | Callable[[Sequence[Array]], Array] | None = field(
+        default=None, compare=False, repr=False
+    )
 
-    def apply(self, given: Sequence[Any]) -> Any:
+    def apply(self, given: Sequence[Array]) -> Array:
         """The packed array; ``given`` are the node's given inputs, of which the constant ones are
         looked at.
         """
         import numpy as np
 
         made = self.array(given) if callable(self.array) else self.array
-        x = made if self.index < 0 else given[self.index]
+        x: Any = made if self.index < 0 else given[self.index]
         for name, what in self.steps:
             if name not in _PACK:
                 raise InvalidArgument(
@@ -141,7 +144,8 @@ class Packed:
                 )
             x = _PACK[name](np, x, what)
         x = x.reshape(x.shape or 1)
-        return x if x.flags.c_contiguous else x.copy()
+        packed: Array = x if x.flags.c_contiguous else x.copy()
+        return packed
 
 
 _PACK: Mapping[str, Any] = {

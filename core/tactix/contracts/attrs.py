@@ -31,7 +31,7 @@ class Scoped:
         raise NotImplementedError
 
 
-def encode(v: Any) -> Any:
+def encode(v: object) -> Any:
     """A JSON value; dims, dtypes, formats, tuples and non-finite floats are tagged."""
     if isinstance(v, float) and not math.isfinite(v):
         return {"float": repr(v)}
@@ -90,7 +90,7 @@ def decode_fields(schema: Any, j: Mapping[str, Any]) -> Any:
     return schema(**{k: decode(v) for k, v in j.items()})
 
 
-def symbols_in(v: Any) -> frozenset[str]:
+def symbols_in(v: object) -> frozenset[str]:
     """Symbols of the dims in an attribute value, or in all fields of an attribute dataclass."""
     if isinstance(v, (dims.Expr, Scoped)):
         return dims.symbols(v) if isinstance(v, dims.Expr) else v.symbols()

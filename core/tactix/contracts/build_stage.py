@@ -9,10 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import Tactic
+from tactix.words.arrays import Array
 from tactix.words.tensor import TensorSpec
 
 Session = TypeVar("Session")
@@ -20,7 +21,7 @@ Config = TypeVar("Config")
 Network = TypeVar("Network")
 Plan = TypeVar("Plan")
 
-Content = Callable[[Callable[[], Any]], tuple[str, Any, TensorSpec]]
+Content = Callable[[Callable[[], Array]], tuple[str, Array, TensorSpec]]
 """From what makes an array to the name, the bytes and the spec of a stored constant."""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from tactix.words.arrays import Array
 
 
 class Calibrator(Protocol):
@@ -15,10 +17,10 @@ class Calibrator(Protocol):
 
     key: str
 
-    def batches(self) -> Any:
+    def batches(self) -> Iterator[Mapping[str, Array]]:
         """An iterator over input arrays by name; over nothing where it was given no data."""
 
-    def observe(self, tensor: str, values: Any) -> None:
+    def observe(self, tensor: str, values: Array) -> None:
         """Called with every activation of every batch: floats of any dtype and shape, or none. It
         keeps no array.
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
+from tactix.words.arrays import Array
 from tactix.words.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Event(Protocol):
 
 Bind = Callable[
     [list[tuple[int, ...]]],
-    tuple[Sequence[tuple[tuple[int, ...], Any]], Callable[[list[int]], None]],
+    tuple[Sequence[tuple[tuple[int, ...], "np.dtype[Any]"]], Callable[[list[int]], None]],
 ]
 """From the shapes of inputs to the shapes and numpy dtypes of outputs, and what runs at addresses
 of both.
@@ -99,8 +103,8 @@ class Exchange(Protocol):
     """
 
     def run(
-        self, inputs: Sequence[Any], given: Sequence[Any], stream: Any, bind: Bind
-    ) -> list[Any]:
+        self, inputs: Sequence[object], given: Sequence[object], stream: object, bind: Bind
+    ) -> list[Array]:
         """New outputs for arrays beside the plan's inputs. ``stream``: what ``stream_of`` takes,
         None for any.
         """
@@ -157,15 +161,15 @@ class Device:
     def create_event(self) -> Event:
         raise NotImplementedError(f"{self.key}: create_event")
 
-    def stream_of(self, stream: Any) -> Stream:
+    def stream_of(self, stream: object) -> Stream:
         """The stream that a handle names, or an object that stands for one. Raises InvalidArgument."""
         raise NotImplementedError(f"{self.key}: stream_of")
 
-    def copy_in(self, address: int, array: Any) -> None:
+    def copy_in(self, address: int, array: Array) -> None:
         """Host array to device memory."""
         raise NotImplementedError(f"{self.key}: copy_in")
 
-    def copy_all(self, pairs: Sequence[tuple[int, Any]]) -> None:
+    def copy_all(self, pairs: Sequence[tuple[int, Array]]) -> None:
         """Contiguous host arrays to their addresses, which ascend."""
         for address, array in pairs:
             self.copy_in(address, array)
@@ -176,7 +180,7 @@ class Device:
         """
         raise NotImplementedError(f"{self.key}: exchange")
 
-    def copy_out(self, array: Any, address: int) -> None:
+    def copy_out(self, array: Array, address: int) -> None:
         """Device memory to host array."""
         raise NotImplementedError(f"{self.key}: copy_out")
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from tactix.words.arrays import Array
 from tactix.words.error_recorder import Recorded
 
 
@@ -15,7 +16,7 @@ class ContextView(Protocol):
     name: str
     closed: bool
 
-    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """Arrays by name in, new arrays by name out."""
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any, Union
 
+from tactix.words.arrays import Array
 from tactix.words.dtypes import DType
 from tactix.words.errors import InvalidArgument
 
@@ -27,7 +28,7 @@ class Primitive:
 
     name: str
     arity: int
-    numpy: Callable[..., Any] = field(compare=False)
+    numpy: Callable[..., Array] = field(compare=False)
     texts: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, *args: ScalarLike) -> Scalar:
@@ -132,7 +133,7 @@ def select(condition: ScalarLike, a: ScalarLike, b: ScalarLike) -> Scalar:
     return _op("select", condition, a, b)
 
 
-def _named(make: Any, name: str) -> Any:
+def _named(make: Callable[..., Scalar], name: str) -> Callable[..., Scalar]:
     make.__name__, make.__doc__ = name, f"The scalar function ``{name}``."
     return make
 

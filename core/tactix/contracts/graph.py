@@ -11,6 +11,7 @@ from typing import Any
 from tactix.contracts import attrs as attribute
 from tactix.contracts.layer import Layer
 from tactix.contracts.region import FUSED, Body, BodyNode, encode
+from tactix.words.arrays import Array
 from tactix.words.tensor import TensorSpec
 
 
@@ -117,7 +118,7 @@ class Node:
         return f"<node {self.name} {self.layer.key}({', '.join(v.name if v else '-' for v in self.inputs)})>"
 
 
-def run_node(node: Node, inputs: list[Any], env: Mapping[str, int]) -> tuple[Any, ...]:
+def run_node(node: Node, inputs: list[Array | None], env: Mapping[str, int]) -> tuple[Array, ...]:
     """The node's outputs by its reference; ``inputs`` stand beside ``node.inputs``."""
     if node.is_fused:
         known = node.body.run([x for x in inputs if x is not None], env)

@@ -42,10 +42,10 @@ class Importer(Protocol):
     key: str
     format: str
 
-    def claims(self, source: Any) -> bool:
+    def claims(self, source: object) -> bool:
         """Whether this looks like its format: a path, bytes, or an object in memory. Must be cheap."""
 
-    def load(self, source: Any, network: Any, converters: Any) -> None:
+    def load(self, source: object, network: Any, converters: Any) -> None:
         """Fill the network. ``converters``: op name to Converters. Raises ModelImportError,
         UnsupportedOperator.
         """

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tactix.contracts import expr
+from tactix.words.arrays import Array
 from tactix.words.errors import InvalidArgument
 from tactix.words.tensor import TensorSpec
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Layer:
         """Specs of the outputs. Absent optional inputs are None. Raises ShapeError, DTypeError."""
         raise NotImplementedError(f"{self.key}: infer")
 
-    def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
+    def reference(self, attrs: Any, *inputs: Any) -> tuple[Array, ...]:
         """The meaning: numpy arrays in, a tuple of numpy arrays out. Attributes hold ints where
         they held dims.
         """
@@ -54,7 +58,7 @@ class Layer:
         """
         return ()
 
-    def sample(self, attrs: Any, inputs: Sequence[TensorSpec | None], rng: Any) -> list[Any]:
+    def sample(self, attrs: Any, inputs: Sequence[TensorSpec | None], rng: Generator) -> list[Any]:
         """Random valid inputs of fixed shapes, for timing and for tests; override where values are
         constrained.
         """
@@ -80,10 +84,11 @@ class Layer:
         return f"<layer {self.key}>"
 
 
-def random_array(spec: TensorSpec, rng: Any) -> Any:
+def random_array(spec: TensorSpec, rng: Generator) -> Array:
     """Normal values for floats, small non-negative ones for integers, coin flips for booleans."""
     if spec.const is not None:
-        return spec.const
+        known: Array = spec.const
+        return known
     shape = tuple(int(d) for d in spec.shape)  # type: ignore[arg-type]
     if spec.dtype.is_float:
         return rng.standard_normal(shape, dtype="float32").astype(spec.dtype.numpy)

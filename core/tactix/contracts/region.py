@@ -12,13 +12,17 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tactix.contracts import attrs as attribute
 from tactix.contracts import expr
 from tactix.contracts.layer import Layer
+from tactix.words.arrays import Array
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, Format, TensorSpec
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 
 @dataclass(frozen=True)
@@ -182,11 +186,11 @@ class FusedLayer(Layer):
         known = attrs.infer([s for s in inputs if s is not None])
         return [known[i].plain() for i in attrs.results]
 
-    def reference(self, attrs: Body, *inputs: Any) -> tuple[Any, ...]:
+    def reference(self, attrs: Body, *inputs: Any) -> tuple[Array, ...]:
         known = attrs.run([x for x in inputs if x is not None])
         return tuple(known[i] for i in attrs.results)
 
-    def sample(self, attrs: Body, inputs: Sequence[TensorSpec | None], rng: Any) -> list[Any]:
+    def sample(self, attrs: Body, inputs: Sequence[TensorSpec | None], rng: Generator) -> list[Any]:
         out = super().sample(attrs, inputs, rng)
         for n in attrs.nodes:
             if all(i < attrs.arity for i in n.inputs):
@@ -218,7 +222,7 @@ class ReformatLayer(Layer):
         assert x is not None
         return [x.plain()]
 
-    def reference(self, attrs: ReformatAttrs, *inputs: Any) -> tuple[Any, ...]:
+    def reference(self, attrs: ReformatAttrs, *inputs: Array) -> tuple[Array, ...]:
         return (inputs[0],)
 
 

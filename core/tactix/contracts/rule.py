@@ -22,19 +22,21 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
+from tactix.contracts.graph import Node, Value
+from tactix.words.arrays import Array
 from tactix.words.errors import PluginError
 
 
-class Any_:
+class AnyAttribute:
     """The type of ANY."""
 
     def __repr__(self) -> str:
         return "ANY"
 
 
-ANY = Any_()
+ANY = AnyAttribute()
 """In a pattern: an attribute of whatever value."""
 
 
@@ -55,8 +57,8 @@ class Op:
     """
 
     layer: str
-    inputs: tuple[Any, ...] | None
-    attrs: tuple[tuple[str, Any], ...] = ()
+    inputs: tuple[Pattern, ...] | None
+    attrs: tuple[tuple[str, object], ...] = ()
     bind: str = ""
     output: int = 0
 
@@ -72,21 +74,27 @@ class Op:
 class AnyOf:
     """Matches the first alternative that does."""
 
-    options: tuple[Any, ...]
+    options: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Fuse:
     """Template: run these nodes, in this order, as one; the outputs of the last stand for it."""
 
-    nodes: tuple[Any, ...]
+    nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Literal:
     """Template: a constant array."""
 
-    array: Any
+    array: Array
+
+
+Pattern: TypeAlias = Var | Op | AnyOf | Fuse | Literal | Value | float | None
+"""What a pattern or a template is made of. A number stands for a constant, None for an optional
+input that is not there.
+"""
 
 
 class _Name:
@@ -98,7 +106,7 @@ class _Name:
             raise AttributeError(name)
         return _Name(f"{self._path}.{name}" if self._path else name)
 
-    def __call__(self, *inputs: Any, **attrs: Any) -> Op:
+    def __call__(self, *inputs: Pattern, **attrs: object) -> Op:
         return Op(self._path, tuple(inputs), tuple(sorted(attrs.items(), key=lambda kv: kv[0])))
 
 
@@ -116,16 +124,16 @@ def const(name: str) -> Var:
     return Var(name, constant=True)
 
 
-def any_of(*options: Any) -> AnyOf:
+def any_of(*options: Pattern) -> AnyOf:
     return AnyOf(options)
 
 
-def pointwise(*inputs: Any) -> Op:
+def pointwise(*inputs: Pattern) -> Op:
     """Any node that is pointwise, fused groups included; without inputs, whatever they are."""
     return Op("*pointwise", inputs or None)
 
 
-def anchor(*inputs: Any) -> Op:
+def anchor(*inputs: Pattern) -> Op:
     """Any node that is not pointwise."""
     return Op("*anchor", inputs or None)
 
@@ -135,11 +143,14 @@ def anything() -> Op:
     return Op("*", None)
 
 
-def fuse(*nodes: Any) -> Fuse:
-    return Fuse(nodes)
+def fuse(*nodes: Node | None) -> Fuse:
+    """Raises PluginError for the producer of a tensor that has none."""
+    if None in nodes:
+        raise PluginError("a rule fuses what no node makes", do="Look at the producer in `when`")
+    return Fuse(tuple(n for n in nodes if n is not None))
 
 
-def literal(array: Any) -> Literal:
+def literal(array: Array) -> Literal:
     return Literal(array)
 
 
@@ -162,8 +173,8 @@ class Rule:
     """
 
     key: str
-    pattern: Any
-    replace: Callable[..., Any]
+    pattern: Pattern
+    replace: Callable[..., Pattern | tuple[Pattern, ...]]
     when: Callable[..., bool | str] | None = None
     benefit: int = 1
     numerics: str = "exact"
@@ -195,13 +206,14 @@ class Rule:
         something else.
         """
         options = self.pattern.options if isinstance(self.pattern, AnyOf) else (self.pattern,)
-        if not all(isinstance(o, Op) for o in options):
+        layers = [o.layer for o in options if isinstance(o, Op)]
+        if len(layers) < len(options):
             raise PluginError(
                 "its pattern is no layer",
                 who=self.key,
                 do="Write P.namespace.Layer(...), or any_of",
             )
-        return frozenset(o.layer for o in options)
+        return frozenset(layers)
 
 
 def call(function: Callable[..., Any], bound: Mapping[str, Any]) -> Any:

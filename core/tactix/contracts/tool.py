@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -15,7 +14,7 @@ class Tool:
 
     name: str
     help: str
-    command: Callable[[], Any]
+    command: Callable[[], object]
 
     @property
     def key(self) -> str:

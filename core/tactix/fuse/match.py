@@ -9,7 +9,7 @@ from typing import Any
 
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.layer import Layer
-from tactix.contracts.rule import ANY, AnyOf, Op, Var
+from tactix.contracts.rule import ANY, AnyOf, Op, Pattern, Var
 from tactix.words.errors import InvalidArgument
 
 Bound = dict[str, Any]
@@ -33,12 +33,13 @@ class Match:
         return self if node in self.nodes else Match(self.bound, (*self.nodes, node))
 
 
-def match_node(pattern: Any, node: Node, captured: bool = False) -> Iterator[Match]:
+def match_node(pattern: Pattern, node: Node, captured: bool = False) -> Iterator[Match]:
     """Every way in which the pattern fits with ``node`` as root; ``captured``: whether the rule
     looks at the root.
     """
     options = pattern.options if isinstance(pattern, AnyOf) else (pattern,)
     for option in options:
+        assert isinstance(option, Op), "a Rule has checked that"
         yield from _match_op(option, node, Match(), captured)
 
 

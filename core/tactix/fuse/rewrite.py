@@ -402,7 +402,7 @@ class _Builder:
         key = (op.layer, op.attrs, tuple(operands))
         if key not in self._made:
             position = self._net.position(self._first)
-            attrs = dict(op.attrs)
+            attrs: dict[str, Any] = dict(op.attrs)
             made = self._net.add_layer(
                 op.layer, operands, name, self._origin, position=position, **attrs
             )

@@ -160,7 +160,7 @@ def _quantize(root: Node, x: Value) -> Op:
 
 
 def _inverse(a: AffineQuantization) -> Any:
-    return literal(np.float32(1) / np.float32(a.scale))
+    return literal(np.asarray(np.float32(1) / np.float32(a.scale)))
 
 
 def _quantize_example(net: Any) -> None:

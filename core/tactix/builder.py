@@ -395,6 +395,7 @@ class Builder(Recorded):
         bench = (device.bench or Bench)(
             link, self.session.launchers, allocator, self.session.strangers()
         )
+        bench.trial_budget = config.trial_budget
         return BuildState(
             config,
             device,

@@ -139,6 +139,8 @@ class BuilderConfig:
     choose: nothing is measured, and what differs from it is an error; True: a timing that is not in
     the cache is one. ``budget``: seconds of ``build_plan`` after which nothing more is
     measured, nor compiled but what the plan needs; the rest is chosen by estimate.
+    ``trial_budget``: seconds that trials of one pack's kernels may take that fail; then no more of
+    its kernels are tried.
     ``threads``: of one inference; 0 means TACTIX_NUM_THREADS or all usable cores. ``device``: its
     key or its kind, such as ``cpu`` or ``cuda``. ``enabled``: packs that may touch layers of
     others. ``target``: what to build for, if not this machine's device as it is: ``x86-64-v3``,
@@ -160,6 +162,7 @@ class BuilderConfig:
     timing_cache: str | Path | bool | None = None
     frozen: bool | str | Path | Locked = False
     budget: float | int = float("inf")
+    trial_budget: float | int = 15.0
     threads: int = 0
     device: str = "cpu"
     target: str = ""
@@ -214,6 +217,10 @@ class BuilderConfig:
         if self.builder_optimization_level not in range(6):
             raise ConfigError(
                 f"builder_optimization_level {self.builder_optimization_level}", do="Choose 0 to 5"
+            )
+        if not self.trial_budget >= 0:
+            raise ConfigError(
+                f"trial_budget {self.trial_budget} s", do="Give seconds, or infinity for no limit"
             )
         if not self.budget >= 0 or self.threads < 0 or self.max_aux_streams < -1:
             what = f"budget {self.budget} s, {self.threads} threads, {self.max_aux_streams} auxiliary streams"

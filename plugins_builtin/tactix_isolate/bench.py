@@ -20,11 +20,12 @@ from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Runnable
 from tactix.select.bench import Bench, Expected
 from tactix.select.compile import Toolchain, joined
-from tactix.select.enumerate import Bids, Candidate
+from tactix.select.enumerate import Bids, Candidate, reject
 from tactix.words.dims import Env
 from tactix.words.errors import ConfigError
 from tactix.words.scratch import ScratchFolder
 from tactix_isolate import quarantine
+from tactix_isolate.allowance import Allowance
 from tactix_isolate.machine_load import Others
 from tactix_isolate.quarantine import Quarantine
 
@@ -50,6 +51,11 @@ class CpuBench(Bench):
         from tactix_isolate.process import Worker
 
         return Worker(self.context.threads, self.device.key)
+
+    @cached_property
+    def allowance(self) -> Allowance:
+        """Of this build."""
+        return Allowance(self.trial_budget)
 
     @cached_property
     def quarantine(self) -> Quarantine:
@@ -120,8 +126,19 @@ class CpuBench(Bench):
         apart = [
             c for c in candidates if self.is_strange(c) and isinstance(c.artifact.code, Source)
         ]
+        apart = [c for c in apart if not self._refused(c)]
         fine = [c.artifact for c in own if c.status != "rejected"]
         return {**joined(toolchain, fine, apart, device, self.title), **made}
+
+    def refusal(self, c: Candidate) -> str:
+        """Why a stranger's candidate is not tried in this build; empty if it is."""
+        why = self.allowance.refusal(str(self.strangers[c.tactic.key]), c.tactic.key)
+        return f"{self.title(c)} was not tried: {why}" if why else ""
+
+    def _refused(self, c: Candidate) -> bool:
+        if why := self.refusal(c):
+            reject(c, why)
+        return bool(why)
 
     def close(self) -> None:
         if "worker" in self.__dict__:

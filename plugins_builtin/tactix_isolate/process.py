@@ -84,7 +84,7 @@ class Worker:
         ``stopped``: asked meanwhile whether to give up.
         """
         if self._process is None:
-            self._start()
+            self._start(stopped)
         answer = self._exchange(seconds, pickle.dumps((name, arguments)), stopped)
         if "error" in answer:
             raise ExecutionError(str(answer["error"]))
@@ -103,7 +103,7 @@ class Worker:
             self._process = None
             self.guests.clear()
 
-    def _start(self) -> None:
+    def _start(self, stopped: Callable[[], bool]) -> None:
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         try:
@@ -121,7 +121,7 @@ class Worker:
         self.starts += 1
         try:
             answer = self._exchange(
-                START_SECONDS, pickle.dumps(("hello", (self.threads, self.device)))
+                START_SECONDS, pickle.dumps(("hello", (self.threads, self.device))), stopped
             )
         except Died as e:
             raise ExecutionError(

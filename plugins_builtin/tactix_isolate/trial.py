@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 import os
 import tempfile
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -35,6 +37,8 @@ TIMEOUT = "TACTIX_TRIAL_TIMEOUT"
 SECONDS, ESTIMATES, LONGEST = 10.0, 100, 300.0
 """How long a trial may take at least, in units of the tactic's own estimate, and whatever that is.
 """
+FATAL = frozenset({"crash", "exit", "outside", "hang"})
+"""Verdicts on what ended or blocked its process, or would have without fences."""
 WAYS = tuple(product((False, True), (True, False)))
 """The runs of a trial: whether they are shared between threads, and at which end of its buffers the
 fence is.
@@ -87,7 +91,8 @@ class Remote:
         """Seconds. Raises ExecutionError."""
         if self.bench.candidate.status == "rejected":
             return inf
-        return float(self._ask("measure", times)["seconds"])
+        with self.bench.charged():
+            return float(self._ask("measure", times)["seconds"])
 
     def elsewhere(self, times: int) -> float:
         """Seconds; infinite if it fails, and then the candidate is rejected."""
@@ -130,9 +135,11 @@ class TrialBench(Bench):
         """The outputs are those of several runs.
 
         Raises Untriable for what no process can be given; ExecutionError, and puts what broke into
-        the quarantine.
+        the quarantine, or for what is not tried any more.
         """
         self._node, self._env = node, env
+        if why := self.market.refusal(self.candidate):
+            raise ExecutionError(why)
         if artifact.alias:
             return self._seen(node, arrays, env)
         launcher = (
@@ -147,7 +154,8 @@ class TrialBench(Bench):
             }
             job = draft.job(node, artifact, variant, arrays, env, launcher, layers)
             remote = Remote(self, job, self._patience())
-            return remote, [remote.tried(shared, at_end) for shared, at_end in WAYS]
+            with self.charged():
+                return remote, [remote.tried(shared, at_end) for shared, at_end in WAYS]
         except ExecutionError as e:
             raise self._named(e) from e
         except Exception as e:
@@ -203,11 +211,24 @@ class TrialBench(Bench):
             raise self.fail(TrialResult("wrong", text))
         return off
 
+    @contextmanager
+    def charged(self) -> Iterator[None]:
+        """What fails meanwhile is charged to the pack."""
+        start = time.monotonic()
+        try:
+            yield
+        except ExecutionError:
+            pack = str(self.strangers[self.candidate.tactic.key])
+            self.market.allowance.charge(pack, time.monotonic() - start)
+            raise
+
     def fail(self, verdict: TrialResult) -> ExecutionError:
         """The error to raise; what the kernel itself did is in the quarantine then."""
         text = f"{self._who} {verdict.text}"
         if verdict.kind in ("killed", "stopped"):
             return ExecutionError(text)
+        if verdict.kind in FATAL:
+            self.market.allowance.count(self.candidate.tactic.key)
         key = self.market.key(self.candidate)
         reason = f"quarantined as {key[: quarantine.ID]}: {text}"
         made = record.of(

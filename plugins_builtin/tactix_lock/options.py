@@ -11,7 +11,7 @@ from typing import Any
 from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType, OptimizationProfile
 from tactix.words.errors import LockError
 
-APART = frozenset({"timing_cache", "frozen", "budget", "sign", "progress_monitor"})
+APART = frozenset({"timing_cache", "frozen", "budget", "trial_budget", "sign", "progress_monitor"})
 """Options that change how a build goes, or how its plan is kept."""
 
 Decode = Callable[[Any], Any]

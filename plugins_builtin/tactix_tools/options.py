@@ -246,6 +246,12 @@ def _choice_options(function: F) -> F:
                 help="Time after which measuring stops, like 60s.",
             ),
             click.option(
+                "--trial-budget",
+                type=DurationType(),
+                default=None,
+                help="Time that failed trials of one pack may take in all; default: 15s.",
+            ),
+            click.option(
                 "--timing-cache",
                 type=click.Path(dir_okay=False),
                 help="Timing cache; default: the user's own.",
@@ -366,6 +372,7 @@ def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str,
     given = {
         "tactic_sources": {s.strip() for s in sources.split(",")} if sources else None,
         "budget": options["budget"],
+        "trial_budget": options["trial_budget"],
     }
     return {
         "level": options["opt_level"],

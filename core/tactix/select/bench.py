@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
@@ -136,6 +137,9 @@ class Bench:
     """
 
     stopped: Callable[[], bool] = staticmethod(lambda: False)
+
+    trial_budget = inf
+    """Seconds that trials of one stranger's kernels may take that fail, set by who builds."""
 
     duels = True
     """Whether nodes of two attempts are timed in turns where precision is decided by that."""

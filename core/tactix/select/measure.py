@@ -346,6 +346,9 @@ class Measurer:
         for c in (c for c in candidates if c.status != "rejected"):
             if self._is_over():
                 break
+            if why := self.bench.barred(c):  # since it failed for another node
+                reject(c, why)
+                continue
             bench = self.bench.of(c)
             try:
                 runnable = self._tried(b, c, bench, with_binary(c.artifact, binaries), arrays, want)

@@ -57,7 +57,7 @@ def of_pack(plan: tactix.Plan, start: str = "acme") -> Rows:
     return [r for r in plan.ledger["nodes"]["node"]["candidates"] if r["tactic"].startswith(start)]
 
 
-def no_process(self: Any) -> None:
+def no_process(self: Any, stopped: Any) -> None:
     raise AssertionError("a worker was started")
 
 
@@ -327,8 +327,8 @@ def test_the_process_ends_with_the_build(tmp_path: Path, monkeypatch: pytest.Mon
     found: list[subprocess.Popen[bytes]] = []
     start = process.Worker._start
 
-    def counted(self: process.Worker) -> None:
-        start(self)
+    def counted(self: process.Worker, stopped: Callable[[], bool]) -> None:
+        start(self, stopped)
         found.append(self._process)  # type: ignore[arg-type]
 
     monkeypatch.setattr(process.Worker, "_start", counted)

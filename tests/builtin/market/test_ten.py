@@ -4,6 +4,7 @@ right.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import pytest
 from strangers import LOOP, installed
 
 import tactix
+from tactix.words.errors import ExecutionError
 from tactix.words.progress import SilentProgress
+from tactix_isolate.process import TrialResult
+from tactix_isolate.trial import TrialBench
 
 BODIES = {
     "right": LOOP,
@@ -105,7 +109,7 @@ def pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         yield
 
 
-def chosen(*nodes: str, **fields: Any) -> dict[str, str]:
+def chosen(**fields: Any) -> dict[str, str]:
     """The tactic of every node of Det, Relu and Ramp beside each other, in a plan that gives what
     numpy gives.
     """
@@ -135,20 +139,42 @@ RIGHT = {"acme_ten.right@1", "acme_ten.clash@1", "acme_ten.clash_again@1", "tact
 """Who may win a layer that tactix has no kernel for; of two that clash one is linked."""
 
 
-def test_at_every_level() -> None:
-    for level in (3, 0, 1, 2, 4, 5):  # the first one fills the quarantine
-        found = chosen(builder_optimization_level=level)
+LEVELS = (3, 0, 1, 2, 4, 5)
+"""The first one fills the quarantine for the others."""
+
+ENDS: dict[str, Callable[[], dict[str, Any]]] = {
+    "measured to the end": dict,
+    "a budget of a second": lambda: {"budget": 1.0},
+    "stopped at once": lambda: {"progress_monitor": Stops("fuse")},
+    "stopped after the first node": lambda: {"progress_monitor": Stops("first")},
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_at_every_level(end: str) -> None:
+    for level in LEVELS:
+        found = chosen(builder_optimization_level=level, **ENDS[end]())
         assert found["Ramp"] in RIGHT
         assert found["Relu"] in RIGHT | {"tactix.c_pointwise@1"} - {"tactix.numpy@1"}
         assert found["Det"] == "tactix.numpy@1"
-        if level == 0:
+        if level == 0 or end == "stopped at once":
             assert found["Relu"] == "tactix.c_pointwise@1"
+        if end == "stopped at once":
+            assert found["Ramp"] == "tactix.numpy@1"
 
 
-def test_with_a_budget_of_a_second() -> None:
-    found = chosen(budget=1.0)
-    assert found["Ramp"] in RIGHT
-    assert found["Det"] == "tactix.numpy@1"
+def test_kernels_that_fail_are_tried_once_in_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[str] = []
+    fail = TrialBench.fail
+
+    def noted(trial: TrialBench, verdict: TrialResult) -> ExecutionError:
+        failed.append(trial.candidate.tactic.key)
+        return fail(trial, verdict)
+
+    monkeypatch.setattr(TrialBench, "fail", noted)
+    chosen()
+    assert failed
+    assert len(failed) == len(set(failed))  # though Relu and Ramp have the same kernels
 
 
 @pytest.mark.parametrize(
@@ -163,9 +189,3 @@ def test_what_nobody_tried_is_not_chosen(fields: dict[str, Any]) -> None:
         "tactix.numpy@1",
         "tactix.numpy@1",
     )
-
-
-def test_when_it_is_stopped_between_two_nodes() -> None:
-    found = chosen(progress_monitor=Stops("first"))
-    assert found["Ramp"] in RIGHT
-    assert found["Relu"] in RIGHT | {"tactix.c_pointwise@1"} - {"tactix.numpy@1"}

@@ -53,7 +53,8 @@ def run_all(
     ended: Callable[[int, CommandResult], None] = lambda index, outcome: None,
 ) -> list[CommandResult]:
     """Run commands in ``cwd``, ``workers`` at a time (0: one per core), ``timeout`` seconds each.
-    ``ended``: told of each that ends by itself, by another thread.
+    Their temporary files lie there, too: a compiler that is killed leaves them. ``ended``: told of
+    each that ends by itself, by another thread.
 
     Raises BuildCancelled when ``cancelled`` is set, or ``stopped`` says so, which this thread asks;
     no process outlives the call. That of Ctrl-C, too: a KeyboardInterrupt comes between any two
@@ -107,7 +108,7 @@ def _work_off(
 
 def _start(index: int, command: Sequence[str], cwd: str, timeout: float) -> _Job:
     log: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed with its job
-    quiet = {**os.environ, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
+    quiet = {**os.environ, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0", "TMPDIR": cwd}
     process = subprocess.Popen(
         command,
         cwd=cwd,

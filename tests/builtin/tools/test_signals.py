@@ -23,6 +23,7 @@ case "$*" in *--version*) echo endless 1.0; exit;; esac
 sleep 600 &
 echo $$ $! >> "$PIDS"
 echo half > half.o
+echo half > "$TMPDIR/cc$$.s"
 wait
 """
 ENOUGH = 120.0

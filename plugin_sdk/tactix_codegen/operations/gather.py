@@ -28,6 +28,7 @@ class GatherWork:
     its other axes they keep their place.
     """
 
+    node: Node
     layer: str
     data: TensorSpec
     indices: TensorSpec
@@ -74,9 +75,9 @@ def _work(node: Node, data: TensorSpec, indices: TensorSpec) -> GatherWork:
     if layer == "GatherND":
         axis, depth = node.attrs.batch_dims, int(indices.shape[-1])  # type: ignore[arg-type]
         slices, inner = dims.prod(indices.shape[:-1]), dims.prod(data.shape[axis + depth :])
-        return GatherWork(layer, data, indices, axis, depth, slices, inner)
+        return GatherWork(node, layer, data, indices, axis, depth, slices, inner)
     axis = node.attrs.axis % data.rank
     if layer == "GatherElements":
-        return GatherWork(layer, data, indices, axis, 1, indices.numel, 1)
+        return GatherWork(node, layer, data, indices, axis, 1, indices.numel, 1)
     slices, inner = dims.prod(data.shape[:axis]) * indices.numel, dims.prod(data.shape[axis + 1 :])
-    return GatherWork(layer, data, indices, axis, 1, slices, inner)
+    return GatherWork(node, layer, data, indices, axis, 1, slices, inner)

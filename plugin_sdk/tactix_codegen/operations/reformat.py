@@ -18,6 +18,7 @@ class ReformatWork:
     ``copy``: what moves all of it, or None where blocks of channels are made, torn apart or joined.
     """
 
+    node: Node
     spec: TensorSpec
     source: Format
     target: Format
@@ -31,7 +32,7 @@ def work_of(node: Node, language: str) -> ReformatWork | Reject:
         return Reject(f"no elements of {spec.dtype.value} in {language}")
     if not source.fits(spec.rank) or not target.fits(spec.rank):
         return Reject(f"a tensor of rank {spec.rank} cannot be {source.name} or {target.name}")
-    return ReformatWork(spec, source, target, _copy(spec, source, target))
+    return ReformatWork(node, spec, source, target, _copy(spec, source, target))
 
 
 def _copy(spec: TensorSpec, source: Format, target: Format) -> Copy | None:

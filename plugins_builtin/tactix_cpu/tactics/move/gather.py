@@ -6,8 +6,6 @@ reported: the run fails.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -25,7 +23,7 @@ def tactics() -> list[Tactic]:
     return [GatherTactic()]
 
 
-class GatherTactic(Tactic):
+class GatherTactic(Tactic[GatherWork]):
     """Rows of bytes where whole slices are taken, single elements otherwise."""
 
     key = "tactix.c_gather@1"
@@ -33,19 +31,17 @@ class GatherTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        work = work_of(node, "C")
-        return work if isinstance(work, Reject) else [Variant()]
+    def match(self, node: Node, device: DeviceProperties) -> GatherWork | Reject:
+        return work_of(node, "C")
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        out = node.outputs[0].spec.nbytes()
+    def cost(self, work: GatherWork, variant: Variant, ctx: CompileContext) -> float | None:
+        out = work.node.outputs[0].spec.nbytes()
         return (
             1e-6 + dims.evaluate(out, ctx.opt) / 4e9 if dims.symbols(out) <= set(ctx.opt) else None
         )
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        args, work = c_text.Args(node), work_of(node, "C")
-        assert isinstance(work, GatherWork)
+    def compile(self, work: GatherWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args = c_text.Args(work.node)
         write = {"Gather": _gather, "GatherElements": _elements, "GatherND": _nd}[work.layer]
         return c_text.kernel(args, write(args, work), ctx, preludes=c_copy.preludes())
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -19,7 +17,7 @@ def tactics() -> list[Tactic]:
     return [CpuGenerateTactic()]
 
 
-class CpuGenerateTactic(Tactic):
+class CpuGenerateTactic(Tactic[Node]):
     """Dims: one store a number. Range and Fill: one pass."""
 
     key = "tactix.c_generate@1"
@@ -27,7 +25,7 @@ class CpuGenerateTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         dtype = node.outputs[0].spec.dtype
         if node.is_fused:
             return Reject("no epilogues")
@@ -35,7 +33,7 @@ class CpuGenerateTactic(Tactic):
             return Reject(f"no {dtype.value} in C")
         if node.kind == "tactix.Fill@1" and dtype.is_int and abs(node.attrs.value) > 2**53:
             return Reject("the value is not exact as a double")
-        return [Variant()]
+        return node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return c_text.traffic(node, variant, ctx)

@@ -23,7 +23,7 @@ def tactics() -> list[Tactic]:
     return [CpuMoveTactic()]
 
 
-class CpuMoveTactic(Tactic):
+class CpuMoveTactic(Tactic[Node]):
     """One variant per format; all tensors of the node share it."""
 
     key = "tactix.c_move@1"

@@ -25,7 +25,7 @@ def tactics() -> list[Tactic]:
     return [CpuReformatTactic()]
 
 
-class CpuReformatTactic(Tactic):
+class CpuReformatTactic(Tactic[ReformatWork]):
     """The formats are those of the node's attributes."""
 
     key = "tactix.c_reformat@1"
@@ -34,21 +34,23 @@ class CpuReformatTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> ReformatWork | Reject:
         work = work_of(node, "C")
         if isinstance(work, Reject):
             return work
         short, long = sorted((work.source.lanes, work.target.lanes))
         if long % short:
             return Reject(f"no reformat from {work.source.name} to {work.target.name}")
+        return work
+
+    def variants(self, work: ReformatWork, device: DeviceProperties) -> Sequence[Variant]:
         return [Variant.of([work.source], [work.target])]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        return c_text.traffic(node, variant, ctx)
+    def cost(self, work: ReformatWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return c_text.traffic(work.node, variant, ctx)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        args, work = c_text.Args(node), work_of(node, "C")
-        assert isinstance(work, ReformatWork)
+    def compile(self, work: ReformatWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args = c_text.Args(work.node)
         if work.copy is not None:
             body = c_copy.statements(args, [work.copy], work.spec.dtype.itemsize, ctx)
         elif min(work.source.lanes, work.target.lanes) > 1:

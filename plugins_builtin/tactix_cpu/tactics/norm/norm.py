@@ -36,33 +36,12 @@ class NormWork:
     ``centre``: whether their mean is taken off.
     """
 
+    node: Node
     space: Space
     epilogue: Epilogue
     parameters: tuple[int, ...]
     centre: bool
     epsilon: float
-
-
-def work_of(node: Node) -> NormWork | Reject:
-    """How the node's tensor falls into rows, or why it does not."""
-    if node.given[0].spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
-        return Reject(f"no normalisation of {node.given[0].spec.dtype.value} in C")
-    found, anchor = epilogue(node), node.anchor
-    if isinstance(found, Reject):
-        return found
-    assert anchor is not None
-    parameters = tuple(i for i in anchor.inputs[1:] if i >= 0)
-    if any(
-        not node.given[i].spec.dtype.is_float or node.given[i].spec.dtype.bits > 32
-        for i in parameters
-    ):
-        return Reject("a parameter is not of f32, f16 or bf16")
-    try:
-        loops = _space(node, anchor, found, parameters)
-    except ShapeError as e:
-        return Reject(e.what)
-    centre = anchor.layer.name != "RMSNormalization"
-    return NormWork(loops, found, parameters, centre, anchor.attrs.epsilon)
 
 
 def _space(node: Node, anchor: BodyNode, found: Epilogue, parameters: Sequence[int]) -> Space:
@@ -76,7 +55,7 @@ def _space(node: Node, anchor: BodyNode, found: Epilogue, parameters: Sequence[i
     return rows.space(anchor, shape, [own, own, *of_parameters, *operands])
 
 
-class NormTactic(Tactic):
+class NormTactic(Tactic[NormWork]):
     """A row per thread step; scale and bias may be constants or inputs."""
 
     key = "tactix.c_norm@1"
@@ -84,17 +63,31 @@ class NormTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        work = work_of(node)
-        return work if isinstance(work, Reject) else [Variant()]
+    def match(self, node: Node, device: DeviceProperties) -> NormWork | Reject:
+        if node.given[0].spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
+            return Reject(f"no normalisation of {node.given[0].spec.dtype.value} in C")
+        found, anchor = epilogue(node), node.anchor
+        if isinstance(found, Reject):
+            return found
+        assert anchor is not None
+        parameters = tuple(i for i in anchor.inputs[1:] if i >= 0)
+        if any(
+            not node.given[i].spec.dtype.is_float or node.given[i].spec.dtype.bits > 32
+            for i in parameters
+        ):
+            return Reject("a parameter is not of f32, f16 or bf16")
+        try:
+            loops = _space(node, anchor, found, parameters)
+        except ShapeError as e:
+            return Reject(e.what)
+        centre = anchor.layer.name != "RMSNormalization"
+        return NormWork(node, loops, found, parameters, centre, anchor.attrs.epsilon)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        return c_text.traffic(node, variant, ctx)
+    def cost(self, work: NormWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return c_text.traffic(work.node, variant, ctx)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        work = work_of(node)
-        assert isinstance(work, NormWork)
-        writer = CpuRowKernel(c_text.Args(node), work.space, work.epilogue, work.parameters)
+    def compile(self, work: NormWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        writer = CpuRowKernel(c_text.Args(work.node), work.space, work.epilogue, work.parameters)
         return c_text.kernel(writer.args, writer.body(_row(writer, work.centre, work.epsilon)), ctx)
 
 

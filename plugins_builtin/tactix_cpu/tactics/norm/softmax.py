@@ -38,23 +38,13 @@ class SoftmaxWork:
     result.
     """
 
+    node: Node
     space: Space
     epilogue: Epilogue
     log: bool
 
 
-def work_of(node: Node) -> SoftmaxWork | Reject:
-    """What a node has the kernel do, or why it cannot."""
-    if node.given[0].spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
-        return Reject(f"no softmax of {node.given[0].spec.dtype.value} in C")
-    found = epilogue(node)
-    if isinstance(found, Reject):
-        return found
-    assert node.anchor is not None
-    return SoftmaxWork(_space(node, found), found, node.anchor.layer.name == "LogSoftmax")
-
-
-class SoftmaxTactic(Tactic):
+class SoftmaxTactic(Tactic[SoftmaxWork]):
     """Linear format; f32, f16 and bf16."""
 
     key = "tactix.c_softmax@1"
@@ -62,17 +52,20 @@ class SoftmaxTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        work = work_of(node)
-        return work if isinstance(work, Reject) else [Variant()]
+    def match(self, node: Node, device: DeviceProperties) -> SoftmaxWork | Reject:
+        if node.given[0].spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
+            return Reject(f"no softmax of {node.given[0].spec.dtype.value} in C")
+        found = epilogue(node)
+        if isinstance(found, Reject):
+            return found
+        assert node.anchor is not None
+        return SoftmaxWork(node, _space(node, found), found, node.anchor.layer.name == "LogSoftmax")
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        return c_text.traffic(node, variant, ctx, 6e9)
+    def cost(self, work: SoftmaxWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return c_text.traffic(work.node, variant, ctx, 6e9)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        work = work_of(node)
-        assert isinstance(work, SoftmaxWork)
-        args = c_text.Args(node)
+    def compile(self, work: SoftmaxWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args = c_text.Args(work.node)
         if work.space.tags[-1] == _INNER:
             body = _Columns(args, work.space, work.epilogue, work.log).body()
         else:

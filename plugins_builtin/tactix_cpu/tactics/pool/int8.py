@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -13,7 +14,7 @@ from tactix.words.tensor import blocked
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import int_range
 from tactix_codegen.c.text import Args, block, kernel, loop
-from tactix_codegen.operations.pool import window_of
+from tactix_codegen.operations.pool import PoolWindow, window_of
 
 
 def tactics() -> list[Tactic]:
@@ -21,7 +22,15 @@ def tactics() -> list[Tactic]:
     return [BytePoolTactic()]
 
 
-class BytePoolTactic(Tactic):
+@dataclass(frozen=True)
+class BytePoolWork:
+    """What to pool."""
+
+    node: Node
+    window: PoolWindow
+
+
+class BytePoolTactic(Tactic[BytePoolWork]):
     """u8 or i8, two spatial axes of known size."""
 
     key = "tactix.c_int8_pool@1"
@@ -29,23 +38,26 @@ class BytePoolTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> BytePoolWork | Reject:
         x = node.given[0].spec
         if node.is_fused or x.dtype not in (DType.INT8, DType.UINT8) or x.rank != 4:
             return Reject("this kernel takes bytes of rank 4, and no epilogue")
         known = (*x.shape[1:], *node.outputs[0].spec.shape[1:], *node.attrs.pads)
         if not all(isinstance(d, int) for d in known) or 0 in known[:6]:
             return Reject("the sizes of the image are not known, or it is empty")
-        lanes = max(4, device.lanes)
+        return BytePoolWork(node, window_of(node))
+
+    def variants(self, work: BytePoolWork, device: DeviceProperties) -> Sequence[Variant]:
+        x, lanes = work.node.given[0].spec, max(4, device.lanes)
         wide = [blocked(4 * lanes)] if x.shape[1] % (4 * lanes) == 0 else []  # type: ignore[operator]
         return [Variant.of([fmt], [fmt]) for fmt in (blocked(lanes), *wide)]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        return c_text.traffic(node, variant, ctx)
+    def cost(self, work: BytePoolWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return c_text.traffic(work.node, variant, ctx)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        args, w, lanes = Args(node), window_of(node), variant.input_format(0).lanes
-        x = node.given[0].spec
+    def compile(self, work: BytePoolWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args, w, lanes = Args(work.node), work.window, variant.input_format(0).lanes
+        x = work.node.given[0].spec
         (high, wide), (out_high, out_wide) = w.size, w.out
         (kh, kw), (sy, sx), (dy, dx), (top, left) = w.kernel, w.strides, w.dilations, w.before
         kind, low = "pixel", int_range(x.dtype)[0]

@@ -48,28 +48,14 @@ class CpuReduceWork:
     do it.
     """
 
+    node: Node
     operation: ReductionOperator
     epilogue: Epilogue
     axes: tuple[int, ...]
     vector: bool
 
 
-def work_of(node: Node) -> CpuReduceWork | Reject:
-    """What a node has the kernel do, or why it cannot."""
-    x, anchor = node.given[0].spec, node.anchor
-    assert anchor is not None
-    if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
-        return Reject(f"no reduction of {x.dtype.value} in C")
-    narrow = x.dtype.is_float and x.dtype.bits <= 32
-    found = epilogue(node) if narrow else epilogue(node, vector=False)
-    if isinstance(found, Reject) and narrow:
-        found, narrow = epilogue(node, vector=False), False
-    if isinstance(found, Reject):
-        return found
-    return CpuReduceWork(operation_of(anchor), found, axes_of(anchor, x.rank), narrow)
-
-
-class CpuReduceTactic(Tactic):
+class CpuReduceTactic(Tactic[CpuReduceWork]):
     """Linear for all; with all spatial axes reduced also nhwc and ``cB`` inputs, the output linear
     or alike.
     """
@@ -79,28 +65,36 @@ class CpuReduceTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        work = work_of(node)
-        if isinstance(work, Reject):
-            return work
-        x = node.given[0].spec
+    def match(self, node: Node, device: DeviceProperties) -> CpuReduceWork | Reject:
+        x, anchor = node.given[0].spec, node.anchor
+        assert anchor is not None
+        if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
+            return Reject(f"no reduction of {x.dtype.value} in C")
+        narrow = x.dtype.is_float and x.dtype.bits <= 32
+        found = epilogue(node) if narrow else epilogue(node, vector=False)
+        if isinstance(found, Reject) and narrow:
+            found, narrow = epilogue(node, vector=False), False
+        if isinstance(found, Reject):
+            return found
+        return CpuReduceWork(node, operation_of(anchor), found, axes_of(anchor, x.rank), narrow)
+
+    def variants(self, work: CpuReduceWork, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        x = work.node.given[0].spec
         choices = [(LINEAR, LINEAR)]
         if work.vector and x.rank > 2 and work.axes == tuple(range(2, x.rank)):
             choices += [(f, g) for f in (blocked(device.lanes), NHWC) for g in (LINEAR, f)]
-        found = [_variant(node, work, *c) for c in choices]
+        found = [_variant(work, *c) for c in choices]
         return [v for v in found if v is not None] or Reject(
             "an operand cannot be walked along the output"
         )
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        return c_text.traffic(node, variant, ctx)
+    def cost(self, work: CpuReduceWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return c_text.traffic(work.node, variant, ctx)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        work = work_of(node)
-        assert isinstance(work, CpuReduceWork)
-        args = c_text.Args(node)
-        loops, valid = _space(node, work, variant)
-        count = dims.prod(node.given[0].spec.shape[a] for a in work.axes)
+    def compile(self, work: CpuReduceWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args = c_text.Args(work.node)
+        loops, valid = _space(work, variant)
+        count = dims.prod(work.node.given[0].spec.shape[a] for a in work.axes)
         order = sorted(work.epilogue.operands)
         whole = valid is not None and variant.output_format(0).lanes > 1
         reduction = CpuReductionKernel(
@@ -110,29 +104,29 @@ class CpuReduceTactic(Tactic):
         return c_text.kernel(args, body, ctx)
 
 
-def _variant(node: Node, work: CpuReduceWork, source: Format, target: Format) -> Variant | None:
+def _variant(work: CpuReduceWork, source: Format, target: Format) -> Variant | None:
     """Full operands have the output's format, others are linear; None where that cannot be walked."""
-    formats = [source, *[LINEAR] * (len(node.given) - 1)]
+    formats = [source, *[LINEAR] * (len(work.node.given) - 1)]
     for o in work.epilogue.operands.values():
         formats[o.index] = target if o.is_full else LINEAR
-    made = Variant.of(formats, [target] * len(node.outputs))
+    made = Variant.of(formats, [target] * len(work.node.outputs))
     if not target.fits(len(work.epilogue.shape)):
         return None
     try:
-        loops, _ = _space(node, work, made)
+        loops, _ = _space(work, made)
     except ShapeError:
         return None
     columns = work.vector and loops.tags[-1] != REDUCED
     return made if not columns or all(s[-1] in (0, 1) for s in loops.strides) else None
 
 
-def _space(node: Node, work: CpuReduceWork, variant: Variant) -> tuple[Space, Dim | None]:
+def _space(work: CpuReduceWork, variant: Variant) -> tuple[Space, Dim | None]:
     """Loops with strides of the input, the output, and the operands by variable; and the channels
     of partial blocks.
     """
-    x, fmt = node.given[0].spec, variant.input_format(0)
+    x, fmt = work.node.given[0].spec, variant.input_format(0)
     if fmt.lanes > 1:
-        return _blocked_space(node, work, variant)
+        return _blocked_space(work, variant)
     shape = work.epilogue.shape
     behind = [
         c_text.contiguous_strides(shape),
@@ -142,11 +136,12 @@ def _space(node: Node, work: CpuReduceWork, variant: Variant) -> tuple[Space, Di
     return space(x.shape, work.axes, fmt, operands), None
 
 
-def _blocked_space(node: Node, work: CpuReduceWork, variant: Variant) -> tuple[Space, Dim | None]:
+def _blocked_space(work: CpuReduceWork, variant: Variant) -> tuple[Space, Dim | None]:
     """Loops (N, blocks, spatial, lanes); the output may be linear, where channels of a sample lie
     together.
     """
-    x, fmt, target = node.given[0].spec, variant.input_format(0), variant.output_format(0)
+    x, fmt = work.node.given[0].spec, variant.input_format(0)
+    target = variant.output_format(0)
     n, blocks, *spatial, lanes = fmt.storage_shape(x.shape)
     size = dims.prod(spatial)
     channels: Dim = x.shape[1] if target == LINEAR else blocks * lanes
@@ -156,7 +151,7 @@ def _blocked_space(node: Node, work: CpuReduceWork, variant: Variant) -> tuple[S
     ]
     for _, o in sorted(work.epilogue.operands.items()):
         s = strides_in(
-            node.given[o.index].spec, variant.input_format(o.index), work.epilogue.shape, fmt
+            work.node.given[o.index].spec, variant.input_format(o.index), work.epilogue.shape, fmt
         )
         strides.append((s[0], s[1], 0, s[-1]))
     exact = dims.mod(x.shape[1], lanes) == 0

@@ -9,6 +9,7 @@ from typing import Any
 
 from tactix.contracts.launcher import Call, Launcher, LinkContext, Operand, Runnable, Step
 from tactix.contracts.layer import Layer
+from tactix.contracts.reference import computed, failed
 from tactix.contracts.region import decode, resolve
 from tactix.words.dims import Env, evaluate_shape
 from tactix.words.dtypes import DType
@@ -38,7 +39,7 @@ class NumpyLauncher(Launcher):
             found = _computed(step.name, layer, resolve(layer, attrs, env), values)
             return [owned(r, o.spec.dtype) for o, r in zip(step.outputs, found, strict=True)]
         except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as e:
-            raise _failed(step.name, layer, e) from e
+            raise failed(layer, values, e, step.name) from e
 
 
 def owned(result: Any, dtype: DType | None = None) -> Any:
@@ -64,18 +65,8 @@ def _computed(name: str, layer: Layer, attrs: Any, inputs: Sequence[Any]) -> Seq
     """The layer's outputs. Raises ExecutionError."""
     import numpy as np
 
-    try:
-        with np.errstate(all="ignore"):
-            return layer.reference(attrs, *inputs)
-    except ExecutionError as e:
-        e.who = e.who or name
-        raise
-    except Exception as e:
-        raise _failed(name, layer, e) from e
-
-
-def _failed(name: str, layer: Layer, e: Exception) -> ExecutionError:
-    return ExecutionError(f"{layer.key} failed", who=name, why=f"{type(e).__name__}: {e}")
+    with np.errstate(all="ignore"):
+        return computed(layer, attrs, inputs, name)
 
 
 def _decode(step: Step, ctx: LinkContext) -> tuple[Layer, Any]:
@@ -148,21 +139,21 @@ class NumpyStep:
             for s in self.inputs:
                 s.bind(env, addresses[s.operand.buffer] if s.operand.buffer >= 0 else 0)
         except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as e:
-            raise _failed(self.name, self.layer, e) from e
+            raise failed(self.layer, (), e, self.name) from e
 
     def run(self) -> None:
         import numpy as np
 
+        given: list[Any] = []
         try:
-            found = _computed(
-                self.name, self.layer, self._resolved, [s.read() for s in self.inputs]
-            )
+            given += (s.read() for s in self.inputs)
+            found = _computed(self.name, self.layer, self._resolved, given)
             for s, r in zip(self.outputs, found, strict=True):
                 s.write(np.asarray(r))
         except ExecutionError:
             raise
         except Exception as e:
-            raise _failed(self.name, self.layer, e) from e
+            raise failed(self.layer, given, e, self.name) from e
 
 
 class NumpyRun:

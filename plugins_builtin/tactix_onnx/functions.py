@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tactix.contracts import attrs as attribute
-from tactix.contracts.graph import Node, Value
+from tactix.contracts.graph import Node, Value, run_node
 from tactix.words.dtypes import DType
 from tactix.words.errors import ModelImportError, UnsupportedOperator
 from tactix_onnx.catalog import Catalog, Function, Opsets, domain_of
@@ -201,7 +200,7 @@ def _compute(v: Value, known: dict[Node, Sequence[Any] | None]) -> Any:
         inputs = [None if x is None else _compute(x, known) for x in node.inputs]
         if any(x is not None and a is None for x, a in zip(node.inputs, inputs, strict=True)):
             return None
-        known[node] = node.layer.reference(attribute.resolve_fields(node.attrs, {}), *inputs)
+        known[node] = run_node(node, inputs, {})
     results = known[node]
     return None if results is None else results[v.index]
 

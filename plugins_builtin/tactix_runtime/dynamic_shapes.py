@@ -21,7 +21,7 @@ from tactix.run.context import ExecutionContext
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT, Memory
 from tactix.run.shapes import solve
-from tactix.words.dims import Env, Shape, evaluate_shape, learn, show
+from tactix.words.dims import Env, Shape, evaluate_shape, learn, show, symbols
 from tactix.words.dtypes import DType
 from tactix.words.error_recorder import recording
 from tactix.words.errors import ExecutionError, InvalidArgument, ShapeError
@@ -311,7 +311,6 @@ def bind_shape(name: str, declared: Shape, shape: tuple[int, ...], env: dict[str
         learn(declared, shape, env)
         if evaluate_shape(declared, env) == shape:
             return
-    known = ", ".join(f"{k} = {v}" for k, v in env.items())
-    raise ExecutionError(
-        f"gave shape {show(shape)}", who=name, why=f"declared is {show(declared)} at {known}"
-    )
+    known = ", ".join(f"{k} = {env[k]}" for d in declared for k in sorted(symbols(d)) if k in env)
+    why = f"declared is {show(declared)}" + (f" at {known}" if known else "")
+    raise ExecutionError(f"gave shape {show(shape)}", who=name, why=why)

@@ -10,6 +10,7 @@ from typing import Any
 
 from tactix.contracts import attrs as attribute
 from tactix.contracts.layer import Layer
+from tactix.contracts.reference import computed
 from tactix.contracts.region import FUSED, Body, BodyNode, encode
 from tactix.words.arrays import Array
 from tactix.words.tensor import TensorSpec
@@ -119,8 +120,10 @@ class Node:
 
 
 def run_node(node: Node, inputs: list[Array | None], env: Mapping[str, int]) -> tuple[Array, ...]:
-    """The node's outputs by its reference; ``inputs`` stand beside ``node.inputs``."""
+    """The node's outputs by its reference; ``inputs`` stand beside ``node.inputs``. Raises
+    ExecutionError.
+    """
     if node.is_fused:
         known = node.body.run([x for x in inputs if x is not None], env)
         return tuple(known[i] for i in node.body.results)
-    return node.layer.reference(attribute.resolve_fields(node.attrs, env), *inputs)
+    return computed(node.layer, attribute.resolve_fields(node.attrs, env), inputs, node.name)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.contracts import attrs as attribute
 from tactix.contracts import expr
 from tactix.contracts.layer import Layer
+from tactix.contracts.reference import computed
 from tactix.words.arrays import Array
 from tactix.words.dtypes import DType
 from tactix.words.tensor import LINEAR, Format, TensorSpec
@@ -61,11 +62,11 @@ class Body:
         return known
 
     def run(self, inputs: Sequence[Any], env: Mapping[str, int] | None = None) -> list[Any]:
-        """numpy arrays of every id: the reference decomposition."""
+        """numpy arrays of every id: the reference decomposition. Raises ExecutionError."""
         known: list[Any] = list(inputs)
         for n in self.nodes:
             args = [known[i] if i >= 0 else None for i in n.inputs]
-            known += n.layer.reference(attribute.resolve_fields(n.attrs, env or {}), *args)
+            known += computed(n.layer, attribute.resolve_fields(n.attrs, env or {}), args, n.name)
         return known
 
     @property

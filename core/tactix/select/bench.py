@@ -21,7 +21,7 @@ from tactix.select.accuracy import departure
 from tactix.select.compile import Toolchain, joined
 from tactix.select.error_bounds import ErrorBound, bounds
 from tactix.words.dims import Env, evaluate
-from tactix.words.errors import ExecutionError
+from tactix.words.errors import ExecutionError, TactixError
 from tactix.words.tensor import Format, TensorSpec
 
 if TYPE_CHECKING:
@@ -85,9 +85,8 @@ class Expected(Sequence[Any]):
                 )
         except Exception as e:
             who = f"{node.name} ({node.kind})"
-            raise ExecutionError(
-                "the reference failed on sample inputs", who=who, why=repr(e)
-            ) from e
+            why = str(e) if isinstance(e, TactixError) else repr(e)
+            raise ExecutionError("the reference failed on sample inputs", who=who, why=why) from e
         self._arrays = list(made)
 
     @overload

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.layer import Layer
+from tactix.contracts.reference import computed
 from tactix.words.dims import Dim, Expr, Shape, assume, compare
 from tactix.words.dtypes import DType
 from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
@@ -67,10 +68,10 @@ def same_dim(a: Dim, b: Dim, who: str, what: str) -> None:
     assume(a, "==", b)
 
 
-def no_less(a: Dim, b: Dim, broken: str) -> None:
+def no_less(a: Dim, b: Dim, broken: str, do: str = "") -> None:
     """Raises ShapeError if a dim is less than another for every value of the symbols."""
     if compare(a, b) == "<":
-        raise ShapeError(broken)
+        raise ShapeError(broken, do=do)
     assume(a, ">=", b, broken)
 
 
@@ -156,7 +157,7 @@ def track(
         if array is None or (i in positions and array.dtype == object):
             return outputs
         arrays.append(array)
-    results = layer.reference(attrs, *arrays)
+    results = computed(layer, attrs, arrays)
     return [
         dataclasses.replace(s, value=_elements(r)) for s, r in zip(outputs, results, strict=True)
     ]

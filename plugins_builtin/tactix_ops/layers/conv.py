@@ -139,7 +139,12 @@ class ConvTranspose(Layer):
         out: Shape = tuple((d - 1) * s + k + e - a - b for d, s, k, e, a, b in sizes)
         for i, d in enumerate(out):
             around = f"pads of {pads[i]} and {pads[rank + i]}"
-            no_less(d, 0, f"{self.key}: {around} take more than there is of spatial axis {i}: {d}")
+            no_less(
+                d,
+                0,
+                f"{self.key}: {around} take more than there is of spatial axis {i}: {d}",
+                "Give smaller pads",
+            )
         return [TensorSpec(x.dtype, (x.shape[0], channels, *out))]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:

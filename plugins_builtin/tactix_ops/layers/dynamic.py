@@ -214,6 +214,8 @@ class DynamicSlice(Dynamic):
         order = axes_of(range(len(starts)) if axes is None else numbers(axes), x.ndim, self.key)
         strides = [1] * len(starts) if steps is None else numbers(steps)
         for a, *bounds in zip(order, starts, ends, strides, strict=True):
+            if bounds[2] == 0:
+                raise ShapeError(f"the step along axis {a} is 0", do="Give less or more than 0")
             where[a] = slice(*bounds)
         return (x[tuple(where)],)
 
@@ -409,6 +411,8 @@ class DynamicOneHot(Layer):
 
     def reference(self, attrs: DynamicOneHotAttrs, *inputs: Array) -> tuple[Array, ...]:
         depth = numbers(inputs[1])[0]
+        if depth < 0:
+            raise ShapeError(f"the depth is {depth}", do="Give 0 or more")
         axis = axis_of(attrs.axis, inputs[0].ndim + 1, self.key)
         places = np.expand_dims(inputs[0].astype(np.int64), axis)
         check_fits(places.size * depth * np.int64().itemsize)

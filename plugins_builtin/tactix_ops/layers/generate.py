@@ -76,6 +76,22 @@ class RangeAttrs:
     symbol: str = ""
 
 
+def _no_step(start: Dim | float, limit: Dim | float) -> ShapeError:
+    why = f"it leads nowhere from {start} to {limit}"
+    return ShapeError("the step is 0", why=why, do="Give a step that is less or more than 0")
+
+
+def _count(start: float, limit: float, step: float) -> int:
+    """Elements of a range. Raises ShapeError for a step of 0, and for floats without an end."""
+    if step == 0:
+        raise _no_step(start, limit)
+    if isinstance(limit - start, int) and isinstance(step, int):
+        return max(0, int(-(-(limit - start) // step)))
+    if not math.isfinite(count := (limit - start) / step):
+        raise ShapeError(f"from {start} to {limit} by {step} there is no number of elements")
+    return max(0, math.ceil(count))
+
+
 class Range(Layer):
     """``start, start + delta, ...`` below ``limit`` (above, if delta is negative); three scalars of
     one dtype.
@@ -90,8 +106,11 @@ class Range(Layer):
         if any(k is None for k in known):
             return [TensorSpec(start.dtype, (self._constant_size(attrs, start, limit, delta),))]
         (a,), (b,), (step,) = (k for k in known if k is not None)
-        if not isinstance(step, int) or step == 0:
-            raise ShapeError(f"{self.key}: a step of {step}")
+        if not isinstance(step, int):
+            what = f"{self.key}: the step is {step}, which may be 0"
+            raise ShapeError(what, do="Give a step that is a constant")
+        if step == 0:
+            raise _no_step(a, b)
         size = dmax(ceildiv(b - a, step) if step > 0 else ceildiv(a - b, -step), 0)
         spec = TensorSpec(start.dtype, (size,))
         small = is_tracked(spec.shape)
@@ -100,9 +119,7 @@ class Range(Layer):
 
     def _constant_size(self, attrs: RangeAttrs, *inputs: TensorSpec) -> Dim:
         if all(s.const is not None for s in inputs):
-            a, b, step = (s.const.item() for s in inputs)
-            count: int = math.ceil((b - a) / step)
-            return max(0, count)
+            return _count(*(s.const.item() for s in inputs))
         if not attrs.symbol:
             raise ShapeError(
                 f"{self.key}: the number of elements is only known by running",
@@ -112,7 +129,7 @@ class Range(Layer):
 
     def reference(self, attrs: RangeAttrs, *inputs: Array) -> tuple[Array, ...]:
         a, b, step = (x.item() for x in inputs)
-        count = max(0, math.ceil((b - a) / step))
+        count = _count(a, b, step)
         check_fits(count * np.int64().itemsize)
         return ((a + np.arange(count) * step).astype(inputs[0].dtype),)
 

@@ -350,6 +350,9 @@ class ReverseSequence(Movement):
         shape[attrs.time_axis] = size
         time = np.arange(size).reshape(shape)
         shape[attrs.time_axis], shape[attrs.batch_axis] = 1, -1
+        if wrong := [n for n in lengths.tolist() if not 0 <= n <= size]:
+            what = f"a length of {wrong[0]} along axis {attrs.time_axis}, which has {size} elements"
+            raise ShapeError(what, do="Give lengths from 0 to the size of the axis")
         last = lengths.reshape(shape) - 1
         where = np.where(time <= last, last - time, time)
         return (np.take_along_axis(x, where, axis=attrs.time_axis),)

@@ -64,7 +64,12 @@ class Compress(Layer):
         return [TensorSpec(x.dtype, (*x.shape[:axis], count, *x.shape[axis + 1 :]))]
 
     def reference(self, attrs: CompressAttrs, *inputs: Array) -> tuple[Array, ...]:
-        return (np.compress(inputs[1], inputs[0], axis=attrs.axis),)
+        x, condition = inputs[:2]
+        size = x.size if attrs.axis is None else x.shape[attrs.axis]
+        if condition[size:].any():
+            what = f"the condition of {condition.size} asks for slices behind the last of {size}"
+            raise ShapeError(what, do="Give one condition a slice, or fewer")
+        return (np.compress(condition[:size], x, axis=attrs.axis),)
 
 
 @dataclass(frozen=True)

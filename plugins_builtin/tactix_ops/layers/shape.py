@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +78,10 @@ class DynamicReshape(Layer):
     def reference(self, attrs: DynamicReshapeAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, target = inputs[0], [int(d) for d in inputs[1]]
         if not attrs.allowzero:
-            target = [x.shape[i] if d == 0 else d for i, d in enumerate(target)]
+            target = [_kept(x, i) if d == 0 else d for i, d in enumerate(target)]
+        if not _fits(x.size, target):
+            what = f"{x.size} elements do not go into the shape {show(target)}"
+            raise ShapeError(what, do="Give dims of as many elements, or one of them as -1")
         return (x.reshape(target),)
 
     def sample(self, attrs: DynamicReshapeAttrs, inputs: Specs, rng: Any) -> list[Any]:
@@ -85,6 +89,22 @@ class DynamicReshape(Layer):
         shape[...] = 1
         shape[:1] = x.size
         return [x, shape]
+
+
+def _kept(x: Array, i: int) -> int:
+    """The input's dim that a 0 stands for. Raises ShapeError."""
+    if i >= x.ndim:
+        what = f"a 0 in the shape stands for axis {i}, which a tensor of rank {x.ndim} has not"
+        raise ShapeError(what, do="Give the size")
+    return int(x.shape[i])
+
+
+def _fits(size: int, target: Sequence[int]) -> bool:
+    """Whether so many elements have that shape, in which one dim may be -1."""
+    known = math.prod(d for d in target if d != -1)
+    if min(target, default=0) < -1 or target.count(-1) > 1:
+        return False
+    return known == size if -1 not in target else known > 0 and size % known == 0
 
 
 @dataclass(frozen=True)
@@ -257,7 +277,12 @@ class Pad(Movement):
         out = tuple(d + a + b for d, a, b in zip(x.shape, attrs.pads, attrs.pads[x.rank :]))
         for i, d in enumerate(out):
             around = f"pads of {attrs.pads[i]} and {attrs.pads[x.rank + i]}"
-            no_less(d, 0, f"{self.key}: {around} take more than axis {i} of {x.shape[i]} has")
+            no_less(
+                d,
+                0,
+                f"{self.key}: {around} take more than axis {i} of {x.shape[i]} has",
+                "Take less away",
+            )
         return [out]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:

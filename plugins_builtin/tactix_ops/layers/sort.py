@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, compare
+from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
-from tactix_ops.layers.common import Array, Specs, axis_of, required, track, wide
+from tactix_ops.layers.common import Array, Specs, axis_of, no_less, required, track, wide
 from tactix_ops.layers.reduce import reduced
 
 
@@ -26,6 +26,13 @@ class TopKAttrs:
     sorted: bool = True
 
 
+K = "Give a k from 0 to the size of the axis"
+
+
+def _no_choice(k: Dim, axis: int, size: Dim) -> str:
+    return f"k asks for {k} elements of axis {axis}, which has {size}"
+
+
 class TopK(Layer):
     """The ``k`` largest (or smallest) elements along an axis and their int64 indices; of equals the
     first first.
@@ -37,17 +44,16 @@ class TopK(Layer):
     def infer(self, attrs: TopKAttrs, inputs: Specs) -> list[TensorSpec]:
         (x,) = required(self, inputs, 1)
         axis = axis_of(attrs.axis, x.rank, self.key)
-        if compare(attrs.k, x.shape[axis]) == ">" or compare(attrs.k, 0) == "<":
-            raise ShapeError(f"{self.key}: {attrs.k} elements of axis {axis} of {x}")
+        what = f"{self.key}: {_no_choice(attrs.k, axis, x.shape[axis])}"
+        no_less(x.shape[axis], attrs.k, what, K)
+        no_less(attrs.k, 0, what, K)
         shape = (*x.shape[:axis], attrs.k, *x.shape[axis + 1 :])
         return [TensorSpec(x.dtype, shape), TensorSpec(DType.INT64, shape)]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x = np.moveaxis(inputs[0], attrs.axis, -1)
         if not 0 <= attrs.k <= x.shape[-1]:
-            raise ShapeError(
-                f"{self.key}: {attrs.k} elements of axis {attrs.axis}, which has {x.shape[-1]}"
-            )
+            raise ShapeError(_no_choice(attrs.k, attrs.axis, x.shape[-1]), do=K)
         values = wide(x)
         if attrs.largest:
             order = (

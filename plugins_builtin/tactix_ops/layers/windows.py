@@ -53,8 +53,7 @@ def window_count(
         window = f"a window of {span} (kernel {kernel[i]}, dilation {dilations[i]})"
         broken = f"{who}: {window} does not fit spatial axis {i} of {size[i]} with {around}"
         if compare(counts[i], 1) == "<":
-            do = "Give a larger input, a smaller kernel or more pads"
-            raise ShapeError(broken, do=do)
+            raise ShapeError(broken, do="Give a larger input, a smaller kernel or more pads")
         beyond = 2 * strides[i] - 1 if ceil_mode else strides[i]
         assume(size[i], ">=", span - pads[i] - pads[n + i] - beyond, broken)
     return fitting(size, kernel, strides, pads, dilations, ceil_mode)

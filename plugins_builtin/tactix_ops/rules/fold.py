@@ -10,8 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tactix.contracts import attrs as attribute
-from tactix.contracts.graph import Node
+from tactix.contracts.graph import Node, run_node
 from tactix.contracts.rule import Op, P, Rule, anything, const, literal
 from tactix.words.dims import evaluate, symbols
 from tactix.words.dtypes import DType
@@ -86,7 +85,7 @@ def _within_budget(root: Node, growth: int, graph: Any) -> bool | str:
 
 def _fold(root: Node) -> tuple[Any, ...]:
     inputs = [None if v is None else v.const for v in root.inputs]
-    results = root.layer.reference(attribute.resolve_fields(root.attrs, {}), *inputs)
+    results = run_node(root, inputs, {})
     return tuple(literal(contiguous(r)) for r in results)
 
 

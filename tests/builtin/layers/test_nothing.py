@@ -88,8 +88,24 @@ def test_more_elements_than_there_are_cannot_be_the_best(k: int) -> None:
     engine = tactix.build(onnx.parser.parse_model(HEAD + text), level=0, timing_cache=False)
     x = np.arange(3, dtype=np.float32)
     assert engine(x, np.array([3]))["y"].tolist() == [2, 1, 0]
-    with pytest.raises(ExecutionError, match=f"{k} elements of axis 0, which has 3"):
+    with pytest.raises(
+        ExecutionError, match=f"{k} elements of axis 0, which has 3; .* Give a k from 0"
+    ):
         engine(x, np.array([k]))
+
+
+@pytest.mark.parametrize("sources", [None, {"numpy"}], ids=["all", "numpy"])
+def test_an_open_axis_of_fewer_elements_than_are_chosen_is_told(sources: Any) -> None:
+    text = (
+        "g (float[2, n] x) => (float[2, m] y, int64[2, m] i) <int64[1] k = {5}> "
+        "{ [best] y, i = TopK (x, k) }"
+    )
+    engine = tactix.build(
+        onnx.parser.parse_model(HEAD + text), level=0, timing_cache=False, tactic_sources=sources
+    )
+    assert engine(np.ones((2, 5), np.float32))["y"].shape == (2, 5)
+    with pytest.raises(ShapeError, match=r"best: .*k asks for 5 elements of axis 1.*n is 4"):
+        engine(np.ones((2, 4), np.float32))
 
 
 @pytest.mark.parametrize("sources", [None, {"numpy"}], ids=["all", "numpy"])

@@ -1,0 +1,62 @@
+"""Running a layer's reference: the one place where what it raises becomes an error of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+
+from tactix.contracts.layer import Layer
+from tactix.words.arrays import Array
+from tactix.words.dtypes import DType
+from tactix.words.errors import ExecutionError, TactixError, punctuated
+
+SHOWN = 8
+"""Scalars and vectors of up to so many elements are told with their content."""
+SPOKEN = (ValueError, IndexError, MemoryError)
+"""What says in its own words what is wrong; of other exceptions the type is told, too."""
+
+
+def computed(
+    layer: Layer, attrs: object, inputs: Sequence[object], who: str = ""
+) -> tuple[Array, ...]:
+    """The layer's outputs by its reference, for attributes without symbols.
+
+    ``who``: the node. Raises ExecutionError that names it, the layer, the inputs and the reason.
+    """
+    try:
+        return layer.reference(attrs, *inputs)
+    except ExecutionError as e:
+        e.who = e.who or who
+        raise
+    except Exception as e:
+        raise failed(layer, inputs, e, who) from e
+
+
+def failed(layer: Layer, inputs: Sequence[object], e: Exception, who: str = "") -> ExecutionError:
+    """The error of a reference that did not take these inputs."""
+    why, do = str(e), ""
+    if isinstance(e, TactixError):
+        why, do = punctuated((e.who, e.what, e.why), ": "), e.do
+    elif not isinstance(e, SPOKEN) or not why:
+        why = f"{type(e).__name__}: {e}"
+    why, given = why.removeprefix(f"{layer.key}: "), ", ".join(map(shown, inputs))
+    told = punctuated((why, f"it was given {given}" if given else ""), "; ")
+    return ExecutionError(f"{layer.key} failed", who=who, why=told, do=do)
+
+
+def shown(x: object) -> str:
+    """An input in a few words: dtype and shape, and the content of a small one."""
+    import numpy as np
+
+    if x is None:
+        return "nothing"
+    if not isinstance(x, np.ndarray):
+        return f"a {type(x).__name__}" + (f" of {len(x)}" if isinstance(x, Sized) else "")
+    try:
+        text = f"{DType.of(x.dtype).value}{tuple(x.shape)}"
+    except TactixError:
+        text = f"{x.dtype}{tuple(x.shape)}"
+    return (
+        f"{text} {x.tolist()}"
+        if x.ndim < 2 and x.size <= SHOWN and x.dtype.kind in "biuf"
+        else text
+    )

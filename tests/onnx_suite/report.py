@@ -23,6 +23,18 @@ The newest forms alone are in there. `tests/opsets` compares every operator at e
 10,000 small models, with ONNX Runtime (with onnx's reference where that has no kernel); `differences.txt` beside it
 lists what is not the same, and why. Operators of ai.onnx.ml are among them.
 
+Where the standard leaves the result open, tactix may give another one than ONNX Runtime; its kernels and references
+agree with each other:
+
+| case | tactix | ONNX Runtime |
+|---|---|---|
+| integer `Div` and `Mod` by 0 | 0 | an error |
+| the lowest integer divided by -1 | the lowest integer; `Mod` gives 0 | not defined |
+| `ReduceMean` of no elements | NaN, as in numpy; of integers the lowest one | 0 |
+| global pooling of no elements | NaN for `GlobalAveragePool`, -inf for `GlobalMaxPool` | an error |
+| NaN in `ArgMax`, `ArgMin`, `ReduceMax`, `ReduceMin`, `MaxPool` | taken first, as in numpy | some are passed over |
+| `Compress`, condition longer than the axis | an error if slices beyond it are asked for | the rest is ignored |
+
 """
 
 ON_CUDA = "## On CUDA\n"

@@ -15,6 +15,7 @@ from tactix.words.errors import ShapeError
 from tactix.words.tensor import TensorSpec
 from tactix_ops.layers import windows as win
 from tactix_ops.layers.common import Array, Specs, required, spec_of, wide
+from tactix_ops.layers.reduce import extreme, mean
 
 
 @dataclass(frozen=True)
@@ -159,20 +160,21 @@ class GlobalAveragePool(GlobalPool):
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x = inputs[0]
-        return (
-            wide(x).mean(axis=tuple(range(2, x.ndim)), keepdims=True).astype(x.dtype, copy=False),
-        )
+        y = mean(wide(x), tuple(range(2, x.ndim)), keepdims=True)
+        return (y.astype(x.dtype, copy=False),)
 
 
 class GlobalMaxPool(GlobalPool):
-    """The largest element over the spatial axes."""
+    """The largest element over the spatial axes; of none, the lowest number of the dtype."""
 
     key = "tactix.GlobalMaxPool@1"
     takes_epilogue = True
     imports = ("onnx:ai.onnx::GlobalMaxPool",)
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
-        return (inputs[0].max(axis=tuple(range(2, inputs[0].ndim)), keepdims=True),)
+        x = wide(inputs[0])
+        y = extreme(x, tuple(range(2, x.ndim)), keepdims=True, highest=True)
+        return (y.astype(inputs[0].dtype, copy=False),)
 
 
 @dataclass(frozen=True)

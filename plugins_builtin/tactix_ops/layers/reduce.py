@@ -70,6 +70,14 @@ class ReduceSum(Reduce):
         return x.sum(axis=axes, keepdims=keepdims)
 
 
+def mean(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    """The mean along axes; NaN of nothing."""
+    if math.prod(x.shape[a] for a in axes):
+        return x.mean(axis=axes, keepdims=keepdims)
+    with np.errstate(invalid="ignore"):  # numpy's own would warn
+        return np.true_divide(x.sum(axis=axes, keepdims=keepdims), 0)
+
+
 class ReduceMean(Reduce):
     """The mean; of integers, truncated. Of no floats it is NaN."""
 
@@ -77,10 +85,7 @@ class ReduceMean(Reduce):
     takes_epilogue = True
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        count = math.prod(x.shape[a] for a in axes)
-        if not count:  # numpy's own would warn
-            return np.true_divide(x.sum(axis=axes, keepdims=keepdims), count)
-        y = x.mean(axis=axes, keepdims=keepdims)
+        y = mean(x, axes, keepdims)
         return np.trunc(y) if x.dtype.kind in "iu" else y
 
 
@@ -95,7 +100,8 @@ class ReduceProd(Reduce):
         return x.prod(axis=axes, keepdims=keepdims)
 
 
-def _extreme(x: Array, axes: tuple[int, ...], keepdims: bool, highest: bool) -> Array:
+def extreme(x: Array, axes: tuple[int, ...], keepdims: bool, highest: bool) -> Array:
+    """The largest or smallest elements; of none, what every number of the dtype replaces."""
     if x.dtype == object:
         fold = np.frompyfunc(dmax if highest else dmin, 2, 1)
         for axis in axes:
@@ -118,7 +124,7 @@ class ReduceMax(Reduce):
     tracks = True
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        return _extreme(x, axes, keepdims, highest=True)
+        return extreme(x, axes, keepdims, highest=True)
 
 
 class ReduceMin(Reduce):
@@ -129,7 +135,7 @@ class ReduceMin(Reduce):
     tracks = True
 
     def reduce(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        return _extreme(x, axes, keepdims, highest=False)
+        return extreme(x, axes, keepdims, highest=False)
 
 
 class ReduceLogSumExp(Reduce):

@@ -115,6 +115,12 @@ def pointwise_dtypes() -> list[Case]:
         for op in ("Div", "Mod", "Max", "Min")
         for t in ("i64", "i8", "u32")
     ]
+    made += [
+        one("pointwise", op, list(h.quotients(t)), constants, **attrs)
+        for op, attrs in (("Div", {}), ("Mod", {}), ("Mod", {"fmod": True}))
+        for t in ("i64", "i32", "i16", "i8", "u64", "u8")
+        for constants in ((), (1,))
+    ]
     made.append(
         one("pointwise", "Mul", [real(9, 7).astype(np.float64), real(7).astype(np.float64)])
     )

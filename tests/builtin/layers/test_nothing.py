@@ -182,3 +182,25 @@ def test_a_fixed_axis_that_is_too_small_is_told_with_the_cure(node: str, why: st
     text = f"g (float[1, 2, 4] x, float[2, 2, 7] w) => (float[1, 2, p] y) {{ y = {node} }}"
     with pytest.raises(ModelImportError, match=why):
         tactix.build(onnx.parser.parse_model(HEAD + text), level=0)
+
+
+@pytest.mark.parametrize("sources", [None, {"numpy"}], ids=["all", "numpy"])
+@pytest.mark.parametrize(
+    ("op", "of_none"), [("GlobalMaxPool", -np.inf), ("GlobalAveragePool", np.nan)]
+)
+def test_a_global_pooling_of_nothing(op: str, of_none: float, sources: Any) -> None:
+    text = f"g (float[n, 2, h, 3] x) => (float[n, 2, 1, 1] y) {{ y = {op} (x) }}"
+    got = ran(text, np.zeros((1, 2, 0, 3), np.float32), tactic_sources=sources)
+    np.testing.assert_array_equal(got, np.full((1, 2, 1, 1), of_none, np.float32))
+
+
+@pytest.mark.parametrize("sources", [None, {"numpy"}], ids=["all", "numpy"])
+def test_no_number_is_more_and_less_than_all_others(sources: Any) -> None:
+    """As numpy and onnx's reference have it; ONNX Runtime passes over some."""
+    x = np.array([[1, np.nan, 3, 2], [np.nan, 1, np.nan, 0], [5, 4, 3, np.nan]], np.float32)
+    for op in ("ArgMax", "ArgMin"):
+        text = f"g (float[3, 4] x) => (int64[3] y) {{ y = {op} <axis=1, keepdims=0> (x) }}"
+        assert ran(text, x, tactic_sources=sources).tolist() == [1, 0, 3]
+    text = "g (float[1, 3, 4] x) => (float[1, 3, 2] y) { y = MaxPool <kernel_shape=[3]> (x) }"
+    want = np.array([[[np.nan] * 2, [np.nan] * 2, [5, np.nan]]], np.float32)
+    np.testing.assert_array_equal(ran(text, x[None], tactic_sources=sources), want)

@@ -133,6 +133,15 @@ def test_integer_division_and_remainders() -> None:
     assert run("Mod", a, b, fmod=True).tolist() == [1, -1, 1, -1]
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_what_integers_have_no_quotient_for_is_defined(dtype: str) -> None:
+    low = np.iinfo(dtype).min
+    a, b = np.array([7, -7, 0, low, low], dtype), np.array([0, 0, 0, 0, -1], dtype)
+    assert run("Div", a, b).tolist() == [0, 0, 0, 0, low]
+    for fmod in (False, True):
+        assert run("Mod", a, b, fmod=fmod).tolist() == [0, 0, 0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("name", "dtypes"),
     [("And", ("i64", "bool")), ("Not", ("f32",)), ("BitwiseNot", ("f32",)), ("Where", ("i64", "f32", "f32")),

@@ -127,6 +127,16 @@ def node(
     return Node(op.name.lower(), op, made, values, out)
 
 
+def quotients(dtype: str) -> tuple[Any, Any]:
+    """Numerators and denominators of an integer type, zeros and the lowest number by -1 among them."""
+    t = DType(dtype).numpy
+    low, high = np.iinfo(t).min, np.iinfo(t).max
+    less = -1 if low else high
+    a = np.array([7, less, 0, low, high, 5, low, 3, less, 9], t)
+    b = np.array([0, 0, 0, less, 0, 2, 0, less, low, 4], t)
+    return np.tile(a, 7), np.tile(b, 7)
+
+
 def fused(
     inputs: Sequence[Any],
     nodes: Sequence[tuple[str, Sequence[int], Mapping[str, Any]]],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 import asked
 import numpy as np
 import pytest
-from harness import NATIVE, Case, check, check_all, devices, fused, node, spec
+from harness import NATIVE, Case, check, check_all, devices, fused, node, quotients, spec
 
 from tactix.contracts import expr
 from tactix.contracts.expr import Primitive
@@ -225,6 +226,20 @@ def test_narrowing_floats_rounds_to_even_and_keeps_special_values():
                 for d in devices()
             ]
         )
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"])
+def test_integers_divided_by_zero_give_zero_and_end_no_process(dtype: str):
+    a, vector = quotients(dtype)
+    low, zero = np.iinfo(a.dtype).min, np.zeros((), a.dtype)
+    less = np.array(-1 if low else np.iinfo(a.dtype).max, a.dtype)
+    cases = []
+    for op, attrs in (("Div", {}), ("Mod", {}), ("Mod", {"fmod": True})):
+        group = [("Add", [0, 0], {}), ("Sub", [2, 0], {}), (op, [3, 1], attrs), ("Mul", [4, 0], {})]
+        for b, constants in itertools.product((vector, zero, less), ((), (1,))):
+            cases.append(Case(node(op, [a, b], constants, **attrs), TACTIC, [a, b]))
+            cases.append(Case(fused([a, b], group, constants=constants), TACTIC, [a, b]))
+    check_all(cases)
 
 
 def test_logic_and_select_over_mixed_dtypes():

@@ -227,21 +227,24 @@ class BuilderConfig:
             raise ConfigError(
                 what, do="None can be negative; -1 auxiliary streams are as many as help"
             )
-        if BuilderFlag.EXACT_NUMERICS in self.flags and not self.numerics <= {"exact"}:
+        self._check_flags()
+
+    def _check_flags(self) -> None:
+        """Raises ConfigError for flags that contradict each other or have nothing to act on."""
+        exact = BuilderFlag.EXACT_NUMERICS in self.flags
+        portable = BuilderFlag.VERSION_COMPATIBLE in self.flags
+        alone = BuilderFlag.EXCLUDE_LEAN_RUNTIME in self.flags
+        stripped = BuilderFlag.STRIP_PLAN in self.flags
+        if exact and not self.numerics <= {"exact"}:
             raise ConfigError("EXACT_NUMERICS and a lower precision contradict each other")
-        if (
-            BuilderFlag.EXCLUDE_LEAN_RUNTIME in self.flags
-            and BuilderFlag.VERSION_COMPATIBLE not in self.flags
-        ):
-            raise ConfigError(
-                "EXCLUDE_LEAN_RUNTIME without VERSION_COMPATIBLE", why="no other plan holds one"
-            )
-        if BuilderFlag.STRIP_PLAN in self.flags and not self.flags & REFITTING:
+        if alone and not portable:
+            what = "EXCLUDE_LEAN_RUNTIME without VERSION_COMPATIBLE"
+            raise ConfigError(what, why="no other plan holds one")
+        if stripped and not self.flags & REFITTING:
             raise ConfigError("STRIP_PLAN without REFIT", why="nothing could fill the plan again")
         if self.frozen is True and self.timing_cache is False:
-            raise ConfigError(
-                "frozen needs a timing cache", do="Name its file, or freeze by a lock"
-            )
+            do = "Name its file, or freeze by a lock"
+            raise ConfigError("frozen needs a timing cache", do=do)
 
     @property
     def input_shapes(self) -> dict[str, tuple[int | None, ...]]:

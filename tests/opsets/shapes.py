@@ -397,6 +397,20 @@ def upsample(op: str, version: int) -> Iterator[Form]:
                 yield Form(f"{mode} {scales}", arrays, {"mode": mode}, fixed=frozenset({1}))
 
 
+def _resized_by_scales(x: Any, mode: str, scales: list[float]) -> Iterator[Form]:
+    """One mode with every way to map coordinates."""
+    arrays, known = [x, np.zeros(0, np.float32), np.array(scales, np.float32)], frozenset({1, 2})
+    for ways in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"):
+        attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": ways}
+        about = f"{mode} {scales} {ways}"
+        yield Form(about, arrays, attrs, fixed=known, tolerance=1e-4)
+        for near in ("floor", "ceil", "round_prefer_ceil") if mode == "nearest" else ():
+            yield Form(f"{about} {near}", arrays, {**attrs, "nearest_mode": near}, fixed=known)
+        if mode == "cubic":
+            own = {**attrs, "cubic_coeff_a": -0.5, "exclude_outside": 1}
+            yield Form(f"{about} outside", arrays, own, fixed=known, tolerance=1e-4)
+
+
 @forms("Resize")
 def resize(op: str, version: int) -> Iterator[Form]:
     grown, shrunk = [1.0, 1.0, 2.0, 1.5], [1.0, 1.0, 0.6, 0.5]
@@ -408,20 +422,7 @@ def resize(op: str, version: int) -> Iterator[Form]:
                     arrays = [x, np.array(scales, np.float32)]
                     yield Form(f"old {mode} {scales}", arrays, {"mode": mode}, fixed=frozenset({1}))
                 continue
-            for ways in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"):
-                arrays = [x, np.zeros(0, np.float32), np.array(scales, np.float32)]
-                attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": ways}
-                known = frozenset({1, 2})
-                yield Form(f"{mode} {scales} {ways}", arrays, attrs, fixed=known, tolerance=1e-4)
-                if mode == "nearest":
-                    for near in ("floor", "ceil", "round_prefer_ceil"):
-                        own = {**attrs, "nearest_mode": near}
-                        yield Form(f"{mode} {scales} {ways} {near}", arrays, own, fixed=known)
-                if mode == "cubic":
-                    own = {**attrs, "cubic_coeff_a": -0.5, "exclude_outside": 1}
-                    yield Form(
-                        f"{mode} {scales} {ways} outside", arrays, own, fixed=known, tolerance=1e-4
-                    )
+            yield from _resized_by_scales(x, mode, scales)
             whole_sizes = [x, np.zeros(0, np.float32), np.zeros(0, np.float32), ints(1, 2, 5, 11)]
             if scales is grown:
                 if version >= 13:

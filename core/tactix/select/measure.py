@@ -350,35 +350,41 @@ class Measurer:
                 reject(c, why)
                 continue
             bench = self.bench.of(c)
-            try:
-                runnable = self._tried(b, c, bench, with_binary(c.artifact, binaries), arrays, want)
-            except (
-                AllocationError
-            ) as e:  # says nothing of the kernel at sizes that there is memory for
-                self.log(
-                    f"{c.title} for {b.node.name} is chosen by estimate: no memory to try it: {e}"
-                )
-                estimate(c)
-                continue
-            except Untriable as e:
-                reject(c, str(e))
-                c.untried = True
-                continue
-            except Exception as e:
-                if self.strict and not (
-                    isinstance(e, TactixError) or c.tactic.key in bench.strangers
-                ):
-                    raise
-                _lost(c, str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}")
-                continue
-            if c.error > 1 and not c.is_reference:
-                reject(c, f"departs from the reference by {c.error:.3g} times its budget")
-                self.cache.put(self.key(b, c), Timing(inf, 0.0, c.error))
-                continue
-            runners.append((c, runnable, bench.keep()))
+            runnable = self._admitted(b, c, with_binary(c.artifact, binaries), arrays, want)
+            if runnable is not None:
+                runners.append((c, runnable, bench.keep()))
         self._time(runners)
         for c in (c for c in candidates if c.status == "open"):
             estimate(c)
+
+    def _admitted(
+        self, b: Bids, c: Candidate, artifact: KernelArtifact, arrays: Any, want: Expected
+    ) -> Runnable | None:
+        """What is timed of a candidate; None for one that fails, departs from the reference or has
+        no memory to be tried in, which is then marked so.
+        """
+        bench = self.bench.of(c)
+        try:
+            runnable = self._tried(b, c, bench, artifact, arrays, want)
+        except AllocationError as e:  # says nothing of the kernel at sizes there is memory for
+            what = f"{c.title} for {b.node.name} is chosen by estimate"
+            self.log(f"{what}: no memory to try it: {e}")
+            estimate(c)
+            return None
+        except Untriable as e:
+            reject(c, str(e))
+            c.untried = True
+            return None
+        except Exception as e:
+            if self.strict and not (isinstance(e, TactixError) or c.tactic.key in bench.strangers):
+                raise
+            _lost(c, str(e) if isinstance(e, TactixError) else f"{type(e).__name__}: {e}")
+            return None
+        if c.error > 1 and not c.is_reference:
+            reject(c, f"departs from the reference by {c.error:.3g} times its budget")
+            self.cache.put(self.key(b, c), Timing(inf, 0.0, c.error))
+            return None
+        return runnable
 
     def _tried(
         self,

@@ -24,7 +24,7 @@ def tactics() -> list[Tactic]:
     return [ByteQuantizeTactic()]
 
 
-class ByteQuantizeTactic(Tactic):
+class ByteQuantizeTactic(Tactic[Node]):
     """float32 to u8 or i8 with a constant scale and zero point."""
 
     key = "tactix.c_int8_quantize@1"
@@ -32,7 +32,7 @@ class ByteQuantizeTactic(Tactic):
     source = "c"
     beyond = "it takes groups that fusing makes"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         x, *parameters = (v.spec for v in node.given)
         if (
             node.is_fused
@@ -45,8 +45,11 @@ class ByteQuantizeTactic(Tactic):
             or parameters[0].dtype is not DType.FP32
         ):
             return Reject("this kernel takes one constant scale and zero point")
+        return node
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant]:
+        x, lanes = node.given[0].spec, max(4, device.lanes)
         out = [Variant()]
-        lanes = max(4, device.lanes)
         if x.rank > 2 and isinstance(x.shape[1], int) and x.shape[1] % lanes == 0:
             out.append(Variant.of([blocked(lanes)], [blocked(lanes)]))
         return out

@@ -4,15 +4,13 @@ bytes come out equal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dtypes import DType
 from tactix_cpu.tactics.dot_tile import without_fma
-from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic
+from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic, PointwiseWork
 
 
 def tactics() -> list[Tactic]:
@@ -26,11 +24,11 @@ class BytePointwiseTactic(CpuPointwiseTactic):
     key = "tactix.c_int8_pointwise@1"
     beyond = "it takes groups that fusing makes"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> PointwiseWork | Reject:
         bytes_ = any(v.spec.dtype in (DType.INT8, DType.UINT8) for v in node.outputs)
         if not bytes_ or len(node.body.nodes) < 2:
             return Reject("it makes bytes of floats by several steps")
-        return super().variants(node, device)
+        return super().match(node, device)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        return without_fma(super().compile(node, variant, ctx))
+    def compile(self, work: PointwiseWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return without_fma(super().compile(work, variant, ctx))

@@ -33,23 +33,12 @@ def tactics() -> list[Tactic]:
 class PointwiseWork:
     """What to compute, and whether vectors can do it."""
 
+    node: Node
     group: PointwiseGroup
     vector: bool
 
 
-def work_of(node: Node) -> PointwiseWork | Reject:
-    """What a node has the kernel do, or why it cannot."""
-    group = pointwise.group_of(node)
-    if isinstance(group, Reject):
-        return group
-    results, dtypes = group.program.results, group.dtypes
-    if not c_scalar.why_not_vector(results, dtypes):
-        return PointwiseWork(group, True)
-    reason = c_scalar.why_not_scalar(results, dtypes)
-    return Reject(reason) if reason else PointwiseWork(group, False)
-
-
-class CpuPointwiseTactic(Tactic):
+class CpuPointwiseTactic(Tactic[PointwiseWork]):
     """One variant per format that all full operands share; operands that broadcast stay linear
     where they can.
     """
@@ -59,29 +48,33 @@ class CpuPointwiseTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        work = work_of(node)
-        if isinstance(work, Reject):
-            return work
+    def match(self, node: Node, device: DeviceProperties) -> PointwiseWork | Reject:
+        group = pointwise.group_of(node)
+        if isinstance(group, Reject):
+            return group
+        results, dtypes = group.program.results, group.dtypes
+        if not c_scalar.why_not_vector(results, dtypes):
+            return PointwiseWork(node, group, True)
+        reason = c_scalar.why_not_scalar(results, dtypes)
+        return Reject(reason) if reason else PointwiseWork(node, group, False)
+
+    def variants(self, work: PointwiseWork, device: DeviceProperties) -> Sequence[Variant] | Reject:
         formats: list[Format] = [LINEAR]
         if work.vector and len(work.group.shape) >= 3:
             formats += [blocked(device.lanes), NHWC]
         try:
-            return [v for f in formats for v in pointwise.variants(node, work.group, f)]
+            return [v for f in formats for v in pointwise.variants(work.node, work.group, f)]
         except ShapeError as e:
             return Reject(e.what)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        work = work_of(node)
-        slow = 1 if isinstance(work, Reject) or work.vector else 4
-        seconds = c_text.traffic(node, variant, ctx)
+    def cost(self, work: PointwiseWork, variant: Variant, ctx: CompileContext) -> float | None:
+        slow = 1 if work.vector else 4
+        seconds = c_text.traffic(work.node, variant, ctx)
         return None if seconds is None else seconds * slow
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        work = work_of(node)
-        assert isinstance(work, PointwiseWork)
-        args, group = c_text.Args(node), work.group
-        loops = pointwise.loops(node, group, variant)
+    def compile(self, work: PointwiseWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args, group = c_text.Args(work.node), work.group
+        loops = pointwise.loops(work.node, group, variant)
         strides = loops.space.strides
         operands = [
             LoopOperand(args.input(i), group.dtypes[k], strides[k])
@@ -89,7 +82,7 @@ class CpuPointwiseTactic(Tactic):
         ]
         results = [
             LoopOperand(args.output(j), v.spec.dtype, strides[-1])
-            for j, v in enumerate(node.outputs)
+            for j, v in enumerate(work.node.outputs)
         ]
         nest = Nest(
             args,

@@ -68,7 +68,7 @@ from tactix.words.errors import (
     ToolchainError,
     punctuated,
 )
-from tactix.words.logger import Logger, checked_logger
+from tactix.words.logger import Logger, Once, checked_logger
 from tactix.words.progress import Quiet
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class BuildState:
     """What one build carries from floor to floor.
 
     ``here``: whether what is built for runs here, to be measured. ``deadline``: when choosing ends,
-    by the monotonic clock. ``told``: warnings that were given. ``compiling``: seconds that what
-    plans need took to compile.
+    by the monotonic clock. ``logger``: tells each warning once in the build. ``compiling``: seconds
+    that what plans need took to compile.
     """
 
     config: BuilderConfig
@@ -97,7 +97,7 @@ class BuildState:
     bench: Bench
     parts: Parts
     deadline: float
-    told: set[str] = field(default_factory=set)
+    logger: Logger
     compiling: list[float] = field(default_factory=list)
 
     @property
@@ -297,7 +297,7 @@ class Builder(Recorded):
         quiet = replace(stage.config, progress_monitor=Quiet(monitor))
         body = replace(stage, profiles=[Profile("body", {})], config=quiet)
         inner = partial(self._plan, stage=body, given=given | known)
-        settler = Settler(fused, trace, stage, self.logger, bids)
+        settler = Settler(fused, trace, stage, bids)
         while True:
             try:
                 return self._assemble(
@@ -319,12 +319,17 @@ class Builder(Recorded):
             return [attempt(lambda name: LOCKED if keeps(name) else "")]
         stopped = stage.config.progress_monitor.cancelled
         return Mixtures(
-            attempt, stage.lowering, self.logger.warning, self._duel, stopped, lambda: stage.is_over
+            attempt,
+            stage.lowering,
+            stage.logger.warning,
+            self._duel,
+            stopped,
+            lambda: stage.is_over,
         ).tried()
 
     def _duel(self, lowered: Attempt, wide: Attempt, found: Mapping[str, Pair]) -> dict[str, Times]:
         """Seconds of pairs of nodes, taken in turns; of those that are alike once."""
-        measurer = Settler(wide.network, wide.trace, wide.stage, self.logger, wide.bids).measurer
+        measurer = Settler(wide.network, wide.trace, wide.stage, wide.bids).measurer
 
         def sides(pair: Pair) -> list[list[tuple[Bids, Candidate]]]:
             return [
@@ -346,7 +351,7 @@ class Builder(Recorded):
         stage = replace(
             stage, context=replace(stage.context, opt=with_unknown(fused, stage.context.opt))
         )
-        settler = Settler(fused, trace, stage, self.logger)
+        settler = Settler(fused, trace, stage)
         with stage.parts.racing():
             settler.race()
             self._leave(settler)
@@ -388,8 +393,9 @@ class Builder(Recorded):
         rules, tactics = self._ways(config, precisions.kinds, device.kind)
         tactics = self._of_sources(parts.tactics(tactics), config.tactic_sources)
         toolchain, cache = self._toolchain(device), _open_cache(config, self.logger.warning)
+        logger = Once(self.logger)
         link = LinkContext(
-            device, context.threads, self.session.layers.__getitem__, warn=self.logger.warning
+            device, context.threads, self.session.layers.__getitem__, warn=logger.warning
         )
         allocator = allocator_of(self.session, device) if here else None
         bench = (device.bench or Bench)(
@@ -410,6 +416,7 @@ class Builder(Recorded):
             bench,
             parts,
             deadline,
+            logger,
         )
 
     def _ways(

@@ -33,7 +33,6 @@ from tactix.select.measure import Measurer
 from tactix.select.precision import LOWER
 from tactix.words.dims import symbol_name
 from tactix.words.errors import punctuated
-from tactix.words.logger import Logger
 
 if TYPE_CHECKING:
     from tactix.builder import BuildState
@@ -46,7 +45,6 @@ class Settler:
     fused: NetworkDefinition
     trace: Trace
     stage: BuildState
-    logger: Logger
     bids: dict[Node, Bids] = field(default_factory=dict)
 
     @property
@@ -83,9 +81,7 @@ class Settler:
         failed = [c for c in b.candidates if c.status == "rejected" and not c.tactic.fallback]
         if failed and all(c.tactic.fallback for c in b.standing):
             text = f"{n.name} ({n.kind}) is left to {min(b.standing, key=lambda c: c.order).tactic.key}: {b.failures}"
-            if text not in self.stage.told:
-                self.logger.warning(text)
-            self.stage.told.add(text)
+            self.stage.logger.warning(text)
 
     def choice(self) -> Choice:
         """What is fastest for the whole network."""
@@ -117,7 +113,7 @@ class Settler:
             self.stage.bench.strangers,
             BuilderFlag.NO_FALLBACK not in config.flags,
             BuilderFlag.DEBUG in config.flags,
-            self.logger.warning,
+            self.stage.logger.warning,
         )
 
     def _bid(self) -> dict[Node, Bids]:
@@ -195,7 +191,7 @@ class Settler:
             config.builder_optimization_level,
             stage.deadline if stage.here else 0.0,
             config.progress_monitor,
-            self.logger.warning,
+            self.stage.logger.warning,
             BuilderFlag.DEBUG in config.flags,
             self._foreseen,
         )
@@ -261,7 +257,7 @@ class Settler:
             halves = tuple(h.name for h in split(self.fused, n))
             self.trace.splits.append(SplitGroup(n.name, halves, why))
             self.bids.pop(n, None)
-            self.logger.info(f"{n.name} is split into {' and '.join(halves)}: {why}")
+            self.stage.logger.info(f"{n.name} is split into {' and '.join(halves)}: {why}")
 
     def _follow(self, locked: Locked) -> None:
         while groups := [n for n in self.fused.nodes if locked.splits(n.name) and can_split(n)]:

@@ -185,6 +185,20 @@ def test_a_tactic_of_tactixs_own_that_raises_loses_and_is_told_of() -> None:
         b.build_plan(det(b), config(flags={BuilderFlag.DEBUG}))
 
 
+def test_what_every_attempt_of_a_build_meets_is_told_once() -> None:
+    """A precision is tried with all nodes in it, with none, and with some."""
+    b = builder(Raises(), own=True)
+    net = b.create_network("lowered")
+    w = np.random.default_rng(0).standard_normal((32, 32), dtype=np.float32)
+    (y,) = net.add_layer(
+        "tactix.MatMul", [net.add_input("x", "f32", (3, 32, 32)), net.add_constant(w)], name="mm"
+    )
+    net.mark_output(net.add_layer("tactix.Det", [y], name="det")[0], "y")
+    b.build_plan(net, config(flags={BuilderFlag.BF16}, builder_optimization_level=0))
+    assert warnings(b).count("test.raises@1 for det: a tactic failed while bidding") == 1
+    assert len(set(b.logger.warnings)) == len(b.logger.warnings)  # type: ignore[attr-defined]
+
+
 def test_what_was_chosen_by_estimate_and_does_not_compile_leaves_its_place_to_the_next() -> None:
     class Cheap(Written):
         def cost(self, node: Any, variant: Any, ctx: Any) -> float:

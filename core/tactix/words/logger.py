@@ -75,6 +75,25 @@ class Logger:
         self.log(Severity.VERBOSE, msg)
 
 
+class Once(Logger):
+    """Passes messages on to another logger, but each warning or worse a single time: what is tried
+    in several ways meets the same trouble in each.
+    """
+
+    def __init__(self, inner: Logger) -> None:
+        super().__init__()
+        self._inner = inner
+        self._told: set[tuple[Severity, str]] = set()
+
+    def log(self, severity: Severity, msg: str) -> None:
+        with self._lock:
+            known = (severity, msg) in self._told
+            if severity <= Severity.WARNING:
+                self._told.add((severity, msg))
+        if not known:
+            self._inner.log(severity, msg)
+
+
 def checked_logger(logger: Logger | None) -> Logger:
     """That logger, or one of its own for None. Raises InvalidArgument for what has no method
     ``log``.

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tactix.words.logger import Logger, Severity
+from tactix.words.logger import Logger, Once, Severity
 from tactix_sdk.stdlib_logger import StdlibLogger
 
 
@@ -96,3 +96,15 @@ def test_bridge_to_the_standard_library(caplog: pytest.LogCaptureFixture) -> Non
     with caplog.at_level(logging.DEBUG, "tactix.test"):
         StdlibLogger("tactix.test", Severity.ERROR).warning("or min_severity")
     assert not caplog.records
+
+
+def test_once_tells_warnings_a_single_time_and_the_rest_as_often_as_it_comes() -> None:
+    stream = io.StringIO()
+    logger = Once(Logger(Severity.INFO, stream))
+    for _ in range(3):
+        logger.warning("beware")
+        logger.error("beware")
+        logger.info("done")
+    assert stream.getvalue().count("[W] beware") == 1
+    assert stream.getvalue().count("[E] beware") == 1
+    assert stream.getvalue().count("[I] done") == 3

@@ -156,8 +156,9 @@ def load_or_build(
     A digest of the content of the model and of the files that its weights lie in, of the options
     and of the version of tactix is in the plan, and the file is named after it. A cached plan that
     is damaged, of something else, cannot run here, or that is not trusted, whether it brings code
-    or not, is built again; the last is taken with ``on_untrusted="allow"``. Raises as ``build``,
-    and OSError.
+    or not, is built again; the last is taken with ``on_untrusted="allow"``. A plan that cannot be
+    kept in the end costs a warning. Raises as ``build``, and OSError for a folder that takes no
+    files.
     """
     from tactix.builder import Builder
     from tactix.plugins.session import Session
@@ -191,7 +192,10 @@ def load_or_build(
     plan = builder.build_plan(_imported(builder, model, settings), settings)
     runtime.max_threads = plan.meta["threads"]
     engine = runtime.load(dataclasses.replace(plan, meta={**plan.meta, BUILT_FROM: digest}))
-    engine.save(path)
+    try:
+        engine.save(path)
+    except OSError as e:  # what was built is worth more
+        logger.warning(f"{path} is not kept, so that it will be built again: {e}")
     return engine
 
 

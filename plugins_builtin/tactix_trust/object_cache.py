@@ -66,8 +66,9 @@ def put(name: str, content: bytes) -> None:
         _private(place.parent)
         with replacing(place, 0o600) as f:
             f.write(_seal(name, content) + content)
-    except OSError as e:
-        _warn(f"compiled kernels are not kept: {e}")
+    except OSError as e:  # one text for all of them: the folder is what can be mended
+        told = f"compiled kernels are not kept in {cache_folder()}: {e.strerror or e}"
+        _warn(punctuated((told, "Name another folder with TACTIX_CACHE_DIR")))
     _prune_once()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import subprocess
@@ -364,6 +365,25 @@ def test_load_or_build_builds_once(tmp_path: Path) -> None:
     assert plan.stat().st_mtime_ns == before
     tactix.load_or_build(model, cache=tmp_path, level=1, timing_cache=False)
     assert len(list(tmp_path.glob("*.plan"))) == 2
+
+
+def test_a_full_disk_costs_a_plan_its_file_and_not_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    heard, model = KeptLog(), Path(__file__).parent.parent / "models" / "mlp.onnx"
+    options: dict[str, Any] = {"level": 0, "timing_cache": False, "tactic_sources": {"numpy"}}
+    engine = tactix.load_or_build(model, cache=tmp_path, logger=heard, **options)
+    assert engine(np.zeros((2, 40), np.float32)).shape[0] == 2
+    (told,) = [w for w in heard.warnings if "is not kept" in w]
+    assert str(tmp_path) in told
+    assert "free space there, or name another folder" in told
+    with pytest.raises(OSError, match="No space left on device; free space there"):
+        engine.save(tmp_path / "a.plan")
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
 def test_load_or_build_sees_weights_in_other_files(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ from tactix.words.files import EMPTY, make_private, read_own, read_regular, repl
 from tactix.words.logger import Logger
 
 VERSION = 1
+WHERE = (
+    "Name another file with timing_cache (--timing-cache), or another folder with TACTIX_CACHE_DIR"
+)
 
 
 @dataclass(frozen=True)
@@ -89,9 +92,8 @@ class TimingCache:
                 with replacing(self.path, 0o600 if self._private else 0o666) as f:
                     f.write(json.dumps({"version": VERSION, "timings": rows}, indent=0).encode())
         except OSError as e:
-            raise TimingCacheError(
-                "cannot write the timing cache", who=str(self.path), why=str(e)
-            ) from None
+            what, do = "cannot write the timing cache", f"{WHERE}; the plan does not need it"
+            raise TimingCacheError(what, who=str(self.path), why=str(e), do=do) from None
         self._new = {}
 
     def _read(self, warn: Callable[[str], None]) -> dict[str, Timing]:

@@ -18,6 +18,11 @@ EMPTY = "that is empty"
 """What every reader says of a file, or of bytes, with nothing in it."""
 
 
+NO_ROOM = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+FULL = "free space there, or name another folder"
+"""The cure for a disk, or a user's share of it, that is full."""
+
+
 def why_no_file(path: str | Path) -> str:
     """What is wrong with a path at which a regular file should be; empty if there is one."""
     if not os.fspath(path):
@@ -33,7 +38,7 @@ def why_no_file(path: str | Path) -> str:
 def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A file to write that takes the place of ``path`` when the block ends: readers see the old one
     or the whole new one. After an error the old one stays, and nothing is left beside it. ``mode``:
-    as of ``os.open``. Raises OSError that names ``path``.
+    as of ``os.open``. Raises OSError that names ``path``, and the cure if the disk is full.
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # a device would be replaced by a file
@@ -48,7 +53,8 @@ def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
             os.fsync(f.fileno())
         os.replace(scratch, path)
     except OSError as e:
-        raise OSError(e.errno, e.strerror or str(e), str(path)) from e
+        what = e.strerror or str(e)
+        raise OSError(e.errno, f"{what}; {FULL}" if e.errno in NO_ROOM else what, str(path)) from e
     finally:
         scratch.unlink(missing_ok=True)
 

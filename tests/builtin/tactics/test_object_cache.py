@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -106,6 +107,23 @@ def _foreign(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         return os.stat_result(found)
 
     monkeypatch.setattr(os, "stat", seen)
+
+
+def test_a_full_disk_is_told_once_with_the_cure_and_leaves_nothing(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for name in ("a.so", "b.so", "c.o"):
+        object_cache.put(name, b"code")
+        assert object_cache.find(name) is None
+    told = capsys.readouterr().err
+    assert told.count("compiled kernels are not kept in") == 1
+    assert "free space there, or name another folder" in told
+    assert "TACTIX_CACHE_DIR" in told
+    assert not [p for p in cache.rglob("*") if p.is_file()]
 
 
 @posix

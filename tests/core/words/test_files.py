@@ -52,6 +52,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="disk full") as full, replacing(tmp_path / "a.txt"):
         raise OSError(errno.ENOSPC, "disk full")
     assert full.value.filename == str(tmp_path / "a.txt")
+    assert full.value.strerror == "disk full; free space there, or name another folder"
     for place in (tmp_path, Path(os.devnull)):
         with pytest.raises(OSError, match=re.escape(str(place))), replacing(place):
             pass

@@ -9,8 +9,8 @@ import click
 
 from tactix.words.errors import InvalidArgument
 from tactix_tools import options, show, source
-from tactix_trust import book
 from tactix_trust import key_exchange as people
+from tactix_trust import trust_file
 from tactix_trust.changing import changing, generate
 from tactix_trust.environment import secret_text
 from tactix_trust.key import ALGORITHMS, HMAC, TrustKey, public_key
@@ -30,10 +30,10 @@ def command() -> None:
 @options.json_option
 def list_keys(as_json: bool) -> None:
     """List the keys."""
-    found = book.read()
+    found = trust_file.read()
     rows = [_facts(k, found) for k in found.keys.values()]
     if as_json:
-        show.print_json({"keys": rows, "file": str(book.place())})
+        show.print_json({"keys": rows, "file": str(trust_file.place())})
         return
     columns = ["id", "name", "algorithm", "can sign", "local"]
     cells = [
@@ -86,7 +86,7 @@ def trust(public: str, name: str, as_json: bool) -> None:
 @click.argument("key")
 def export(key: str) -> None:
     """Print the public half of KEY (a name or id) for `tactix keys trust` of others."""
-    click.echo(people.export(people.find(book.read(), key)))
+    click.echo(people.export(people.find(trust_file.read(), key)))
 
 
 @command.command("remove")
@@ -114,7 +114,7 @@ def _kept(key: TrustKey, local: bool, as_json: bool) -> None:
         show.console().print(f"{key.title}", soft_wrap=True)
 
 
-def _facts(key: TrustKey, found: book.Book) -> dict[str, Any]:
+def _facts(key: TrustKey, found: trust_file.TrustFile) -> dict[str, Any]:
     return {
         "id": key.id,
         "name": key.name,

@@ -6,7 +6,7 @@ import click
 
 from tactix.words.errors import InvalidArgument
 from tactix_tools import options, show
-from tactix_trust import book, trust_digest
+from tactix_trust import trust_digest, trust_file
 from tactix_trust.changing import changing
 
 
@@ -22,12 +22,12 @@ def command(digest: str | None, note: str, remove: bool, as_json: bool) -> None:
     A digest stands for one plan and every byte of it.
     """
     if digest and remove:
-        _remove(book.digest_of(digest))
+        _remove(trust_file.digest_of(digest))
     elif digest:
         trust_digest(digest, note)
     elif remove:
         raise click.UsageError("--remove needs a DIGEST")
-    digests = book.read().digests
+    digests = trust_file.read().digests
     if as_json:
         show.print_json({"digests": digests})
     elif not digest:

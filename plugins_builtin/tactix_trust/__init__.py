@@ -20,9 +20,9 @@ def trust_digest(digest: str, note: str = "") -> None:
 
     ``note``: for people, kept with it. Raises InvalidArgument, ConfigError.
     """
-    from tactix_trust.book import digest_of
     from tactix_trust.changing import changing
+    from tactix_trust.trust_file import digest_of
 
     text = digest_of(digest)
-    with changing() as book:
-        book.digests[text] = note
+    with changing() as trust_file:
+        trust_file.digests[text] = note

@@ -12,8 +12,8 @@ from typing import Any
 
 from tactix.words.errors import ConfigError
 from tactix.words.files import replacing
-from tactix_trust.book import VERSION, Book, place, read
 from tactix_trust.key import HMAC, SIZE, TrustKey
+from tactix_trust.trust_file import VERSION, TrustFile, place, read
 
 
 def generate(algorithm: str, name: str = "") -> TrustKey:
@@ -26,16 +26,16 @@ def generate(algorithm: str, name: str = "") -> TrustKey:
 
 def local_key() -> TrustKey:
     """The key that signs what is built here; made if there is none. Raises ConfigError."""
-    with changing() as book:  # another process may have made it meanwhile
-        if book.local not in book.keys:
+    with changing() as trust_file:  # another process may have made it meanwhile
+        if trust_file.local not in trust_file.keys:
             made = generate(HMAC, "local")
-            book.add(made)
-            book.local = made.id
-        return book.keys[book.local]
+            trust_file.add(made)
+            trust_file.local = made.id
+        return trust_file.keys[trust_file.local]
 
 
 @contextmanager
-def changing() -> Iterator[Book]:
+def changing() -> Iterator[TrustFile]:
     """What is trusted now, to be changed; written when the block ends. Raises ConfigError."""
     path = place()
     try:
@@ -48,10 +48,10 @@ def changing() -> Iterator[Book]:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with FileLock(f"{path}.lock", mode=0o600):
-            book = read()
-            yield book
+            trust_file = read()
+            yield trust_file
             with replacing(path, 0o600) as f:
-                f.write(json.dumps(_encode(book), indent=1).encode())
+                f.write(json.dumps(_encode(trust_file), indent=1).encode())
     except OSError as e:
         do = "Set TACTIX_HOME to a folder that can be written; to build without signing give sign=False"
         raise ConfigError(
@@ -59,7 +59,7 @@ def changing() -> Iterator[Book]:
         ) from None
 
 
-def _encode(book: Book) -> dict[str, Any]:
+def _encode(trust_file: TrustFile) -> dict[str, Any]:
     keys = [
         {
             "algorithm": k.algorithm,
@@ -67,6 +67,11 @@ def _encode(book: Book) -> dict[str, Any]:
             "public": k.public.hex(),
             "name": k.name,
         }
-        for k in book.keys.values()
+        for k in trust_file.keys.values()
     ]
-    return {"version": VERSION, "local": book.local, "keys": keys, "digests": book.digests}
+    return {
+        "version": VERSION,
+        "local": trust_file.local,
+        "keys": keys,
+        "digests": trust_file.digests,
+    }

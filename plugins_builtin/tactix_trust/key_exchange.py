@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tactix.words.errors import InvalidArgument
-from tactix_trust.book import Book
 from tactix_trust.key import ED25519, HMAC, TrustKey
+from tactix_trust.trust_file import TrustFile
 
 
 def export(key: TrustKey) -> str:
@@ -19,12 +19,12 @@ def export(key: TrustKey) -> str:
     return f"{ED25519}:{key.public.hex()}"
 
 
-def find(book: Book, text: str) -> TrustKey:
+def find(trust_file: TrustFile, text: str) -> TrustKey:
     """The key of that name, else the one whose id begins so. Raises InvalidArgument unless there is
     just one.
     """
-    named = [k for k in book.keys.values() if text and k.name == text]
-    found = named or [k for k in book.keys.values() if text and k.id.startswith(text)]
+    named = [k for k in trust_file.keys.values() if text and k.name == text]
+    found = named or [k for k in trust_file.keys.values() if text and k.id.startswith(text)]
     if len(found) != 1:
         do = "`tactix keys list` shows them"
         raise InvalidArgument(

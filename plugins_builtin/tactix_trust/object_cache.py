@@ -21,7 +21,7 @@ from tactix.words.errors import ConfigError, punctuated
 from tactix.words.files import private_folder, read_own, replacing, tighten
 from tactix.words.logger import Logger
 from tactix.words.scratch import ScratchFolder
-from tactix_trust import book
+from tactix_trust import trust_file
 from tactix_trust.store import local_key
 
 DOMAIN = b"tactix object cache 1\n"
@@ -120,7 +120,9 @@ def _place(name: str) -> Path:
 def _objects() -> Path:
     """What is sealed with a key that ends with the process ends with it, too."""
     return (
-        _folder("objects") if _lasting_key(book.place()) else private_folder(_scratch() / "objects")
+        _folder("objects")
+        if _lasting_key(trust_file.place())
+        else private_folder(_scratch() / "objects")
     )
 
 
@@ -131,7 +133,7 @@ def _seal(name: str, content: bytes) -> bytes:
 
 
 def _key() -> bytes:
-    return _lasting_key(book.place()) or _passing_key()
+    return _lasting_key(trust_file.place()) or _passing_key()
 
 
 @functools.cache

@@ -6,9 +6,9 @@ import json
 
 from tactix.contracts.trust import LOCAL, Seal
 from tactix.words.errors import PlanFormatError, UntrustedPlan
-from tactix_trust.book import read
 from tactix_trust.environment import known_keys, signing_key
 from tactix_trust.key import ALGORITHMS, TrustKey
+from tactix_trust.trust_file import read
 
 DOMAIN = b"tactix plan signature 1\n"
 """Stands before the digest in what is signed, so that no signature of something else is one of a
@@ -29,10 +29,10 @@ class LocalStore:
         """Raises UntrustedPlan for a forged signature, PlanFormatError for what is none,
         ConfigError.
         """
-        book = read()
+        trust_file = read()
         if seal.signature:
             algorithm, name, value = parse(seal.signature)
-            known = book.keys.get(name) or known_keys().get(name)
+            known = trust_file.keys.get(name) or known_keys().get(name)
             if known is not None:
                 if known.algorithm != algorithm or not known.fits(DOMAIN + seal.digest, value):
                     do = "Get the plan again from where it was signed"
@@ -40,7 +40,7 @@ class LocalStore:
                         "the signature does not fit the plan", why=f"it names {known.title}", do=do
                     )
                 return f"signed by {known.title}"
-        return "its digest is trusted" if seal.digest.hex() in book.digests else ""
+        return "its digest is trusted" if seal.digest.hex() in trust_file.digests else ""
 
 
 def sign(key: TrustKey, digest: bytes) -> bytes:
@@ -73,9 +73,9 @@ def local_key() -> TrustKey:
     """
     if given := signing_key():
         return given
-    book = read()
-    if book.local in book.keys:
-        return book.keys[book.local]
+    trust_file = read()
+    if trust_file.local in trust_file.keys:
+        return trust_file.keys[trust_file.local]
     from tactix_trust import changing
 
     return changing.local_key()

@@ -16,9 +16,9 @@ import pytest
 
 from tactix.contracts.trust import Seal
 from tactix.words.errors import ConfigError, InvalidArgument, UntrustedPlan
-from tactix_trust import book, trust_digest
 from tactix_trust import key as keys
 from tactix_trust import key_exchange as people
+from tactix_trust import trust_digest, trust_file
 from tactix_trust.changing import changing, generate
 from tactix_trust.store import LocalStore, parse, sign
 
@@ -41,7 +41,7 @@ def test_the_local_key_is_made_once(home: Become) -> None:
     first = store.sign(DIGEST)
     assert store.sign(DIGEST) == first == LocalStore().sign(DIGEST)
     assert "hmac-sha256 key" in store.trusted_by(Seal(DIGEST, first))
-    found = book.read()
+    found = trust_file.read()
     assert list(found.keys) == [found.local] == [parse(first)[1]]
 
 
@@ -99,7 +99,7 @@ def test_trusting_the_public_half_of_an_own_key_keeps_the_secret() -> None:
     with changing() as found:
         found.add(key)
         found.add(keys.public_key(people.export(key), "again"))
-    (kept,) = book.read().keys.values()
+    (kept,) = trust_file.read().keys.values()
     assert (kept.secret, kept.name) == (key.secret, "again")
 
 
@@ -141,7 +141,7 @@ def test_what_is_no_public_key(text: str) -> None:
 
 
 def test_keys_are_found_by_name_and_beginning() -> None:
-    found = book.Book()
+    found = trust_file.TrustFile()
     a, b = generate(keys.HMAC, "a"), generate(keys.HMAC, "b")
     found.add(a)
     found.add(b)
@@ -200,15 +200,15 @@ def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("TACTIX_HOME")
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert book.place() == tmp_path / "tactix" / "trust.json"
+    assert trust_file.place() == tmp_path / "tactix" / "trust.json"
     monkeypatch.setenv("XDG_DATA_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert book.place() == tmp_path / ".local" / "share" / "tactix" / "trust.json"
+    assert trust_file.place() == tmp_path / ".local" / "share" / "tactix" / "trust.json"
 
 
 def test_digests(home: Become) -> None:
     trust_digest("sha256:" + DIGEST.hex().upper() + "\n", "why")
-    assert book.read().digests == {DIGEST.hex(): "why"}
+    assert trust_file.read().digests == {DIGEST.hex(): "why"}
     assert LocalStore().trusted_by(Seal(DIGEST)) == "its digest is trusted"
     assert LocalStore().trusted_by(Seal(OTHER)) == ""
     for wrong in ("", "00" * 31, "zz" * 32, DIGEST.hex() + "0"):
@@ -246,7 +246,7 @@ def test_processes_that_make_the_local_key_at_once(home: Become) -> None:
     signatures = {p.communicate(timeout=60)[0].strip() for p in started}
     assert [p.returncode for p in started] == [0, 0, 0]
     (signature,) = signatures
-    found = book.read()
+    found = trust_file.read()
     assert list(found.keys) == [found.local] == [json.loads(signature)["key"]]
     assert len(found.digests) == 15
 

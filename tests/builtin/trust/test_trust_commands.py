@@ -15,8 +15,8 @@ from tactix.plan.schema import Plan
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
 from tactix_tools import cli
-from tactix_trust import book
 from tactix_trust import key_exchange as people
+from tactix_trust import trust_file
 
 Become = Callable[[str], Path]
 Tool = Callable[..., Any]
@@ -74,7 +74,7 @@ def test_verify(
     found, code = tool("verify", path)
     assert code == 0
     assert found["digest"] == container.load(path).seal.digest.hex()
-    assert found["signature"] == {"algorithm": "hmac-sha256", "key": book.read().local}
+    assert found["signature"] == {"algorithm": "hmac-sha256", "key": trust_file.read().local}
     assert found["trusted"].startswith("signed by hmac-sha256 key")
     assert found["code_steps"] == len(container.load(path).steps)
     assert cli.main(["verify", str(path)]) == 0
@@ -97,7 +97,7 @@ def test_sign_with_the_local_key(bare: Path, tool: Tool, tmp_path: Path) -> None
     found, code = tool("sign", bare, "-o", tmp_path / "signed.plan")
     assert code == 0
     assert bare.read_bytes() == before
-    assert found == {"plan": str(tmp_path / "signed.plan"), "key": book.read().local}
+    assert found == {"plan": str(tmp_path / "signed.plan"), "key": trust_file.read().local}
     one, two = (container.load(p) for p in (bare, tmp_path / "signed.plan"))
     assert one.seal.digest == two.seal.digest
     assert tool("verify", tmp_path / "signed.plan")[1] == 0
@@ -138,17 +138,17 @@ def test_a_public_key_goes_to_another_user(
 
 def test_a_local_key_of_ones_own(tool: Tool) -> None:
     made, _ = tool("keys", "new", "--name", "second", "--local")
-    assert book.read().local == made["id"]
+    assert trust_file.read().local == made["id"]
     (row,) = tool("keys", "list")[0]["keys"]
     assert row == made
     assert cli.main(["keys", "remove", "second"]) == 0
-    assert book.read() == book.Book()
+    assert trust_file.read() == trust_file.TrustFile()
     assert cli.main(["keys", "remove", "second"]) == 2
 
 
 def test_a_secret_key_stays_here(tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:
     tool("keys", "new", "--name", "mine")
-    secret = people.find(book.read(), "mine").secret.hex()
+    secret = people.find(trust_file.read(), "mine").secret.hex()
     assert cli.main(["keys", "export", "mine"]) == 2
     assert cli.main(["keys", "list", "--json"]) == 0
     shown = capsys.readouterr()
@@ -248,4 +248,4 @@ def test_two_keys_cannot_have_one_name(home: Become, tool: Tool) -> None:
     assert code == 0
     found, code = tool("keys", "new", "--name", "release")
     assert (code, found["error"]["what"]) == (2, "another key is called 'release'")
-    assert list(book.read().keys) == [made["id"]]
+    assert list(trust_file.read().keys) == [made["id"]]

@@ -18,7 +18,7 @@ DIGITS = frozenset("0123456789abcdef")
 
 
 @dataclass
-class Book:
+class TrustFile:
     """``local``: id of the key that signs what is built here; empty before the first build.
     ``digests``: with notes.
     """
@@ -60,7 +60,7 @@ def place() -> Path:
     return Path(user_data_dir("tactix", appauthor=False)) / "trust.json"
 
 
-def read() -> Book:
+def read() -> TrustFile:
     """What is trusted now; nothing where there is no file. Raises ConfigError."""
     path = place()
     try:
@@ -68,7 +68,7 @@ def read() -> Book:
             _check_owner(path, os.fstat(f.fileno()))
             return _decode(json.load(f))
     except (FileNotFoundError, NotADirectoryError):
-        return Book()
+        return TrustFile()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
         if isinstance(e, ConfigError):
             raise
@@ -88,14 +88,14 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
         )
 
 
-def _decode(j: Mapping[str, Any]) -> Book:
+def _decode(j: Mapping[str, Any]) -> TrustFile:
     if j["version"] != VERSION:
         raise ValueError(f"version {j['version']}, this tactix reads {VERSION}")
     keys = [
         TrustKey(k["algorithm"], bytes.fromhex(k["secret"]), bytes.fromhex(k["public"]), k["name"])
         for k in j["keys"]
     ]
-    return Book(
+    return TrustFile(
         str(j["local"]),
         {k.id: k for k in keys},
         {digest_of(d): str(note) for d, note in j["digests"].items()},

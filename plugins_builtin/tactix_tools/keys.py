@@ -9,8 +9,7 @@ import click
 
 from tactix.words.errors import InvalidArgument
 from tactix_tools import options, show, source
-from tactix_trust import key_exchange as people
-from tactix_trust import trust_file
+from tactix_trust import key_exchange, trust_file
 from tactix_trust.changing import changing, generate
 from tactix_trust.environment import secret_text
 from tactix_trust.key import ALGORITHMS, HMAC, TrustKey, public_key
@@ -44,7 +43,7 @@ def list_keys(as_json: bool) -> None:
 
 
 @command.command("new")
-@click.option("--name", default="", help="For people.")
+@click.option("--name", default="", help="What to call it.")
 @click.option("--algorithm", type=click.Choice(ALGORITHMS), default=HMAC, show_default=True)
 @click.option("--local", is_flag=True, help="Sign with it what is built here from now on.")
 @click.option(
@@ -68,14 +67,14 @@ def new(name: str, algorithm: str, local: bool, file: str | None, as_json: bool)
     ) as f:
         f.write(secret_text(key) + "\n")
     if as_json:
-        show.print_json({"id": key.id, "public": people.export(key), "file": file})
+        show.print_json({"id": key.id, "public": key_exchange.export(key), "file": file})
     else:
-        click.echo(people.export(key))
+        click.echo(key_exchange.export(key))
 
 
 @command.command("trust")
 @click.argument("public")
-@click.option("--name", default="", help="For people: whose it is.")
+@click.option("--name", default="", help="What to call it: whose it is.")
 @options.json_option
 def trust(public: str, name: str, as_json: bool) -> None:
     """Trust the owner of a PUBLIC key (ed25519:...): plans that it signed run their code here."""
@@ -86,7 +85,7 @@ def trust(public: str, name: str, as_json: bool) -> None:
 @click.argument("key")
 def export(key: str) -> None:
     """Print the public half of KEY (a name or id) for `tactix keys trust` of others."""
-    click.echo(people.export(people.find(trust_file.read(), key)))
+    click.echo(key_exchange.export(key_exchange.find(trust_file.read(), key)))
 
 
 @command.command("remove")
@@ -96,7 +95,7 @@ def remove(key: str) -> None:
     signed with it again.
     """
     with changing() as found:
-        gone = people.find(found, key)
+        gone = key_exchange.find(found, key)
         del found.keys[gone.id]
         found.local = "" if found.local == gone.id else found.local
 

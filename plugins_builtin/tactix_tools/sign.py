@@ -9,8 +9,7 @@ import click
 
 from tactix.plan import container
 from tactix_tools import options, show, source
-from tactix_trust import key_exchange as people
-from tactix_trust import trust_file
+from tactix_trust import key_exchange, trust_file
 from tactix_trust.store import local_key, sign
 
 
@@ -31,7 +30,7 @@ def command(plan: str, name: str | None, output: str | None, as_json: bool) -> N
     digest of the plan, which `tactix verify` shows, stays as it is.
     """
     loaded = container.load(plan, verify=True, private=True)
-    key = people.find(trust_file.read(), name) if name else local_key()
+    key = key_exchange.find(trust_file.read(), name) if name else local_key()
     source.output(output or plan)
     container.save(loaded, output or plan, partial(sign, key))
     facts: dict[str, Any] = {"plan": output or plan, "key": key.id}

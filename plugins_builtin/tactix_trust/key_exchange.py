@@ -1,4 +1,4 @@
-"""What people do with keys and seals: pass public halves on, call keys by name."""
+"""What is done with keys by hand: public halves are passed on, keys are called by their names."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tactix.words.errors import InternalError
 from tactix_ops.layers import FAMILIES
-from tactix_ship.lean.strip_types import untyped
+from tactix_ship.lean.strip_types import without_types
 
 PACKS = (
     "codegen",
@@ -113,7 +113,7 @@ def parsed(module: str) -> ast.Module:
     tree = _tree(STANDS_FOR.get(module, module))
     if within(module, LAYERS):
         _drop_sampling(tree)
-    tree = untyped(module, tree)
+    tree = without_types(module, tree)
     if module == SDK:
         homes = {name: ".".join(_parts(home)) for name, home in _offered().items()}
         tree.body += ast.parse(f"_HOMES = {homes!r}").body

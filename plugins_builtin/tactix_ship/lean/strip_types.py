@@ -11,9 +11,9 @@ from typing import Any
 from tactix.words.errors import InternalError
 
 
-def untyped(module: str, tree: ast.Module) -> ast.Module:
+def without_types(module: str, tree: ast.Module) -> ast.Module:
     """The same code without them. Changes the tree. Raises InternalError."""
-    bare: ast.Module = _Untyped(module).visit(tree)
+    bare: ast.Module = _WithoutTypes(module).visit(tree)
     kept = set(_named(bare))
     for node in [n for n in bare.body if isinstance(n, ast.ImportFrom | ast.Import)]:
         node.names = [a for a in node.names if (a.asname or a.name).partition(".")[0] in kept]
@@ -31,7 +31,7 @@ def _named(tree: ast.Module) -> Iterator[str]:
             yield from ast.literal_eval(node.value)
 
 
-class _Untyped(ast.NodeTransformer):
+class _WithoutTypes(ast.NodeTransformer):
     def __init__(self, module: str) -> None:
         self.module, self.in_function = module, False
 

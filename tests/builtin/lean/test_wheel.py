@@ -24,7 +24,7 @@ from tactix.words.errors import InternalError
 from tactix_runtime import lean_runtime as guest
 from tactix_ship.lean import modules, wheel
 from tactix_ship.lean.shrink import shrink
-from tactix_ship.lean.strip_types import untyped
+from tactix_ship.lean.strip_types import without_types
 from tactix_tools.cli import main
 
 RUN = """
@@ -231,7 +231,7 @@ class Box(Sequence,MemoryImporter,tactix.Engine):
 
 def test_shrinking() -> None:
     module = "tactix_cpu.launcher"
-    found = shrink(module, untyped(module, ast.parse(SOURCE)))
+    found = shrink(module, without_types(module, ast.parse(SOURCE)))
     broken = found.replace("dataclass;from", "dataclass\nfrom", 1).replace(";NAMES", "\nNAMES", 1)
     assert broken == SMALL.lstrip()
 
@@ -258,12 +258,12 @@ def test_what_cannot_be_rewritten_is_told(line: str) -> None:
 
 def test_annotations_that_dataclasses_read_are_told() -> None:
     with pytest.raises(InternalError, match="dataclasses look"):
-        untyped("tactix.run.engine", ast.parse("class A:\n    n: ClassVar[int] = 1"))
+        without_types("tactix.run.engine", ast.parse("class A:\n    n: ClassVar[int] = 1"))
 
 
 def test_imports_that_annotations_alone_name_are_left_out() -> None:
     lines = "import os, sys\nfrom a.b import C, D, E as F, G\n__all__ = ['D']\ndef f(x: C = sys.x) -> os.X: return F"
-    found = ast.unparse(untyped("tactix.run.engine", ast.parse(lines)))
+    found = ast.unparse(without_types("tactix.run.engine", ast.parse(lines)))
     assert found.splitlines() == [
         "import sys",
         "from a.b import D, E as F",

@@ -14,7 +14,7 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.words.errors import ConfigError, UntrustedPlan
 from tactix_tools import cli
-from tactix_trust import key_exchange as people
+from tactix_trust import key_exchange
 from tactix_trust.changing import generate
 from tactix_trust.environment import known_keys, secret_text, signing_key
 from tactix_trust.key import ED25519, TrustKey
@@ -54,8 +54,10 @@ def test_its_key_signs_and_its_public_half_is_trusted(
     assert not store.exists()
     with pytest.raises(UntrustedPlan):
         tactix.load(tmp_path / "a.plan")
-    others = people.export(generate(ED25519))
-    monkeypatch.setenv("TACTIX_TRUSTED_KEYS", given("trusted", f"{others}, {people.export(key)}"))
+    others = key_exchange.export(generate(ED25519))
+    monkeypatch.setenv(
+        "TACTIX_TRUSTED_KEYS", given("trusted", f"{others}, {key_exchange.export(key)}")
+    )
     verdict = tactix.Runtime().judge(container.load(tmp_path / "a.plan"))
     assert verdict.trusted_by == f"signed by ed25519 key {key.id} (TACTIX_TRUSTED_KEYS)"
     monkeypatch.setenv("TACTIX_TRUSTED_KEYS", given("trusted", others))
@@ -103,7 +105,7 @@ def test_a_key_in_a_file_of_its_own(
     monkeypatch.setenv("TACTIX_SIGNING_KEY", str(place))
     key = signing_key()
     assert key is not None
-    assert (told["id"], told["public"]) == (key.id, people.export(key))
+    assert (told["id"], told["public"]) == (key.id, key_exchange.export(key))
     assert not store.exists()
     before = place.read_bytes()
     assert cli.main(command) != 0

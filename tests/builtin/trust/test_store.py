@@ -17,8 +17,7 @@ import pytest
 from tactix.contracts.trust import Seal
 from tactix.words.errors import ConfigError, InvalidArgument, UntrustedPlan
 from tactix_trust import key as keys
-from tactix_trust import key_exchange as people
-from tactix_trust import trust_digest, trust_file
+from tactix_trust import key_exchange, trust_digest, trust_file
 from tactix_trust.changing import changing, generate
 from tactix_trust.store import LocalStore, parse, sign
 
@@ -81,7 +80,7 @@ def test_the_public_half_verifies_and_cannot_sign(home: Become) -> None:
     pytest.importorskip("cryptography")
     key = generate(keys.ED25519, "release")
     home("other")
-    public = keys.public_key(people.export(key) + "\n", "theirs")
+    public = keys.public_key(key_exchange.export(key) + "\n", "theirs")
     assert public.id == key.id
     with changing() as found:
         found.add(public)
@@ -98,7 +97,7 @@ def test_trusting_the_public_half_of_an_own_key_keeps_the_secret() -> None:
     key = generate(keys.ED25519, "mine")
     with changing() as found:
         found.add(key)
-        found.add(keys.public_key(people.export(key), "again"))
+        found.add(keys.public_key(key_exchange.export(key), "again"))
     (kept,) = trust_file.read().keys.values()
     assert (kept.secret, kept.name) == (key.secret, "again")
 
@@ -129,7 +128,7 @@ def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_secret_key_is_not_exported() -> None:
     with pytest.raises(InvalidArgument, match="no public half"):
-        people.export(generate(keys.HMAC))
+        key_exchange.export(generate(keys.HMAC))
 
 
 @pytest.mark.parametrize(
@@ -145,13 +144,18 @@ def test_keys_are_found_by_name_and_beginning() -> None:
     a, b = generate(keys.HMAC, "a"), generate(keys.HMAC, "b")
     found.add(a)
     found.add(b)
-    assert people.find(found, "a") == people.find(found, a.id) == people.find(found, a.id[:12]) == a
+    assert (
+        key_exchange.find(found, "a")
+        == key_exchange.find(found, a.id)
+        == key_exchange.find(found, a.id[:12])
+        == a
+    )
     for text in ("", "nobody", "zzz"):
         with pytest.raises(InvalidArgument, match="no key"):
-            people.find(found, text)
+            key_exchange.find(found, text)
     found.add(generate(keys.HMAC, "a"))
     with pytest.raises(InvalidArgument, match="several"):
-        people.find(found, "a")
+        key_exchange.find(found, "a")
 
 
 # -- the file ------------------------------------------------------------------------------------

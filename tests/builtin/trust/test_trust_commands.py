@@ -15,8 +15,7 @@ from tactix.plan.schema import Plan
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
 from tactix_tools import cli
-from tactix_trust import key_exchange as people
-from tactix_trust import trust_file
+from tactix_trust import key_exchange, trust_file
 
 Become = Callable[[str], Path]
 Tool = Callable[..., Any]
@@ -148,7 +147,7 @@ def test_a_local_key_of_ones_own(tool: Tool) -> None:
 
 def test_a_secret_key_stays_here(tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:
     tool("keys", "new", "--name", "mine")
-    secret = people.find(trust_file.read(), "mine").secret.hex()
+    secret = key_exchange.find(trust_file.read(), "mine").secret.hex()
     assert cli.main(["keys", "export", "mine"]) == 2
     assert cli.main(["keys", "list", "--json"]) == 0
     shown = capsys.readouterr()

@@ -10,14 +10,14 @@ from typing import Any
 from tactix.run.arrays import address_of
 from tactix.run.blob_memory import Room
 from tactix.run.memory import Memory
-from tactix.run.tracked import WatchedEngine
+from tactix.run.tracked import TrackedEngine
 from tactix.words.errors import InvalidArgument
 
 Array = Any
 Made = Callable[[str], None]
 
 
-class RefittableEngine(WatchedEngine):
+class RefittableEngine(TrackedEngine):
     """An engine of a plan with recipes.
 
     Constants that are replaced get host memory of their own, twice: new content is made in the one

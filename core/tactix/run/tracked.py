@@ -10,7 +10,7 @@ from tactix.run.context import ExecutionContext
 from tactix.run.inspector import InspectedEngine
 
 
-class WatchedEngine(InspectedEngine):
+class TrackedEngine(InspectedEngine):
     """``_contexts``: those that are there. ``_births``: held while one is made, or while none may
     be.
     """

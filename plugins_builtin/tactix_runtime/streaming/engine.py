@@ -16,7 +16,7 @@ from tactix.plan.schema import Plan
 from tactix.run import weight_schedule as schedule
 from tactix.run.context import ExecutionContext
 from tactix.run.link import allocator_of
-from tactix.run.tracked import WatchedEngine
+from tactix.run.tracked import TrackedEngine
 from tactix.run.weight_schedule import Group, WeightSchedule
 from tactix.words.dims import Env
 from tactix.words.errors import InvalidArgument
@@ -69,7 +69,7 @@ def backing_of(
     return Pages(plan, blobs if device.host_memory and not options.copy_weights else ())
 
 
-class StreamedEngine(WatchedEngine):
+class StreamedEngine(TrackedEngine):
     """An engine of a plan that was built with ``WEIGHT_STREAMING``, with the names that TensorRT
     has for it.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class DefaultFlavour(Flavour[Plan]):
-    """An Engine over the plan itself; its contexts are phased where the plan needs it."""
+    """An Engine over the plan itself; its contexts are segmented where the plan needs it."""
 
     key = DEFAULT
     host = DispatchFlavour.key
@@ -68,9 +68,9 @@ class DefaultFlavour(Flavour[Plan]):
             from tactix_refit.engine import RefittableEngine as engine
         if not plan.produced:
             return engine(plan, session, device, options)
-        from tactix_runtime.dynamic_shapes import PhasedContext
+        from tactix_runtime.dynamic_shapes import SegmentedContext
 
-        return engine(plan, session, device, options, PhasedContext)
+        return engine(plan, session, device, options, SegmentedContext)
 
     def on_references(self, plan: Plan, steps: Sequence[Step]) -> Plan:
         """The plan without its host code. Raises PlanCompatibilityError."""

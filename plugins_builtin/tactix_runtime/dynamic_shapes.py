@@ -122,21 +122,21 @@ class Segment:
                 self.runnable.rebind(b, addresses[b])
 
 
-class PhasedContext(ExecutionContext):
+class SegmentedContext(ExecutionContext):
     """An ExecutionContext for plans with produced steps. Output shapes are known after each run.
 
     ``execute_v2`` and ``execute_async_v3`` copy outputs to the given addresses, which must have
     room for what the run gives, or to where an output allocator says.
     """
 
-    phased = True
+    segmented = True
 
     def __init__(self, program: LinkedPlan, name: str = "") -> None:
         super().__init__(program, name)
         stops = (*program.plan.produced, len(program.plan.steps))
         starts = (0, *(k + 1 for k in program.plan.produced))
         self._segments = [(Segment(program, a, b), b) for a, b in zip(starts, stops, strict=True)]
-        self._inner: dict[int, list[PhasedContext]] = {}
+        self._inner: dict[int, list[SegmentedContext]] = {}
         self._results: dict[str, tuple[int, ...]] = {}
         self._solved: tuple[Any, Env, dict[str, int]] | None = None
 
@@ -274,7 +274,7 @@ class PhasedContext(ExecutionContext):
         if k not in self._program.bodies:
             return []
         if k not in self._inner:
-            self._inner[k] = [PhasedContext(p) for p in self._program.bodies[k]]
+            self._inner[k] = [SegmentedContext(p) for p in self._program.bodies[k]]
         return [partial(c.call, given=env) for c in self._inner[k]]
 
     def close(self) -> None:

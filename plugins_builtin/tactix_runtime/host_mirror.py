@@ -1,5 +1,5 @@
-"""Values of one run of a phased plan: arrays and objects by buffer, and where the device finds
-them.
+"""Values of one run of a plan in segments: arrays and objects by buffer, and where the device
+finds them.
 """
 
 from __future__ import annotations

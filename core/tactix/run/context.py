@@ -40,11 +40,11 @@ class ExecutionContext(Recorded):
 
     Intermediate memory is allocated when the first shape is bound, unless ``set_device_memory``
     gave some. Inputs and outputs must be aligned to their element size, and to what the device asks
-    for. ``phased``: whether it runs steps by ``Launcher.produce``. ``closed``: whether it can run
-    no more.
+    for. ``segmented``: whether it runs steps by ``Launcher.produce``, and what lies between them as
+    segments. ``closed``: whether it can run no more.
     """
 
-    phased = False
+    segmented = False
 
     def __init__(self, program: LinkedPlan, name: str = "") -> None:
         import numpy as np
@@ -198,7 +198,7 @@ class ExecutionContext(Recorded):
         ``address``: a multiple of 64. ``size``: at least ``engine.device_memory_size`` of the
         shapes to come.
         """
-        if self.phased:
+        if self.segmented:
             raise InvalidArgument(
                 "the plan's memory depends on data", who=self.name, do="Let the context allocate it"
             )

@@ -47,7 +47,7 @@ class Engine(Recorded):
     ) -> None:
         import numpy as np
 
-        if plan.produced and not context.phased:
+        if plan.produced and not context.segmented:
             why = "it has shapes that follow from data, branches or loops"
             raise PlanCompatibilityError(
                 "this flavour cannot run the plan", reasons=(why,), do="Use flavour 'default'"

@@ -155,9 +155,9 @@ class LeanDefaultFlavour(Flavour[Plan]):
         session = with_packs(plan, session)
         if not plan.produced:
             return Engine(plan, session, device, options)
-        from tactix_runtime.dynamic_shapes import PhasedContext
+        from tactix_runtime.dynamic_shapes import SegmentedContext
 
-        return Engine(plan, session, device, options, PhasedContext)
+        return Engine(plan, session, device, options, SegmentedContext)
 
     def on_references(self, plan: Plan, steps: Sequence[Step]) -> Plan:
         """The plan without its host code. Raises PlanCompatibilityError."""

@@ -62,7 +62,7 @@ def test_a_run_sees_old_weights_or_new_ones() -> None:
     assert min(runs) > 0
 
 
-def phased(number: float) -> bytes:
+def segmented(number: float) -> bytes:
     """Products before and after a step whose shape follows from data; ``number`` becomes a part of
     that.
     """
@@ -92,11 +92,11 @@ def set_all(refitter: Refitter, numbers: dict[str, float]) -> None:
 
 
 def test_runs_in_phases_see_one_set_of_weights() -> None:
-    engine, x = built(phased(1.0)), np.ones((2, 4), np.float32)
+    engine, x = built(segmented(1.0)), np.ones((2, 4), np.float32)
     assert engine.plan.produced
     refitter, allowed = Refitter(engine), {1.0: 11.0, 2.0: 14.0}
     with pytest.raises(InvalidArgument, match="'number' differs and cannot be replaced"):
-        refitter.refit_from_onnx(phased(2.0))
+        refitter.refit_from_onnx(segmented(2.0))
     with inferring(one_of(engine, x, [*allowed.values()])):
         for i in range(40):
             number = 2.0 if i % 2 == 0 else 1.0

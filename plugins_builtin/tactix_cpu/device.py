@@ -223,7 +223,7 @@ def _processor() -> DeviceProperties:
         facts={"arch": arch, "system": platform.system().lower(), **caches},
         tuned_to={
             cache: size for cache, size in caches.items() if cache != "l3"
-        },  # of which a guest sees any part
+        },  # of which a virtual machine sees any part
     )
 
 

@@ -55,13 +55,13 @@ class Died(Exception):
 class Worker:
     """``threads``: of one inference. ``device``: the key of what it tries on.
 
-    ``starts`` counts processes: what one was told the next does not know. ``guests``: the jobs
+    ``starts`` counts processes: what one was told the next does not know. ``loaded``: the jobs
     whose code has been in the process.
     """
 
     def __init__(self, threads: int, device: str) -> None:
         self.threads, self.device, self.starts = threads, device, 0
-        self.guests: set[int] = set()
+        self.loaded: set[int] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._end: Any = None
@@ -101,7 +101,7 @@ class Worker:
         if self._process is not None:
             self._end()
             self._process = None
-            self.guests.clear()
+            self.loaded.clear()
 
     def _start(self, stopped: Callable[[], bool]) -> None:
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)

@@ -60,11 +60,11 @@ class Remote:
         Where others ran in the process before, the fault may be theirs: it is asked again in a new
         one.
         """
-        alone, stopped = self._worker.guests <= {self.job.number}, self.bench.market.stopped
+        alone, stopped = self._worker.loaded <= {self.job.number}, self.bench.market.stopped
         try:
             if not self._worker.pid or self._loaded != self._worker.starts:
                 self._worker.ask(self.seconds, "load", self.job, stopped=stopped)
-                self._worker.guests.add(self.job.number)
+                self._worker.loaded.add(self.job.number)
                 self._loaded = self._worker.starts
             return self._worker.ask(
                 self.seconds, name, self.job.number, *arguments, stopped=stopped

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from tactix.contracts.flavour import DEFAULT, Flavour, Source
 from tactix.plan.schema import Plan
 from tactix.words.errors import PlanFormatError
-from tactix_runtime.dispatch import DispatchFlavour, check_trust, envelope_of, is_foreign, is_ours
+from tactix_runtime.dispatch import (
+    DispatchFlavour,
+    check_trust,
+    envelope_of,
+    is_of_other_version,
+    is_ours,
+)
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
@@ -30,13 +36,13 @@ class DefaultFlavour(Flavour[Plan]):
     host = DispatchFlavour.key
 
     def open(self, runtime: RuntimeView[Plan], source: Source, verify: bool | None) -> EngineView:
-        """An engine; a guest's for a plan of another version. Raises what ``load`` and the flavour
-        ``dispatch`` do.
+        """An engine; a lean runtime's for a plan of another version. Raises what ``load`` and the
+        flavour ``dispatch`` do.
         """
         try:
             plan = runtime.read(source, verify)
         except PlanFormatError:  # perhaps one that only its own version can decode
-            if not is_foreign(source):
+            if not is_of_other_version(source):
                 raise
         else:
             if is_ours(plan.meta):
@@ -47,10 +53,10 @@ class DefaultFlavour(Flavour[Plan]):
         """Whether that is a plan of another version with the runtime for it. Raises UntrustedPlan,
         OSError.
         """
-        foreign = is_foreign(source)
-        if foreign:
+        other = is_of_other_version(source)
+        if other:
             check_trust(runtime, envelope_of(source)[1])
-        return foreign
+        return other
 
     def load(
         self, plan: Plan, session: SessionView, device: Device, options: Options

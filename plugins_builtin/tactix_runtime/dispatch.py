@@ -40,13 +40,17 @@ class DispatchFlavour(Flavour[Plan]):
     host = key
 
     def open(self, runtime: RuntimeView[Plan], source: Source, verify: bool | None) -> EngineView:
-        """The guest's engine. Raises PlanFormatError, PlanCompatibilityError, UntrustedPlan,
-        ConfigError, OSError, and what the guest raises, whose errors are ours as well."""
-        from tactix_runtime import lean_runtime as guest
+        """The lean runtime's engine. Raises PlanFormatError, PlanCompatibilityError,
+        UntrustedPlan, ConfigError, OSError, and what that runtime raises, whose errors are ours as
+        well.
+        """
+        from tactix_runtime import lean_runtime
 
         data, found = envelope_of(source)
         if runtime.lean_runtime:
-            return hand_over(runtime, guest.files_at(runtime.lean_runtime), data, found, verify)
+            return hand_over(
+                runtime, lean_runtime.files_at(runtime.lean_runtime), data, found, verify
+            )
         if found.runtime is None:
             raise PlanCompatibilityError(
                 "the plan has no lean runtime in it",
@@ -54,18 +58,18 @@ class DispatchFlavour(Flavour[Plan]):
                 do="Build it with BuilderFlag.VERSION_COMPATIBLE, or name one: runtime.load_runtime(path)",
             )
         check_trust(runtime, found)
-        return hand_over(runtime, guest.unpack(found.runtime), data, found, verify)
+        return hand_over(runtime, lean_runtime.unpack(found.runtime), data, found, verify)
 
     def load(
         self, plan: Plan, session: SessionView, device: Device, options: Options
     ) -> EngineView:
-        """Raises InvalidArgument: a guest knows no objects of ours."""
+        """Raises InvalidArgument: a lean runtime knows no objects of ours."""
         raise no_bytes(self.key)
 
 
 def envelope_of(source: Source) -> tuple[memoryview, Envelope]:
-    """The content of a plan, mapped if it is a file, and its envelope. A guest checks what it gets
-    for itself.
+    """The content of a plan, mapped if it is a file, and its envelope. A lean runtime checks
+    what it gets for itself.
 
     Raises PlanFormatError, OSError.
     """
@@ -80,7 +84,7 @@ def envelope_of(source: Source) -> tuple[memoryview, Envelope]:
         raise
 
 
-def is_foreign(source: Source) -> bool:
+def is_of_other_version(source: Source) -> bool:
     """Whether that is a plan of another format or major version with its runtime in it. Raises
     OSError.
     """
@@ -159,8 +163,8 @@ def hand_over(
 
 
 def policy(on_untrusted: OnUntrusted) -> dict[str, bool]:
-    """What guests of every version are told. Those that take code for a GPU as none are ``strict``
-    when it counts.
+    """What lean runtimes of every version are told. Those that take code for a GPU as none are
+    ``strict`` when it counts.
     """
     return {
         "engine_host_code_allowed": on_untrusted is OnUntrusted.ALLOW,

@@ -124,7 +124,7 @@ def _import_folder(name: str, root: Path) -> None:
 
 
 def _adopt(theirs: ModuleType) -> None:
-    """Let ``except tactix.TactixError`` and the others catch what the guest raises.
+    """Let ``except tactix.TactixError`` and the others catch what a lean runtime raises.
 
     Making one of its errors makes one of a class that is both its and ours; bases of a class cannot
     be changed later.

@@ -23,7 +23,7 @@ class LeanFlavour(Flavour[Plan]):
     key = "lean"
 
     def open(self, runtime: RuntimeView[Plan], source: Source, verify: bool | None) -> EngineView:
-        """The guest's engine. Raises what its ``Runtime.deserialize`` does, ConfigError."""
+        """The lean runtime's engine. Raises what its ``Runtime.deserialize`` does, ConfigError."""
         from tactix_runtime.dispatch import envelope_of, hand_over
         from tactix_runtime.lean_runtime import unpack
         from tactix_ship.lean.wheel import wheel
@@ -34,7 +34,7 @@ class LeanFlavour(Flavour[Plan]):
     def load(
         self, plan: Plan, session: SessionView, device: Device, options: Options
     ) -> EngineView:
-        """Raises InvalidArgument: a guest knows no objects of ours."""
+        """Raises InvalidArgument: a lean runtime knows no objects of ours."""
         from tactix_runtime.dispatch import no_bytes
 
         raise no_bytes(self.key)

@@ -12,7 +12,7 @@ from tactix.plugins.session import Session
 from tactix.run.runtime import Runtime
 from tactix.words.errors import TactixError
 from tactix.words.logger import Logger, Severity, printable
-from tactix_runtime.dispatch import envelope_of, is_foreign, judge
+from tactix_runtime.dispatch import envelope_of, is_of_other_version, judge
 from tactix_tools import options, show
 from tactix_tools.cli import OK, PLAN
 
@@ -56,12 +56,12 @@ def report(file: str, session: Session, untrusted: str | None = None) -> dict[st
     would run, reasons against running it, warnings. ``untrusted``: as ``Runtime`` takes it. Raises
     OSError.
     """
-    found, heard, trust, foreign = None, Heard(), None, False
+    found, heard, trust, other = None, Heard(), None, False
     runtime = Runtime(heard, session, on_untrusted=untrusted or "")
     try:
         _, found = envelope_of(file)
-        foreign = is_foreign(file)
-        plan = None if foreign else container.load(file)
+        other = is_of_other_version(file)
+        plan = None if other else container.load(file)
         trust = runtime.judge(plan) if plan else judge(runtime, found)
     except TactixError as e:
         reasons = [str(e)]
@@ -72,7 +72,7 @@ def report(file: str, session: Session, untrusted: str | None = None) -> dict[st
         "format": found and found.format,
         "tactix": found and found.version,
         "lean_runtime": bool(found and found.runtime is not None),
-        "runs_on_lean_runtime": foreign,
+        "runs_on_lean_runtime": other,
         "trust": trust and {**asdict(trust), "policy": runtime.on_untrusted},
         "reasons": reasons,
         "warnings": heard.warnings,

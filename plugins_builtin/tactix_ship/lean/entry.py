@@ -29,7 +29,7 @@ def load(plan: Any, *, verify: bool | None = None, **options: Any) -> Any:
 
 
 class _TrustedByHost:
-    """The trust store of a guest: its host has looked into its own."""
+    """The trust store of a runtime that a host has loaded: the host has looked into its own."""
 
     key = "host"
 

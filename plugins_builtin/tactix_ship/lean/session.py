@@ -39,7 +39,9 @@ class Session:
 
     @property
     def signer(self) -> Callable[[bytes], bytes] | None:
-        """What signs plans that are made here; None in a guest, whose host has the keys."""
+        """What signs plans that are made here; None where a host, which has the keys, has loaded
+        this runtime.
+        """
         local = self.trust_stores.get(LOCAL)
         return local.sign if local else None
 

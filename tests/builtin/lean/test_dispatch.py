@@ -25,8 +25,7 @@ from tactix.plan.schema import Plan, Profile, TensorIO
 from tactix.words import dims, errors
 from tactix.words.dtypes import DType
 from tactix.words.tensor import Element
-from tactix_runtime import dispatch, envelope
-from tactix_runtime import lean_runtime as guest
+from tactix_runtime import dispatch, envelope, lean_runtime
 from tactix_ship.lean import wheel
 from tactix_tools import arrays
 from tactix_tools.cli import main
@@ -77,7 +76,7 @@ def test_the_plan_holds_the_wheel(saved: Any, built: Callable[..., Any]) -> None
     found = envelope.read(memoryview(saved[0].read_bytes()))
     assert (found.format, found.version) == (container.VERSION, tactix.__version__)
     assert found.runtime is not None
-    assert "run/engine.py" in guest.unpack(found.runtime)
+    assert "run/engine.py" in lean_runtime.unpack(found.runtime)
     for flags in ((), (COMPATIBLE, BuilderFlag.EXCLUDE_LEAN_RUNTIME)):
         without = envelope.read(memoryview(built("mlp", *flags)[0].read_bytes()))
         assert without.runtime is None
@@ -91,8 +90,8 @@ def test_leaving_out_what_no_plan_would_hold() -> None:
 @pytest.mark.parametrize("registry", ["layers", "launchers", "devices", "allocators"])
 def test_it_offers_what_the_built_ins_offer(registry: str) -> None:
     """Those for CUDA, too, which are imported when something asks for them."""
-    package = guest.admit(
-        guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None
+    package = lean_runtime.admit(
+        lean_runtime.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None
     )
     ours, theirs = tactix.Session(group="runtime", only=[]), package.Session()
     assert set(getattr(theirs, registry)) == set(getattr(ours, registry))
@@ -107,7 +106,7 @@ def test_the_runtime_at_a_path(built: Callable[..., Any], tmp_path: Path) -> Non
     with pytest.raises(errors.PlanCompatibilityError, match="VERSION_COMPATIBLE"):
         tactix.Runtime(flavour="dispatch").deserialize(saved[0])
     for path in (wheel.write(tmp_path), tmp_path / "tactix_lean"):
-        for name, content in guest.unpack(wheel.wheel()).items():
+        for name, content in lean_runtime.unpack(wheel.wheel()).items():
             (tmp_path / "tactix_lean" / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "tactix_lean" / name).write_bytes(content)
         assert results(runtime.load_runtime(path), saved) == expected(saved)
@@ -121,18 +120,18 @@ def test_temporary_files_where_memory_is_not_allowed(saved: Any, tmp_path: Path)
     runtime = tactix.Runtime(flavour="dispatch")
     runtime.tempfile_control_flags, runtime.temporary_directory = NOWHERE, str(tmp_path)
     files = {
-        **guest.unpack(wheel.wheel()),
+        **lean_runtime.unpack(wheel.wheel()),
         "note.py": b"once = True",
     }  # content that no other test has loaded
     with pytest.raises(errors.ConfigError, match="neither files in memory nor"):
-        guest.admit(files, NOWHERE, None)
-    package = guest.admit(files, IN_FILES, str(tmp_path))
+        lean_runtime.admit(files, NOWHERE, None)
+    package = lean_runtime.admit(files, IN_FILES, str(tmp_path))
     assert Path(str(package.__file__)).is_relative_to(tmp_path)
-    assert guest.admit(files, NOWHERE, None) is package
+    assert lean_runtime.admit(files, NOWHERE, None) is package
     found = package.load(str(saved[0])).create_execution_context().run(saved[1])
     assert [y.tobytes() for y in found.values()] == expected(saved)
     with pytest.raises(errors.ConfigError, match="temporary_directory"):
-        guest.admit({**files, "note.py": b"twice = True"}, IN_FILES, str(tmp_path / "none"))
+        lean_runtime.admit({**files, "note.py": b"twice = True"}, IN_FILES, str(tmp_path / "none"))
 
 
 def test_the_guest_is_another_package(saved: Any) -> None:
@@ -151,10 +150,10 @@ def test_the_guest_is_another_package(saved: Any) -> None:
 
 def test_guests_load_machine_code_apart(built: Callable[..., Any]) -> None:
     """Each has its own loader, and they load one after the other from files of the same number."""
-    wheel_files = guest.unpack(wheel.wheel())
+    wheel_files = lean_runtime.unpack(wheel.wheel())
     for i, model in enumerate(("mlp", "lenet", "gru")):
         path, feed, want = built(model)
-        package = guest.admit(
+        package = lean_runtime.admit(
             {**wheel_files, "note.py": b"# %d" % i}, TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None
         )
         found = package.load(path).create_execution_context().run(feed)
@@ -183,7 +182,7 @@ def test_its_errors_are_ours(saved: Any) -> None:
     assert str(error) == "it: none. less"
 
 
-def test_settings_reach_the_guest(saved: Any) -> None:
+def test_settings_reach_the_lean_runtime(saved: Any) -> None:
     def tuned(header: dict[str, Any]) -> None:
         header["device"]["name"] = "another machine"
 
@@ -222,9 +221,9 @@ def test_nobody_trusts_it(saved: Any, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_host_trusts_one_plan_alone(saved: Any) -> None:
-    """What changes between the host's look and the guest's is not what the host trusts."""
-    package = guest.admit(
-        guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None
+    """What changes between the host's look and the other runtime's is not what the host trusts."""
+    package = lean_runtime.admit(
+        lean_runtime.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None
     )
     digest = envelope.read(memoryview(saved[0].read_bytes())).seal.digest
     silent = {"log": lambda severity, text: None}
@@ -302,7 +301,7 @@ def test_what_is_no_wheel(content: bytes, tmp_path: Path) -> None:
     with pytest.raises((errors.PlanFormatError, errors.ConfigError)):
         tactix.Runtime().load_runtime(tmp_path / "no.whl").deserialize(b"")
     with pytest.raises((errors.PlanFormatError, errors.ConfigError), match=r"no\.whl: "):
-        guest.files_at(tmp_path / "no.whl")
+        lean_runtime.files_at(tmp_path / "no.whl")
 
 
 @pytest.mark.parametrize("flavour", ["lean", "dispatch"])
@@ -445,7 +444,7 @@ def test_run_with_a_flavour(
     assert json.loads(capsys.readouterr().out) == first
 
 
-def test_the_tools_understand_the_words_of_a_guest() -> None:
+def test_the_tools_understand_what_a_lean_runtime_says() -> None:
     """What it says of its inputs is of its own classes: here of none that they know."""
     n = dims.sym("n")
     text = Element(DType.STRING, (2, None, n))
@@ -459,7 +458,7 @@ def test_the_tools_understand_the_words_of_a_guest() -> None:
     assert repr(want) == repr(got)
 
 
-def test_threads_share_one_guest(saved: Any) -> None:
+def test_threads_share_one_lean_runtime(saved: Any) -> None:
     found: list[Any] = []
 
     def load() -> None:

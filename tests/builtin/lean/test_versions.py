@@ -60,8 +60,8 @@ for folder in sys.argv[1:]:
     facts["same"].append(found == expected)
     facts["handed_over"].append(type(engine).__module__.startswith("_tactix_lean_"))
 facts["packs"] = sorted({m.partition(".")[0] for m in sys.modules if m.startswith("_plan_")})
-guests = [m for m in sys.modules if m.startswith("_tactix_lean_") and "." not in m]
-facts["guests"] = sorted(sys.modules[m].__version__ for m in guests)
+runtimes = [m for m in sys.modules if m.startswith("_tactix_lean_") and "." not in m]
+facts["runtimes"] = sorted(sys.modules[m].__version__ for m in runtimes)
 print(json.dumps(facts))
 """
 
@@ -133,9 +133,9 @@ def test_two_versions_run_each_others_plans(
             "without a flavour the one of the other version alone"
         )
         assert len(facts["packs"]) == 3, (
-            "the pack once for either guest, and for the host, which loads its own plan"
+            "the pack once for either runtime, and for the host, which loads its own plan"
         )
-        assert facts["guests"] == sorted([tactix.__version__, "7.0.0"]), "both in one process"
+        assert facts["runtimes"] == sorted([tactix.__version__, "7.0.0"]), "both in one process"
 
 
 @pytest.mark.parametrize("path", sorted(PLANS.glob("*.plan")), ids=lambda p: p.stem)

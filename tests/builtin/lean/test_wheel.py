@@ -21,7 +21,7 @@ import pytest
 import tactix_sdk
 from tactix.contracts.flavour import TempfileControlFlag
 from tactix.words.errors import InternalError
-from tactix_runtime import lean_runtime as guest
+from tactix_runtime import lean_runtime
 from tactix_ship.lean import modules, wheel
 from tactix_ship.lean.shrink import shrink
 from tactix_ship.lean.strip_types import without_types
@@ -150,8 +150,8 @@ def test_what_is_in_it() -> None:
 
 
 def test_a_pack_finds_the_whole_sdk() -> None:
-    package = guest.admit(
-        guest.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None
+    package = lean_runtime.admit(
+        lean_runtime.unpack(wheel.wheel()), TempfileControlFlag.ALLOW_IN_MEMORY_FILES, None
     )
     lean = importlib.import_module(f"{package.__name__}.sdk")
     for name in tactix_sdk.__all__:

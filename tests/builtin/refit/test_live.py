@@ -186,13 +186,13 @@ def test_a_model_whose_weights_do_not_fit_sets_none_of_them(tmp_path: Path) -> N
 def test_what_cannot_be_refitted_is_named() -> None:
     with pytest.raises(InvalidArgument, match="NoneType objects cannot be refitted"):
         Refitter(None)  # type: ignore[arg-type]
-    guest = tactix.Runtime(flavour="lean", on_untrusted="allow").deserialize(
+    lean = tactix.Runtime(flavour="lean", on_untrusted="allow").deserialize(
         container.dump(built(chain(1.0, layers=1)).plan)
     )
     with pytest.raises(
         InvalidArgument, match="Engine objects cannot be refitted: an engine of the default flavour"
     ):
-        Refitter(guest)
+        Refitter(lean)
 
 
 # -- plans ---------------------------------------------------------------------------------------

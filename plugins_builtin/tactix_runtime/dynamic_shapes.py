@@ -25,7 +25,7 @@ from tactix.words.dims import Env, Shape, evaluate_shape, learn, show, symbols
 from tactix.words.dtypes import DType
 from tactix.words.error_recorder import recording
 from tactix.words.errors import ExecutionError, InvalidArgument, ShapeError
-from tactix_runtime.host_mirror import Held, Mirrored, read
+from tactix_runtime.host_mirror import MirroredValues, RunValues, read
 from tactix_runtime.values import as_value
 
 NOTHING: Env = {}
@@ -60,34 +60,36 @@ class Segment:
         self._memory = Memory(0, 0)
         self._bound: list[int] = []
 
-    def run(self, env: Env, held: Held) -> None:
+    def run(self, env: Env, run_values: RunValues) -> None:
         """Make its outputs, place its buffers, bind what changed, run."""
-        fresh, addresses = env != self._env, held.addresses
+        fresh, addresses = env != self._env, run_values.addresses
         if fresh:
             self._lay_out(env)
         for (buffer, _, dtype), shape in zip(self.outputs, self.shapes, strict=True):
-            held.make(buffer, shape, dtype)
+            run_values.make(buffer, shape, dtype)
         for i, place in zip(self.own, self.places, strict=True):
             addresses[i] = place
         if not self.steps:
             return
-        held.place(self.outer)
+        run_values.place(self.outer)
         if fresh:
-            self._check_places(env, held)
+            self._check_places(env, run_values)
         if fresh or self.runnable is None:
             self._bind(env, addresses)
         else:
             self._rebind(addresses)
-            for b in () if held.weights is self._weights else self.constants:
+            for b in () if run_values.weights is self._weights else self.constants:
                 self.runnable.rebind(b, addresses[b])
-        self._weights = held.weights
+        self._weights = run_values.weights
         assert self.runnable is not None
         self.runnable()
 
-    def _check_places(self, env: Env, held: Held) -> None:
+    def _check_places(self, env: Env, run_values: RunValues) -> None:
         """Raises ExecutionError for a buffer that the steps touch and nothing has placed."""
         for b in self.outer:
-            if not held.addresses[b] and (b not in held.values or held.values[b].nbytes):
+            if not run_values.addresses[b] and (
+                b not in run_values.values or run_values.values[b].nbytes
+            ):
                 buffer = self.program.plan.buffers[b]
                 if size := size_at(buffer.nbytes, env, buffer.name):
                     what = f"buffer {buffer.name!r} of {size} bytes has no memory"
@@ -168,23 +170,23 @@ class SegmentedContext(ExecutionContext):
         return True
 
     def execute_async_v3(self, stream: Any = 0) -> bool:
-        addresses, held = list(self._addresses), dict(self._held)
-        self._program.device.stream_of(stream).submit(partial(self._run_held, addresses, held))
+        addresses, arrays = list(self._addresses), dict(self._arrays)
+        self._program.device.stream_of(stream).submit(partial(self._run_at, addresses, arrays))
         return True
 
-    def _run_held(self, addresses: list[int], held: Mapping[str, Any]) -> None:
-        """``held`` keeps the caller's arrays alive until then."""
+    def _run_at(self, addresses: list[int], arrays: Mapping[str, Any]) -> None:
+        """``arrays`` keeps the caller's arrays alive until then."""
         with recording(self), self._running:
             inputs = {
                 io.name: shape
                 for io, shape in zip(self._inputs, self._shapes, strict=True)
                 if shape is not None
             }
-            _check_room(held, inputs)
+            _check_sizes(arrays, inputs)
             outputs = self._outputs_of(addresses)
             allocated = {self._outputs[i - len(self._inputs)].name for i in self._allocators}
-            _check_room(
-                held,
+            _check_sizes(
+                arrays,
                 {name: shape for name, shape in self._results.items() if name not in allocated},
             )
             placed = self._placed(addresses, self._results)
@@ -232,14 +234,14 @@ class SegmentedContext(ExecutionContext):
                 f"{len(values)} values for {len(self._inputs)} inputs", who=self.name
             )
         env = self._symbols(values, given)
-        held = Held(program) if program.device.host_memory else Mirrored(program)
+        run_values = RunValues(program) if program.device.host_memory else MirroredValues(program)
         for io, x in zip(self._inputs, values, strict=True):
-            held.put(io.buffer, x, io.dtype)
+            run_values.put(io.buffer, x, io.dtype)
         for segment, k in self._segments:
-            segment.run(env, held)
+            segment.run(env, run_values)
             if k < len(program.plan.steps):
-                self._produce(k, env, held)
-        return [held.found(io.buffer) for io in self._outputs]
+                self._produce(k, env, run_values)
+        return [run_values.found(io.buffer) for io in self._outputs]
 
     def _symbols(self, values: Sequence[Any], given: Env) -> dict[str, int]:
         """Symbols that the shapes of the inputs give, beside those that are given."""
@@ -252,12 +254,12 @@ class SegmentedContext(ExecutionContext):
     def _shapes_of(self, values: Sequence[Any]) -> list[tuple[int, ...]]:
         return [_shape(io.dtype, x) for io, x in zip(self._inputs, values, strict=True)]
 
-    def _produce(self, k: int, env: dict[str, int], held: Held) -> None:
+    def _produce(self, k: int, env: dict[str, int], run_values: RunValues) -> None:
         """Run a step that tells shapes, and bind its symbols."""
         program = self._program
         step: Step = program.plan.steps[k]
         check(program.plan.extents.get(k, ()), env)
-        values = [held.value(step.name, o, env) for o in step.inputs]
+        values = [run_values.value(step.name, o, env) for o in step.inputs]
         bodies = self._bodies(k, env)
         found = program.launchers[step.artifact.launcher].produce(
             step, env, values, bodies, program.context
@@ -268,7 +270,7 @@ class SegmentedContext(ExecutionContext):
             )
         for o, y in zip(step.outputs, found, strict=True):
             bind_shape(step.name, o.spec.shape, _shape(o.spec.dtype, y), env)
-            held.put(o.buffer, y, o.spec.dtype)
+            run_values.put(o.buffer, y, o.spec.dtype)
 
     def _bodies(self, k: int, env: Env) -> list[Call]:
         if k not in self._program.bodies:
@@ -283,10 +285,10 @@ class SegmentedContext(ExecutionContext):
         self._inner.clear()
 
 
-def _check_room(held: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _check_sizes(arrays: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raises ShapeError for an array of the caller's that is smaller than what lies there."""
     for name, shape in shapes.items():
-        array = held.get(name)
+        array = arrays.get(name)
         if array is not None and math.prod(array.shape) < math.prod(shape):
             what = f"{name!r} is {show(shape)}, its array is {show(array.shape)}"
             raise ShapeError(what, do="Give a larger one; outputs may have an allocator")

@@ -22,7 +22,7 @@ from tactix.words.errors import AllocationError, ExecutionError
 from tactix.words.host_memory import check_array_fits
 
 
-class Held:
+class RunValues:
     """On a device that reads host memory: a value is where its array is. ``addresses``: by buffer.
 
     ``weights``: the program's addresses as they were when the run began, by which all of it goes.
@@ -51,7 +51,7 @@ class Held:
 
     def make(self, buffer: int, shape: tuple[int, ...], dtype: Any) -> None:
         """Room for what steps of the device will write."""
-        made = self.values[buffer] = room_for(shape, dtype)
+        made = self.values[buffer] = empty_array(shape, dtype)
         self.addresses[buffer] = address_of(made)
 
     def place(self, buffers: Sequence[int]) -> None:
@@ -93,7 +93,7 @@ class Held:
         return read(self.program.device, dtype, shape, self.addresses[buffer])
 
 
-class Mirrored(Held):
+class MirroredValues(RunValues):
     """On a device with memory of its own: copied to it when its steps read a value, and back when
     the host does.
     """
@@ -110,18 +110,18 @@ class Mirrored(Held):
         self._made.discard(buffer)
 
     def make(self, buffer: int, shape: tuple[int, ...], dtype: Any) -> None:
-        made = self.values[buffer] = room_for(shape, dtype)
+        made = self.values[buffer] = empty_array(shape, dtype)
         self._made.add(buffer)
-        self._room(buffer, made)
+        self._allocate(buffer, made)
 
-    def _room(self, buffer: int, x: Any) -> None:
+    def _allocate(self, buffer: int, x: Any) -> None:
         self._memory[buffer] = Memory.allocate(self.program.allocator, max(1, x.nbytes))
         self.addresses[buffer] = self._memory[buffer].address
 
     def place(self, buffers: Sequence[int]) -> None:
         for b in buffers:
             if b in self.values and b not in self._memory:
-                self._room(b, self.values[b])
+                self._allocate(b, self.values[b])
                 self.program.device.copy_in(self.addresses[b], self.values[b])
 
     def found(self, buffer: int) -> Any:
@@ -158,7 +158,7 @@ def read(device: Device, dtype: DType, shape: tuple[int, ...], address: int) -> 
     return out
 
 
-def room_for(shape: tuple[int, ...], dtype: Any) -> Any:
+def empty_array(shape: tuple[int, ...], dtype: Any) -> Any:
     """A new array on the host. Raises AllocationError."""
     try:
         check_array_fits(shape, np.dtype(dtype))

@@ -62,7 +62,7 @@ class ExecutionContext(Recorded):
         self._index = {io.name: i for i, io in enumerate((*plan.inputs, *plan.outputs))}
         self._shapes: Sequence[tuple[int, ...] | None] = [_fixed(io.shape) for io in plan.inputs]
         self._addresses = [0] * len(self._index)
-        self._held: dict[str, Any] = {}
+        self._arrays: dict[str, Any] = {}
         self._allocators: dict[int, Any] = {}
         self._profile = -1
         self._active: tuple[BoundPlan, Memory] | None = None
@@ -156,7 +156,7 @@ class ExecutionContext(Recorded):
                     f"output {name!r} needs a contiguous numpy array that can be written"
                 )
         with self._state:
-            self._later, self._held[name] = None, array
+            self._later, self._arrays[name] = None, array
             self._addresses[index] = int(address) if array is None else address_of(array)
 
     def set_output_allocator(self, name: str, allocator: Any) -> None:
@@ -290,21 +290,21 @@ class ExecutionContext(Recorded):
         with self._state:
             active = self._active or self._activated(self._shapes)
             shapes = active[0].layout.shapes
-            addresses, held = self._placed(self._addresses, shapes), dict(self._held)
+            addresses, arrays = self._placed(self._addresses, shapes), dict(self._arrays)
             self._check_addresses(addresses)
-            for name, array in held.items():
+            for name, array in arrays.items():
                 if array is not None and array.shape != (wanted := shapes[name]):
                     raise ShapeError(
                         f"{name!r} is {show(wanted)}, its array is {show(array.shape)}"
                     )
-            later = active, addresses, held
+            later = active, addresses, arrays
             self._later = None if self._allocators else later
             return later
 
     def _run_later(
-        self, active: tuple[BoundPlan, Memory], addresses: list[int], held: dict[str, Any]
+        self, active: tuple[BoundPlan, Memory], addresses: list[int], arrays: dict[str, Any]
     ) -> None:
-        """``held`` keeps the caller's arrays alive until then."""
+        """``arrays`` keeps the caller's arrays alive until then."""
         bound, memory = active
         with recording(self), self._running:
             bound.run(addresses, memory)
@@ -453,7 +453,7 @@ class ExecutionContext(Recorded):
             self.closed = True
             self._use(None)
             self._known.clear()
-            self._held.clear()
+            self._arrays.clear()
             self._exchange = self._exchange and self._program.device.exchange(
                 self._program.allocator
             )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tactix.contracts.allocator import Allocator
-from tactix.run.blob_memory import Room
+from tactix.run.blob_memory import BlobMemory
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
@@ -34,9 +34,9 @@ class WeightUpdate:
     ) -> None:
         self._device, self._fresh = device, fresh
         self._homes = {blob: homes[blob] for blob in fresh if blob in homes}
-        self._spare = Room(allocator, {b: fresh[b].nbytes for b in self._homes})
-        room = Room(allocator, {b: a.nbytes for b, a in fresh.items() if b not in homes})
-        self.kept, self._new = room.memory, room.addresses()
+        self._spare = BlobMemory(allocator, {b: fresh[b].nbytes for b in self._homes})
+        added = BlobMemory(allocator, {b: a.nbytes for b, a in fresh.items() if b not in homes})
+        self.kept, self._new = added.memory, added.addresses()
         self._places = {**self._spare.addresses(), **self._new}
         self._stream = device.create_stream()
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tactix.run.arrays import address_of
-from tactix.run.blob_memory import Room
+from tactix.run.blob_memory import BlobMemory
 from tactix.run.memory import Memory
 from tactix.run.tracked import TrackedEngine
 from tactix.words.errors import InvalidArgument
@@ -30,7 +30,7 @@ class RefittableEngine(TrackedEngine):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._refitting = threading.Lock()
-        self._rooms: dict[int, Room] = {}
+        self._blob_memory: dict[int, BlobMemory] = {}
         self._homes: dict[str, int] = {}
 
     @contextmanager
@@ -44,7 +44,7 @@ class RefittableEngine(TrackedEngine):
         """
         with self._refitting:
             places = {blob: 1 - self._homes.get(blob, 1) for blob in changed}
-            fresh = {blob: self._room(k, sizes).array(blob) for blob, k in places.items()}
+            fresh = {blob: self._memory_for(k, sizes).array(blob) for blob, k in places.items()}
             update = self._weight_update(fresh)
             try:
                 yield fresh, update.send
@@ -53,7 +53,7 @@ class RefittableEngine(TrackedEngine):
             self._swap(fresh, update)
             self._homes |= places
 
-    def _room(self, k: int, sizes: Mapping[str, int]) -> Room:
+    def _memory_for(self, k: int, sizes: Mapping[str, int]) -> BlobMemory:
         """One of the two. Raises InvalidArgument, AllocationError."""
         device = self._program.device
         if not device.host_memory and not hasattr(device, "weight_update"):
@@ -61,10 +61,10 @@ class RefittableEngine(TrackedEngine):
             raise InvalidArgument(
                 "an engine in memory of the device's own cannot be refitted", who=who, do=do
             )
-        if k not in self._rooms:
+        if k not in self._blob_memory:
             allocator = self._program.allocator if device.host_memory else device.pinned  # type: ignore[attr-defined]
-            self._rooms[k] = Room(allocator, sizes)
-        return self._rooms[k]
+            self._blob_memory[k] = BlobMemory(allocator, sizes)
+        return self._blob_memory[k]
 
     def _weight_update(self, fresh: Mapping[str, Array]) -> Any:
         device, program = self._program.device, self._program

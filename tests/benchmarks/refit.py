@@ -25,7 +25,7 @@ import numpy as np
 import tactix
 from tactix.api import configure
 from tactix.builder import Builder
-from tactix.run.blob_memory import Room
+from tactix.run.blob_memory import BlobMemory
 from tactix.run.memory import Memory
 from tactix_refit.refitter import Refitter
 
@@ -70,7 +70,7 @@ def copies(engine: tactix.Engine, sources: Sequence[Array], pool: ThreadPoolExec
     held = np.concatenate(sources)
     memory, room = (
         Memory.allocate(engine._program.allocator, held.nbytes),
-        Room(device.pinned, {"": held.nbytes}),
+        BlobMemory(device.pinned, {"": held.nbytes}),
     )
     fast = room.array("")
     fast[:] = held

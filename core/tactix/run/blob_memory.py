@@ -9,7 +9,7 @@ from tactix.contracts.allocator import Allocator
 from tactix.run.memory import ALIGNMENT, Memory
 
 
-class Room:
+class BlobMemory:
     """``sizes``: bytes, by blob. Raises AllocationError."""
 
     def __init__(self, allocator: Allocator, sizes: Mapping[str, int]) -> None:

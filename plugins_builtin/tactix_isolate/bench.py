@@ -26,7 +26,7 @@ from tactix.words.errors import ConfigError
 from tactix.words.scratch import ScratchFolder
 from tactix_isolate import quarantine
 from tactix_isolate.allowance import Allowance
-from tactix_isolate.machine_load import Others
+from tactix_isolate.machine_load import OtherProcesses
 from tactix_isolate.quarantine import Quarantine
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class CpuBench(Bench):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.numbers = count()
-        self.others = Others()
+        self.other_processes = OtherProcesses()
         self._kept: dict[str, str] = {}
 
     @cached_property
@@ -148,7 +148,7 @@ class CpuBench(Bench):
         self.quarantine = Quarantine(None)
 
     def delay(self) -> float:
-        return 0.0 if "worker" in self.__dict__ else self.others.delay()
+        return 0.0 if "worker" in self.__dict__ else self.other_processes.delay()
 
     def review(self, bids: Sequence[Bids]) -> None:
         """What was timed while others used the machine is taken to vary by as much as they may have

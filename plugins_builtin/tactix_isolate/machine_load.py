@@ -13,7 +13,7 @@ NOTABLE = 0.2
 """Cores that others use from which on times are doubted."""
 
 
-class Others:
+class OtherProcesses:
     """Processes beside this one and its ended children, from now on. Known on Linux alone."""
 
     def __init__(self) -> None:

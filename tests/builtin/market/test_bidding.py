@@ -24,7 +24,7 @@ import tactix
 from tactix.network.definition import NetworkDefinition
 from tactix.plan import container
 from tactix_isolate import process, record
-from tactix_isolate.machine_load import Others
+from tactix_isolate.machine_load import OtherProcesses
 from tactix_isolate.quarantine import Quarantine
 
 Rows = list[dict[str, Any]]
@@ -474,7 +474,7 @@ def test_a_good_kernel_is_taken_where_it_is_faster(tmp_path: Path) -> None:
 def test_after_a_pack_is_gone_a_build_is_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Others, "delay", lambda self: 0.0)  # nothing is timed again
+    monkeypatch.setattr(OtherProcesses, "delay", lambda self: 0.0)  # nothing is timed again
     cache = tmp_path / "timings.json"
     shape = (2048, 4, 4, 4)
     built(product_net, *shape, timing_cache=cache)

@@ -11,17 +11,17 @@ import pytest
 
 import tactix
 from tactix.words.progress import SilentProgress
-from tactix_isolate import machine_load as others
+from tactix_isolate import machine_load
 
 
 def clock(
     monkeypatch: pytest.MonkeyPatch, busy: list[float], own: list[float], cores: int = 2
 ) -> None:
-    monkeypatch.setattr(others, "busy", lambda: busy.pop(0))
-    monkeypatch.setattr(others, "own", lambda: own.pop(0))
+    monkeypatch.setattr(machine_load, "busy", lambda: busy.pop(0))
+    monkeypatch.setattr(machine_load, "own", lambda: own.pop(0))
     times = [0.0, 10.0]
-    monkeypatch.setattr(others.time, "perf_counter", lambda: times.pop(0))
-    monkeypatch.setattr(others.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(machine_load.time, "perf_counter", lambda: times.pop(0))
+    monkeypatch.setattr(machine_load.os, "cpu_count", lambda: cores)
 
 
 @pytest.mark.parametrize(
@@ -38,22 +38,22 @@ def test_delays(
     monkeypatch: pytest.MonkeyPatch, busy: list[float], own: list[float], delay: float
 ) -> None:
     clock(monkeypatch, busy, own)
-    assert others.Others().delay() == pytest.approx(delay)
+    assert machine_load.OtherProcesses().delay() == pytest.approx(delay)
 
 
 def test_what_the_system_tells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     stat.write_text("cpu  100 10 20 5000 7 1 2 3 0 0\ncpu0 1 2 3\n")
-    monkeypatch.setattr(others, "STAT", stat)
-    monkeypatch.setattr(others.os, "sysconf", lambda name: 100, raising=False)
-    assert others.busy() == pytest.approx(1.36)
-    monkeypatch.setattr(others, "STAT", tmp_path / "none")
-    assert others.busy() == -1.0
+    monkeypatch.setattr(machine_load, "STAT", stat)
+    monkeypatch.setattr(machine_load.os, "sysconf", lambda name: 100, raising=False)
+    assert machine_load.busy() == pytest.approx(1.36)
+    monkeypatch.setattr(machine_load, "STAT", tmp_path / "none")
+    assert machine_load.busy() == -1.0
 
 
 def built(monkeypatch: pytest.MonkeyPatch, delay: float, **options: Any) -> list[Any]:
     """Candidates of a product that have a time, in a build on a machine so busy."""
-    monkeypatch.setattr(others.Others, "delay", lambda self: delay)
+    monkeypatch.setattr(machine_load.OtherProcesses, "delay", lambda self: delay)
     builder = tactix.Builder()
     net = builder.create_network("product")
     w = np.random.default_rng(0).standard_normal((256, 64), np.float32)

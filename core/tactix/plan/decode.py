@@ -87,7 +87,7 @@ def decode_plan(header: Any, blobs: Mapping[str, Any]) -> Plan:
     return validate(_plan(Reader(header), BlobTable(blobs), blobs))
 
 
-def _plan(r: Reader, shelf: BlobTable, blobs: Mapping[str, Any], depth: int = 0) -> Plan:
+def _plan(r: Reader, blob_table: BlobTable, blobs: Mapping[str, Any], depth: int = 0) -> Plan:
     h = r.only(*PLAN)
     if depth > DEEPEST:
         raise PlanFormatError(f"plans lie more than {DEEPEST} deep in each other", who=r.path)
@@ -95,7 +95,7 @@ def _plan(r: Reader, shelf: BlobTable, blobs: Mapping[str, Any], depth: int = 0)
     def each(key: str, read: Callable[[Reader], T]) -> tuple[T, ...]:
         return tuple(map(read, h.at(key).items()))
 
-    steps = tuple(_step(r, shelf, blobs, depth) for r in h.at("steps").items())
+    steps = tuple(_step(r, blob_table, blobs, depth) for r in h.at("steps").items())
     return Plan(
         h.at("name").text(),
         each("inputs", _io),
@@ -160,13 +160,13 @@ def _buffer(r: Reader) -> Buffer:
     )
 
 
-def _step(r: Reader, shelf: BlobTable, blobs: Mapping[str, Any], depth: int) -> Step:
+def _step(r: Reader, blob_table: BlobTable, blobs: Mapping[str, Any], depth: int) -> Step:
     r.only(*STEP)
     inputs, outputs = (tuple(map(_operand, r.at(side).items())) for side in ("inputs", "outputs"))
     constants = {k: v.integer() for k, v in r.at("constants").fields().items()}
-    plans = tuple(_plan(p, shelf, blobs, depth + 1) for p in r.at("plans").items())
+    plans = tuple(_plan(p, blob_table, blobs, depth + 1) for p in r.at("plans").items())
     own = (inputs, outputs, constants, r.at("workspace").integer(-1), r.at("info").mapping(), plans)
-    return Step(r.at("name").text(), decode_artifact(r.at("artifact"), shelf), *own)
+    return Step(r.at("name").text(), decode_artifact(r.at("artifact"), blob_table), *own)
 
 
 def _operand(r: Reader) -> Operand:
@@ -174,13 +174,13 @@ def _operand(r: Reader) -> Operand:
     return Operand(buffer.integer(-1), TensorSpec(dtype.dtype(), shape.shape()), fmt.format())
 
 
-def decode_artifact(r: Reader, shelf: BlobTable) -> KernelArtifact:
+def decode_artifact(r: Reader, blob_table: BlobTable) -> KernelArtifact:
     """Inverse of ``encode_artifact``. Raises PlanFormatError."""
     r.only(*ARTIFACT)
     return KernelArtifact(
         launcher=r.at("launcher").text(),
         launches=tuple(_launch(x) for x in r.at("launches").items()),
-        code=None if r.at("code").value is None else _code(r.at("code"), shelf),
+        code=None if r.at("code").value is None else _code(r.at("code"), blob_table),
         workspace=r.at("workspace").dim(),
         constants=tuple(_constant(c) for c in r.at("constants").items()),
         params=r.at("params").mapping(),
@@ -200,9 +200,11 @@ def _argument(r: Reader) -> Arg:
     return Arg(kind.text(), index.integer(-LIMIT), name.text(), value.dim())
 
 
-def _code(r: Reader, shelf: BlobTable) -> Binary:
+def _code(r: Reader, blob_table: BlobTable) -> Binary:
     r.only(*CODE)
-    return Binary(shelf.code(r.at("blob")), r.at("symbol").text(), shelf.text(r.at("source")))
+    return Binary(
+        blob_table.code(r.at("blob")), r.at("symbol").text(), blob_table.text(r.at("source"))
+    )
 
 
 def _constant(r: Reader) -> tuple[str, Packed]:

@@ -21,14 +21,14 @@ def encode_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header (without the table of blobs) and all blobs, in the order in which a run first
     needs them.
     """
-    shelf = BlobTable()
-    header = _encode_header(plan, shelf)
+    blob_table = BlobTable()
+    header = _encode_header(plan, blob_table)
     weights = {b.blob: plan.blobs[b.blob] for b in plan.buffers if b.blob in plan.blobs}
-    rest = {**plan.blobs, **shelf.blobs}
+    rest = {**plan.blobs, **blob_table.blobs}
     return header, {**weights, **{k: rest[k] for k in sorted(rest) if k not in weights}}
 
 
-def _encode_header(plan: Plan, shelf: BlobTable) -> dict[str, Any]:
+def _encode_header(plan: Plan, blob_table: BlobTable) -> dict[str, Any]:
     return {
         **{k: plain(getattr(plan, k)) for k in ("name", "ledger", "device", "meta")},
         **{k: [_encode_io(io) for io in getattr(plan, k)] for k in ("inputs", "outputs")},
@@ -36,7 +36,7 @@ def _encode_header(plan: Plan, shelf: BlobTable) -> dict[str, Any]:
             {"name": p.name, "dims": {k: list(v) for k, v in p.dims.items()}} for p in plan.profiles
         ],
         "buffers": [_encode_buffer(b) for b in plan.buffers],
-        "steps": [_encode_step(s, shelf) for s in plan.steps],
+        "steps": [_encode_step(s, blob_table) for s in plan.steps],
         "requirements": [{k: getattr(r, k) for k in REQUIREMENT} for r in plan.requirements],
         "given": sorted(plan.given),
     }
@@ -85,7 +85,7 @@ def _encode_buffer(b: Buffer) -> dict[str, Any]:
     return own | {"nbytes": dims.to_json(b.nbytes)}
 
 
-def _encode_step(s: Step, shelf: BlobTable) -> dict[str, Any]:
+def _encode_step(s: Step, blob_table: BlobTable) -> dict[str, Any]:
     inputs, outputs = ([_encode_operand(o) for o in side] for side in (s.inputs, s.outputs))
     own = {
         "name": s.name,
@@ -94,22 +94,22 @@ def _encode_step(s: Step, shelf: BlobTable) -> dict[str, Any]:
         "workspace": s.workspace,
         "info": plain(s.info),
     }
-    own |= {"artifact": encode_artifact(s.artifact, shelf), "constants": dict(s.constants)}
-    return own | {"plans": [_encode_header(p, shelf) for p in s.plans]}
+    own |= {"artifact": encode_artifact(s.artifact, blob_table), "constants": dict(s.constants)}
+    return own | {"plans": [_encode_header(p, blob_table) for p in s.plans]}
 
 
 def _encode_operand(o: Operand) -> list[Any]:
     return [o.buffer, o.spec.dtype.value, _encode_shape(o.spec.shape), o.format.name]
 
 
-def encode_artifact(a: KernelArtifact, shelf: BlobTable) -> dict[str, Any]:
-    """JSON of an artifact; its code and source text go to the shelf. Raises PlanFormatError if not
+def encode_artifact(a: KernelArtifact, blob_table: BlobTable) -> dict[str, Any]:
+    """JSON of an artifact; its code and source text go to the table. Raises PlanFormatError if not
     compiled.
     """
     return {
         "launcher": a.launcher,
         "launches": [encode_launch(x) for x in a.launches],
-        "code": _encode_code(a, shelf),
+        "code": _encode_code(a, blob_table),
         "workspace": dims.to_json(a.workspace),
         "requires": list(a.requires),
         "params": a.params,
@@ -118,10 +118,10 @@ def encode_artifact(a: KernelArtifact, shelf: BlobTable) -> dict[str, Any]:
     }
 
 
-def _encode_code(a: KernelArtifact, shelf: BlobTable) -> dict[str, Any] | None:
+def _encode_code(a: KernelArtifact, blob_table: BlobTable) -> dict[str, Any] | None:
     if a.code is None:
         return None
     if not isinstance(a.code, Binary):
         raise PlanFormatError("a step's source is not compiled", who=a.launcher)
-    source = shelf.add(a.code.source) if a.code.source else ""
-    return {"blob": shelf.add(a.code.blob), "symbol": a.code.symbol, "source": source}
+    source = blob_table.add(a.code.source) if a.code.source else ""
+    return {"blob": blob_table.add(a.code.blob), "symbol": a.code.symbol, "source": source}

@@ -48,9 +48,9 @@ PIXELS: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] = [
 
 def kept(artifact: KernelArtifact) -> KernelArtifact:
     """The artifact as a plan's file gives it back."""
-    shelf = BlobTable()
-    text = json.dumps(encode_artifact(artifact, shelf))
-    return decode_artifact(Reader(json.loads(text)), BlobTable(shelf.blobs))
+    blob_table = BlobTable()
+    text = json.dumps(encode_artifact(artifact, blob_table))
+    return decode_artifact(Reader(json.loads(text)), BlobTable(blob_table.blobs))
 
 
 def ways(dtype: str, tactic: Tactic) -> list[simt.Case]:

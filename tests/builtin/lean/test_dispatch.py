@@ -291,7 +291,7 @@ def test_what_is_no_plan(data: bytes, tmp_path: Path) -> None:
 def test_what_is_no_file(flavour: str, tmp_path: Path) -> None:
     with pytest.raises(errors.PlanFormatError, match=re.escape(os.devnull)):
         tactix.Runtime(flavour=flavour).deserialize(os.devnull)
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(errors.PlanFormatError, match="that is a folder"):
         tactix.Runtime(flavour=flavour).deserialize(tmp_path)
 
 

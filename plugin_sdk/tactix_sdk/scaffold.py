@@ -85,7 +85,7 @@ def _facts(name: str, layer: bool, rule: bool, tactic: str, namespace: str) -> d
         "language": TACTICS.get(tactic, ""),
         "rule_name": f"{last}_of_sigmoid" if layer else "relu_once",
         "own": for_own,
-        "foreign": rule or bool(tactic and not for_own),
+        "needs_enabling": rule or bool(tactic and not for_own),
         "tactic_name": symbol if for_own else "matmul",
         "rule_variable": f"{last}_of_sigmoid" if layer else "once",
         "build": True,

@@ -33,7 +33,7 @@ from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.words.errors import CompilerError, ConfigError, ToolchainError
 from tactix.words.scratch import ScratchFolder
-from tactix_codegen.c.target import foreign, target_flags, zig_flags
+from tactix_codegen.c.target import other_architecture, target_flags, zig_flags
 from tactix_codegen.compiler_process import CommandResult, run_all
 from tactix_codegen.compiling import first_errors, symbol
 from tactix_trust import object_cache
@@ -117,7 +117,7 @@ class CCompiler(Compiler):
         """Binaries with one common blob, symbols ``k_...``. Raises CompilerError, ToolchainError,
         BuildCancelled.
         """
-        arch = foreign(device)
+        arch = other_architecture(device)
         if arch and not self._command and "CC" not in os.environ:
             return self._cross(arch).compile(sources, device)
         reason = self.available()

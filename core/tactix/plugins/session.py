@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tactix.contracts.trust import Seal, TrustStore
 
 _SELF = Provider(OWN, __version__)
-Foreign = Callable[[Entry[Any]], bool]
+TouchesOthers = Callable[[Entry[Any]], bool]
 """Whether an object of a pack touches what belongs to others."""
 
 
@@ -219,8 +219,8 @@ class Session:
         """Whether an object of that registry waits for its pack to be enabled, as it touches what
         others provide.
         """
-        foreign = self._foreign.get(kind)
-        return foreign is not None and not self._is_enabled(e) and foreign(e)
+        touches_others = self._touching_others.get(kind)
+        return touches_others is not None and not self._is_enabled(e) and touches_others(e)
 
     def _is_enabled(self, e: Entry[Any]) -> bool:
         names = self._enabled
@@ -233,14 +233,14 @@ class Session:
         return [e.object for e in own_first(active, lambda e: e.namespace)]
 
     @property
-    def _foreign(self) -> dict[str, Foreign]:
+    def _touching_others(self) -> dict[str, TouchesOthers]:
         """By registry, what may be disabled until enabled."""
         return {
             "rules": lambda e: any(
                 self._of_others(e, layer) for layer in _mentioned(e.object.pattern)
             ),
             "tactics": lambda e: any(self._of_others(e, layer) for layer in e.object.implements),
-            "converters": self._foreign_converter,
+            "converters": self._converts_for_others,
             "importers": lambda e: (
                 getattr(e.object, "format", "") in {o.format for o in self._own("importers")}
             ),
@@ -265,7 +265,7 @@ class Session:
             o.provider != e.provider for o in rivals if layer in (o.key, o.key.partition("@")[0])
         )
 
-    def _foreign_converter(self, e: Entry[Converter]) -> bool:
+    def _converts_for_others(self, e: Entry[Converter]) -> bool:
         """Whether tactix, or the pack called as the operator's domain, has a converter of it or a
         layer for it.
         """
@@ -283,7 +283,7 @@ class Session:
         are named.
         """
         out: dict[str, list[str]] = {}
-        for name in names or (n for n in self._foreign if n in self.kinds):
+        for name in names or (n for n in self._touching_others if n in self.kinds):
             counts = Counter(
                 e.namespace for e in self._registry(name).entries() if self.needs_enabling(name, e)
             )

@@ -50,7 +50,7 @@ def is_arm(device: DeviceProperties) -> bool:
     return bool(have & _ARM) or (not have and _here() == "aarch64")
 
 
-def foreign(device: DeviceProperties) -> str:
+def other_architecture(device: DeviceProperties) -> str:
     """The device's architecture, ``aarch64`` or ``x86_64``, if this machine is not of it, else
     empty.
     """

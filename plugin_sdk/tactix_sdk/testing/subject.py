@@ -98,8 +98,8 @@ class Subject:
         ``strict``: PluginError is raised for the first plugin that fails.
         """
         reached = [f for f in self.found if group in ("build", f.group)]
-        foreign = sorted({f.namespace for f in reached if f.namespace != OWN})
-        return Session(group=group, only=[OWN, *foreign], enable=foreign, strict=strict)
+        packs = sorted({f.namespace for f in reached if f.namespace != OWN})
+        return Session(group=group, only=[OWN, *packs], enable=packs, strict=strict)
 
     def entries(self, registry: str, session: Session | None = None) -> list[Entry[Any]]:
         """What the pack provides in a registry: ``layers``, ``rules``, ``tactics``,

@@ -34,7 +34,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words import dims
 from tactix.words.dtypes import DType
 from tactix.words.tensor import TensorSpec
-from tactix_codegen.c.target import foreign
+from tactix_codegen.c.target import other_architecture
 from tactix_cpu.compiler import CCompiler
 from tactix_cpu.device import CpuDevice
 from tactix_cpu.features import LEVELS
@@ -194,7 +194,7 @@ def check_all(cases: Sequence[Case]) -> list[list[Variant]]:
     """Check many cases with one call of the compiler per device. Returns the variants of each."""
     made = [_compile(c) for c in cases]
     for device in {id(c.device): c.device for c in cases}.values():
-        if foreign(device):
+        if other_architecture(device):
             import emulated
 
             emulated.check_all(

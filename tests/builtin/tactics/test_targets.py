@@ -19,7 +19,7 @@ from tactix.contracts.artifact import Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Reject
 from tactix.words.errors import CompilerError
-from tactix_codegen.c.target import foreign, required_features, target_flags, zig_flags
+from tactix_codegen.c.target import other_architecture, required_features, target_flags, zig_flags
 from tactix_cpu import compiler as cc
 from tactix_cpu.compiler import CCompiler, cross_compiler
 from tactix_cpu.device import CpuDevice
@@ -131,11 +131,11 @@ def test_levels_are_options_of_the_compilers() -> None:
 
 def test_code_for_another_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
-    level = "armv8" if foreign(target("armv8")) else "x86-64-v3"
+    level = "armv8" if other_architecture(target("armv8")) else "x86-64-v3"
     arch, machine = {"armv8": ("aarch64", 183), "x86-64-v3": ("x86_64", 62)}[level]
     source = Source("c", "void TX_ENTRY(const int64_t* a, int tid, int nt) {}")
-    assert foreign(target(level)) == arch
-    assert not foreign(CpuDevice().properties())
+    assert other_architecture(target(level)) == arch
+    assert not other_architecture(CpuDevice().properties())
     if cross_compiler(arch):
         (made,) = CCompiler().compile([source], target(level))
         assert int.from_bytes(made.blob[18:20], "little") == machine

@@ -306,10 +306,10 @@ def _fit(value: Any, default: Any, ctx: Context, name: str) -> Any:
     A float that is a whole number is taken for an int, as the first operator sets write some.
     Raises ModelImportError for one of another kind, and for what no layer's attributes hold.
     """
-    wanted = next((k for k in (DType, *_HELD_BY) if isinstance(default, k)), None)
+    wanted = next((k for k in (DType, *_MAY_BE) if isinstance(default, k)), None)
     if wanted is int and isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not (wanted is DType or _is_held(value, wanted, default)):
+    if not (wanted is DType or _fits(value, wanted, default)):
         takes = f"the layer takes {_KIND_WORDS.get(wanted, 'numbers, text, or tuples of them')}"
         do = "Export it so, give tensors as inputs, or convert the operator with a function"
         raise ModelImportError(
@@ -326,7 +326,7 @@ def _fit(value: Any, default: Any, ctx: Context, name: str) -> Any:
     return value
 
 
-_HELD_BY: Mapping[type, tuple[type, ...]] = {
+_MAY_BE: Mapping[type, tuple[type, ...]] = {
     bool: (int,),
     int: (int,),
     float: (int, float),
@@ -343,16 +343,16 @@ _KIND_WORDS: Mapping[type | None, str] = {
 }
 
 
-def _is_held(value: Any, wanted: type | None, default: Any) -> bool:
+def _fits(value: Any, wanted: type | None, default: Any) -> bool:
     """Whether an attribute with that default, whose type is ``wanted`` if it tells one, may have
     the value.
     """
     if wanted is None:
         return isinstance(value, (int, float, str, tuple))
     if wanted is not tuple or not isinstance(value, tuple) or not default:
-        return isinstance(value, _HELD_BY[wanted])
-    element = next((k for k in _HELD_BY if isinstance(default[0], k)), None)
-    return all(_is_held(v, element, default[0]) for v in value)
+        return isinstance(value, _MAY_BE[wanted])
+    element = next((k for k in _MAY_BE if isinstance(default[0], k)), None)
+    return all(_fits(v, element, default[0]) for v in value)
 
 
 def _shown(value: Any) -> str:

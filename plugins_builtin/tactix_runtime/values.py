@@ -24,15 +24,15 @@ def _object(name: str, dtype: DType, element: Element | None, given: Any) -> Any
         return text(name, given)
     assert element is not None
     if dtype is DType.OPTIONAL:
-        return None if given is None else _held(name, element, given)
+        return None if given is None else _element(name, element, given)
     if not isinstance(given, (list, tuple)):
         raise InvalidArgument(
             f"{name!r} is a sequence, got a {type(given).__name__}", do="Give a list of arrays"
         )
-    return [_held(f"{name}[{i}]", element, x) for i, x in enumerate(given)]
+    return [_element(f"{name}[{i}]", element, x) for i, x in enumerate(given)]
 
 
-def _held(name: str, element: Element, given: Any) -> Any:
+def _element(name: str, element: Element, given: Any) -> Any:
     """An element of a sequence or optional; arrays are copied, as they may outlive the call."""
     if element.dtype.on_host:
         return _object(name, element.dtype, element.of, given)

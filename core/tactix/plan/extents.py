@@ -79,26 +79,26 @@ def _of_step(plan: Plan, s: Step, produced: bool) -> Iterator[Extent]:
     buffers = plan.buffers
     for o in s.inputs:
         if o.buffer >= 0 and not o.spec.dtype.on_host:
-            held = buffers[o.buffer]
-            yield Extent(s.name, held.name, o.spec.nbytes(o.format), _content(held))
+            buffer = buffers[o.buffer]
+            yield Extent(s.name, buffer.name, o.spec.nbytes(o.format), _content(buffer))
     if produced:
         return
     for o in s.outputs:
-        held = buffers[o.buffer]
-        yield Extent(s.name, held.name, o.spec.nbytes(o.format), held.nbytes)
+        buffer = buffers[o.buffer]
+        yield Extent(s.name, buffer.name, o.spec.nbytes(o.format), buffer.nbytes)
     if s.workspace >= 0:
-        held = buffers[s.workspace]
-        yield Extent(s.name, held.name, s.artifact.workspace, held.nbytes)
+        buffer = buffers[s.workspace]
+        yield Extent(s.name, buffer.name, s.artifact.workspace, buffer.nbytes)
 
 
-def _content(held: Buffer) -> Dim:
+def _content(buffer: Buffer) -> Dim:
     """Bytes of a buffer that mean something: a weight's own, or what the step that wrote it has
     written.
     """
     return (
-        held.nbytes
-        if held.kind == "weight"
-        else TensorSpec(held.dtype, held.shape).nbytes(held.format)
+        buffer.nbytes
+        if buffer.kind == "weight"
+        else TensorSpec(buffer.dtype, buffer.shape).nbytes(buffer.format)
     )
 
 

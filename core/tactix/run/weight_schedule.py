@@ -46,17 +46,17 @@ class WeightSchedule:
         need it.
         """
         out: list[Group] = []
-        first, held = 0, dict[str, None]()
+        first, blobs = 0, dict[str, None]()
         for i, s in enumerate(steps):
             own = dict.fromkeys(sorted(s - self.kept))
-            if _sum(held | own, self.sizes) > self.limit:
-                out.append(self._group(len(out), first, i, held))
-                first, held = i, {}
-            held = held | own
-        return (*out, self._group(len(out), first, len(steps), held))
+            if _sum(blobs | own, self.sizes) > self.limit:
+                out.append(self._group(len(out), first, i, blobs))
+                first, blobs = i, {}
+            blobs = blobs | own
+        return (*out, self._group(len(out), first, len(steps), blobs))
 
-    def _group(self, index: int, first: int, stop: int, held: Mapping[str, None]) -> Group:
-        return Group(first, stop, tuple(held), index % max(1, self.slots))
+    def _group(self, index: int, first: int, stop: int, blobs: Mapping[str, None]) -> Group:
+        return Group(first, stop, tuple(blobs), index % max(1, self.slots))
 
 
 def least(steps: Uses, sizes: Mapping[str, int]) -> int:

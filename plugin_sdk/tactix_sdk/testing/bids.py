@@ -400,7 +400,7 @@ def right(subject: Subject) -> str:
     """Every variant gives the reference's results on random inputs, and writes nowhere else."""
     found, away = kernels_of(subject)
 
-    def held(tactic: Tactic) -> int:
+    def checked(tactic: Tactic) -> int:
         own = _hold(subject, fixed_trials(subject, tactic))
         if not own and not subject.excuse(tactic):
             raise Broken(
@@ -410,7 +410,7 @@ def right(subject: Subject) -> str:
 
     excused = [f"{t.key} ({why})" for t in found if (why := subject.excuse(t))]
     more = f"; beyond examples: {', '.join(excused)}" if excused else ""
-    return counted(for_each(found, held), "runs", more + away)
+    return counted(for_each(found, checked), "runs", more + away)
 
 
 @check("tactic-shapes")
@@ -437,12 +437,12 @@ def not_a_number(subject: Subject) -> str:
     """NaN and infinities in an input come out where the reference has them."""
     found, away = kernels_of(subject)
 
-    def held(tactic: Tactic) -> int:
+    def checked(tactic: Tactic) -> int:
         trials = list(fixed_trials(subject, tactic))
         return sum(_hold(subject, trials, poison, FEW) for poison in (float("nan"), float("inf")))
 
     return counted(
-        for_each((t for t in found if not getattr(t, "spreads", False)), held), "runs", away
+        for_each((t for t in found if not getattr(t, "spreads", False)), checked), "runs", away
     )
 
 

@@ -82,11 +82,11 @@ def for_each_plan(subject: Subject, look: Callable[[Shipped], int]) -> int:
     broken, NothingToRun, NotHere.
     """
 
-    def held(tactic: Tactic) -> int:
+    def checked(tactic: Tactic) -> int:
         found = shipped(subject, tactic)
         return look(found) if found is not None else 0
 
-    return for_each(winners(subject), held)
+    return for_each(winners(subject), checked)
 
 
 class _Alone:

@@ -55,7 +55,7 @@ def sequence(element: Element) -> TensorSpec:
     return TensorSpec(DType.SEQUENCE, (), element=element)
 
 
-def held(element: Element, symbol: str, who: str) -> TensorSpec:
+def element_spec(element: Element, symbol: str, who: str) -> TensorSpec:
     """The spec of one element; dims that differ between elements are symbols. Raises ShapeError
     without a rank.
     """
@@ -151,7 +151,7 @@ class SequenceErase(ObjectLayer):
 
 
 @dataclass(frozen=True)
-class HeldAttrs:
+class ElementAttrs:
     """``symbol``: what the dims are called that only running tells. ``shape``: of the result, where
     it is declared; None for a dim that is not."""
 
@@ -163,19 +163,19 @@ class SequenceAt(ObjectLayer):
     """One element of a sequence; inputs: sequence, position."""
 
     key = "tactix.SequenceAt@1"
-    Attrs = HeldAttrs
+    Attrs = ElementAttrs
 
-    def infer(self, attrs: HeldAttrs, inputs: Specs) -> list[TensorSpec]:
+    def infer(self, attrs: ElementAttrs, inputs: Specs) -> list[TensorSpec]:
         return [_declared(_sequence(self, inputs), attrs, self.key)]
 
-    def reference(self, attrs: HeldAttrs, *inputs: Any) -> tuple[Any, ...]:
+    def reference(self, attrs: ElementAttrs, *inputs: Any) -> tuple[Any, ...]:
         return (inputs[0][_position(inputs[1], len(inputs[0]), len(inputs[0]) - 1)],)
 
 
-def _declared(element: Element, attrs: HeldAttrs, who: str) -> TensorSpec:
+def _declared(element: Element, attrs: ElementAttrs, who: str) -> TensorSpec:
     if element.shape is None and element.of is None and attrs.shape is not None:
         return TensorSpec(element.dtype, dims_of(attrs.shape, attrs.symbol))
-    return held(element, attrs.symbol, who)
+    return element_spec(element, attrs.symbol, who)
 
 
 class SequenceLength(ObjectLayer):
@@ -300,12 +300,12 @@ class OptionalGetElement(ObjectLayer):
     """What an optional holds. Running it on an empty one is an error."""
 
     key = "tactix.OptionalGetElement@1"
-    Attrs = HeldAttrs
+    Attrs = ElementAttrs
 
-    def infer(self, attrs: HeldAttrs, inputs: Specs) -> list[TensorSpec]:
+    def infer(self, attrs: ElementAttrs, inputs: Specs) -> list[TensorSpec]:
         return [_declared(_optional(self, inputs), attrs, self.key)]
 
-    def reference(self, attrs: HeldAttrs, *inputs: Any) -> tuple[Any, ...]:
+    def reference(self, attrs: ElementAttrs, *inputs: Any) -> tuple[Any, ...]:
         if inputs[0] is None:
             raise InvalidArgument("the optional is empty")
         return (inputs[0],)

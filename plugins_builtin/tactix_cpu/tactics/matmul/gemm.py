@@ -43,7 +43,7 @@ def tactics() -> list[Tactic]:
     return [CpuGemmTactic()]
 
 
-class CpuGemmTactic(Tactic):
+class CpuGemmTactic(Tactic[CpuProduct]):
     """float32; any shapes, symbolic ones too."""
 
     key = "tactix.c_gemm@1"
@@ -51,10 +51,10 @@ class CpuGemmTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        p = product(node)
-        if isinstance(p, Reject):
-            return p
+    def match(self, node: Node, device: DeviceProperties) -> CpuProduct | Reject:
+        return product(node)
+
+    def variants(self, p: CpuProduct, device: DeviceProperties) -> Sequence[Variant]:
         found = [
             Variant.of(rows=rows, vectors=vectors, depth=depth)
             for rows, vectors in tile_shapes(p.m, p.n, device)
@@ -62,9 +62,7 @@ class CpuGemmTactic(Tactic):
         ]
         return c_tile.best(found, lambda v: _cycles(p, v, device), OFFERED)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        p = product(node)
-        assert not isinstance(p, Reject)
+    def cost(self, p: CpuProduct, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(p.rows * p.n * p.k * p.b_count) <= set(ctx.opt):
             return None
         elements = evaluate(p.b_count * p.k * p.n, ctx.opt)
@@ -76,10 +74,8 @@ class CpuGemmTactic(Tactic):
         # 0.5 us to start, threads of 3 GHz that share the cycles, and b once from memory at 40 GB/s
         return 5e-7 + (total + packing) / 3e9 / max(1, ctx.threads) + bytes_b / 4e10
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        p = product(node)
-        assert not isinstance(p, Reject)
-        return _Kernel(p, node, variant, ctx).artifact()
+    def compile(self, p: CpuProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return _Kernel(p, variant, ctx).artifact()
 
 
 def tile_shapes(m: Dim, n: Dim, device: DeviceProperties) -> list[tuple[int, int]]:
@@ -160,13 +156,13 @@ def _lines_ahead(p: CpuProduct, tile: RegisterTile, opt: dict[str, int]) -> int:
 class _Kernel:
     """Writes one kernel."""
 
-    def __init__(self, p: CpuProduct, node: Node, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(self, p: CpuProduct, variant: Variant, ctx: CompileContext) -> None:
         self.p, self.ctx = p, ctx
         self.tile = RegisterTile(
             variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes)
         )
         self.depth: int = variant.knob("depth")
-        self.args = Args(node)
+        self.args = Args(p.node)
         self.functions = Functions(self.args)
         panels = ceildiv(p.n, self.tile.width)
         sizes = {

@@ -14,7 +14,6 @@ instead, since a part of an infinity times zero is NaN.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
 
 import numpy as np
@@ -64,7 +63,7 @@ def tactics() -> list[Tactic]:
     return [AmxGemmTactic()]
 
 
-class AmxGemmTactic(Tactic):
+class AmxGemmTactic(Tactic[CpuProduct]):
     """float32; one constant finite matrix b for all rows; any shapes of a, symbolic ones too."""
 
     key = "tactix.c_gemm_amx@1"
@@ -73,7 +72,7 @@ class AmxGemmTactic(Tactic):
     by_signature = True
     requires = HALVES.unit
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> CpuProduct | Reject:
         if not has_tiles(device, HALVES):
             return Reject("it needs AMX with bfloat16, and AVX-512")
         p = product(node)
@@ -85,11 +84,9 @@ class AmxGemmTactic(Tactic):
             return Reject("there are too few rows or columns")
         if not np.isfinite(node.given[p.b].const).all():
             return Reject("a weight is not finite")
-        return [Variant()]
+        return p
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        p = product(node)
-        assert isinstance(p, CpuProduct)
+    def cost(self, p: CpuProduct, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(p.m) <= set(ctx.opt):
             return None
         if evaluate(p.m, ctx.opt) < FEWEST:
@@ -97,10 +94,8 @@ class AmxGemmTactic(Tactic):
         m, n, k = (evaluate(d, ctx.opt) for d in (p.m, p.n, p.k))
         return seconds(m, n, k, ctx.threads)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        p = product(node)
-        assert isinstance(p, CpuProduct)
-        return _GemmKernel(p, node, ctx).artifact()
+    def compile(self, p: CpuProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return _GemmKernel(p, ctx).artifact()
 
 
 def seconds(m: int, n: int, k: int, threads: int, images: int = 1) -> float:
@@ -370,10 +365,10 @@ class PartsKernel:
 class _GemmKernel(PartsKernel):
     """Rows of a row-major matrix, into one."""
 
-    def __init__(self, p: CpuProduct, node: Node, ctx: CompileContext) -> None:
+    def __init__(self, p: CpuProduct, ctx: CompileContext) -> None:
         assert isinstance(p.k, int)
         assert isinstance(p.n, int)
-        super().__init__(node, ctx, p.m, p.n, p.k, p.epi, 1)
+        super().__init__(p.node, ctx, p.m, p.n, p.k, p.epi, 1)
         self.p, self.k, self.x = p, p.k, self.args.input(p.a)
 
     def panels(self) -> Packed:

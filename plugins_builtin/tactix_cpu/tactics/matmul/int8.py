@@ -45,6 +45,7 @@ class DotProduct:
     ``turned``: b is stored (n, k).
     """
 
+    node: Node
     dot: Dot
     inputs: tuple[int, int, int]
     lead: Shape
@@ -59,7 +60,7 @@ class DotProduct:
         return prod(self.lead)
 
 
-def dot_product(node: Node, dot: Dot = byte.BYTES) -> DotProduct | Reject:
+def dot_product(node: Node, dot: Dot) -> DotProduct | Reject:
     """The product that a node with constant weights is, or why the kernel cannot take it."""
     epi, anchor = epilogue(node), node.anchor
     if isinstance(epi, Reject):
@@ -83,7 +84,7 @@ def dot_product(node: Node, dot: Dot = byte.BYTES) -> DotProduct | Reject:
     if 0 in (k, n, *epi.shape):
         return Reject("a tensor is empty")
     flip = node.given[a].spec.dtype is DType.INT8
-    return DotProduct(dot, (a, b, c), epi.shape[:-1], k, n, turned, flip, epi)
+    return DotProduct(node, dot, (a, b, c), epi.shape[:-1], k, n, turned, flip, epi)
 
 
 def _is_plain(attrs: Any, b: TensorSpec, c: TensorSpec | None = None) -> bool:
@@ -96,29 +97,34 @@ def _is_plain(attrs: Any, b: TensorSpec, c: TensorSpec | None = None) -> bool:
     )
 
 
-class ByteGemmTactic(Tactic):
+class ByteGemmTactic(Tactic[DotProduct]):
     """u8 or i8 times constant i8; any sizes, rows may be symbolic."""
 
     key = "tactix.c_int8_gemm@1"
-    implements = ("tactix.IntegerMatMul@1",)
+    implements: tuple[str, ...] = ("tactix.IntegerMatMul@1",)
     source = "c"
     by_signature = True
+    dot: Dot = byte.BYTES
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        p = dot_product(node)
+    def match(self, node: Node, device: DeviceProperties) -> DotProduct | Reject:
+        p = dot_product(node, self.dot)
         if isinstance(p, Reject):
             return p
-        return offered(p, device)
+        return Reject("the matrix unit is faster") if fills_tiles(p, device) else p
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        p = dot_product(node)
-        assert not isinstance(p, Reject)
-        return seconds(p, variant, ctx)
+    def variants(self, p: DotProduct, device: DeviceProperties) -> Sequence[Variant]:
+        ranked = sorted(dict.fromkeys(_tiles(p, device)), key=lambda t: _cycles(p, t, device, {}))
+        return [Variant.of(rows=rows, vectors=vectors) for rows, vectors in ranked[:OFFERED]]
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        p = dot_product(node)
-        assert not isinstance(p, Reject)
-        return DotGemmKernel(p, node, variant, ctx).artifact()
+    def cost(self, p: DotProduct, variant: Variant, ctx: CompileContext) -> float | None:
+        if not symbols(p.m) <= set(ctx.opt):
+            return None
+        tile = variant.knob("rows"), variant.knob("vectors")
+        cycles = _cycles(p, tile, ctx.device, dict(ctx.opt))
+        return 5e-7 + cycles / 3e9 / max(1, ctx.threads) + p.k * p.n * p.dot.size / 4e10
+
+    def compile(self, p: DotProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return DotGemmKernel(p, variant, ctx).artifact()
 
 
 def fills_tiles(p: DotProduct, device: DeviceProperties) -> bool:
@@ -127,23 +133,6 @@ def fills_tiles(p: DotProduct, device: DeviceProperties) -> bool:
     return (
         depth % byte.DEEP == 0 and depth <= MOST_DEPTH and not few and byte.has_tiles(device, p.dot)
     )
-
-
-def offered(p: DotProduct, device: DeviceProperties) -> list[Variant] | Reject:
-    """The best tiles by estimate; or why there are none."""
-    if fills_tiles(p, device):
-        return Reject("the matrix unit is faster")
-    ranked = sorted(dict.fromkeys(_tiles(p, device)), key=lambda t: _cycles(p, t, device, {}))
-    return [Variant.of(rows=rows, vectors=vectors) for rows, vectors in ranked[:OFFERED]]
-
-
-def seconds(p: DotProduct, variant: Variant, ctx: CompileContext) -> float | None:
-    """An estimate; None where the number of rows is not known."""
-    if not symbols(p.m) <= set(ctx.opt):
-        return None
-    tile = variant.knob("rows"), variant.knob("vectors")
-    cycles = _cycles(p, tile, ctx.device, dict(ctx.opt))
-    return 5e-7 + cycles / 3e9 / max(1, ctx.threads) + p.k * p.n * p.dot.size / 4e10
 
 
 def _tiles(p: DotProduct, device: DeviceProperties) -> list[tuple[int, int]]:
@@ -177,19 +166,19 @@ def _cycles(
 class DotGemmKernel:
     """Writes one kernel."""
 
-    def __init__(self, p: DotProduct, node: Node, variant: Variant, ctx: CompileContext) -> None:
-        self.p, self.node, self.ctx = p, node, ctx
+    def __init__(self, p: DotProduct, variant: Variant, ctx: CompileContext) -> None:
+        self.p, self.ctx = p, ctx
         self.rows, self.vectors = int(variant.knob("rows")), int(variant.knob("vectors"))
         self.lanes = max(4, ctx.device.lanes)
         self.width = self.vectors * self.lanes
         self.panels, self.steps = -(-p.n // self.width), -(-p.k // p.dot.group)
-        self.args = Args(node)
+        self.args = Args(p.node)
         self.functions = Functions(self.args)
 
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
         dot, axis = self.p.dot, 0 if self.p.turned else 1
-        first = byte.starts(self.node, self.p.inputs, self.panels * self.width, axis, dot)
+        first = byte.starts(self.p.node, self.p.inputs, self.panels * self.width, axis, dot)
         self.x = self.args.input(self.p.inputs[0])
         self.w = self.args.constant("b", self._packed(), dot.weights)
         self.first = self.args.constant("first", first, dot.sums)

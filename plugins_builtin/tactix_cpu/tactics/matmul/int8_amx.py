@@ -112,7 +112,7 @@ def tiles_to(sums: str) -> list[str]:
     return [f"_tile_stored({n}, {sums} + {place}, {4 * SIDE});" for n, place in at]
 
 
-class ByteAmxTactic(Tactic):
+class ByteAmxTactic(Tactic[DotProduct]):
     """u8 or i8 times constant i8, of a depth that fills tiles; rows may be symbolic."""
 
     key = "tactix.c_int8_amx@1"
@@ -122,27 +122,26 @@ class ByteAmxTactic(Tactic):
     dot: Dot = BYTES
     requires = BYTES.unit
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> DotProduct | Reject:
         p = dot_product(node, self.dot)
         if isinstance(p, Reject):
             return p
         if not fills_tiles(p, device):
             return Reject("it needs AMX, a depth that fills tiles, and more than a few rows")
+        return p
+
+    def variants(self, p: DotProduct, device: DeviceProperties) -> Sequence[Variant]:
         return [Variant.of(rows=SIDE, vectors=SIDE // HIGH)]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        p = dot_product(node, self.dot)
-        assert isinstance(p, DotProduct)
+    def cost(self, p: DotProduct, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(p.m) <= set(ctx.opt):
             return None
         rows, columns = (-(-evaluate(d, ctx.opt) // SIDE) * SIDE for d in (p.m, p.n))
         work = 2 * rows * columns * p.k / RATES[self.dot] + rows * columns * 2e-10
         return 1e-6 + work / max(1, ctx.threads) + p.k * p.n * self.dot.size / 4e10
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        p = dot_product(node, self.dot)
-        assert isinstance(p, DotProduct)
-        return _Kernel(p, node, variant, ctx).artifact()
+    def compile(self, p: DotProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return _Kernel(p, variant, ctx).artifact()
 
 
 class HalfAmxTactic(ByteAmxTactic):
@@ -160,7 +159,7 @@ class _Kernel(DotGemmKernel):
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
         p, dot, axis = self.p, self.p.dot, 0 if self.p.turned else 1
-        first = byte.starts(self.node, p.inputs, self.panels * SIDE, axis, dot, flipped=False)
+        first = byte.starts(p.node, p.inputs, self.panels * SIDE, axis, dot, flipped=False)
         self.x = self.args.input(p.inputs[0])
         self.w = self.args.constant("b", self._packed(), dot.weights)
         self.first = self.args.constant("first", first, dot.sums)

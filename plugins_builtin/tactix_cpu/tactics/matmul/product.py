@@ -15,7 +15,6 @@ from tactix.contracts.tactic import Reject
 from tactix.words.dims import Dim, Shape, broadcast_shapes, ceildiv, prod
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.text import Args, broadcast_strides, load, splat, store
 from tactix_codegen.c.tile import mapped, row_offset, with_term
@@ -32,6 +31,7 @@ class CpuProduct:
     operand strides along ``(*lead, n)``.
     """
 
+    node: Node
     a: int
     b: int
     batch: Shape
@@ -92,8 +92,8 @@ def product(node: Node) -> CpuProduct | Reject:
                 if bias is not None
                 else None
             )
-            return _gemm(anchor.attrs, a, b, inputs, _scaled(epi, anchor.attrs, c))
-        return _matmul(a, b, inputs, epi)
+            return _gemm(node, anchor.attrs, inputs, _scaled(epi, anchor.attrs, c))
+        return _matmul(node, inputs, epi)
     except ShapeError as e:
         return Reject(str(e))
 
@@ -113,12 +113,12 @@ def _scaled(epi: Epilogue, attrs: Any, c: EpilogueOperand | None) -> Epilogue:
     return mapped(epi, lambda y: y * attrs.alpha)
 
 
-def _gemm(
-    attrs: Any, a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue
-) -> CpuProduct:
+def _gemm(node: Node, attrs: Any, inputs: Sequence[int], epi: Epilogue) -> CpuProduct:
+    a, b = (node.given[i].spec for i in inputs[:2])
     m, k = a.shape[::-1] if attrs.transA else a.shape
     depth, n = b.shape[::-1] if attrs.transB else b.shape
     return CpuProduct(
+        node,
         inputs[0],
         inputs[1],
         (),
@@ -136,7 +136,8 @@ def _gemm(
     )
 
 
-def _matmul(a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue) -> CpuProduct:
+def _matmul(node: Node, inputs: Sequence[int], epi: Epilogue) -> CpuProduct:
+    a, b = (node.given[i].spec for i in inputs[:2])
     left: Shape = a.shape if a.rank > 1 else (1, *a.shape)
     right: Shape = b.shape if b.rank > 1 else (*b.shape, 1)
     epi = _with_axes(epi, a.rank == 1, b.rank == 1)
@@ -149,6 +150,7 @@ def _matmul(a: TensorSpec, b: TensorSpec, inputs: Sequence[int], epi: Epilogue) 
     ):  # one b for all: the rows of a are one matrix
         batch, a_batch, b_batch, m = (), (), (), prod(lead)
     return CpuProduct(
+        node,
         inputs[0],
         inputs[1],
         batch,

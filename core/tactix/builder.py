@@ -402,6 +402,7 @@ class Builder(Recorded):
             link, self.session.launchers, allocator, self.session.strangers()
         )
         bench.trial_budget = config.trial_budget
+        bench.least = {name: min(p.dims[name][0] for p in profiles) for name in profiles[0].dims}
         return BuildState(
             config,
             device,

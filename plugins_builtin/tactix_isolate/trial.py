@@ -1,8 +1,9 @@
 """A stranger's candidate, tried and timed in a worker process.
 
 It runs between fences first (``fence.py``), on one thread and on all, at either end; its outputs
-must pass the same gate as anybody's. Then it is timed by the same timer, over memory like that of
-its rivals, in turns with them. What fails goes to the quarantine.
+must pass the same gate as anybody's, also at sizes of 0 that the plan may meet. Then it is timed by
+the same timer, over memory like that of its rivals, in turns with them. What fails goes to the
+quarantine.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from math import inf
@@ -24,9 +25,10 @@ from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Runnable
 from tactix.contracts.tactic import Variant
 from tactix.run.link import layer_keys
-from tactix.select.bench import Bench, Expected, Untriable
+from tactix.select.accuracy import GRANTED
+from tactix.select.bench import Bench, Expected, Untriable, sample
 from tactix.select.enumerate import Candidate, reject
-from tactix.words.dims import Env
+from tactix.words.dims import Env, symbols
 from tactix.words.errors import ConfigError, ExecutionError
 from tactix_isolate import quarantine, record
 from tactix_isolate.bench import CpuBench
@@ -123,6 +125,7 @@ class TrialBench(Bench):
     def __init__(self, market: CpuBench, c: Candidate) -> None:
         super().__init__(market.context, market.launchers, market.allocator, market.strangers)
         self.market, self.candidate = market, c
+        self._where = ""
 
     def prepare(
         self,
@@ -145,21 +148,53 @@ class TrialBench(Bench):
         launcher = (
             self.launchers[artifact.launcher] if artifact.launcher in self.strangers else None
         )
-        draft = Draft(next(self.market.numbers), self._file(), self.market.keep_code)
+
+        def remote(arrays: Sequence[Any], env: Env) -> Remote:
+            draft = Draft(next(self.market.numbers), self._file(), self.market.keep_code)
+            job = draft.job(node, artifact, variant, arrays, env, launcher, layers)
+            return Remote(self, job, self._patience())
+
         try:
             layers = {
                 k: self.context.layer(k)
                 for k in layer_keys(artifact.params)
                 if not k.startswith("tactix.")
             }
-            job = draft.job(node, artifact, variant, arrays, env, launcher, layers)
-            remote = Remote(self, job, self._patience())
+            made = remote(arrays, env)
             with self.charged():
-                return remote, [remote.tried(shared, at_end) for shared, at_end in WAYS]
+                outputs = [made.tried(shared, at_end) for shared, at_end in WAYS]
+                self._try_sizes_of_0(node, variant, env, remote)
+            return made, outputs
         except ExecutionError as e:
             raise self._named(e) from e
         except Exception as e:
             raise Untriable(f"{self._who} cannot be tried", why=f"{type(e).__name__}: {e}") from e
+
+    def _try_sizes_of_0(
+        self,
+        node: Node,
+        variant: Variant,
+        env: Env,
+        remote: Callable[[Sequence[Any], Env], Remote],
+    ) -> None:
+        """One run for each open size that may be 0: a division by it would end the caller's
+        process.
+
+        Where the reference has no answer there is nothing to compare with. Raises ExecutionError.
+        """
+        names = {name for v in node.given for d in v.spec.shape for name in symbols(d)}
+        for name in sorted(n for n in names if self.market.least.get(n, 1) == 0):
+            at = {**env, name: 0}
+            try:
+                arrays = sample(node, at)
+                want = Expected(node, arrays, at)
+            except Exception:
+                continue
+            self._env, self._where = at, f" at {name} = 0"
+            outputs = remote(arrays, at).tried(False, True)
+            granted = GRANTED.get(self.candidate.tactic.numerics, 1.0)
+            self.check(node, variant, [outputs], want, granted)
+        self._env, self._where = env, ""
 
     def _seen(self, node: Node, arrays: Sequence[Any], env: Env) -> tuple[Runnable, list[Any]]:
         """An alias: its input, seen as its output. Raises ExecutionError."""
@@ -224,7 +259,7 @@ class TrialBench(Bench):
 
     def fail(self, verdict: TrialResult) -> ExecutionError:
         """The error to raise; what the kernel itself did is in the quarantine then."""
-        text = f"{self._who} {verdict.text}"
+        text = f"{self._who} {verdict.text}{self._where}"
         if verdict.kind in ("killed", "stopped"):
             return ExecutionError(text)
         if verdict.kind in FATAL:

@@ -140,6 +140,9 @@ class Bench:
     trial_budget = inf
     """Seconds that trials of one stranger's kernels may take that fail, set by who builds."""
 
+    least: Mapping[str, int] = MappingProxyType({})
+    """The smallest sizes that a plan must run at, by symbol, set by who builds."""
+
     duels = True
     """Whether nodes of two attempts are timed in turns where precision is decided by that."""
 

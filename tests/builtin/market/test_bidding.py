@@ -5,6 +5,7 @@ nobody.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import re
@@ -313,6 +314,28 @@ def test_what_was_not_tried_is_not_taken_where_others_can_do_it(
         for fields in ({"builder_optimization_level": 0}, {"budget": 0.0}):
             (row,) = of_pack(built(relu_net, enable="acme_relu", **fields))
             assert "was not tried" in row["reason"]
+
+
+COUNTS_DOWN = "int64_t i = n; do { i--; y[i] = x[i] > 0 ? x[i] : 0; } while (i > 0);"
+OPEN = {
+    "gives up": ("if (n == 0) abort();" + LOOP, "crashed with SIGABRT at n = 0"),
+    "counts down": (COUNTS_DOWN, " at n = 0"),
+    "right": (LOOP, ""),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_open_sizes_are_tried_at_0_if_the_plan_may_meet_that(name: str, tmp_path: Path) -> None:
+    body, text = OPEN[name]
+    profile = tactix.OptimizationProfile()
+    profile.set_shape("x", (1, 37), (33, 37), (64, 37))
+    make = functools.partial(relu_net, shape=("n", 37))
+    with installed(tmp_path, "acme_relu", relu(body)):
+        (never_empty,) = of_pack(built(make, enable="acme_relu", profiles=[profile]))
+        (row,) = of_pack(built(make, enable="acme_relu"))
+    assert never_empty["status"] == "measured"
+    assert row["status"] == ("rejected" if text else "measured")
+    assert text in row.get("reason", "")
 
 
 def test_without_strangers_no_process_is_started(

@@ -1,5 +1,5 @@
-"""A pack of ten kernels, one of them good: whatever it does, there is a plan, and its answers are
-right.
+"""A pack of twelve kernels, few of them good: whatever it does, there is a plan, and its answers
+are right.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ BODIES = {
     "abort": "abort();",
     "hang": "for (volatile int i = 0; ; i++);",
     "divide": "volatile int64_t zero = n - n; y[0] = (float)(7 / zero);",
+    "no size of 0": "if (n == 0) abort();" + LOOP,
     "outside": LOOP + "if (tid == nt - 1) y[n + 5000] = 1;",
     "clash": LOOP + "helper(); } int helper(void) { return 1;",
     "clash again": LOOP + "helper(); } int helper(void) { return 2;",
@@ -126,7 +127,9 @@ def chosen(**fields: Any) -> dict[str, str]:
         "x": rng.standard_normal((33, 37), np.float32),
         "m": rng.standard_normal((4, 4), np.float32),
     }
-    got = b._load(plan)(feeds)
+    engine = b._load(plan)
+    got = engine(feeds)
+    assert engine({**feeds, "x": feeds["x"][:0]})["Ramp"].shape == (0, 37)
     for name in ("Relu", "Ramp"):
         np.testing.assert_array_equal(got[name], np.maximum(feeds["x"], 0))
     np.testing.assert_allclose(got["Det"], np.linalg.det(feeds["m"]), rtol=1e-4)

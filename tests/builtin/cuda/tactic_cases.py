@@ -532,6 +532,10 @@ def pools() -> list[Case]:
         x = real(2, c, 9, 14, dtype=t)
         made.append(one("pool", "MaxPool", [x], **g))
         made += [one("pool", "AveragePool", [x], **g, count_include_pad=p) for p in (False, True)]
+    x = real(2, 5, 9, 11)
+    x[0, 0, 0, 0] = x[0, 1, 4, 4] = x[1, 2, 8, 10] = np.nan  # taken, as in numpy
+    made.append(one("pool", "MaxPool", [x], kernel_shape=(3, 3), pads=(1, 1, 1, 1)))
+    made.append(one("reduce", "GlobalMaxPool", [x]))
     for op in ("MaxPool", "AveragePool"):
         made.append(
             one(

@@ -27,7 +27,7 @@ def tactics() -> list[Tactic]:
     return [CudaGatherTactic()]
 
 
-class CudaGatherTactic(Tactic):
+class CudaGatherTactic(Tactic[GatherWork]):
     """Neighbouring threads copy neighbouring runs of up to 16 bytes of a slice."""
 
     key = "tactix.cuda_gather@1"
@@ -36,22 +36,19 @@ class CudaGatherTactic(Tactic):
     source = "cuda_c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        work = work_of(node, "CUDA")
-        return work if isinstance(work, Reject) else [Variant()]
+    def match(self, node: Node, device: DeviceProperties) -> GatherWork | Reject:
+        return work_of(node, "CUDA")
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        out = 2 * node.outputs[0].spec.nbytes() + node.given[1].spec.nbytes()
+    def cost(self, work: GatherWork, variant: Variant, ctx: CompileContext) -> float | None:
+        out = 2 * work.node.outputs[0].spec.nbytes() + work.indices.nbytes()
         return (
             1e-6 + text.known(out, ctx) / text.BANDWIDTH
             if dims.symbols(out) <= set(ctx.opt)
             else None
         )
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        work = work_of(node, "CUDA")
-        assert isinstance(work, GatherWork)
-        writer = _Slices(CudaArgs(node), work)
+    def compile(self, work: GatherWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        writer = _Slices(CudaArgs(work.node), work)
         write = {"Gather": writer.gather, "GatherElements": writer.elements, "GatherND": writer.nd}[
             work.layer
         ]

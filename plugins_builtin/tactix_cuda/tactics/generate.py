@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -20,7 +18,7 @@ def tactics() -> list[Tactic]:
     return [CudaGenerateTactic()]
 
 
-class CudaGenerateTactic(Tactic):
+class CudaGenerateTactic(Tactic[Node]):
     """Dims: one thread. Range: a thread for each number. Fill: runs of 16 bytes."""
 
     key = "tactix.cuda_generate@1"
@@ -28,17 +26,14 @@ class CudaGenerateTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         dtype = node.outputs[0].spec.dtype
         if node.is_fused:
             return Reject("no epilogues")
         if node.kind == "tactix.Fill@1":
-            return (
-                [Variant()]
-                if c_copy.movable(dtype)
-                else Reject(f"no elements of {dtype.value} in CUDA")
-            )
-        return [Variant()] if dtype in generate.DTYPES else Reject(f"no {dtype.value} in CUDA")
+            known = c_copy.movable(dtype)
+            return node if known else Reject(f"no elements of {dtype.value} in CUDA")
+        return node if dtype in generate.DTYPES else Reject(f"no {dtype.value} in CUDA")
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return text.traffic(node, variant, ctx)

@@ -7,8 +7,6 @@ elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -31,7 +29,7 @@ def tactics() -> list[Tactic]:
     return [LinesTactic()]
 
 
-class LinesTactic(Tactic):
+class LinesTactic(Tactic[Node]):
     """Any dtype of up to 64 bits, any axis, symbolic dims."""
 
     key = "tactix.cuda_lines@1"
@@ -39,7 +37,7 @@ class LinesTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         x = node.given[0].spec
         if node.is_fused:
             return Reject("no layers around it are fused by this tactic")
@@ -47,7 +45,7 @@ class LinesTactic(Tactic):
             return Reject(f"no lines of {x} in CUDA")
         if node.layer.name in ("LpNormalization", "LRN") and not x.dtype.is_float:
             return Reject(f"no norms of {x.dtype.value}")
-        return [Variant()]
+        return node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = text.traffic(node, variant, ctx)

@@ -31,7 +31,7 @@ class CudaViewTactic(ViewTactic):
     device = "cuda"
 
 
-class CudaMoveTactic(Tactic):
+class CudaMoveTactic(Tactic[Node]):
     """One variant per format; all tensors of the node share it."""
 
     key = "tactix.cuda_move@1"

@@ -71,7 +71,7 @@ def sides(node: Node, fmt: Format) -> list[Side]:
     return found or [Side(1, 1, 0, 0)]
 
 
-class PadTactic(Tactic):
+class PadTactic(Tactic[Node]):
     """A thread for each run of up to 16 bytes that lie side by side in the input, too."""
 
     key = "tactix.cuda_pad@1"
@@ -80,7 +80,7 @@ class PadTactic(Tactic):
     source = "cuda_c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         spec = node.given[0].spec
         if node.is_fused:
             return Reject("elements are moved, not computed: no epilogue")
@@ -92,7 +92,10 @@ class PadTactic(Tactic):
             s.left == 0 and not s.is_kept for s in sides(node, LINEAR)
         ):
             return Reject("an empty axis has nothing to repeat")
-        formats = (LINEAR, NHWC) if spec.rank > 2 else (LINEAR,)
+        return node
+
+    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant]:
+        formats = (LINEAR, NHWC) if node.given[0].spec.rank > 2 else (LINEAR,)
         return [Variant.of([f], [f]) for f in formats]
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:

@@ -8,6 +8,7 @@ dtype. Formats: linear and nhwc.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -31,16 +32,15 @@ def tactics() -> list[Tactic]:
     return [CudaPointwiseTactic()]
 
 
-def group_of(node: Node) -> PointwiseGroup | Reject:
-    """What to compute; or why this tactic cannot."""
-    group = pointwise.group_of(node)
-    if isinstance(group, Reject):
-        return group
-    reason = scalar.why_not(group.program.results, group.dtypes)
-    return Reject(reason) if reason else group
+@dataclass(frozen=True)
+class CudaPointwiseWork:
+    """What to compute."""
+
+    node: Node
+    group: PointwiseGroup
 
 
-class CudaPointwiseTactic(Tactic):
+class CudaPointwiseTactic(Tactic[CudaPointwiseWork]):
     """One variant per format that all full operands share; operands that broadcast stay linear
     where they can.
     """
@@ -50,23 +50,30 @@ class CudaPointwiseTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        group = group_of(node)
+    def match(self, node: Node, device: DeviceProperties) -> CudaPointwiseWork | Reject:
+        group = pointwise.group_of(node)
         if isinstance(group, Reject):
             return group
-        formats = [LINEAR, NHWC] if len(group.shape) >= 3 else [LINEAR]
+        reason = scalar.why_not(group.program.results, group.dtypes)
+        return Reject(reason) if reason else CudaPointwiseWork(node, group)
+
+    def variants(
+        self, work: CudaPointwiseWork, device: DeviceProperties
+    ) -> Sequence[Variant] | Reject:
+        formats = [LINEAR, NHWC] if len(work.group.shape) >= 3 else [LINEAR]
         try:
-            return [v for f in formats for v in pointwise.variants(node, group, f)]
+            return [v for f in formats for v in pointwise.variants(work.node, work.group, f)]
         except ShapeError as e:
             return Reject(e.what)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        return text.traffic(node, variant, ctx)
+    def cost(self, work: CudaPointwiseWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return text.traffic(work.node, variant, ctx)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        group = group_of(node)
-        assert isinstance(group, PointwiseGroup)
-        writer = _Writer(CudaArgs(node), group, pointwise.loops(node, group, variant).space)
+    def compile(
+        self, work: CudaPointwiseWork, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        loops = pointwise.loops(work.node, work.group, variant)
+        writer = _Writer(CudaArgs(work.node), work.group, loops.space)
         return text.kernel(writer.args, writer.body(), ctx, text.blocks(writer.threads))
 
 

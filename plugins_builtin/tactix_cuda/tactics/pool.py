@@ -39,22 +39,12 @@ def tactics() -> list[Tactic]:
 class CudaPoolWork:
     """What to pool, and what surrounds that."""
 
+    node: Node
     window: PoolWindow
     around: Around
 
 
-def work_of(node: Node) -> CudaPoolWork | Reject:
-    """What a node has the kernel do, or why it cannot."""
-    found = _around(node)
-    if isinstance(found, Reject):
-        return found
-    dtype, window = found.spec.dtype, window_of(node)
-    if dtype not in FLOATS and (dtype not in BYTES or window.average):
-        return Reject(f"no pooling of {dtype.value} in CUDA")
-    return CudaPoolWork(window, found)
-
-
-class CudaPoolTactic(Tactic):
+class CudaPoolTactic(Tactic[CudaPoolWork]):
     """One variant per format; input and output share it."""
 
     key = "tactix.cuda_pool@1"
@@ -62,21 +52,25 @@ class CudaPoolTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        work = work_of(node)
-        if isinstance(work, Reject):
-            return work
-        return [v for f in (NHWC, LINEAR) if (v := _variant(node, work.around, f))]
+    def match(self, node: Node, device: DeviceProperties) -> CudaPoolWork | Reject:
+        found = _around(node)
+        if isinstance(found, Reject):
+            return found
+        dtype, window = found.spec.dtype, window_of(node)
+        if dtype not in FLOATS and (dtype not in BYTES or window.average):
+            return Reject(f"no pooling of {dtype.value} in CUDA")
+        return CudaPoolWork(node, window, found)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        seconds = text.traffic(node, variant, ctx)
+    def variants(self, work: CudaPoolWork, device: DeviceProperties) -> Sequence[Variant]:
+        return [v for f in (NHWC, LINEAR) if (v := _variant(work, f))]
+
+    def cost(self, work: CudaPoolWork, variant: Variant, ctx: CompileContext) -> float | None:
+        seconds = text.traffic(work.node, variant, ctx)
         slow = 2 if variant.input_format(0).is_linear else 1
         return None if seconds is None else seconds * slow
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        work = work_of(node)
-        assert isinstance(work, CudaPoolWork)
-        writer = _Pool(CudaArgs(node), work, variant)
+    def compile(self, work: CudaPoolWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        writer = _Pool(CudaArgs(work.node), work, variant)
         body = writer.body()
         return text.kernel(writer.args, body, ctx, text.blocks(writer.site.threads))
 
@@ -95,10 +89,10 @@ def _around(node: Node) -> Around | Reject:
     return replace(found, after={**found.after, found.own: again})
 
 
-def _variant(node: Node, found: Around, fmt: Format) -> Variant | None:
-    made = variant_in(node, found, fmt)
+def _variant(work: CudaPoolWork, fmt: Format) -> Variant | None:
+    made = variant_in(work.node, work.around, fmt)
     try:
-        OutputSite(CudaArgs(node), found, made)
+        OutputSite(CudaArgs(work.node), work.around, made)
     except ShapeError:
         return None
     return made

@@ -6,8 +6,6 @@ thread for each element.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -26,7 +24,7 @@ def tactics() -> list[Tactic]:
     return [QuantizeTactic()]
 
 
-class QuantizeTactic(Tactic):
+class QuantizeTactic(Tactic[Node]):
     """f32, f16 and bf16 on one side, integers on the other."""
 
     key = "tactix.cuda_quantize@1"
@@ -34,7 +32,7 @@ class QuantizeTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         number, whole = node.given[0].spec.dtype, node.outputs[0].spec.dtype
         if node.layer.name == "DequantizeLinear":
             number, whole = whole, number
@@ -49,7 +47,7 @@ class QuantizeTactic(Tactic):
             return Reject(f"no scaling between {number.value} and {whole.value} in CUDA")
         if not c_text.has_ctype(whole):
             return Reject(f"no elements of {whole.value} in CUDA")
-        return [Variant()]
+        return node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return text.traffic(node, variant, ctx)

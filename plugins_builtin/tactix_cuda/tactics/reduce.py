@@ -43,26 +43,13 @@ def tactics() -> list[Tactic]:
 class CudaReduceWork:
     """The operation, what surrounds it, and the reduced axes."""
 
+    node: Node
     operation: ReductionOperator
     around: Around
     axes: tuple[int, ...]
 
 
-def work_of(node: Node) -> CudaReduceWork | Reject:
-    """What a node has the kernel do, or why it cannot."""
-    found = fused.around(node)
-    if isinstance(found, Reject):
-        return found
-    x, anchor = found.spec, node.anchor
-    assert anchor is not None
-    if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
-        return Reject(f"no reduction of {x.dtype.value} in CUDA")
-    if found.reads_source:
-        return Reject("what is reduced is read again behind the reduction")
-    return CudaReduceWork(operation_of(anchor), found, axes_of(anchor, x.rank))
-
-
-class CudaReduceTactic(Tactic):
+class CudaReduceTactic(Tactic[CudaReduceWork]):
     """Linear for all; with all spatial axes reduced also an nhwc input, the output linear or alike."""
 
     key = "tactix.cuda_reduce@1"
@@ -70,10 +57,19 @@ class CudaReduceTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        work = work_of(node)
-        if isinstance(work, Reject):
-            return work
+    def match(self, node: Node, device: DeviceProperties) -> CudaReduceWork | Reject:
+        found = fused.around(node)
+        if isinstance(found, Reject):
+            return found
+        x, anchor = found.spec, node.anchor
+        assert anchor is not None
+        if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
+            return Reject(f"no reduction of {x.dtype.value} in CUDA")
+        if found.reads_source:
+            return Reject("what is reduced is read again behind the reduction")
+        return CudaReduceWork(node, operation_of(anchor), found, axes_of(anchor, x.rank))
+
+    def variants(self, work: CudaReduceWork, device: DeviceProperties) -> Sequence[Variant]:
         x = work.around.spec
         choices: list[tuple[Format, Format]] = [(LINEAR, LINEAR)]
         if x.rank > 2 and work.axes == tuple(range(2, x.rank)) and work.around.is_plain:
@@ -81,25 +77,25 @@ class CudaReduceTactic(Tactic):
                 (NHWC, LINEAR),
                 *([(NHWC, NHWC)] if len(work.around.shape) == x.rank else []),
             ]
-        return [_variant(node, work, *c) for c in choices]
+        return [_variant(work, *c) for c in choices]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        return text.traffic(node, variant, ctx)
+    def cost(self, work: CudaReduceWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return text.traffic(work.node, variant, ctx)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        work = work_of(node)
-        assert isinstance(work, CudaReduceWork)
-        loops = _space(work, variant.input_format(0))
-        return CudaReductionKernel(CudaArgs(node), work.operation, loops, work.around, ctx).kernel()
+    def compile(
+        self, work: CudaReduceWork, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        args, loops = CudaArgs(work.node), _space(work, variant.input_format(0))
+        return CudaReductionKernel(args, work.operation, loops, work.around, ctx).kernel()
 
 
-def _variant(node: Node, work: CudaReduceWork, source: Format, target: Format) -> Variant:
+def _variant(work: CudaReduceWork, source: Format, target: Format) -> Variant:
     """Operands that lie along the output's channels and pixels have its format: one pixel is the
     same in both.
     """
-    formats = [LINEAR] * len(node.given)
+    formats = [LINEAR] * len(work.node.given)
     formats[next(iter(work.around.before.values())).index if source != LINEAR else 0] = source
-    return Variant.of(formats, [target] * len(node.outputs))
+    return Variant.of(formats, [target] * len(work.node.outputs))
 
 
 def _space(work: CudaReduceWork, fmt: Format) -> Space:

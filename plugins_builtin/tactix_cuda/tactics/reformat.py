@@ -17,7 +17,7 @@ def tactics() -> list[Tactic]:
     return [CudaReformatTactic()]
 
 
-class CudaReformatTactic(Tactic):
+class CudaReformatTactic(Tactic[ReformatWork]):
     """The formats are those of the node's attributes; channels and pixels swap in tiles."""
 
     key = "tactix.cuda_reformat@1"
@@ -25,19 +25,18 @@ class CudaReformatTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> ReformatWork | Reject:
         work = work_of(node, "CUDA")
-        if isinstance(work, Reject):
+        if isinstance(work, Reject) or work.copy is not None:
             return work
-        if work.copy is None:
-            return Reject(f"no reformat from {work.source.name} to {work.target.name}")
+        return Reject(f"no reformat from {work.source.name} to {work.target.name}")
+
+    def variants(self, work: ReformatWork, device: DeviceProperties) -> Sequence[Variant]:
         return [Variant.of([work.source], [work.target])]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        return text.traffic(node, variant, ctx)
+    def cost(self, work: ReformatWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return text.traffic(work.node, variant, ctx)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        work = work_of(node, "CUDA")
-        assert isinstance(work, ReformatWork)
+    def compile(self, work: ReformatWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         assert work.copy is not None
-        return copies.kernel(text.CudaArgs(node), [work.copy], work.spec.dtype.itemsize, ctx)
+        return copies.kernel(text.CudaArgs(work.node), [work.copy], work.spec.dtype.itemsize, ctx)

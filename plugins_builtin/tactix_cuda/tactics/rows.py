@@ -46,13 +46,14 @@ def tactics() -> list[Tactic]:
 
 @dataclass(frozen=True)
 class RowsWork:
-    """``space``: strides of the node's outputs, then of ``operands``, by variable; then of the
-    parameters.
+    """How the tensor of a node falls into rows.
 
-    ``parameters``: given inputs that hold scale and bias. An operand stands in ``order`` as
-    (before, variable).
+    ``space``: strides of the node's outputs, then of ``operands``, by variable; then of the
+    parameters. ``parameters``: given inputs that hold scale and bias. An operand stands in
+    ``order`` as (before, variable).
     """
 
+    node: Node
     around: Around
     space: Space
     order: tuple[tuple[bool, int], ...]
@@ -62,22 +63,16 @@ class RowsWork:
         """The operand of an entry of ``order``."""
         return (self.around.before if key[0] else self.around.after)[key[1]]
 
+    @property
+    def length(self) -> Dim:
+        """Elements of a row."""
+        sizes = zip(self.space.sizes, self.space.tags, strict=True)
+        return dims.prod(size for size, tag in sizes if tag == ROW)
 
-def work_of(node: Node) -> RowsWork | Reject:
-    """How the node's tensor falls into rows, or why it does not."""
-    found = fused.around(node)
-    if isinstance(found, Reject):
-        return found
-    if found.spec.dtype not in FLOATS:
-        return Reject(f"no rows of {found.spec.dtype.value} in CUDA")
-    parameters = tuple(i for i in found.parameters if i >= 0)
-    if any(node.given[i].spec.dtype not in FLOATS for i in parameters):
-        return Reject("a parameter is not of f32, f16 or bf16")
-    order = (*((True, v) for v in found.before), *((False, v) for v in found.after))
-    try:
-        return RowsWork(found, _space(node, found, order, parameters), order, parameters)
-    except ShapeError as e:
-        return Reject(e.what)
+    @property
+    def is_crosswise(self) -> bool:
+        """Whether neighbours in memory belong to different rows."""
+        return self.space.strides[0][-1] != 1
 
 
 def _space(
@@ -95,7 +90,7 @@ def _space(
     )
 
 
-class RowsTactic(Tactic):
+class RowsTactic(Tactic[RowsWork]):
     """Knob: ``threads`` that share a row."""
 
     key = "tactix.cuda_rows@1"
@@ -103,59 +98,62 @@ class RowsTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        work = work_of(node)
-        if isinstance(work, Reject):
-            return work
-        length = _length(work.space)
+    def match(self, node: Node, device: DeviceProperties) -> RowsWork | Reject:
+        found = fused.around(node)
+        if isinstance(found, Reject):
+            return found
+        if found.spec.dtype not in FLOATS:
+            return Reject(f"no rows of {found.spec.dtype.value} in CUDA")
+        parameters = tuple(i for i in found.parameters if i >= 0)
+        if any(node.given[i].spec.dtype not in FLOATS for i in parameters):
+            return Reject("a parameter is not of f32, f16 or bf16")
+        order = (*((True, v) for v in found.before), *((False, v) for v in found.after))
+        try:
+            return RowsWork(node, found, _space(node, found, order, parameters), order, parameters)
+        except ShapeError as e:
+            return Reject(e.what)
+
+    def variants(self, work: RowsWork, device: DeviceProperties) -> Sequence[Variant]:
+        length = work.length
         if not isinstance(length, int):
-            return [Variant.of(threads=t) for t in ((1, 32) if _columns(work) else (32, 256))]
-        width = _width(work, node)
+            return [Variant.of(threads=t) for t in ((1, 32) if work.is_crosswise else (32, 256))]
+        width = _width(work)
         busy = [t for t in (32, 128, 256, 512, _LARGEST) if t == 32 or t * width < 2 * length]
         kept = [t for t in busy if -(-length // (t * width)) * width <= _REGISTERS]
-        own = [1] if _columns(work) or length <= _SHORT else []
+        own = [1] if work.is_crosswise or length <= _SHORT else []
         return [Variant.of(threads=t) for t in [*own, *(kept[: 2 - len(own)] or [_LARGEST])]]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        seconds, work = text.traffic(node, variant, ctx), work_of(node)
-        if seconds is None or isinstance(work, Reject):
-            return seconds
-        length, threads = text.known(_length(work.space), ctx), int(variant.knob("threads"))
-        if threads == 1 or _columns(work):
+    def cost(self, work: RowsWork, variant: Variant, ctx: CompileContext) -> float | None:
+        seconds = text.traffic(work.node, variant, ctx)
+        if seconds is None:
+            return None
+        length, threads = text.known(work.length, ctx), int(variant.knob("threads"))
+        if threads == 1 or work.is_crosswise:
             return seconds * (1 if threads == 1 else 4)
         return seconds * (1 + threads / 1e5 if length <= 32 * threads else length / (32 * threads))
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        work = work_of(node)
-        assert isinstance(work, RowsWork)
-        assert node.anchor is not None
-        writer = CudaRowKernel(CudaArgs(node), work, int(variant.knob("threads")))
-        name = node.anchor.layer.name
+    def compile(self, work: RowsWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        anchor = work.node.anchor
+        assert anchor is not None
+        writer = CudaRowKernel(CudaArgs(work.node), work, int(variant.knob("threads")))
+        name = anchor.layer.name
         if name.endswith("Softmax"):
             statistics = _softmax(writer, name == "LogSoftmax")
         else:
-            statistics = _normal(writer, name != "RMSNormalization", node.anchor.attrs.epsilon)
+            statistics = _normal(writer, name != "RMSNormalization", anchor.attrs.epsilon)
         body = writer.body(*statistics)
         return text.kernel(
             writer.args, body, ctx, writer.blocks, threads=writer.block, more=("block.cuh",)
         )
 
 
-def _columns(work: RowsWork) -> bool:
-    """Whether neighbours in memory belong to different rows."""
-    return work.space.strides[0][-1] != 1
-
-
-def _length(space: Space) -> Dim:
-    return dims.prod(s for s, t in zip(space.sizes, space.tags, strict=True) if t == ROW)
-
-
-def _width(work: RowsWork, node: Node) -> int:
+def _width(work: RowsWork) -> int:
     """Neighbours of a row that a thread takes at once."""
-    types = [node.given[work.operand(k).index].spec.dtype for k in work.order]
-    types += [node.given[i].spec.dtype for i in work.parameters]
+    given = work.node.given
+    types = [given[work.operand(k).index].spec.dtype for k in work.order]
+    types += [given[i].spec.dtype for i in work.parameters]
     first, *rest = work.space.strides
-    moves = [*((v.spec.dtype, first) for v in node.outputs), *zip(types, rest, strict=True)]
+    moves = [*((v.spec.dtype, first) for v in work.node.outputs), *zip(types, rest, strict=True)]
     return text.vector_width(work.space.sizes[-1], moves) if first[-1] == 1 else 1
 
 
@@ -164,10 +162,10 @@ class CudaRowKernel:
 
     def __init__(self, args: CudaArgs, work: RowsWork, threads: int) -> None:
         self.args, self.work, self.threads = args, work, threads
-        self.space, self.width = work.space, _width(work, args.node)
+        self.space, self.width = work.space, _width(work)
         self.outer = [i for i, t in enumerate(self.space.tags) if t != ROW]
         self.inner = [i for i, t in enumerate(self.space.tags) if t == ROW]
-        self.length = _length(self.space)
+        self.length = work.length
         self.count: Dim = dims.prod(self.space.sizes[i] for i in self.outer)
         self.block = {1: text.BLOCK, 32: 128}.get(threads, threads)
         self.blocks: Dim = dims.ceildiv(self.count, self.block // threads)

@@ -7,7 +7,6 @@ tells are computed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +77,15 @@ ROUNDED = {
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
 
-def axes_of(node: Node) -> list[SampleTaps | RunningTaps] | Reject:
+@dataclass(frozen=True)
+class ResizeWork:
+    """A tensor to resize, and the taps of every axis that is."""
+
+    node: Node
+    taps: tuple[SampleTaps | RunningTaps, ...]
+
+
+def _taps_of(node: Node) -> tuple[SampleTaps | RunningTaps, ...] | Reject:
     """The taps of every axis that is resized."""
     x, a = node.given[0].spec, node.attrs
     found: list[SampleTaps | RunningTaps] = []
@@ -94,7 +101,7 @@ def axes_of(node: Node) -> list[SampleTaps | RunningTaps] | Reject:
             return Reject(f"axis {i} is resized with antialias, and its sizes are not known")
         else:
             found.append(RunningTaps(i, TAPS[a.mode], size, out, scale))
-    return found
+    return tuple(found)
 
 
 def _known_taps(attrs: Any, i: int, axis: Axis) -> SampleTaps:
@@ -109,7 +116,7 @@ def _known_taps(attrs: Any, i: int, axis: Axis) -> SampleTaps:
     )
 
 
-class ResizeTactic(Tactic):
+class ResizeTactic(Tactic[ResizeWork]):
     """f32, f16 and bf16, all modes; nearest also of other numbers."""
 
     key = "tactix.cuda_resize@1"
@@ -117,7 +124,7 @@ class ResizeTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> ResizeWork | Reject:
         x, a = node.given[0].spec, node.attrs
         if node.is_fused:
             return Reject("no layers around it are fused by this tactic")
@@ -125,25 +132,24 @@ class ResizeTactic(Tactic):
             return Reject("regions of interest are not done by this tactic")
         if x.dtype not in FLOATS and (a.mode != "nearest" or not c_text.has_ctype(x.dtype)):
             return Reject(f"no {a.mode} resize of {x.dtype.value} in CUDA")
-        found = axes_of(node)
-        return found if isinstance(found, Reject) else [Variant()]
+        found = _taps_of(node)
+        return found if isinstance(found, Reject) else ResizeWork(node, found)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        return text.traffic(node, variant, ctx)
+    def cost(self, work: ResizeWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return text.traffic(work.node, variant, ctx)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        found, args, y = axes_of(node), CudaArgs(node), node.outputs[0].spec
-        assert not isinstance(found, Reject)
-        return text.kernel(
-            args, _resize(args, node, found), ctx, text.blocks(y.numel), more=("sample.cuh",)
-        )
+    def compile(self, work: ResizeWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args, y = CudaArgs(work.node), work.node.outputs[0].spec
+        body = _resize(args, work)
+        return text.kernel(args, body, ctx, text.blocks(y.numel), more=("sample.cuh",))
 
 
-def _resize(args: CudaArgs, node: Node, found: Sequence[SampleTaps | RunningTaps]) -> list[str]:
+def _resize(args: CudaArgs, work: ResizeWork) -> list[str]:
+    node, taps = work.node, work.taps
     x, y = node.given[0].spec, node.outputs[0].spec
     names = [f"i{i}" for i in range(x.rank)]
     at = list(names)
-    for t in found:
+    for t in taps:
         at[t.axis] = f"p{t.axis}"
     value = f"{args.input(0)}[{args.offset(c_text.contiguous_strides(x.shape), at)}]"
     head = [
@@ -151,15 +157,15 @@ def _resize(args: CudaArgs, node: Node, found: Sequence[SampleTaps | RunningTaps
         c_text.decode("t", names, [args.dim(d) for d in y.shape]),
     ]
     if node.attrs.mode == "nearest":
-        return [*head, *(_nearest(args, node, t) for t in found), f"{args.output(0)}[t] = {value};"]
-    weights = "".join(f" * w{t.axis}" for t in found)
+        return [*head, *(_nearest(args, node, t) for t in taps), f"{args.output(0)}[t] = {value};"]
+    weights = "".join(f" * w{t.axis}" for t in taps)
     body = f"sum += {element(x.dtype, value)}{weights};"
-    for t in reversed(found):
+    for t in reversed(taps):
         body = block(
             f"for (int k{t.axis} = 0; k{t.axis} < {t.count}; k{t.axis}++)", *_tap(args, t), body
         )
     running = [
-        line for t in found if isinstance(t, RunningTaps) for line in _computed(args, node, t)
+        line for t in taps if isinstance(t, RunningTaps) for line in _computed(args, node, t)
     ]
     return [
         *head,
@@ -226,7 +232,7 @@ def _constant(args: CudaArgs, taps: SampleTaps, what: str) -> str:
     )
 
 
-class GridSampleTactic(Tactic):
+class GridSampleTactic(Tactic[Node]):
     """f32, f16 and bf16, at places of these or f64; one to three axes, all modes and paddings."""
 
     key = "tactix.cuda_grid_sample@1"
@@ -234,7 +240,7 @@ class GridSampleTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         x, grid = (v.spec for v in node.given[:2])
         if node.is_fused:
             return Reject("no layers around it are fused by this tactic")
@@ -245,7 +251,7 @@ class GridSampleTactic(Tactic):
             or 0 in x.shape
         ):
             return Reject(f"no samples of {x} at {grid} in CUDA")
-        return [Variant()]
+        return node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return text.traffic(node, variant, ctx)

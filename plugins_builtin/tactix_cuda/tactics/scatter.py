@@ -7,8 +7,6 @@ Indices may count from the end; those beyond an axis meet the nearest element: k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -33,7 +31,7 @@ def tactics() -> list[Tactic]:
     return [ScatterTactic()]
 
 
-class ScatterTactic(Tactic):
+class ScatterTactic(Tactic[Node]):
     """Any movable dtype where updates replace, any integer indices; linear format."""
 
     key = "tactix.cuda_scatter@1"
@@ -41,7 +39,7 @@ class ScatterTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         data, reduction = node.given[0].spec, getattr(node.attrs, "reduction", "none")
         if node.is_fused or not c_copy.movable(data.dtype) or data.rank == 0:
             return Reject(f"no updates of {data} in CUDA")
@@ -51,7 +49,7 @@ class ScatterTactic(Tactic):
             data.dtype.itemsize not in WORDS or not c_text.has_ctype(data.dtype)
         ):
             return Reject(f"no atomic updates of {data.dtype.value}")
-        return [Variant()]
+        return node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return text.traffic(node, variant, ctx)

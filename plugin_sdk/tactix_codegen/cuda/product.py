@@ -14,7 +14,6 @@ from tactix.contracts.tactic import Reject
 from tactix.words.dims import Dim, Shape, broadcast_shapes, ceildiv, prod
 from tactix.words.dtypes import DType
 from tactix.words.errors import ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.text import broadcast_strides
 from tactix_codegen.c.tile import mapped, with_term
@@ -44,6 +43,7 @@ class CudaProduct:
     ``(*lead, n)``.
     """
 
+    node: Node
     a: Matrix
     b: Matrix
     batch: Shape
@@ -93,8 +93,8 @@ def product(node: Node) -> CudaProduct | Reject:
         return Reject("a matrix is empty")
     try:
         if anchor.layer.name == "Gemm":
-            return _gemm(anchor.attrs, a, b, indices, _with_c(node, epi, indices[2], anchor.attrs))
-        return _matmul(a, b, indices, _with_c(node, epi, indices[2], None))
+            return _gemm(node, indices, _with_c(node, epi, indices[2], anchor.attrs))
+        return _matmul(node, indices, _with_c(node, epi, indices[2], None))
     except ShapeError as e:
         return Reject(str(e))
 
@@ -116,19 +116,19 @@ def _with_c(node: Node, epi: Epilogue, index: int, attrs: Any) -> Epilogue:
     return with_term(epi, term, combine)
 
 
-def _gemm(
-    attrs: Any, a: TensorSpec, b: TensorSpec, indices: Sequence[int], epi: Epilogue
-) -> CudaProduct:
+def _gemm(node: Node, indices: Sequence[int], epi: Epilogue) -> CudaProduct:
+    assert node.anchor is not None
+    attrs, (a, b) = node.anchor.attrs, (node.given[i].spec for i in indices[:2])
     m, k = a.shape[::-1] if attrs.transA else a.shape
     depth, n = b.shape[::-1] if attrs.transB else b.shape
     left = Matrix(indices[0], (), 1, bool(attrs.transA), a.is_const)
     right = Matrix(indices[1], (), 1, bool(attrs.transB), b.is_const)
-    return CudaProduct(
-        left, right, (), m, n, k if isinstance(k, int) else depth, (m,), a.dtype, epi
-    )
+    depth = k if isinstance(k, int) else depth
+    return CudaProduct(node, left, right, (), m, n, depth, (m,), a.dtype, epi)
 
 
-def _matmul(a: TensorSpec, b: TensorSpec, indices: Sequence[int], epi: Epilogue) -> CudaProduct:
+def _matmul(node: Node, indices: Sequence[int], epi: Epilogue) -> CudaProduct:
+    a, b = (node.given[i].spec for i in indices[:2])
     left: Shape = a.shape if a.rank > 1 else (1, *a.shape)
     right: Shape = b.shape if b.rank > 1 else (*b.shape, 1)
     epi = _with_axes(epi, a.rank == 1, b.rank == 1)
@@ -142,7 +142,7 @@ def _matmul(a: TensorSpec, b: TensorSpec, indices: Sequence[int], epi: Epilogue)
         batch, of_a, of_b, m = (), (), (), prod(lead)
     x = Matrix(indices[0], of_a, prod(left[:-2]), False, a.is_const)
     w = Matrix(indices[1], of_b, prod(right[:-2]), turned, b.is_const)
-    return CudaProduct(x, w, batch, m, n, k, lead, a.dtype, epi)
+    return CudaProduct(node, x, w, batch, m, n, k, lead, a.dtype, epi)
 
 
 def _with_axes(epi: Epilogue, row: bool, column: bool) -> Epilogue:

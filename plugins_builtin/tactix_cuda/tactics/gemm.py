@@ -35,7 +35,7 @@ def tactics() -> list[Tactic]:
     return [CudaGemmTactic(), Tf32GemmTactic()]
 
 
-class CudaGemmTactic(Tactic):
+class CudaGemmTactic(Tactic[CudaProduct]):
     """float16, bfloat16 and float32, summed in float32."""
 
     key = "tactix.cuda_gemm@1"
@@ -47,19 +47,20 @@ class CudaGemmTactic(Tactic):
         """How operands of that dtype are multiplied; empty if they are not."""
         return tile.KINDS.get(dtype, "")
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> CudaProduct | Reject:
         p = product(node)
         if isinstance(p, Reject):
             return p
-        kind, reason = self.kind(p.dtype), results.why_not(p.epi)
-        if reason or not kind:
+        reason = results.why_not(p.epi)
+        if reason or not self.kind(p.dtype):
             return Reject(reason or f"no tiles of {p.dtype.value}")
-        found = tile.best(works(p), tile.tiles(kind, device), device)
+        return p
+
+    def variants(self, p: CudaProduct, device: DeviceProperties) -> Sequence[Variant]:
+        found = tile.best(works(p), tile.tiles(self.kind(p.dtype), device), device)
         return [Variant.of(**vars(t), split=s) for t, s in found if s == 1 or isinstance(p.k, int)]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        p = product(node)
-        assert isinstance(p, CudaProduct)
+    def cost(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(prod((*p.batch, p.m, p.n, p.k))) <= set(ctx.opt):
             return None
         batch, m, n, k = (evaluate(d, ctx.opt) for d in (prod(p.batch), p.m, p.n, p.k))
@@ -67,10 +68,8 @@ class CudaGemmTactic(Tactic):
             ProductSizes(batch, m, n, k), tile_of(variant), variant.knob("split"), ctx.device
         )
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        p = product(node)
-        assert isinstance(p, CudaProduct)
-        return _compile(p, node, tile_of(variant), variant.knob("split"), ctx)
+    def compile(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return _compile(p, tile_of(variant), variant.knob("split"), ctx)
 
 
 class Tf32GemmTactic(CudaGemmTactic):
@@ -93,10 +92,8 @@ def works(p: CudaProduct) -> list[ProductSizes]:
     return out
 
 
-def _compile(
-    p: CudaProduct, node: Node, t: BlockTile, splits: int, ctx: CompileContext
-) -> KernelArtifact:
-    made = Tiled(node, t, prod(p.batch), p.m, p.n, ceildiv(p.k, t.depth), splits)
+def _compile(p: CudaProduct, t: BlockTile, splits: int, ctx: CompileContext) -> KernelArtifact:
+    made = Tiled(p.node, t, prod(p.batch), p.m, p.n, ceildiv(p.k, t.depth), splits)
     args = made.entry
     sizes = [args.dim(d) for d in p.batch]
     turned_a, turned_b = p.a.turned, not p.can_pack and not p.b.turned
@@ -107,7 +104,7 @@ def _compile(
         b = _operand(p, p.b, made, ("b", p.n, t.cols, "col0"), turned_b, sizes)
     epi = (p.epi, p.lead)
     texts, launches, entries = made.finish(
-        a + b, t.warp(turned_a, turned_b), lambda e: RowResults(e, node, *epi, p.n)
+        a + b, t.warp(turned_a, turned_b), lambda e: RowResults(e, p.node, *epi, p.n)
     )
     return artifact(texts, launches, entries, ctx, more=tile.PRELUDES, workspace=made.workspace)
 

@@ -13,7 +13,7 @@ from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import ceildiv, evaluate, symbols
+from tactix.words.dims import ceildiv, evaluate
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import results, text
 from tactix_codegen.cuda.entry import KernelEntry, artifact
@@ -32,7 +32,7 @@ def tactics() -> list[Tactic]:
     return [GemvTactic()]
 
 
-class GemvTactic(Tactic):
+class GemvTactic(Tactic[CudaProduct]):
     """float16, bfloat16 and float32; up to 16 rows, constant b, one matrix."""
 
     key = "tactix.cuda_gemv@1"
@@ -40,7 +40,7 @@ class GemvTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> CudaProduct | Reject:
         p = product(node)
         if isinstance(p, Reject):
             return p
@@ -54,32 +54,26 @@ class GemvTactic(Tactic):
             return Reject(f"this kernel takes up to {MOST_ROWS} rows and one constant matrix")
         if p.a.turned and p.m > 1:
             return Reject("this kernel takes rows that lie along k")
-        if reason := results.why_not(p.epi):
-            return Reject(reason)
-        found = [
-            Variant.of(cols=c, slices=s)
-            for c in (1, 2, 4)
-            for s in (1, 2, 4, 8)
-            if c * p.m <= MOST_SUMS
-        ]
-        return sorted(found, key=lambda v: _seconds(p, v, device))[: tile.OFFERED]
+        reason = results.why_not(p.epi)
+        return Reject(reason) if reason else p
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        p = product(node)
-        assert isinstance(p, CudaProduct)
-        return None if symbols(p.m) else _seconds(p, variant, ctx.device)
+    def variants(self, p: CudaProduct, device: DeviceProperties) -> Sequence[Variant]:
+        most = MOST_SUMS // evaluate(p.m, {})
+        found = [Variant.of(cols=c, slices=s) for c in (1, 2, 4) for s in (1, 2, 4, 8) if c <= most]
+        return sorted(found, key=lambda v: _seconds(v, p, device))[: tile.OFFERED]
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        p = product(node)
-        assert isinstance(p, CudaProduct)
-        e = KernelEntry(node, 32 * WARPS)
-        body = _body(p, e, node, variant)
+    def cost(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> float:
+        return _seconds(variant, p, ctx.device)
+
+    def compile(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        e = KernelEntry(p.node, 32 * WARPS)
+        body = _body(p, e, variant)
         grid = ceildiv(p.n, WARPS // variant.knob("slices") * variant.knob("cols"))
         shared = WARPS * int(p.m) * variant.knob("cols") * 4  # type: ignore[arg-type]
         return artifact([e.kernel(*body)], [e.launch(grid, shared)], [e], ctx, more=("ptx.cuh",))
 
 
-def _seconds(p: CudaProduct, v: Variant, device: DeviceProperties) -> float:
+def _seconds(v: Variant, p: CudaProduct, device: DeviceProperties) -> float:
     """An estimate: the weights once from memory, as far as enough warps ask for them, or one warp's
     rounds.
     """
@@ -105,7 +99,7 @@ def _pack(p: CudaProduct, each: int) -> Packed:
     return Packed(p.b.index, steps)
 
 
-def _body(p: CudaProduct, e: KernelEntry, node: Node, v: Variant) -> list[str]:
+def _body(p: CudaProduct, e: KernelEntry, v: Variant) -> list[str]:
     m, n, k, cols, slices = int(p.m), int(p.n), int(p.k), int(v.knob("cols")), int(v.knob("slices"))  # type: ignore[arg-type]
     each, kind, groups = 16 // p.dtype.itemsize, p.dtype.value, WARPS // slices
     deep = -(-k // each) * each
@@ -135,7 +129,7 @@ def _body(p: CudaProduct, e: KernelEntry, node: Node, v: Variant) -> list[str]:
         "#pragma unroll",
         block(f"for (int c = 0; c < {cols}; c++)", "#pragma unroll", fold, keep),
         "__syncthreads();",
-        *_results(p, e, node, cols, slices, groups),
+        *_results(p, e, cols, slices, groups),
     ]
 
 
@@ -148,9 +142,7 @@ def _row(p: CudaProduct, x: str, k: int, each: int) -> list[str]:
     return ["#pragma unroll", block(f"for (int i = 0; i < {each}; i++)", one)]
 
 
-def _results(
-    p: CudaProduct, e: KernelEntry, node: Node, cols: int, slices: int, groups: int
-) -> list[str]:
+def _results(p: CudaProduct, e: KernelEntry, cols: int, slices: int, groups: int) -> list[str]:
     """The sums of all slices through the epilogue, one a thread."""
     m = int(p.m)  # type: ignore[arg-type]
     add = f"for (int s = 0; s < {slices}; s++) v[0] += part[((group * {slices} + s) * {m} + (int)row) * {cols} + c];"
@@ -160,6 +152,6 @@ def _results(
         "float v[1] = {0.0f};",
         "#pragma unroll",
         add,
-        RowResults(e, node, p.epi, p.lead, p.n).store(1),
+        RowResults(e, p.node, p.epi, p.lead, p.n).store(1),
     ]
     return [block(f"for (int t = threadIdx.x; t < {groups * m * cols}; t += {32 * WARPS})", *body)]

@@ -6,8 +6,6 @@ A thread makes one element; neighbours read neighbouring columns of b.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -34,17 +32,7 @@ def tactics() -> list[Tactic]:
     return [PlainProductTactic()]
 
 
-def _product(node: Node) -> CudaProduct | Reject:
-    p = product(node)
-    if isinstance(p, Reject):
-        return p
-    if p.dtype in tile.KINDS or not c_text.has_ctype(p.dtype):
-        return Reject(f"no plain products of {p.dtype.value}")
-    reason = results.why_not(p.epi)
-    return Reject(reason) if reason else p
-
-
-class PlainProductTactic(Tactic):
+class PlainProductTactic(Tactic[CudaProduct]):
     """All operands as they lie, symbolic sizes."""
 
     key = "tactix.cuda_plain_product@1"
@@ -52,33 +40,33 @@ class PlainProductTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        p = _product(node)
-        return p if isinstance(p, Reject) else [Variant()]
+    def match(self, node: Node, device: DeviceProperties) -> CudaProduct | Reject:
+        p = product(node)
+        if isinstance(p, Reject):
+            return p
+        if p.dtype in tile.KINDS or not c_text.has_ctype(p.dtype):
+            return Reject(f"no plain products of {p.dtype.value}")
+        reason = results.why_not(p.epi)
+        return Reject(reason) if reason else p
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        p, seconds = _product(node), text.traffic(node, variant, ctx)
-        assert isinstance(p, CudaProduct)
+    def cost(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> float | None:
+        seconds = text.traffic(p.node, variant, ctx)
         work = dims.prod((*p.lead, p.n, p.k))
         if seconds is None or not dims.symbols(work) <= set(ctx.opt):
             return None
         return seconds + dims.evaluate(work, ctx.opt) / RATE
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        p = _product(node)
-        assert isinstance(p, CudaProduct)
-        e = KernelEntry(node, BLOCK)
-        rows = RowResults(e, node, p.epi, p.lead, p.n)
+    def compile(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        e = KernelEntry(p.node, BLOCK)
+        rows = RowResults(e, p.node, p.epi, p.lead, p.n)
         total = rows.count * p.n
-        return artifact(
-            [e.kernel(*_body(p, e, node, rows))], [e.launch(text.blocks(total))], [e], ctx
-        )
+        return artifact([e.kernel(*_body(p, e, rows))], [e.launch(text.blocks(total))], [e], ctx)
 
 
-def _body(p: CudaProduct, e: KernelEntry, node: Node, rows: RowResults) -> list[str]:
+def _body(p: CudaProduct, e: KernelEntry, rows: RowResults) -> list[str]:
     m, n, k = (e.dim(d) for d in (p.m, p.n, p.k))
     sizes = [e.dim(d) for d in p.batch]
-    of_a, of_b = (node.given[x.index].spec.dtype for x in (p.a, p.b))
+    of_a, of_b = (p.node.given[x.index].spec.dtype for x in (p.a, p.b))
     first, second = (flat("item", sizes, x.strides, e) for x in (p.a, p.b))
     a = f"q * {m} + r" if p.a.turned else f"r * {k} + q"
     b = f"col * (int64_t){k} + q" if p.b.turned else f"q * {n} + col"

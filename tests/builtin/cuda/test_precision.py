@@ -95,10 +95,10 @@ class Picky(CudaGemmTactic):
     def __init__(self, but: str = "") -> None:
         self.but = but
 
-    def variants(self, node: Any, device: Any) -> Any:
+    def match(self, node: Any, device: Any) -> Any:
         wide = node.given[0].spec.dtype is DType.FP32
         fits = wide or (self.but and self.but in node.name)
-        return super().variants(node, device) if fits else Reject("not in 16 bits")
+        return super().match(node, device) if fits else Reject("not in 16 bits")
 
 
 Picky.by_signature = False

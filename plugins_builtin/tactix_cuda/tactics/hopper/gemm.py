@@ -31,7 +31,7 @@ def tactics() -> list[Tactic]:
     return [HopperGemmTactic()]
 
 
-class HopperGemmTactic(Tactic):
+class HopperGemmTactic(Tactic[CudaProduct]):
     """float16 and bfloat16, summed in float32; one constant b, rows of a as they lie."""
 
     key = "tactix.cuda_hopper_gemm@1"
@@ -39,7 +39,7 @@ class HopperGemmTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> CudaProduct | Reject:
         p = product(node)
         if isinstance(p, Reject):
             return p
@@ -47,33 +47,24 @@ class HopperGemmTactic(Tactic):
             return Reject(f"no matrix instructions of sm_90a for {p.dtype.value} on this device")
         if not p.can_pack or p.batch or p.a.turned or int(p.k) % UNIT:  # type: ignore[arg-type]
             return Reject("it takes rows of whole 16 bytes and one constant matrix")
-        if reason := results.why_not(p.epi):
-            return Reject(reason)
+        reason = results.why_not(p.epi)
+        return Reject(reason) if reason else p
+
+    def variants(self, p: CudaProduct, device: DeviceProperties) -> Sequence[Variant] | Reject:
         return hopper.variants(hopper.best(gemm.works(p), device))
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        p = product(node)
-        assert isinstance(p, CudaProduct)
+    def cost(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(prod((p.m, p.n, p.k))) <= set(ctx.opt):
             return None
         m, n, k = (evaluate(d, ctx.opt) for d in (p.m, p.n, p.k))
         return hopper.seconds(ProductSizes(1, m, n, k), flow_of(variant), ctx.device)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        p = product(node)
-        assert isinstance(p, CudaProduct)
+    def compile(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         f = flow_of(variant)
-        e = FlowEntry(node, f.threads)
+        e = FlowEntry(p.node, f.threads)
         k = int(p.k)  # type: ignore[arg-type]
-        made = Made(
-            e,
-            f,
-            hopper.KINDS[p.dtype],
-            HeldRows(e, node, p.epi, p.lead, p.n),
-            p.m,
-            p.n,
-            -(-k // DEPTH),
-        )
+        rows = HeldRows(e, p.node, p.epi, p.lead, p.n)
+        made = Made(e, f, hopper.KINDS[p.dtype], rows, p.m, p.n, -(-k // DEPTH))
         a = e.map_input(p.a.index, TensorMap(p.dtype, (k, p.m), (k * 2,), (DEPTH, f.rows)))
         b = made.map_b(p.dtype, _pack(p, f, made.stages))
         return hopper.artifact(made, *made.text(f"tx_matrix{{{a}}}", b, ctx.device), ctx)

@@ -139,14 +139,14 @@ def _convolution(node: Node) -> MatmulWork | Reject:
         return win
     if win.group != 1 or not win.is_pointwise:
         return Reject("the window is more than a pixel, or there are groups")
-    formats = window.formats(node, win, NHWC)
+    formats = window.formats(win, NHWC)
     if isinstance(formats, Reject):
         return formats
     constants = {"w": Packed(win.w, (("reshape", (win.co, win.c)),))}
     variant = Variant.of(formats, (NHWC,) * len(node.outputs))
 
     def rows(e: KernelEntry) -> RowResults:
-        return RowResults(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
+        return RowResults(e, node, win.epi, win.lead, win.co, window.pointers(win, e))
 
     problem = Problem(win.dtype, win.dtype, "", turned_b=True, one_a=False, one_b=True)
     sizes = (1, win.pixels, win.co, win.c)

@@ -27,7 +27,7 @@ class CudnnConvolutionTactic(CudnnTactic):
         if isinstance(found, Reject):
             return found
         what, win, fold = found
-        formats = window.formats(node, win, NHWC)
+        formats = window.formats(win, NHWC)
         if isinstance(formats, Reject):
             return formats
         axes = (("reshape", (win.co, win.c // win.group, *win.kernel)), ("transpose", (0, 2, 3, 1)))

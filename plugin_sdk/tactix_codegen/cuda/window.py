@@ -28,6 +28,7 @@ class ConvolutionWindow(ConvolutionGeometry):
     are along ``(*lead, channel)`` of channels-last storage. ``dtype``: of x.
     """
 
+    node: Node
     lead: Shape
     dtype: DType
     epi: Epilogue
@@ -81,7 +82,7 @@ def window(node: Node) -> ConvolutionWindow | Reject:
     if reason := results.why_not(whole):
         return Reject(reason)
     n, _, *spatial = anchor_spec(node).shape
-    return ConvolutionWindow(**vars(found), lead=(n, *spatial), dtype=dtype, epi=whole)
+    return ConvolutionWindow(**vars(found), node=node, lead=(n, *spatial), dtype=dtype, epi=whole)
 
 
 def _biased(node: Node, epi: Epilogue, index: int) -> Epilogue:
@@ -118,28 +119,28 @@ def _is_turned(operand: EpilogueOperand, rank: int) -> bool:
     return c != 1 and any(d != 1 for d in spatial)
 
 
-def formats(node: Node, win: ConvolutionWindow, source: Format) -> tuple[Format, ...] | Reject:
+def formats(win: ConvolutionWindow, source: Format) -> tuple[Format, ...] | Reject:
     """Formats of the given inputs: ``source`` for x, channels last for operands with channels and
     pixels.
     """
-    rank = len(win.epi.shape)
+    rank, given = len(win.epi.shape), win.node.given
     wanted: dict[int, set[Format]] = {win.x: {source}}
     for o in win.epi.operands.values():
-        if node.given[o.index].const is None:
+        if given[o.index].const is None:
             turned = _is_turned(o, rank)
             if turned and len(o.shape) != rank:
                 return Reject("an epilogue operand with channels has another rank than the output")
             wanted.setdefault(o.index, set()).add(NHWC if turned else LINEAR)
     if any(len(f) > 1 for f in wanted.values()):
         return Reject("one tensor would be needed in two formats")
-    return tuple(min(wanted.get(i, {LINEAR})) for i in range(len(node.given)))
+    return tuple(min(wanted.get(i, {LINEAR})) for i in range(len(given)))
 
 
-def pointers(node: Node, win: ConvolutionWindow, args: CudaArgs) -> dict[int, str]:
+def pointers(win: ConvolutionWindow, args: CudaArgs) -> dict[int, str]:
     """Constant operands that the build has to turn, by given input."""
     out, rank = {}, len(win.epi.shape)
     for o in win.epi.operands.values():
-        if node.given[o.index].const is not None and _is_turned(o, rank):
+        if win.node.given[o.index].const is not None and _is_turned(o, rank):
             axes = (0, *range(2, rank), 1)
             steps: tuple[tuple[str, Any], ...] = (
                 ("reshape", _padded(o, rank)),

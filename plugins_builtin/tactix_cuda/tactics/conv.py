@@ -36,7 +36,7 @@ def tactics() -> list[Tactic]:
     return [CudaConvTactic(), Tf32ConvTactic()]
 
 
-class CudaConvTactic(Tactic):
+class CudaConvTactic(Tactic[ConvolutionWindow]):
     """float16, bfloat16 and float32, summed in float32; one group, constant weights."""
 
     key = "tactix.cuda_conv@1"
@@ -48,31 +48,30 @@ class CudaConvTactic(Tactic):
         """How operands of that dtype are multiplied; empty if they are not."""
         return tile.KINDS.get(dtype, "")
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> ConvolutionWindow | Reject:
         win = window.window(node)
-        if isinstance(win, Reject):
+        if isinstance(win, Reject) or (self.kind(win.dtype) and win.group == 1):
             return win
-        kind = self.kind(win.dtype)
-        if not kind or win.group != 1:
-            return Reject("it takes one group of a dtype that is multiplied in tiles")
-        found = window.formats(node, win, _source(win))
+        return Reject("it takes one group of a dtype that is multiplied in tiles")
+
+    def variants(
+        self, win: ConvolutionWindow, device: DeviceProperties
+    ) -> Sequence[Variant] | Reject:
+        found = window.formats(win, _source(win))
         if isinstance(found, Reject):
             return found
-        outputs, channels = (NHWC,) * len(node.outputs), _channels(win)
-        choices = tile.best(
-            [_work(win, channels, s) for s in win.sizes()], tile.tiles(kind, device), device
-        )
+        outputs, channels = (NHWC,) * len(win.node.outputs), _channels(win)
+        sizes = [_work(s, win, channels) for s in win.sizes()]
+        choices = tile.best(sizes, tile.tiles(self.kind(win.dtype), device), device)
         return [
             Variant.of(found, outputs, **vars(t), split=s, channels=channels) for t, s in choices
         ]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window.window(node)
-        assert isinstance(win, ConvolutionWindow)
+    def cost(self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
             return None
         channels = variant.knob("channels")
-        w = _work(win, channels, dict(ctx.opt))
+        w = _work(dict(ctx.opt), win, channels)
         padding = 0.0
         if channels != win.c:
             elements = evaluate(win.n * win.size[0] * win.size[1], dict(ctx.opt)) * (
@@ -81,10 +80,10 @@ class CudaConvTactic(Tactic):
             padding = tile.START + elements * win.dtype.itemsize / tile.BANDWIDTH
         return padding + tile.seconds(w, tile_of(variant), variant.knob("split"), ctx.device)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window.window(node)
-        assert isinstance(win, ConvolutionWindow)
-        return _compile(win, node, variant, ctx)
+    def compile(
+        self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        return _compile(win, variant, ctx)
 
 
 class Tf32ConvTactic(CudaConvTactic):
@@ -107,7 +106,8 @@ def _source(win: ConvolutionWindow) -> Format:
     return LINEAR if win.c < FEW_CHANNELS else NHWC
 
 
-def _work(win: ConvolutionWindow, channels: int, size: dict[str, int]) -> ProductSizes:
+def _work(size: dict[str, int], win: ConvolutionWindow, channels: int) -> ProductSizes:
+    """The product that it is, at these sizes."""
     image = evaluate(win.n * win.size[0] * win.size[1], size) * channels
     return ProductSizes(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
 
@@ -127,19 +127,18 @@ def pack_weights(win: ConvolutionWindow, channels: int, t: BlockTile) -> Packed:
     return Packed(win.w, steps)
 
 
-def _compile(
-    win: ConvolutionWindow, node: Node, variant: Variant, ctx: CompileContext
-) -> KernelArtifact:
+def _compile(win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
     t, channels = tile_of(variant), int(variant.knob("channels"))
     stages = -(-win.taps * channels // t.depth)
-    made = Tiled(node, t, 1, win.pixels, win.co, stages, variant.knob("split"))
+    made = Tiled(win.node, t, 1, win.pixels, win.co, stages, variant.knob("split"))
     e, image = made.entry, win.n * win.size[0] * win.size[1] * (channels * t.size)
     padded = channels != win.c
     x = e.workspace(made.workspace, f"{ctype(win.dtype)}") if padded else e.input(win.x)
     loaders = [*_windows(win, made, x, channels), *_weights(win, made, channels)]
 
     def rows(entry: KernelEntry) -> RowResults:
-        return RowResults(entry, node, win.epi, win.lead, win.co, window.pointers(node, win, entry))
+        turned = window.pointers(win, entry)
+        return RowResults(entry, win.node, win.epi, win.lead, win.co, turned)
 
     texts, launches, entries = made.finish(loaders, t.warp(), rows)
     if not padded:
@@ -151,7 +150,7 @@ def _compile(
             more=tile.PRELUDES,
             workspace=made.workspace,
         )
-    pad = KernelEntry(node, PAD_THREADS, "pad")
+    pad = KernelEntry(win.node, PAD_THREADS, "pad")
     first = _pad(pad, win, channels, made.workspace, variant.input_format(win.x))
     head = [_geometry(win, channels, t), first[0]]
     workspace = made.workspace + image

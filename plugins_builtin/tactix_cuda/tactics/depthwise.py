@@ -39,6 +39,7 @@ class DepthwiseGeometry:
     given inputs, or -1.
     """
 
+    node: Node
     around: Around
     w: int
     bias: int
@@ -76,13 +77,12 @@ def geometry(node: Node) -> DepthwiseGeometry | Reject:
     def two(values: Sequence[Any], default: int = 1) -> Any:
         return (*(default,) * (2 - rank), *(tuple(values) or (default,) * rank))
 
-    kernel = two(node.given[w].const.shape[2:])
-    return DepthwiseGeometry(
-        found, w, bias, two(x.shape[2:]), kernel, two(a.strides), two(a.dilations), two(pads, 0)
-    )
+    size, kernel = two(x.shape[2:]), two(node.given[w].const.shape[2:])
+    strides, dilations = two(a.strides), two(a.dilations)
+    return DepthwiseGeometry(node, found, w, bias, size, kernel, strides, dilations, two(pads, 0))
 
 
-class CudaDepthwiseTactic(Tactic):
+class CudaDepthwiseTactic(Tactic[DepthwiseGeometry]):
     """One output channel for each input channel."""
 
     key = "tactix.cuda_depthwise@1"
@@ -90,26 +90,28 @@ class CudaDepthwiseTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        g = geometry(node)
-        if isinstance(g, Reject):
-            return g
-        made = [variant_in(node, g.around, NHWC, columns=c) for c in (4, 2, 1)]
+    def match(self, node: Node, device: DeviceProperties) -> DepthwiseGeometry | Reject:
+        return geometry(node)
+
+    def variants(
+        self, g: DepthwiseGeometry, device: DeviceProperties
+    ) -> Sequence[Variant] | Reject:
+        made = [variant_in(g.node, g.around, NHWC, columns=c) for c in (4, 2, 1)]
         try:
-            OutputSite(CudaArgs(node), g.around, made[0])
+            OutputSite(CudaArgs(g.node), g.around, made[0])
         except ShapeError as e:
             return Reject(e.what)
         width = g.around.shape[-1]
         return [v for v in made if not isinstance(width, int) or v.knob("columns") < 2 * width]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        seconds = text.traffic(node, variant, ctx)
+    def cost(self, g: DepthwiseGeometry, variant: Variant, ctx: CompileContext) -> float | None:
+        seconds = text.traffic(g.node, variant, ctx)
         return None if seconds is None else seconds * (1 + 0.5 / int(variant.knob("columns")))
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        g = geometry(node)
-        assert isinstance(g, DepthwiseGeometry)
-        kernel = _Depthwise(CudaArgs(node), g, variant)
+    def compile(
+        self, g: DepthwiseGeometry, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        kernel = _Depthwise(CudaArgs(g.node), g, variant)
         body = kernel.body()
         return text.kernel(kernel.args, body, ctx, text.blocks(kernel.site.threads))
 

@@ -32,7 +32,7 @@ def tactics() -> list[Tactic]:
     return [DirectConvTactic()]
 
 
-class DirectConvTactic(Tactic):
+class DirectConvTactic(Tactic[ConvolutionWindow]):
     """float16, bfloat16 and float32, summed in float32; any groups, constant weights, channels
     last.
     """
@@ -42,16 +42,19 @@ class DirectConvTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> ConvolutionWindow | Reject:
         win = window.window(node)
-        if isinstance(win, Reject):
+        if isinstance(win, Reject) or (win.group != 1 and win.dtype in tile.KINDS):
             return win
-        if win.group == 1 or win.dtype not in tile.KINDS:
-            return Reject("this kernel takes groups of a float of up to 32 bits")
-        found = window.formats(node, win, NHWC)
+        return Reject("this kernel takes groups of a float of up to 32 bits")
+
+    def variants(
+        self, win: ConvolutionWindow, device: DeviceProperties
+    ) -> Sequence[Variant] | Reject:
+        found = window.formats(win, NHWC)
         if isinstance(found, Reject):
             return found
-        outputs = (NHWC,) * len(node.outputs)
+        outputs = (NHWC,) * len(win.node.outputs)
         cols = [
             c
             for c in (4, 2, 8, 1)
@@ -59,15 +62,13 @@ class DirectConvTactic(Tactic):
         ]
         return [Variant.of(found, outputs, cols=c, channels=_channels(win)) for c in cols]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window.window(node)
-        assert isinstance(win, ConvolutionWindow)
+    def cost(self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> float | None:
         elements = win.n * (win.size[0] * win.size[1] * win.c + win.out[0] * win.out[1] * win.co)
         if not symbols(elements) <= set(ctx.opt):
             return None
         size, cols = dict(ctx.opt), variant.knob("cols")
         work = evaluate(win.pixels, size) * win.co * win.taps * (win.c // win.group)
-        threads = evaluate(_threads(win, variant), size)
+        threads = evaluate(_threads(variant, win), size)
         idle = max(1.0, ctx.device.cores * 512 / max(1, threads))
         reads = 1 + (cols - 1) * win.strides[1] / win.kernel[1] / cols
         products = work * reads / (ctx.device.cores * 64) / tile.CLOCK * idle
@@ -76,14 +77,12 @@ class DirectConvTactic(Tactic):
         )
         return seconds
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window.window(node)
-        assert isinstance(win, ConvolutionWindow)
-        e = KernelEntry(node, THREADS)
-        body = _body(win, e, node, variant)
-        return artifact(
-            [e.kernel(*body)], [e.launch(ceildiv(_threads(win, variant), THREADS))], [e], ctx
-        )
+    def compile(
+        self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        e = KernelEntry(win.node, THREADS)
+        blocks = ceildiv(_threads(variant, win), THREADS)
+        return artifact([e.kernel(*_body(win, e, variant))], [e.launch(blocks)], [e], ctx)
 
 
 def _channels(win: ConvolutionWindow) -> int:
@@ -92,7 +91,7 @@ def _channels(win: ConvolutionWindow) -> int:
     return next(c for c in (WIDTH, 4, 2, 1) if win.c % c == 0) if depthwise else 1
 
 
-def _threads(win: ConvolutionWindow, v: Variant) -> Dim:
+def _threads(v: Variant, win: ConvolutionWindow) -> Dim:
     strips = ceildiv(win.out[1], int(v.knob("cols")))
     return win.n * win.out[0] * strips * (win.co // int(v.knob("channels")))
 
@@ -107,9 +106,9 @@ def _pack(win: ConvolutionWindow) -> Packed:
     return Packed(win.w, steps)
 
 
-def _body(win: ConvolutionWindow, e: KernelEntry, node: Node, v: Variant) -> list[str]:
+def _body(win: ConvolutionWindow, e: KernelEntry, v: Variant) -> list[str]:
     cols, channels, kind = int(v.knob("cols")), int(v.knob("channels")), win.dtype.value
-    rows = RowResults(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
+    rows = RowResults(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
     wide = e.dim(win.out[1])
     put = block(
         f"if (begin + j < {wide})",

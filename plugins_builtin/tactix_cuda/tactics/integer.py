@@ -71,7 +71,23 @@ def _piece(depth: int) -> int | None:
     return next((p for p in (16, 8, 4) if depth % p == 0), None)
 
 
-class IntegerConvTactic(Tactic):
+@dataclass(frozen=True)
+class IntegerConvWork:
+    """A convolution, and its tiles."""
+
+    window: ConvolutionWindow
+    sums: Sums
+
+
+@dataclass(frozen=True)
+class IntegerProductWork:
+    """A product, and its tiles."""
+
+    product: CudaProduct
+    sums: Sums
+
+
+class IntegerConvTactic(Tactic[IntegerConvWork]):
     """One or two spatial axes, one group, a multiple of four input channels."""
 
     key = "tactix.cuda_integer_conv@1"
@@ -79,40 +95,42 @@ class IntegerConvTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> IntegerConvWork | Reject:
         win = window.window(node)
         if isinstance(win, Reject):
             return win
-        if win.group != 1 or _piece(win.c) is None:
+        piece = _piece(win.c)
+        if win.group != 1 or piece is None:
             return Reject("this kernel takes one group and channels in fours")
-        found = window.formats(node, win, NHWC)
-        return (
-            found if isinstance(found, Reject) else [Variant.of(found, (NHWC,) * len(node.outputs))]
-        )
+        return IntegerConvWork(win, Sums(win.pixels, win.co, win.c * win.taps, piece))
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window.window(node)
-        assert isinstance(win, ConvolutionWindow)
-        return _sums_of(win).seconds(ctx)
+    def variants(
+        self, work: IntegerConvWork, device: DeviceProperties
+    ) -> Sequence[Variant] | Reject:
+        found, outputs = window.formats(work.window, NHWC), work.window.node.outputs
+        return found if isinstance(found, Reject) else [Variant.of(found, (NHWC,) * len(outputs))]
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window.window(node)
-        assert isinstance(win, ConvolutionWindow)
-        e, sums = KernelEntry(node, THREADS), _sums_of(win)
+    def cost(self, work: IntegerConvWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return work.sums.seconds(ctx)
+
+    def compile(
+        self, work: IntegerConvWork, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        win, sums = work.window, work.sums
+        e = KernelEntry(win.node, THREADS)
         steps: tuple[tuple[str, Any], ...] = (
             ("reshape", (win.co, win.c, win.taps)), ("transpose", (0, 2, 1)), ("reshape", (win.co, sums.depth)),
         )  # fmt: skip
-        rows = RowResults(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
+        rows = RowResults(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
         weights = e.constant("w", sums.packed(win.w, steps), DType.INT8)
-        body = _body(
-            e, sums, win.dtype, [*_pixel(win, e), *_load_pixels(win, e, node, sums)], weights, rows
-        )
+        load = [*_pixel(win, e), *_load_pixels(win, e, sums)]
+        body = _body(e, sums, win.dtype, load, weights, rows)
         return artifact(
             [e.kernel(*body)], [e.launch(sums.tiles)], [e], ctx, more=("dp4a.cuh", "integer.cuh")
         )
 
 
-class IntegerProductTactic(Tactic):
+class IntegerProductTactic(Tactic[IntegerProductWork]):
     """A constant right matrix for all, a multiple of four bytes deep."""
 
     key = "tactix.cuda_integer_product@1"
@@ -120,24 +138,24 @@ class IntegerProductTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> IntegerProductWork | Reject:
         p = product(node)
         if isinstance(p, Reject):
             return p
-        if p.batch or p.a.turned or not p.can_pack or _piece(int(p.k)) is None:  # type: ignore[arg-type]
+        sums = _sums_of_rows(p)
+        if sums is None:
             return Reject("this kernel takes one constant matrix, a multiple of four deep")
         reason = results.why_not(p.epi)
-        return Reject(reason) if reason else [Variant()]
+        return Reject(reason) if reason else IntegerProductWork(p, sums)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        p = product(node)
-        assert isinstance(p, CudaProduct)
-        return _sums_of_rows(p).seconds(ctx)
+    def cost(self, work: IntegerProductWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return work.sums.seconds(ctx)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        p = product(node)
-        assert isinstance(p, CudaProduct)
-        e, sums = KernelEntry(node, THREADS), _sums_of_rows(p)
+    def compile(
+        self, work: IntegerProductWork, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        p, sums = work.product, work.sums
+        e = KernelEntry(p.node, THREADS)
         turned: tuple[tuple[str, Any], ...] = (("reshape", (sums.n, sums.depth)),)
         plain: tuple[tuple[str, Any], ...] = (
             ("reshape", (sums.depth, sums.n)),
@@ -149,19 +167,20 @@ class IntegerProductTactic(Tactic):
         count = e.dim(sums.count)
         load = _load(sums, [f"const bool ok = k < {sums.depth} && own < {count};"],
                      f"(const char*){e.input(p.a.index)} + own * {sums.depth} + k", "0")  # fmt: skip
-        rows = RowResults(e, node, p.epi, p.lead, p.n)
+        rows = RowResults(e, p.node, p.epi, p.lead, p.n)
         body = _body(e, sums, p.dtype, load, weights, rows)
         return artifact(
             [e.kernel(*body)], [e.launch(sums.tiles)], [e], ctx, more=("dp4a.cuh", "integer.cuh")
         )
 
 
-def _sums_of(win: ConvolutionWindow) -> Sums:
-    return Sums(win.pixels, win.co, win.c * win.taps, _piece(win.c) or 1)
-
-
-def _sums_of_rows(p: CudaProduct) -> Sums:
-    return Sums(p.m, int(p.n), int(p.k), _piece(int(p.k)) or 1)  # type: ignore[arg-type]
+def _sums_of_rows(p: CudaProduct) -> Sums | None:
+    """The tiles of one constant matrix, a multiple of four deep; None of others."""
+    if p.batch or p.a.turned or not p.can_pack:
+        return None
+    n, k = (evaluate(d, {}) for d in (p.n, p.k))
+    piece = _piece(k)
+    return Sums(p.m, n, k, piece) if piece else None
 
 
 def _pixel(win: ConvolutionWindow, e: KernelEntry) -> list[str]:
@@ -174,8 +193,9 @@ def _pixel(win: ConvolutionWindow, e: KernelEntry) -> list[str]:
     ]
 
 
-def _load_pixels(win: ConvolutionWindow, e: KernelEntry, node: Node, sums: Sums) -> list[str]:
-    assert node.anchor is not None
+def _load_pixels(win: ConvolutionWindow, e: KernelEntry, sums: Sums) -> list[str]:
+    anchor = win.node.anchor
+    assert anchor is not None
     high, wide = (e.dim(d) for d in win.size)
     across, count = win.kernel[1], e.dim(sums.count)
     place = [
@@ -184,7 +204,7 @@ def _load_pixels(win: ConvolutionWindow, e: KernelEntry, node: Node, sums: Sums)
         f"const bool ok = k < {sums.depth} && own < {count} && iy >= 0 && iy < {high} && ix >= 0 && ix < {wide};",
     ]
     pointer = f"(const char*){e.input(win.x)} + ((image * {high} + iy) * {wide} + ix) * {win.c} + c"
-    pad = (node.anchor.attrs.pad_value & 255) * 0x01010101
+    pad = (anchor.attrs.pad_value & 255) * 0x01010101
     return _load(sums, place, pointer, f"(int){pad:#x}")
 
 

@@ -45,6 +45,7 @@ def tactics() -> list[Tactic]:
 class PlainConvGeometry:
     """Per spatial axis: kernel, stride, dilation, padding before. ``bias``: given input, or -1."""
 
+    node: Node
     around: Around
     turned: bool
     w: int
@@ -83,6 +84,7 @@ def geometry(node: Node) -> PlainConvGeometry | Reject:
     outer = int(sizes[1]) if turned else int(sizes[0]) // a.group  # type: ignore[arg-type]
     ones = (1,) * rank
     return PlainConvGeometry(
+        node,
         found,
         turned,
         w,
@@ -98,7 +100,7 @@ def geometry(node: Node) -> PlainConvGeometry | Reject:
     )
 
 
-class PlainConvTactic(Tactic):
+class PlainConvTactic(Tactic[PlainConvGeometry]):
     """f32, f16, bf16, f64, summed in float32 or float64; 8-bit integers, summed in int32."""
 
     key = "tactix.cuda_plain_conv@1"
@@ -115,17 +117,14 @@ class PlainConvTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        g = geometry(node)
-        return (
-            g
-            if isinstance(g, Reject)
-            else [Variant.of(channels=c) for c in CHANNELS if g.outer % c == 0]
-        )
+    def match(self, node: Node, device: DeviceProperties) -> PlainConvGeometry | Reject:
+        return geometry(node)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        g, seconds = geometry(node), text.traffic(node, variant, ctx)
-        assert isinstance(g, PlainConvGeometry)
+    def variants(self, g: PlainConvGeometry, device: DeviceProperties) -> Sequence[Variant]:
+        return [Variant.of(channels=c) for c in CHANNELS if g.outer % c == 0]
+
+    def cost(self, g: PlainConvGeometry, variant: Variant, ctx: CompileContext) -> float | None:
+        seconds = text.traffic(g.node, variant, ctx)
         work: Dim = dims.prod(g.around.spec.shape if g.turned else g.around.shape)
         taps = dims.prod(g.kernel) * (g.outer if g.turned else g.inner)
         if seconds is None or not dims.symbols(work) <= set(ctx.opt):
@@ -135,10 +134,10 @@ class PlainConvTactic(Tactic):
         reads = 1 + 4 / int(variant.knob("channels"))
         return seconds + dims.evaluate(work * taps, ctx.opt) * idle * reads / RATE
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        g = geometry(node)
-        assert isinstance(g, PlainConvGeometry)
-        writer = _Writer(CudaArgs(node), g, variant)
+    def compile(
+        self, g: PlainConvGeometry, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        writer = _Writer(CudaArgs(g.node), g, variant)
         body = writer.body()
         return text.kernel(writer.args, body, ctx, text.blocks(writer.threads))
 

@@ -34,7 +34,7 @@ def tactics() -> list[Tactic]:
     return [HopperConvTactic()]
 
 
-class HopperWindows(Tactic):
+class HopperWindows(Tactic[ConvolutionWindow]):
     """What convolutions by Hopper's matrix instructions have in common."""
 
     implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
@@ -49,7 +49,7 @@ class HopperWindows(Tactic):
         """How the image lies."""
         return NHWC
 
-    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> ProductSizes:
+    def work(self, size: dict[str, int], win: ConvolutionWindow) -> ProductSizes:
         """The product that it is, at these sizes."""
         raise NotImplementedError
 
@@ -57,26 +57,28 @@ class HopperWindows(Tactic):
         """Seconds of launches before the product."""
         return 0.0
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> ConvolutionWindow | Reject:
         win = window.window(node)
         if isinstance(win, Reject):
             return win
         if not hopper.usable(win.dtype, device):
             return Reject(f"no matrix instructions of sm_90a for {win.dtype.value} on this device")
-        if reason := self.why_not(win):
-            return Reject(reason)
-        found = window.formats(node, win, self.reads(win))
+        reason = self.why_not(win)
+        return Reject(reason) if reason else win
+
+    def variants(
+        self, win: ConvolutionWindow, device: DeviceProperties
+    ) -> Sequence[Variant] | Reject:
+        found = window.formats(win, self.reads(win))
         if isinstance(found, Reject):
             return found
-        flows = hopper.best([self.work(win, s) for s in win.sizes()], device)
-        return hopper.variants(flows, found, (NHWC,) * len(node.outputs))
+        flows = hopper.best([self.work(s, win) for s in win.sizes()], device)
+        return hopper.variants(flows, found, (NHWC,) * len(win.node.outputs))
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window.window(node)
-        assert isinstance(win, ConvolutionWindow)
+    def cost(self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
             return None
-        w = self.work(win, dict(ctx.opt))
+        w = self.work(dict(ctx.opt), win)
         return self.before(w) + hopper.seconds(w, flow_of(variant), ctx.device)
 
 
@@ -93,17 +95,17 @@ class HopperConvTactic(HopperWindows):
             else "one group, pixels of whole 16 bytes, windows that the copy engine can say"
         )
 
-    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> ProductSizes:
+    def work(self, size: dict[str, int], win: ConvolutionWindow) -> ProductSizes:
         channels = -(-win.c // DEPTH) * DEPTH
         image = evaluate(win.n * win.size[0] * win.size[1], size) * win.c
         return ProductSizes(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window.window(node)
-        assert isinstance(win, ConvolutionWindow)
+    def compile(
+        self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
         f = flow_of(variant)
-        e, parts = FlowEntry(node, f.threads), -(-win.c // DEPTH)
-        rows = HeldRows(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
+        e, parts = FlowEntry(win.node, f.threads), -(-win.c // DEPTH)
+        rows = HeldRows(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
         made = Made(e, f, hopper.KINDS[win.dtype], rows, win.pixels, win.co, win.taps * parts)
         a, helpers = _loader(win, made, parts)
         b = made.map_b(win.dtype, _pack(win, f, parts))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact, Packed
-from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
 from tactix.words.dims import Dim, ceildiv, evaluate
 from tactix.words.tensor import LINEAR, NHWC, Format
@@ -141,18 +140,18 @@ class HopperStemTactic(HopperWindows):
     def reads(self, win: ConvolutionWindow) -> Format:
         return LINEAR if win.c < FEW_CHANNELS else NHWC
 
-    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> ProductSizes:
+    def work(self, size: dict[str, int], win: ConvolutionWindow) -> ProductSizes:
         return FoldedStem(win).work(size)
 
     def before(self, work: ProductSizes) -> float:
         return tile.START + work.stored * 4 / tile.BANDWIDTH
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window.window(node)
-        assert isinstance(win, ConvolutionWindow)
+    def compile(
+        self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
         f, folded = flow_of(variant), FoldedStem(win)
-        e = FlowEntry(node, f.threads)
-        rows = HeldRows(e, node, win.epi, win.lead, win.co, window.pointers(node, win, e))
+        e = FlowEntry(win.node, f.threads)
+        rows = HeldRows(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
         stages = folded.kernel[0] * folded.parts
         made = Made(e, f, hopper.KINDS[win.dtype], rows, win.pixels, win.co, stages)
         oh, ow = (e.dim(d) for d in win.out)
@@ -162,7 +161,7 @@ class HopperStemTactic(HopperWindows):
             f"tx_pixels<TX_NAME(window)>{{{a}, (int){oh}, (int){ow}}}", b, ctx.device
         )
         helpers = hopper_conv.geometry(folded.parts, 1, (1, 1), (1, 1), (0, 0))
-        first = _fold(folded, KernelEntry(node, THREADS, "fold"), variant.input_format(win.x))
+        first = _fold(folded, KernelEntry(win.node, THREADS, "fold"), variant.input_format(win.x))
         return hopper.artifact(
             made, helpers + text, launch, ctx, first=[first], workspace=folded.elements * 2
         )

@@ -414,7 +414,7 @@ class ElfRun(functools.partial[None]):
         if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1":
             self._start(self._address, 0)
             return
-        known = self._shared.timed
+        known = self._shared.timed.copy()  # other contexts may begin meanwhile
         found = next(
             (t for t in reversed(known) if t.threads == self._threads and t.is_near(env)), None
         )
@@ -424,7 +424,7 @@ class ElfRun(functools.partial[None]):
         elif found.native is not self._table:
             self._times[:], self._table[GIVEN_WORDS:] = found.times, found.native[GIVEN_WORDS:]
             self._move(self._address)
-        known.append(Timed(found.env, self._threads, self._times, self._table))
+        self._shared.timed.append(Timed(found.env, self._threads, self._times, self._table))
 
     def rebind(self, buffer: int, address: int) -> None:
         view, values = self._view, self._values

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +49,15 @@ from tactix_cpu import allocators, devices, launchers
 from tactix_cpu import launcher as elf
 from tactix_cpu.compiler import executor_text
 from tactix_cpu.device import CpuDevice
-from tactix_cpu.launcher import TABLE_WORDS, ElfLauncher, Executor, SharedObject, executor, library
+from tactix_cpu.launcher import (
+    TABLE_WORDS,
+    ElfLauncher,
+    Executor,
+    SharedObject,
+    Timed,
+    executor,
+    library,
+)
 from tactix_ops import launchers as reference_launchers
 from tactix_runtime import flavours
 
@@ -207,6 +215,30 @@ def test_rebinding_moves_one_buffer() -> None:
     run()
     np.testing.assert_array_equal(memory[4], _expected(memory[3], 4, 1))
     np.testing.assert_array_equal(memory[2], kept)
+
+
+def test_a_run_that_begins_while_another_looks_for_what_was_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Contexts of one engine share what was timed, and bind their shapes in threads of their own."""
+    monkeypatch.delenv("TACTIX_ALWAYS_PARALLEL", raising=False)
+    steps = _chain(2)
+    memory = [np.arange(9, dtype=np.float32) for _ in range(3)]
+    addresses = [_address(m) for m in memory]
+    first, second, other = (ElfLauncher().link(steps, _context(2)) for _ in range(3))
+    for n in (9, 3):
+        first.bind({"n": n}, addresses)
+    meanwhile = [other]
+
+    def is_near(self: Timed, env: Mapping[str, int]) -> bool:
+        while meanwhile:
+            meanwhile.pop().bind({"n": 9}, addresses)
+        return False
+
+    monkeypatch.setattr(Timed, "is_near", is_near)
+    second.bind({"n": 9}, addresses)
+    second()
+    np.testing.assert_array_equal(memory[2], _expected(memory[0], 2, 1))
 
 
 def test_constants_workspace_with_offsets_and_several_launches_of_one_artifact() -> None:

@@ -33,7 +33,7 @@ def tactics() -> list[Tactic]:
     return [AmxConvTactic()]
 
 
-class AmxConvTactic(Tactic):
+class AmxConvTactic(Tactic[CpuConvolutionWindow]):
     """float32, one or two spatial axes, one group, constant finite weights of at least as many
     channels as lanes.
     """
@@ -44,7 +44,7 @@ class AmxConvTactic(Tactic):
     by_signature = True
     requires = HALVES.unit
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
         if not has_tiles(device, HALVES):
             return Reject("it needs AMX with bfloat16, and AVX-512")
         win = window(node)
@@ -57,26 +57,31 @@ class AmxConvTactic(Tactic):
             )
         if not np.isfinite(node.given[win.w].const).all():
             return Reject("a weight is not finite")
-        found = formats(node, win, blocked(LANES), blocked(LANES))
+        return win
+
+    def variants(
+        self, win: CpuConvolutionWindow, device: DeviceProperties
+    ) -> Sequence[Variant] | Reject:
+        found = formats(win, blocked(LANES), blocked(LANES))
         return (
             found
             if isinstance(found, Reject)
-            else [Variant.of(found, (blocked(LANES),) * len(node.outputs))]
+            else [Variant.of(found, (blocked(LANES),) * len(win.node.outputs))]
         )
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window(node)
-        assert isinstance(win, CpuConvolutionWindow)
+    def cost(
+        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> float | None:
         pixels = win.out[0] * win.out[1]
         if not symbols(pixels * win.n) <= set(ctx.opt):
             return None
         m, images = evaluate(pixels, ctx.opt), evaluate(win.n, ctx.opt)
         return inf if m < FEWEST else seconds(m, win.co, depth(win), ctx.threads, images)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window(node)
-        assert isinstance(win, CpuConvolutionWindow)
-        return _ConvKernel(win, node, ctx).artifact()
+    def compile(
+        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        return _ConvKernel(win, ctx).artifact()
 
 
 def depth(win: CpuConvolutionWindow) -> int:
@@ -87,9 +92,9 @@ def depth(win: CpuConvolutionWindow) -> int:
 class _ConvKernel(PartsKernel):
     """Pixels of blocked images, into blocked images."""
 
-    def __init__(self, win: CpuConvolutionWindow, node: Node, ctx: CompileContext) -> None:
-        super().__init__(node, ctx, win.out[0] * win.out[1], win.co, depth(win), win.epi, win.n)
-        self.win, self.node, self.x = win, node, self.args.input(win.x)
+    def __init__(self, win: CpuConvolutionWindow, ctx: CompileContext) -> None:
+        super().__init__(win.node, ctx, win.out[0] * win.out[1], win.co, depth(win), win.epi, win.n)
+        self.win, self.x = win, self.args.input(win.x)
 
     def panels(self) -> Packed:
         win, count = self.win, -(-self.n // WIDTH)
@@ -135,4 +140,4 @@ class _ConvKernel(PartsKernel):
         blocks = -(-self.n // LANES)
         left = f"({blocks} - block) * {LANES}" if blocks % 2 else ""
         before = f"const int64_t block = col / {LANES}, pixel = row;"
-        return BlockedSite(self.node, self.args, self.win, LANES, left), before
+        return BlockedSite(self.args, self.win, LANES, left), before

@@ -38,7 +38,6 @@ NEAR_CACHE = 1 << 15
 """Bytes of a panel that stay in the first cache."""
 NEAR_WEIGHTS = 1 << 17
 """Bytes of weights that are not worth asking for ahead of their use."""
-FEWEST_PIXELS = 8
 OFFERED = 2
 FAR = 1.2
 
@@ -46,56 +45,6 @@ FAR = 1.2
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
     return [HalfAmxConvTactic()]
-
-
-def suits(win: DotWindow, device: DeviceProperties) -> bool:
-    """Whether the device's matrix unit takes the convolution: it is then the fastest by far."""
-    return win.group == 1 and win.pixels >= FEWEST_PIXELS and byte.has_tiles(device, HALVES)
-
-
-class HalfAmxConvTactic(Tactic):
-    """bf16 with constant bf16 weights, one group, one or two spatial axes of known size."""
-
-    key = "tactix.c_bf16_amx_conv@1"
-    implements = ("tactix.WideConvolution@1", "tactix.Convolution@1", "tactix.WideConvTranspose@1")
-    source = "c"
-    by_signature = True
-    requires = HALVES.unit
-
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        work = work_of(node)
-        if isinstance(work, Reject):
-            return work
-        win = work.win
-        if not suits(win, device):
-            return Reject("it needs AMX, one group, and more than a few pixels")
-        fmt = blocked(16)
-        found = window.formats(node, work.whole, LINEAR if work.linear else fmt, fmt)
-        if isinstance(found, Reject):
-            return found
-        ranked = sorted((_cycles(work, s, 1), s) for s in SHAPES)
-        near = [s for cycles, s in ranked[:OFFERED] if cycles < FAR * ranked[0][0]]
-        made = [fmt]
-        if win.co <= HIGH and not any(o.is_full for o in win.epi.operands.values()):
-            made.append(LINEAR)
-        return [
-            Variant.of(found, (f,) * len(node.outputs), rows=r, vectors=v)
-            for r, v in near
-            for f in made
-        ]
-
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        work = work_of(node)
-        assert isinstance(work, AmxConvWork)
-        if not symbols(work.win.n) <= set(ctx.opt):
-            return None
-        each = _cycles(work, (variant.knob("rows"), variant.knob("vectors")), ctx.threads)
-        return 1e-6 + each * evaluate(work.win.n, ctx.opt) / 3e9 / max(1, ctx.threads)
-
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        work = work_of(node)
-        assert isinstance(work, AmxConvWork)
-        return _Kernel(node, work, variant, ctx).artifact()
 
 
 @dataclass(frozen=True)
@@ -139,9 +88,52 @@ def work_of(node: Node) -> AmxConvWork | Reject:
         )
     win = DotWindow(
         found.x, found.w, -1, found.n, found.c, found.co, 1, sizes[:2], sizes[:2], (1, 1), (1, 1), (1, 1),
-        (0, 0, 0, 0), 0, False, HALVES, found.epi,
+        (0, 0, 0, 0), node, 0, False, HALVES, found.epi,
     )  # fmt: skip
     return AmxConvWork(win, replace(win, out=sizes[2:]), found.strides, True)
+
+
+class HalfAmxConvTactic(Tactic[AmxConvWork]):
+    """bf16 with constant bf16 weights, one group, one or two spatial axes of known size."""
+
+    key = "tactix.c_bf16_amx_conv@1"
+    implements = ("tactix.WideConvolution@1", "tactix.Convolution@1", "tactix.WideConvTranspose@1")
+    source = "c"
+    by_signature = True
+    requires = HALVES.unit
+
+    def match(self, node: Node, device: DeviceProperties) -> AmxConvWork | Reject:
+        work = work_of(node)
+        if isinstance(work, Reject):
+            return work
+        if not window.fills_tiles(work.win, device):
+            return Reject("it needs AMX, one group, and more than a few pixels")
+        return work
+
+    def variants(self, work: AmxConvWork, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        win, fmt = work.win, blocked(16)
+        found = window.formats(work.whole, LINEAR if work.linear else fmt, fmt)
+        if isinstance(found, Reject):
+            return found
+        ranked = sorted((_cycles(work, s, 1), s) for s in SHAPES)
+        near = [s for cycles, s in ranked[:OFFERED] if cycles < FAR * ranked[0][0]]
+        made = [fmt]
+        if win.co <= HIGH and not any(o.is_full for o in win.epi.operands.values()):
+            made.append(LINEAR)
+        return [
+            Variant.of(found, (f,) * len(win.node.outputs), rows=r, vectors=v)
+            for r, v in near
+            for f in made
+        ]
+
+    def cost(self, work: AmxConvWork, variant: Variant, ctx: CompileContext) -> float | None:
+        if not symbols(work.win.n) <= set(ctx.opt):
+            return None
+        each = _cycles(work, (variant.knob("rows"), variant.knob("vectors")), ctx.threads)
+        return 1e-6 + each * evaluate(work.win.n, ctx.opt) / 3e9 / max(1, ctx.threads)
+
+    def compile(self, work: AmxConvWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return _Kernel(work, variant, ctx).artifact()
 
 
 def _cycles(work: AmxConvWork, shape: tuple[int, int], threads: int) -> float:
@@ -171,7 +163,7 @@ class RowsSite(DotSite):
 
     def arrays(self, rows: int) -> list[str]:
         """Declare the arrays."""
-        kinds = [ctype(v.spec.dtype) for v in self.node.outputs]
+        kinds = [ctype(v.spec.dtype) for v in self.win.node.outputs]
         return [
             f"{k} t{j}[{rows * HIGH}] __attribute__((aligned(64)));" for j, k in enumerate(kinds)
         ]
@@ -181,7 +173,7 @@ class RowsSite(DotSite):
         place = f"(image * {self.win.co} + c) * {self.win.pixels} + pixel + m * {step}"
         moves = [
             f"{self.args.output(j)}[{place}] = t{j}[m * {HIGH} + c];"
-            for j in range(len(self.node.outputs))
+            for j in range(len(self.win.node.outputs))
         ]
         return [loop("c", "0", str(self.win.co), loop("m", "0", "rows", *moves))]
 
@@ -202,10 +194,8 @@ class SpreadSite(DotSite):
 class _Kernel:
     """Writes one kernel."""
 
-    def __init__(
-        self, node: Node, work: AmxConvWork, variant: Variant, ctx: CompileContext
-    ) -> None:
-        self.node, self.work, self.win, self.ctx, self.variant = node, work, work.win, ctx, variant
+    def __init__(self, work: AmxConvWork, variant: Variant, ctx: CompileContext) -> None:
+        self.work, self.win, self.ctx, self.variant = work, work.win, ctx, variant
         self.pixels, self.vectors = int(variant.knob("rows")), int(variant.knob("vectors"))
         self.columns = self.vectors * HIGH
         self.threads = max(1, ctx.threads)
@@ -214,7 +204,7 @@ class _Kernel:
         self.panels = work.panels(self.columns)
         self.steps = self.bands.planes * self.win.kernel[0] * self.bands.runs
         self.slab = self.steps * DEEP * self.columns
-        self.args = Args(node)
+        self.args = Args(self.win.node)
         self.functions = Functions(self.args)
 
     def artifact(self) -> KernelArtifact:
@@ -224,7 +214,7 @@ class _Kernel:
         self.w = self.args.constant("w", self._packed(), HALVES.weights)
         axis = 1 if self.work.turned else 0
         first = byte.starts(
-            self.node, self.win.inputs, self.per_tap * self.columns, axis, HALVES, flipped=False
+            self.win.node, self.win.inputs, self.per_tap * self.columns, axis, HALVES, flipped=False
         )
         self.first = self.args.constant("first", first, HALVES.sums)
         self._finish()
@@ -330,11 +320,11 @@ class _Kernel:
         left = "" if blocks % self.vectors == 0 else f"({blocks} - block) * {HIGH}"
         tile = DotTile(HALVES, (0,), self.vectors, HIGH)
         if self.variant.output_format(0).is_linear:
-            rows = RowsSite(self.node, self.args, self.work.whole, HIGH, left)
+            rows = RowsSite(self.args, self.work.whole, HIGH, left)
             finish = tile.finish_saved(self.win.epi, rows, "rows", bool(left))
             body = [*rows.arrays(self.pixels), finish, *rows.turned(step)]
         else:
-            site = SpreadSite(self.node, self.args, self.work.whole, HIGH, left, step=step)
+            site = SpreadSite(self.args, self.work.whole, HIGH, left, step=step)
             body = [tile.finish_saved(self.win.epi, site, "rows", bool(left))]
         parameters = "const float* sums, int64_t rows, int64_t image, int64_t block, int64_t pixel"
         self.functions.add("finish", parameters, body)

@@ -32,7 +32,7 @@ def tactics() -> list[Tactic]:
 DTYPES = (DType.FP32, DType.BF16)
 
 
-class CpuDepthwiseTactic(Tactic):
+class CpuDepthwiseTactic(Tactic[CpuConvolutionWindow]):
     """float32 or bf16, one or two spatial axes, constant weights, one output channel for each input
     channel.
     """
@@ -42,14 +42,19 @@ class CpuDepthwiseTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
         win = window(node, DTYPES)
         if isinstance(win, Reject):
             return win
         if not win.group == win.c == win.co:
             return Reject("not depthwise with one output channel for each input channel")
+        return win
+
+    def variants(
+        self, win: CpuConvolutionWindow, device: DeviceProperties
+    ) -> Sequence[Variant] | Reject:
         fmt = blocked(max(4, device.lanes))
-        found = formats(node, win, fmt, fmt)
+        found = formats(win, fmt, fmt)
         if isinstance(found, Reject):
             return found
         width = win.out[1]
@@ -57,23 +62,23 @@ class CpuDepthwiseTactic(Tactic):
             -(-width // -(-width // r)) if isinstance(width, int) else r for r in _rows(win, device)
         )
         return [
-            Variant.of(found, (fmt,) * len(node.outputs), rows=r, vectors=1, blocks=0)
+            Variant.of(found, (fmt,) * len(win.node.outputs), rows=r, vectors=1, blocks=0)
             for r in sizes
         ]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window(node, DTYPES)
-        assert isinstance(win, CpuConvolutionWindow)
+    def cost(
+        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> float | None:
         steps = win.n * win.out[0] * win.out[1] * (-(-win.c // max(4, ctx.device.lanes)))
         if not symbols(steps) <= set(ctx.opt):
             return None
         cycles = win.taps * (0.5 + 2 / int(variant.knob("rows"))) + 8
         return 5e-7 + evaluate(steps, ctx.opt) * cycles / 3e9 / max(1, ctx.threads)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window(node, DTYPES)
-        assert isinstance(win, CpuConvolutionWindow)
-        return DepthwiseKernel(node, win, variant, ctx).artifact()
+    def compile(
+        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        return DepthwiseKernel(win, variant, ctx).artifact()
 
 
 def _rows(win: CpuConvolutionWindow, device: DeviceProperties) -> tuple[int, ...]:
@@ -84,10 +89,8 @@ def _rows(win: CpuConvolutionWindow, device: DeviceProperties) -> tuple[int, ...
 class DepthwiseKernel(ConvKernel):
     """The loops of ConvKernel with a panel for each channel block, and one block deep."""
 
-    def __init__(
-        self, node: Node, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
-    ) -> None:
-        super().__init__(node, win, variant, ctx)
+    def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
+        super().__init__(win, variant, ctx)
         self.deep = 1
         self.groups = self.panels
         self.slab = win.taps * self.tile.lanes

@@ -38,7 +38,7 @@ def tactics() -> list[Tactic]:
     return [CpuConvTactic()]
 
 
-class CpuConvTactic(Tactic):
+class CpuConvTactic(Tactic[CpuConvolutionWindow]):
     """float32, one or two spatial axes, constant weights; groups of whole channel blocks."""
 
     key = "tactix.c_conv@1"
@@ -46,18 +46,24 @@ class CpuConvTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
         win = window(node)
         if isinstance(win, Reject):
             return win
         lanes = max(4, device.lanes)
         if win.group > 1 and (win.c // win.group % lanes or win.co // win.group % lanes):
             return Reject("groups of whole channel blocks only")
+        return win
+
+    def variants(
+        self, win: CpuConvolutionWindow, device: DeviceProperties
+    ) -> Sequence[Variant] | Reject:
+        lanes = max(4, device.lanes)
         source = LINEAR if win.c <= FEW_CHANNELS and win.group == 1 else blocked(lanes)
-        found = formats(node, win, blocked(lanes), source)
+        found = formats(win, blocked(lanes), source)
         if isinstance(found, Reject):
             return found
-        outputs = (blocked(lanes),) * len(node.outputs)
+        outputs = (blocked(lanes),) * len(win.node.outputs)
         win = win if source.is_linear else gathered(win)
         options = [
             Variant.of(found, outputs, rows=rows, vectors=vectors, blocks=blocks, span=span)
@@ -66,9 +72,9 @@ class CpuConvTactic(Tactic):
         ]
         return c_tile.best(options, lambda v: cycles(win, v, device), OFFERED)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window(node)
-        assert isinstance(win, CpuConvolutionWindow)
+    def cost(
+        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> float | None:
         size = win.n * win.out[0] * win.out[1] * win.size[0] * win.size[1]
         if not symbols(size) <= set(ctx.opt):
             return None
@@ -76,14 +82,12 @@ class CpuConvTactic(Tactic):
             win = gathered(win)
         return 5e-7 + cycles(win, variant, ctx.device, dict(ctx.opt)) / 3e9 / max(1, ctx.threads)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window(node)
-        assert isinstance(win, CpuConvolutionWindow)
+    def compile(
+        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
         if not variant.input_format(win.x).is_linear and gathered(win) is not win:
-            return GatherKernel(node, win, variant, ctx).artifact()
-        return (SpanKernel if variant.knob("span") else ConvKernel)(
-            node, win, variant, ctx
-        ).artifact()
+            return GatherKernel(win, variant, ctx).artifact()
+        return (SpanKernel if variant.knob("span") else ConvKernel)(win, variant, ctx).artifact()
 
 
 def _shapes(

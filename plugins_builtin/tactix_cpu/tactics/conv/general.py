@@ -38,6 +38,7 @@ class ConvolutionTaps:
     ``reversed``: taps are stored last first.
     """
 
+    node: Node
     x: int
     w: int
     n: Dim
@@ -90,6 +91,7 @@ def _forward(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Convol
     co, channels, *kernel = _known(node, inputs[1])
     begins = tuple(a.pads[:rank]) or (0,) * rank
     return ConvolutionTaps(
+        node,
         inputs[0],
         inputs[1],
         x.shape[0],
@@ -118,6 +120,7 @@ def _transposed(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Con
     pads = a.pads[:rank] or (0,) * rank
     begins = tuple(d * (k - 1) - p for d, k, p in zip(dilations, kernel, pads, strict=True))
     return ConvolutionTaps(
+        node,
         inputs[0],
         inputs[1],
         x.shape[0],
@@ -148,7 +151,7 @@ def tactics() -> list[Tactic]:
     return [GeneralConvTactic()]
 
 
-class GeneralConvTactic(Tactic):
+class GeneralConvTactic(Tactic[ConvolutionTaps]):
     """float32, any number of spatial axes, any groups, computed weights, symbolic sizes and pads."""
 
     key = "tactix.c_conv_general@1"
@@ -157,16 +160,13 @@ class GeneralConvTactic(Tactic):
     by_signature = True
     fallback = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> ConvolutionTaps | Reject:
         try:
-            t = taps_of(node)
+            return taps_of(node)
         except ShapeError as e:
             return Reject(str(e))
-        return t if isinstance(t, Reject) else [Variant()]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        t = taps_of(node)
-        assert isinstance(t, ConvolutionTaps)
+    def cost(self, t: ConvolutionTaps, variant: Variant, ctx: CompileContext) -> float | None:
         steps = prod(t.out) * t.n * (t.co * (t.c // t.group) * math.prod(t.kernel))
         if not symbols(steps) <= set(ctx.opt):
             return None
@@ -174,10 +174,8 @@ class GeneralConvTactic(Tactic):
             1, ctx.threads
         )
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        t = taps_of(node)
-        assert isinstance(t, ConvolutionTaps)
-        return _Kernel(t, node, ctx).artifact()
+    def compile(self, t: ConvolutionTaps, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return _Kernel(t, ctx).artifact()
 
 
 @dataclass(frozen=True)
@@ -214,14 +212,14 @@ class LineSite:
 class _Kernel:
     """Writes one kernel."""
 
-    def __init__(self, taps: ConvolutionTaps, node: Node, ctx: CompileContext) -> None:
+    def __init__(self, taps: ConvolutionTaps, ctx: CompileContext) -> None:
         self.taps, self.ctx = taps, ctx
         self.lanes = max(4, ctx.device.lanes)
         width = taps.out[-1]
         self.vectors = (
             min(VECTORS, max(1, -(-width // self.lanes))) if isinstance(width, int) else VECTORS
         )
-        self.args = Args(node)
+        self.args = Args(taps.node)
         self.functions = Functions(self.args)
         t = taps
         self.rows = t.co // t.group

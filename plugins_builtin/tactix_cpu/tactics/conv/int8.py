@@ -23,7 +23,7 @@ from tactix_codegen.c.tile import GRID, Functions
 from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.conv import int8_window as window
 from tactix_cpu.tactics.conv.int8_window import DotSite, DotWindow
-from tactix_cpu.tactics.dot_tile import DotTile
+from tactix_cpu.tactics.dot_tile import Dot, DotTile
 
 BLOCK_BYTES = 1 << 18
 """Bytes of input that one sweep over the panels reads: a part of the second cache."""
@@ -35,54 +35,43 @@ def tactics() -> list[Tactic]:
     return [ByteConvTactic()]
 
 
-class ByteConvTactic(Tactic):
+class ByteConvTactic(Tactic[DotWindow]):
     """u8 or i8 with constant i8 weights, one or two spatial axes of known size, one group."""
 
     key = "tactix.c_int8_conv@1"
-    implements = ("tactix.IntegerConvolution@1",)
+    implements: tuple[str, ...] = ("tactix.IntegerConvolution@1",)
     source = "c"
     by_signature = True
+    dot: Dot = byte.BYTES
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        win = window.dot_window(node)
+    def match(self, node: Node, device: DeviceProperties) -> DotWindow | Reject:
+        win = window.dot_window(node, self.dot)
         if isinstance(win, Reject):
             return win
-        return offered(node, win, device)
+        if win.group != 1:
+            return Reject("one group only")
+        return Reject("the matrix unit is faster") if window.fills_tiles(win, device) else win
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window.dot_window(node)
-        assert not isinstance(win, Reject)
-        return seconds(win, variant, ctx)
+    def variants(self, win: DotWindow, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        fmt = blocked(max(4, device.lanes))
+        found = window.formats(win, LINEAR if win.c <= window.FEW_CHANNELS else fmt, fmt)
+        if isinstance(found, Reject):
+            return found
+        ranked = sorted(dict.fromkeys(_tiles(win, device)), key=lambda t: _cycles(win, t, device))
+        outputs = (fmt,) * len(win.node.outputs)
+        return [
+            Variant.of(found, outputs, rows=rows, vectors=vectors)
+            for rows, vectors in ranked[:OFFERED]
+        ]
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window.dot_window(node)
-        assert not isinstance(win, Reject)
-        return DotConvKernel(node, win, variant, ctx).artifact()
+    def cost(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> float | None:
+        if not symbols(win.n) <= set(ctx.opt):
+            return None
+        cycles = _cycles(win, (variant.knob("rows"), variant.knob("vectors")), ctx.device)
+        return 5e-7 + cycles * evaluate(win.n, ctx.opt) / 3e9 / max(1, ctx.threads)
 
-
-def offered(node: Node, win: DotWindow, device: DeviceProperties) -> Sequence[Variant] | Reject:
-    """The best tiles by estimate; or why there is none."""
-    if win.group != 1:
-        return Reject("one group only")
-    if window.fills_tiles(win, device):
-        return Reject("the matrix unit is faster")
-    fmt = blocked(max(4, device.lanes))
-    found = window.formats(node, win, LINEAR if win.c <= window.FEW_CHANNELS else fmt, fmt)
-    if isinstance(found, Reject):
-        return found
-    ranked = sorted(dict.fromkeys(_tiles(win, device)), key=lambda t: _cycles(win, t, device))
-    outputs = (fmt,) * len(node.outputs)
-    return [
-        Variant.of(found, outputs, rows=rows, vectors=vectors) for rows, vectors in ranked[:OFFERED]
-    ]
-
-
-def seconds(win: DotWindow, variant: Variant, ctx: CompileContext) -> float | None:
-    """An estimate; None where the number of images is not known."""
-    if not symbols(win.n) <= set(ctx.opt):
-        return None
-    cycles = _cycles(win, (variant.knob("rows"), variant.knob("vectors")), ctx.device)
-    return 5e-7 + cycles * evaluate(win.n, ctx.opt) / 3e9 / max(1, ctx.threads)
+    def compile(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return DotConvKernel(win, variant, ctx).artifact()
 
 
 @dataclass(frozen=True)
@@ -152,8 +141,8 @@ class DotConvKernel:
     taps, steps.
     """
 
-    def __init__(self, node: Node, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
-        self.node, self.win, self.ctx = node, win, ctx
+    def __init__(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
+        self.win, self.ctx = win, ctx
         self.lanes = max(4, ctx.device.lanes)
         self.vectors = int(variant.knob("vectors"))
         self.width = self.vectors * self.lanes
@@ -162,7 +151,7 @@ class DotConvKernel:
         self.cut = cut(win, int(variant.knob("rows")))
         self.panels = -(-win.co // self.width)
         self.slab = self.src.planes * self.src.bytes * win.kernel[0] * win.kernel[1] * self.width
-        self.args = Args(node)
+        self.args = Args(win.node)
         self.functions = Functions(self.args)
 
     def artifact(self) -> KernelArtifact:
@@ -171,7 +160,7 @@ class DotConvKernel:
         size = win.n * src.image if src.copied else 0
         self.x = self.args.workspace(0, "uint8_t") if src.copied else self.args.input(win.inputs[0])
         self.w = self.args.constant("w", self._packed(), win.dot.weights)
-        first = byte.starts(self.node, win.inputs, self.panels * self.width, 0, win.dot)
+        first = byte.starts(win.node, win.inputs, self.panels * self.width, 0, win.dot)
         self.first = self.args.constant("first", first, win.dot.sums)
         for _, pixels, _ in (*self.cut.tiles, *self.cut.rest):
             self._function(pixels)
@@ -228,7 +217,7 @@ class DotConvKernel:
         tile = DotTile(self.win.dot, offsets, self.vectors, self.lanes, self.win.flip)
         blocks = -(-self.win.co // self.lanes)
         left = "" if blocks % self.vectors == 0 else f"({blocks} - block) * {self.lanes}"
-        site = DotSite(self.node, self.args, self.win, self.lanes, left)
+        site = DotSite(self.args, self.win, self.lanes, left)
         body = [tile.start(f"{self.first} + block * {self.lanes}"), self._planes(tile)]
         parameters = (
             "const uint8_t* x, const int8_t* w, int64_t image, int64_t block, int64_t pixel"

@@ -49,7 +49,7 @@ def tactics() -> list[Tactic]:
     return [ByteAmxConvTactic()]
 
 
-class ByteAmxConvTactic(Tactic):
+class ByteAmxConvTactic(Tactic[DotWindow]):
     """u8 or i8 with constant i8 weights, one group, images of known size; channels fill tiles, or
     are few.
     """
@@ -60,7 +60,7 @@ class ByteAmxConvTactic(Tactic):
     by_signature = True
     requires = BYTES.unit
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> DotWindow | Reject:
         win = window.dot_window(node)
         if isinstance(win, Reject):
             return win
@@ -68,14 +68,15 @@ class ByteAmxConvTactic(Tactic):
             return Reject(
                 "it needs AMX, channels that fill tiles or are few, one group, and more than a few pixels"
             )
+        return win
+
+    def variants(self, win: DotWindow, device: DeviceProperties) -> Sequence[Variant] | Reject:
         wide = WIDE if win.co % DEEP == 0 else NARROW
         sources = (LINEAR,) if window.is_image(win) else (WIDE,) if wide is WIDE else (WIDE, NARROW)
-        found = [window.variant_of(node, win, s, wide, NARROW) for s in sources]
+        found = [window.variant_of(win, s, wide, NARROW) for s in sources]
         return [v for v in found if isinstance(v, Variant)] or found[0]  # type: ignore[return-value]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window.dot_window(node)
-        assert isinstance(win, DotWindow)
+    def cost(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(win.n) <= set(ctx.opt):
             return None
         cells = Cells.of(win, variant.input_format(win.inputs[0]))
@@ -85,21 +86,19 @@ class ByteAmxConvTactic(Tactic):
         each = max(work, places * columns * 1.5e-10) + copied
         return 1e-6 + each * evaluate(win.n, ctx.opt) / max(1, ctx.threads)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window.dot_window(node)
-        assert isinstance(win, DotWindow)
-        return _Kernel(node, win, variant, ctx).artifact()
+    def compile(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return _Kernel(win, variant, ctx).artifact()
 
 
 class _Kernel:
     """Writes one kernel."""
 
-    def __init__(self, node: Node, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
-        self.node, self.win, self.variant, self.ctx = node, win, variant, ctx
+    def __init__(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
+        self.win, self.variant, self.ctx = win, variant, ctx
         self.cells = Cells.of(win, variant.input_format(win.inputs[0]))
         self.panels = -(-win.co // SIDE)
         self.units = -(-self.cells.places // SIDE)
-        self.args = Args(node)
+        self.args = Args(win.node)
         self.functions = Functions(self.args)
 
     def artifact(self) -> KernelArtifact:
@@ -109,7 +108,7 @@ class _Kernel:
             self.args.input(win.inputs[0]) if cells.direct else self.args.workspace(0, "uint8_t")
         )
         self.w = self.args.constant("w", cells.packed(self.panels), BYTES.weights)
-        first = byte.starts(self.node, win.inputs, self.panels * SIDE, 0, flipped=False)
+        first = byte.starts(win.node, win.inputs, self.panels * SIDE, 0, flipped=False)
         self.first = self.args.constant("first", first, BYTES.sums)
         self.functions.add("rest", f"const int32_t* sums, {PENDING}", [self._finish(SIDE)])
         self._product()
@@ -157,7 +156,7 @@ class _Kernel:
         """Statements that take at most so many rows of ``sums`` from place ``f`` on to the outputs."""
         blocks, wide, out = -(-self.win.co // HIGH), self.cells.out_wide, self.win.out[1]
         left = "" if blocks % 2 == 0 else f"({blocks} - block) * {HIGH}"
-        site = DotSite(self.node, self.args, self.win, HIGH, left, self.variant)
+        site = DotSite(self.args, self.win, HIGH, left, self.variant)
         row = ["const int64_t pixel = f + m;"]
         if wide != out:
             row = [
@@ -170,7 +169,7 @@ class _Kernel:
             site,
             sums,
             "0",
-            [site.both(j, "0") for j in range(len(self.node.outputs))],
+            [site.both(j, "0") for j in range(len(self.win.node.outputs))],
         )
         if left:
             one = byte.result(self.win.epi, site, sums[0], "0", 0, "")

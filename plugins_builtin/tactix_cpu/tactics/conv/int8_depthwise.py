@@ -35,7 +35,7 @@ def tactics() -> list[Tactic]:
     return [ByteDepthwiseTactic()]
 
 
-class ByteDepthwiseTactic(Tactic):
+class ByteDepthwiseTactic(Tactic[DotWindow]):
     """u8 or i8 with constant i8 weights, one output channel for each input channel, one or two
     spatial axes.
     """
@@ -45,7 +45,7 @@ class ByteDepthwiseTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> DotWindow | Reject:
         win = window.dot_window(node)
         if isinstance(win, Reject):
             return win
@@ -58,25 +58,24 @@ class ByteDepthwiseTactic(Tactic):
             or _weights(win) > MOST_WEIGHTS
         ):
             return Reject("columns are dilated, or rows or windows are too large")
+        return win
+
+    def variants(self, win: DotWindow, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        lanes = max(4, device.lanes)
         wide = [blocked(4 * lanes)] if win.c % (4 * lanes) == 0 else []
         found = [
-            window.variant_of(node, win, fmt, fmt, blocked(lanes))
-            for fmt in (*wide, blocked(lanes))
+            window.variant_of(win, fmt, fmt, blocked(lanes)) for fmt in (*wide, blocked(lanes))
         ]
         return [v for v in found if isinstance(v, Variant)] or found[0]  # type: ignore[return-value]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window.dot_window(node)
-        assert not isinstance(win, Reject)
+    def cost(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(win.n) <= set(ctx.opt):
             return None
         vectors = -(-win.c // max(4, ctx.device.lanes)) * win.pixels * evaluate(win.n, ctx.opt)
         return 5e-7 + vectors * (6 + 2 * win.kernel[0]) / 3e9 / max(1, ctx.threads)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window.dot_window(node)
-        assert not isinstance(win, Reject)
-        return _Kernel(node, win, variant, ctx).artifact()
+    def compile(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return _Kernel(win, variant, ctx).artifact()
 
 
 def _pitch(win: DotWindow) -> int:
@@ -106,17 +105,17 @@ def _weights(win: DotWindow) -> int:
 class _Kernel:
     """Writes one kernel."""
 
-    def __init__(self, node: Node, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
-        self.node, self.win, self.ctx = node, win, ctx
+    def __init__(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
+        self.win, self.ctx = win, ctx
         self.lanes = max(4, ctx.device.lanes)
         self.blocks = -(-win.c // self.lanes)
         self.row = _pitch(win) * self.lanes
         self.quads, self.shared = _quads(win), _shared(win)
         most = max(1, BAND_BYTES // self.row)
         self.lines = max(1, min(win.out[0], (most - _reach(win)) // win.strides[0] + 1))
-        self.args = Args(node)
+        self.args = Args(win.node)
         self.cell = variant.input_format(win.inputs[0]).lanes
-        self.site = DotSite(node, self.args, win, self.lanes, "", variant)
+        self.site = DotSite(self.args, win, self.lanes, "", variant)
 
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
@@ -143,9 +142,7 @@ class _Kernel:
         win, lanes, bands = self.win, self.lanes, -(-self.win.out[0] // self.lines)
         w = self.args.constant("w", Packed(-1, array=self._packed), DType.INT8)
         size = self.blocks * lanes
-        first = self.args.constant(
-            "first", byte.starts(self.node, win.inputs, size, 0), DType.INT32
-        )
+        first = self.args.constant("first", byte.starts(win.node, win.inputs, size, 0), DType.INT32)
         count = _weights(win)
         weights = [
             f"const vi w{i} = tx_load_i32({w} + (block * {count} + {i}) * {4 * lanes});"

@@ -33,6 +33,7 @@ class DotWindow(ConvolutionGeometry):
 
     size: tuple[int, int]
     out: tuple[int, int]
+    node: Node
     fill: int
     flip: bool
     dot: Dot
@@ -63,7 +64,9 @@ def dot_window(node: Node, dot: Dot = byte.BYTES) -> DotWindow | Reject:
     if reason := _why_not(node, found, epi):
         return Reject(reason)
     fill = getattr(node.anchor.attrs, "pad_value", 0) & 255  # type: ignore[union-attr]
-    return DotWindow(**vars(found), fill=fill, flip=x.dtype is DType.INT8, dot=dot, epi=epi)
+    return DotWindow(
+        **vars(found), node=node, fill=fill, flip=x.dtype is DType.INT8, dot=dot, epi=epi
+    )
 
 
 def _why_not(node: Node, found: ConvolutionGeometry, epi: Epilogue) -> str:
@@ -94,8 +97,11 @@ def per_channel(o: EpilogueOperand, epi: Epilogue) -> bool:
 
 
 def fills_tiles(win: DotWindow, device: DeviceProperties) -> bool:
-    """Whether the device's matrix unit takes the convolution: it is then the fastest by far."""
-    deep = win.c * win.dot.size % byte.DEEP == 0 or is_image(win)
+    """Whether the device's matrix unit takes the convolution: it is then the fastest by far.
+
+    Cells of bfloat16 are filled up with zeros in the copy (band.py), so that any channels will do.
+    """
+    deep = win.dot is byte.HALVES or win.c % byte.DEEP == 0 or is_image(win)
     return (
         win.group == 1 and win.pixels >= byte.HIGH // 2 and deep and byte.has_tiles(device, win.dot)
     )
@@ -114,18 +120,19 @@ def is_image(win: DotWindow) -> bool:
 
 
 def formats(
-    node: Node, win: DotWindow, source: Format, fmt: Format, of_bytes: Format | None = None
+    win: DotWindow, source: Format, fmt: Format, of_bytes: Format | None = None
 ) -> tuple[Format, ...] | Reject:
     """Formats of the given inputs: ``source`` for x, ``fmt`` for full operands, linear for the
     rest.
 
     ``of_bytes``: for full operands of bytes, if another one.
     """
-    out = [LINEAR] * len(node.given)
+    given = win.node.given
+    out = [LINEAR] * len(given)
     for o in win.epi.operands.values():
         if o.is_full:
             out[o.index] = of_bytes if of_bytes and o.dtype in byte.BYTES.dtypes else fmt
-        elif any(o.strides) and node.given[o.index].const is None:
+        elif any(o.strides) and given[o.index].const is None:
             return Reject("an epilogue operand with one element for each channel is not constant")
     if out[win.inputs[0]] not in (LINEAR, source):
         return Reject("one tensor would be needed in two formats")
@@ -133,17 +140,15 @@ def formats(
     return tuple(out)
 
 
-def variant_of(
-    node: Node, win: DotWindow, source: Format, of_bytes: Format, fmt: Format
-) -> Variant | Reject:
+def variant_of(win: DotWindow, source: Format, of_bytes: Format, fmt: Format) -> Variant | Reject:
     """x in ``source``, what else is bytes and full in ``of_bytes``, and what is full and wider in
     ``fmt``.
     """
-    found = formats(node, win, source, fmt, of_bytes)
+    found = formats(win, source, fmt, of_bytes)
     if isinstance(found, Reject):
         return found
     return Variant.of(
-        found, [of_bytes if v.spec.dtype in byte.BYTES.dtypes else fmt for v in node.outputs]
+        found, [of_bytes if v.spec.dtype in byte.BYTES.dtypes else fmt for v in win.node.outputs]
     )
 
 
@@ -156,7 +161,6 @@ class DotSite:
     ``variant``: tells formats with blocks of several vectors.
     """
 
-    node: Node
     args: Args
     win: DotWindow
     lanes: int

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact, Packed
-from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix.words.dims import Dim, ceildiv
 from tactix.words.dtypes import DType
@@ -32,16 +31,14 @@ class ConvKernel:
     channels, taps.
     """
 
-    def __init__(
-        self, node: Node, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
-    ) -> None:
+    def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx, self.element = win, ctx, ctype(win.dtype)
         self.linear = variant.input_format(win.x).is_linear
         self.tile = RegisterTile(
             variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes)
         )
         self.sweep: int = variant.knob("blocks")
-        self.args = Args(node)
+        self.args = Args(win.node)
         self.functions = Functions(self.args)
         lanes = self.tile.lanes
         self.cell = 1 if self.linear else lanes
@@ -53,7 +50,7 @@ class ConvKernel:
         self.flat = win.is_pointwise
         blocks = -(-win.co // lanes)
         left = "" if blocks % self.tile.vectors == 0 else f"({blocks} - block) * {lanes}"
-        self.site = BlockedSite(node, self.args, win, lanes, left)
+        self.site = BlockedSite(self.args, win, lanes, left)
         self.runs = None if win.is_pointwise else row_runs(win, self.tile.rows)
         pads = win.pads[1] + win.pads[3]
         self.copied = bool(pads) and self.runs is None
@@ -450,10 +447,8 @@ def gathered(win: CpuConvolutionWindow) -> CpuConvolutionWindow:
 class GatherKernel(ConvKernel):
     """A first launch copies the pixels that are read, so that they lie side by side."""
 
-    def __init__(
-        self, node: Node, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
-    ) -> None:
-        super().__init__(node, gathered(win), variant, ctx)
+    def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
+        super().__init__(gathered(win), variant, ctx)
         self.whole, self.copied = win, True
 
     def _copy(self) -> str:

@@ -4,7 +4,6 @@ known at build.
 
 from __future__ import annotations
 
-from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix_codegen.c.text import block, comment, loop, times
 from tactix_codegen.c.tile import RegisterTile
@@ -34,10 +33,8 @@ def can_span(win: CpuConvolutionWindow, rows: int) -> bool:
 class SpanKernel(ConvKernel):
     """One function for each tile of an image."""
 
-    def __init__(
-        self, node: Node, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
-    ) -> None:
-        super().__init__(node, win, variant, ctx)
+    def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
+        super().__init__(win, variant, ctx)
         self.copied, self.pitch = False, win.size[1]
 
     def _windowed(self) -> str:

@@ -33,7 +33,7 @@ def tactics() -> list[Tactic]:
     return [ConvTransposeTactic()]
 
 
-class ConvTransposeTactic(Tactic):
+class ConvTransposeTactic(Tactic[CpuConvolutionWindow]):
     """float32 or bf16, one or two spatial axes, constant weights, kernel equal to stride, one
     group, no pads.
     """
@@ -43,13 +43,15 @@ class ConvTransposeTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        win = spread(node)
-        if isinstance(win, Reject):
-            return win
+    def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
+        return spread(node)
+
+    def variants(
+        self, win: CpuConvolutionWindow, device: DeviceProperties
+    ) -> Sequence[Variant] | Reject:
         lanes = max(4, device.lanes)
         fmt = blocked(lanes)
-        found = formats(node, win, fmt, fmt)
+        found = formats(win, fmt, fmt)
         if isinstance(found, Reject):
             return found
         width = win.size[1]
@@ -57,22 +59,22 @@ class ConvTransposeTactic(Tactic):
         for most, vectors in c_tile.shapes(device):
             rows = -(-width // -(-width // most)) if isinstance(width, int) else most
             sizes[rows, min(vectors, -(-win.co // lanes))] = None
-        outputs = (fmt,) * len(node.outputs)
+        outputs = (fmt,) * len(win.node.outputs)
         options = [Variant.of(found, outputs, rows=r, vectors=v, blocks=0) for r, v in sizes]
         return c_tile.best(options, lambda v: cycles(_taps_as_channels(win), v, device), OFFERED)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = spread(node)
-        assert isinstance(win, CpuConvolutionWindow)
+    def cost(
+        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> float | None:
         if not symbols(win.n * win.size[0] * win.size[1]) <= set(ctx.opt):
             return None
         found = cycles(_taps_as_channels(win), variant, ctx.device, dict(ctx.opt))
         return 5e-7 + found / 3e9 / max(1, ctx.threads)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = spread(node)
-        assert isinstance(win, CpuConvolutionWindow)
-        return SpreadKernel(node, win, variant, ctx).artifact()
+    def compile(
+        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        return SpreadKernel(win, variant, ctx).artifact()
 
 
 def spread(node: Node) -> CpuConvolutionWindow | Reject:
@@ -120,6 +122,7 @@ def spread(node: Node) -> CpuConvolutionWindow | Reject:
         two(kernel),
         (1, 1),
         (0, 0, 0, 0),
+        node,
         biased,
         x.dtype,
     )
@@ -137,10 +140,8 @@ def _taps_as_channels(win: CpuConvolutionWindow) -> CpuConvolutionWindow:
 class SpreadKernel(ConvKernel):
     """The loops of ConvKernel over input lines, with panels for every tap."""
 
-    def __init__(
-        self, node: Node, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
-    ) -> None:
-        super().__init__(node, _single_tap(win), variant, ctx)
+    def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
+        super().__init__(_single_tap(win), variant, ctx)
         self.whole = win
         self.per_tap = self.panels
         self.panels *= win.taps

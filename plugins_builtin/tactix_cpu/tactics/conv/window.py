@@ -30,6 +30,7 @@ class CpuConvolutionWindow(ConvolutionGeometry):
     ``dtype``: of x and w.
     """
 
+    node: Node
     epi: Epilogue
     dtype: DType
 
@@ -56,7 +57,7 @@ def window(node: Node, dtypes: Sequence[DType] = (DType.FP32,)) -> CpuConvolutio
     return (
         biased
         if isinstance(biased, Reject)
-        else CpuConvolutionWindow(**vars(found), epi=biased, dtype=x.dtype)
+        else CpuConvolutionWindow(**vars(found), node=node, epi=biased, dtype=x.dtype)
     )
 
 
@@ -122,20 +123,21 @@ def varies_by_channel(operand: EpilogueOperand) -> bool:
 
 
 def formats(
-    node: Node, win: CpuConvolutionWindow, blocked: Format, source: Format
+    win: CpuConvolutionWindow, blocked: Format, source: Format
 ) -> tuple[Format, ...] | Reject:
     """Formats of the given inputs: ``source`` for x, blocked for operands with channels, linear for
     the rest.
     """
     wanted: dict[int, set[Format]] = {win.x: {source}}
+    given = win.node.given
     for o in win.epi.operands.values():
-        if node.given[o.index].const is None:
+        if given[o.index].const is None:
             wanted.setdefault(o.index, set()).add(blocked if varies_by_channel(o) else LINEAR)
             if varies_by_channel(o) and len(o.shape) != len(o.strides):
                 return Reject("an epilogue operand with channels has another rank than the output")
     if any(len(f) > 1 for f in wanted.values()):
         return Reject("one tensor would be needed in two formats")
-    return tuple(min(wanted.get(i, {LINEAR})) for i in range(len(node.given)))
+    return tuple(min(wanted.get(i, {LINEAR})) for i in range(len(given)))
 
 
 def pack_blocked(operand: EpilogueOperand, rank: int, lanes: int) -> Packed:
@@ -158,7 +160,6 @@ class BlockedSite:
     first row); ``step`` pixels lie from row to row.
     """
 
-    node: Node
     args: Args
     win: CpuConvolutionWindow
     lanes: int
@@ -205,7 +206,7 @@ class BlockedSite:
             for i in range(2, rank)
         ]
         strides = (spatial * blocks if operand.strides[0] != 0 else 0, spatial, *inner)
-        if self.node.given[operand.index].const is None:
+        if self.win.node.given[operand.index].const is None:
             return self.args.input(operand.index), strides
         packed = pack_blocked(operand, rank, self.lanes)
         return self.args.constant(f"o{operand.index}", packed, operand.dtype), strides

@@ -41,7 +41,7 @@ def tactics() -> list[Tactic]:
     return [WinogradTactic()]
 
 
-class WinogradTactic(Tactic):
+class WinogradTactic(Tactic[CpuConvolutionWindow]):
     """float32, two spatial axes of static size, constant weights of 3 by 3, stride 1, one group."""
 
     key = "tactix.c_winograd@1"
@@ -51,7 +51,7 @@ class WinogradTactic(Tactic):
     spreads = True
     """What is no number makes its neighbours none, as they share sums."""
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
         win = window(node)
         if isinstance(win, Reject):
             return win
@@ -67,10 +67,16 @@ class WinogradTactic(Tactic):
             return Reject(
                 "fewer channels than lanes, or image sizes that are not known before running"
             )
-        found = formats(node, win, blocked(lanes), blocked(lanes))
+        return win
+
+    def variants(
+        self, win: CpuConvolutionWindow, device: DeviceProperties
+    ) -> Sequence[Variant] | Reject:
+        lanes = max(4, device.lanes)
+        found = formats(win, blocked(lanes), blocked(lanes))
         if isinstance(found, Reject):
             return found
-        outputs = (blocked(lanes),) * len(node.outputs)
+        outputs = (blocked(lanes),) * len(win.node.outputs)
         options = [
             [
                 Variant.of(found, outputs, m=m, rows=rows, vectors=vectors, tiles=tiles)
@@ -84,19 +90,19 @@ class WinogradTactic(Tactic):
             return Reject("reading the turned weights takes longer than a direct convolution")
         return min(ranked, key=lambda vs: cycles(win, vs[0], device))
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        win = window(node)
-        assert isinstance(win, CpuConvolutionWindow)
+    def cost(
+        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> float | None:
         if not symbols(win.n) <= set(ctx.opt):
             return None
         return 1e-6 + evaluate(win.n, ctx.opt) * cycles(win, variant, ctx.device) / 3e9 / max(
             1, ctx.threads
         )
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        win = window(node)
-        assert isinstance(win, CpuConvolutionWindow)
-        return WinogradKernel(node, win, variant, ctx).artifact()
+    def compile(
+        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        return WinogradKernel(win, variant, ctx).artifact()
 
 
 def _pays(win: CpuConvolutionWindow, m: int) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tactix.contracts.artifact import KernelArtifact, Packed
-from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix.words.dims import Dim, evaluate
 from tactix_codegen.c import tile as c_tile
@@ -93,9 +92,7 @@ class WinogradKernel:
     panel, tile).
     """
 
-    def __init__(
-        self, node: Node, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
-    ) -> None:
+    def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx = win, ctx
         self.m: int = variant.knob("m")
         self.a = self.m + 2
@@ -111,9 +108,9 @@ class WinogradKernel:
         self.blocks = -(-self.count // self.tiles)
         self.deep, self.panels = -(-win.c // self.lanes), -(-win.co // self.tile.width)
         self.slab = self.deep * self.lanes * self.tile.width
-        self.args = Args(node)
+        self.args = Args(win.node)
         self.functions = Functions(self.args)
-        self.site = BlockedSite(node, self.args, win, self.lanes, "")
+        self.site = BlockedSite(self.args, win, self.lanes, "")
         # A line more than needed keeps the places of one tile apart in the caches.
         self.patch = (self.deep * self.tiles + 1) * self.lanes
         self.sums = (self.panels * self.tile.vectors * self.tiles + 1) * self.lanes

@@ -57,7 +57,7 @@ def build(tmp_path: Path) -> Callable[..., Plan]:
     def made(precision: str, level: int = 1, **options: Any) -> Plan:
         builder = tactix.Builder()
         net = builder.create_network("product")
-        w = net.add_constant(np.random.default_rng(3).standard_normal((64, 64), np.float32))
+        w = net.add_constant(np.random.default_rng(3).standard_normal((64, 192), np.float32))
         (y,) = net.add_layer(
             "tactix.MatMul", [net.add_input("x", "f32", (32, 64)), w], name="product"
         )

@@ -31,7 +31,7 @@ def run(plan: str, capsys: pytest.CaptureFixture[str], *args: str) -> Any:
     return json.loads(capsys.readouterr().out)["outputs"]
 
 
-@pytest.mark.parametrize("budget", ["100%", "80%", "60K", "0.06M", "61000"])
+@pytest.mark.parametrize("budget", ["100%", "80%", "64K", "0.064M", "64000"])
 def test_answers_are_the_same(
     budget: str, plans: dict[bool, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,6 +54,7 @@ class Heads:
     lie in rows of all heads, (batch, s, heads e), not in matrices (batch, heads, s, e).
     """
 
+    node: Node
     q: Matrices
     k: Matrices
     v: Matrices
@@ -114,7 +115,9 @@ def heads(node: Node, dtypes: Sequence[DType], most: int, vector: bool = True) -
     except ShapeError as problem:
         return Reject(str(problem))
     a, at = anchor.attrs, anchor.inputs[3] if masks else -1
-    return Heads(*parts, at, mask, lead, s, t, d, e, a.scale, a.nan_to_zero, tokens, q.dtype, epi)
+    return Heads(
+        node, *parts, at, mask, lead, s, t, d, e, a.scale, a.nan_to_zero, tokens, q.dtype, epi
+    )
 
 
 Found = tuple[Shape, Dim, Dim, Dim, Dim, tuple[Matrices, Matrices, Matrices]]

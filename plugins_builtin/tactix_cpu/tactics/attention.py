@@ -38,20 +38,12 @@ ROWS = 4
 """Most rows whose softmax is taken together."""
 
 
-def heads(node: Node) -> Heads | Reject:
-    """What the node computes; or why this kernel cannot take it."""
-    h = c_heads.heads(node, (DType.FP32,), MAX_DIM)
-    if isinstance(h, Heads) and h.mask >= 0 and node.given[h.mask].spec.dtype is not DType.FP32:
-        return Reject("this kernel takes a float32 mask")
-    return h
-
-
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
     return [CpuAttentionTactic()]
 
 
-class CpuAttentionTactic(Tactic):
+class CpuAttentionTactic(Tactic[Heads]):
     """float32; any batch, heads and sequence lengths, symbolic ones too; a mask that broadcasts
     along any axis.
     """
@@ -61,10 +53,13 @@ class CpuAttentionTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        h = heads(node)
-        if isinstance(h, Reject):
-            return h
+    def match(self, node: Node, device: DeviceProperties) -> Heads | Reject:
+        h = c_heads.heads(node, (DType.FP32,), MAX_DIM)
+        if isinstance(h, Heads) and h.mask >= 0 and node.given[h.mask].spec.dtype is not DType.FP32:
+            return Reject("this kernel takes a float32 mask")
+        return h
+
+    def variants(self, h: Heads, device: DeviceProperties) -> Sequence[Variant]:
         found: dict[tuple[int, int], None] = {}
         for rows, vectors in (
             ((12, 2), (6, 4), (14, 2)) if c_tile.registers(device) == 32 else ((6, 2), (4, 2))
@@ -73,9 +68,7 @@ class CpuAttentionTactic(Tactic):
             found[even, vectors] = None
         return [Variant.of(rows=rows, vectors=vectors) for rows, vectors in found]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        h = heads(node)
-        assert isinstance(h, Heads)
+    def cost(self, h: Heads, variant: Variant, ctx: CompileContext) -> float | None:
         size = prod(h.lead) * h.s * h.t
         if not symbols(size) <= set(ctx.opt):
             return None
@@ -90,10 +83,8 @@ class CpuAttentionTactic(Tactic):
             1, ctx.threads
         )
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        h = heads(node)
-        assert isinstance(h, Heads)
-        return _Kernel(h, node, variant, ctx).artifact()
+    def compile(self, h: Heads, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return _Kernel(h, variant, ctx).artifact()
 
 
 def groups(rows: int) -> list[int]:
@@ -110,12 +101,12 @@ SOFTMAX_PARAMETERS = (
 class _Kernel:
     """Writes one kernel."""
 
-    def __init__(self, h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(self, h: Heads, variant: Variant, ctx: CompileContext) -> None:
         self.h, self.ctx = h, ctx
         self.tile = RegisterTile(
             variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes)
         )
-        self.args = Args(node)
+        self.args = Args(h.node)
         self.functions = Functions(self.args)
         self.width = self.tile.width
         self.panels = -(-h.e // self.width)

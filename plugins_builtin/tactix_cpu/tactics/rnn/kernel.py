@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
-from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix.words.dims import Dim, ceildiv
 from tactix.words.dtypes import DType
@@ -41,7 +40,7 @@ class RecurrentKernel:
     float32 ones.
     """
 
-    def __init__(self, r: CpuRecurrence, node: Node, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(self, r: CpuRecurrence, variant: Variant, ctx: CompileContext) -> None:
         self.r, self.ctx = r, ctx
         self.rows: int = variant.knob("rows")
         self.half = r.dtype is DType.BF16
@@ -51,7 +50,7 @@ class RecurrentKernel:
         self.lanes = max(4, ctx.device.lanes)
         self.blocks = -(-r.hidden // self.lanes)
         self.width = r.gates * self.lanes
-        self.args = Args(node)
+        self.args = Args(r.node)
         self.functions = Functions(self.args)
         self.steps, self.batch = self.args.dim(r.steps), self.args.dim(r.batch)
         self.pitch = self.blocks * self.width

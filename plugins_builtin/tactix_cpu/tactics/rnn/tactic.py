@@ -32,6 +32,7 @@ class CpuRecurrence:
     ``dtype``: of x, the weights and the results; ``states``: the code of the first states' dtype.
     """
 
+    node: Node
     x: int
     w: int
     r: int
@@ -83,6 +84,7 @@ def recurrence(node: Node) -> CpuRecurrence | Reject:
         return Reject("the weights are not constant, or a tensor is empty")
     hidden = int(r.const.shape[2])
     return CpuRecurrence(
+        node,
         ids[0],
         ids[1],
         ids[2],
@@ -107,7 +109,7 @@ def tactics() -> list[Tactic]:
     return [CpuRecurrentTactic()]
 
 
-class CpuRecurrentTactic(Tactic):
+class CpuRecurrentTactic(Tactic[CpuRecurrence]):
     """float32 or bfloat16, default activations, constant weights, layout 0, all directions, initial
     states.
     """
@@ -117,10 +119,10 @@ class CpuRecurrentTactic(Tactic):
     source = "c"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        r = recurrence(node)
-        if isinstance(r, Reject):
-            return r
+    def match(self, node: Node, device: DeviceProperties) -> CpuRecurrence | Reject:
+        return recurrence(node)
+
+    def variants(self, r: CpuRecurrence, device: DeviceProperties) -> Sequence[Variant]:
         most = (
             one_pass(r.gates, device)
             if r.gates == 3
@@ -134,9 +136,7 @@ class CpuRecurrentTactic(Tactic):
             )
         ]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        r = recurrence(node)
-        assert isinstance(r, CpuRecurrence)
+    def cost(self, r: CpuRecurrence, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(r.steps * r.batch) <= set(ctx.opt):
             return None
         steps, batch = (evaluate(d, ctx.opt) for d in (r.steps, r.batch))
@@ -145,7 +145,5 @@ class CpuRecurrentTactic(Tactic):
         cells = batch * per_cell * (r.inputs / max(1, ctx.threads) + r.hidden)
         return 1e-6 + steps * r.directions * (max(cells, matrix) + 20 * batch * r.hidden / 4) / 3e9
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        r = recurrence(node)
-        assert isinstance(r, CpuRecurrence)
-        return (LSTMKernel if r.gates == 4 else GRUKernel)(r, node, variant, ctx).artifact()
+    def compile(self, r: CpuRecurrence, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return (LSTMKernel if r.gates == 4 else GRUKernel)(r, variant, ctx).artifact()

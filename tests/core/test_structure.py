@@ -22,7 +22,17 @@ def test_no_more_than_was_there(name: str, found: list[structure.Module]) -> Non
 
 def test_the_counts_see() -> None:
     path = structure.ROOT / "core" / "tactix" / "made_up.py"
-    twice = "class T:\n def cost(self, n, v): read(n)\n def compile(self, n, v): read(n)\n"
+    twice = (
+        "class T:\n"
+        " def cost(self, w, v, ctx): read(w, ctx.device)\n"
+        " def compile(self, w, v, ctx): read(w, ctx.device)\n"
+        "class Early:\n"
+        " def cost(self, node: Node, v, ctx): read(node, v)\n"
+        " def compile(self, node: Node, v, ctx): read(node, v)\n"
+        "class Once:\n"
+        " def variants(self, w, device): return sorted(MADE, key=lambda v: seconds(w, v, device))\n"
+        " def cost(self, w, v, ctx): return seconds(w, v, ctx.device)\n"
+    )
     text = f"from tactix_cuda.device import _inner\nclass Node: pass\n{twice}" + "x" * 101
     low = structure.Module(path, "tactix.made_up")
     low.__dict__["text"] = text
@@ -33,7 +43,7 @@ def test_the_counts_see() -> None:
         ("upward", 1),
         ("private-names", 1),
         ("same-names", 1),
-        ("analysed-twice", 1),
+        ("analysed-twice", 2),
         ("long-lines", 1),
     ):
         assert len(structure.ZERO[name]([low, high])) == count, name

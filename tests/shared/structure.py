@@ -132,11 +132,17 @@ def analysed_twice(found: list[Module]) -> list[str]:
 
 
 def _repeated(tactic: ast.ClassDef) -> list[str]:
-    """Functions that two of a tactic's methods call with the node first."""
+    """Functions that two of a tactic's methods call with the node first, or with what was read off
+    it and nothing that depends on the variant.
+    """
     seen: Counter[str] = Counter()
     for method in tactic.body:
         if isinstance(method, ast.FunctionDef) and method.name in ANALYSES:
-            seen.update({ast.unparse(c.func) for c in _calls_with(method, method.args.args[1].arg)})
+            subject = method.args.args[1]
+            is_node = subject.annotation is not None and ast.unparse(subject.annotation) == "Node"
+            apart = set() if is_node else _own_names(method) - {subject.arg}
+            calls = _calls_with(method, subject.arg)
+            seen.update({ast.unparse(c.func) for c in calls if not _given(c) & apart})
     return sorted(name for name, count in seen.items() if count > 1 and name != "super")
 
 
@@ -144,6 +150,20 @@ def _calls_with(method: ast.FunctionDef, subject: str) -> Iterator[ast.Call]:
     for call in ast.walk(method):
         if isinstance(call, ast.Call) and call.args and ast.unparse(call.args[0]) == subject:
             yield call
+
+
+def _own_names(method: ast.FunctionDef) -> set[str]:
+    """Names of a method's parameters and variables."""
+    nodes = list(ast.walk(method))
+    bound = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return bound | {n.arg for n in nodes if isinstance(n, ast.arg)} - {"self"}
+
+
+def _given(call: ast.Call) -> set[str]:
+    """Names in a call's arguments behind the first, but for the device, which ``match`` has too."""
+    rest = [*call.args[1:], *(k.value for k in call.keywords)]
+    others = [a for a in rest if ast.unparse(a) not in ("device", "ctx.device")]
+    return {n.id for a in others for n in ast.walk(a) if isinstance(n, ast.Name)}
 
 
 def matching(pattern: str) -> Callable[[list[Module]], list[str]]:

@@ -61,7 +61,7 @@ class CudaConvTactic(Tactic[ConvolutionWindow]):
         if isinstance(found, Reject):
             return found
         outputs, channels = (NHWC,) * len(win.node.outputs), _channels(win)
-        sizes = [_work(s, win, channels) for s in win.sizes()]
+        sizes = [_work(win, channels, s) for s in win.sizes()]
         choices = tile.best(sizes, tile.tiles(self.kind(win.dtype), device), device)
         return [
             Variant.of(found, outputs, **vars(t), split=s, channels=channels) for t, s in choices
@@ -71,7 +71,7 @@ class CudaConvTactic(Tactic[ConvolutionWindow]):
         if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
             return None
         channels = variant.knob("channels")
-        w = _work(dict(ctx.opt), win, channels)
+        w = _work(win, channels, dict(ctx.opt))
         padding = 0.0
         if channels != win.c:
             elements = evaluate(win.n * win.size[0] * win.size[1], dict(ctx.opt)) * (
@@ -106,7 +106,7 @@ def _source(win: ConvolutionWindow) -> Format:
     return LINEAR if win.c < FEW_CHANNELS else NHWC
 
 
-def _work(size: dict[str, int], win: ConvolutionWindow, channels: int) -> ProductSizes:
+def _work(win: ConvolutionWindow, channels: int, size: dict[str, int]) -> ProductSizes:
     """The product that it is, at these sizes."""
     image = evaluate(win.n * win.size[0] * win.size[1], size) * channels
     return ProductSizes(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)

@@ -68,7 +68,7 @@ class DirectConvTactic(Tactic[ConvolutionWindow]):
             return None
         size, cols = dict(ctx.opt), variant.knob("cols")
         work = evaluate(win.pixels, size) * win.co * win.taps * (win.c // win.group)
-        threads = evaluate(_threads(variant, win), size)
+        threads = evaluate(_threads(win, variant), size)
         idle = max(1.0, ctx.device.cores * 512 / max(1, threads))
         reads = 1 + (cols - 1) * win.strides[1] / win.kernel[1] / cols
         products = work * reads / (ctx.device.cores * 64) / tile.CLOCK * idle
@@ -81,7 +81,7 @@ class DirectConvTactic(Tactic[ConvolutionWindow]):
         self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
         e = KernelEntry(win.node, THREADS)
-        blocks = ceildiv(_threads(variant, win), THREADS)
+        blocks = ceildiv(_threads(win, variant), THREADS)
         return artifact([e.kernel(*_body(win, e, variant))], [e.launch(blocks)], [e], ctx)
 
 
@@ -91,7 +91,7 @@ def _channels(win: ConvolutionWindow) -> int:
     return next(c for c in (WIDTH, 4, 2, 1) if win.c % c == 0) if depthwise else 1
 
 
-def _threads(v: Variant, win: ConvolutionWindow) -> Dim:
+def _threads(win: ConvolutionWindow, v: Variant) -> Dim:
     strips = ceildiv(win.out[1], int(v.knob("cols")))
     return win.n * win.out[0] * strips * (win.co // int(v.knob("channels")))
 

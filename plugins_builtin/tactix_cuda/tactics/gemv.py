@@ -60,10 +60,10 @@ class GemvTactic(Tactic[CudaProduct]):
     def variants(self, p: CudaProduct, device: DeviceProperties) -> Sequence[Variant]:
         most = MOST_SUMS // evaluate(p.m, {})
         found = [Variant.of(cols=c, slices=s) for c in (1, 2, 4) for s in (1, 2, 4, 8) if c <= most]
-        return sorted(found, key=lambda v: _seconds(v, p, device))[: tile.OFFERED]
+        return sorted(found, key=lambda v: _seconds(p, v, device))[: tile.OFFERED]
 
     def cost(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> float:
-        return _seconds(variant, p, ctx.device)
+        return _seconds(p, variant, ctx.device)
 
     def compile(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         e = KernelEntry(p.node, 32 * WARPS)
@@ -73,7 +73,7 @@ class GemvTactic(Tactic[CudaProduct]):
         return artifact([e.kernel(*body)], [e.launch(grid, shared)], [e], ctx, more=("ptx.cuh",))
 
 
-def _seconds(v: Variant, p: CudaProduct, device: DeviceProperties) -> float:
+def _seconds(p: CudaProduct, v: Variant, device: DeviceProperties) -> float:
     """An estimate: the weights once from memory, as far as enough warps ask for them, or one warp's
     rounds.
     """

@@ -49,7 +49,7 @@ class HopperWindows(Tactic[ConvolutionWindow]):
         """How the image lies."""
         return NHWC
 
-    def work(self, size: dict[str, int], win: ConvolutionWindow) -> ProductSizes:
+    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> ProductSizes:
         """The product that it is, at these sizes."""
         raise NotImplementedError
 
@@ -72,13 +72,13 @@ class HopperWindows(Tactic[ConvolutionWindow]):
         found = window.formats(win, self.reads(win))
         if isinstance(found, Reject):
             return found
-        flows = hopper.best([self.work(s, win) for s in win.sizes()], device)
+        flows = hopper.best([self.work(win, s) for s in win.sizes()], device)
         return hopper.variants(flows, found, (NHWC,) * len(win.node.outputs))
 
     def cost(self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
             return None
-        w = self.work(dict(ctx.opt), win)
+        w = self.work(win, dict(ctx.opt))
         return self.before(w) + hopper.seconds(w, flow_of(variant), ctx.device)
 
 
@@ -95,7 +95,7 @@ class HopperConvTactic(HopperWindows):
             else "one group, pixels of whole 16 bytes, windows that the copy engine can say"
         )
 
-    def work(self, size: dict[str, int], win: ConvolutionWindow) -> ProductSizes:
+    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> ProductSizes:
         channels = -(-win.c // DEPTH) * DEPTH
         image = evaluate(win.n * win.size[0] * win.size[1], size) * win.c
         return ProductSizes(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)

@@ -140,7 +140,7 @@ class HopperStemTactic(HopperWindows):
     def reads(self, win: ConvolutionWindow) -> Format:
         return LINEAR if win.c < FEW_CHANNELS else NHWC
 
-    def work(self, size: dict[str, int], win: ConvolutionWindow) -> ProductSizes:
+    def work(self, win: ConvolutionWindow, size: dict[str, int]) -> ProductSizes:
         return FoldedStem(win).work(size)
 
     def before(self, work: ProductSizes) -> float:

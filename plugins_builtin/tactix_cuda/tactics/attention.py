@@ -81,9 +81,9 @@ class Sight:
         return {"SCORED": int(self.scored), "CAUSAL": int(self.causal), "AHEAD": ahead}
 
 
-def sight(h: Heads, node: Node) -> Sight:
+def sight(h: Heads) -> Sight:
     """Of the node's mask; one that is causal is not read."""
-    mask, raised = node.given[h.mask].spec.const if h.mask >= 0 else None, 1e-30 < h.scale < 1e30
+    mask, raised = h.node.given[h.mask].spec.const if h.mask >= 0 else None, 1e-30 < h.scale < 1e30
     causal = raised and is_causal(mask)
     return Sight(hidden_after(mask), causal, not raised or (h.mask >= 0 and not causal))
 
@@ -128,7 +128,7 @@ def tactics() -> list[Tactic]:
     return [CudaAttentionTactic()]
 
 
-class CudaAttentionTactic(Tactic):
+class CudaAttentionTactic(Tactic[Heads]):
     """float16 and bfloat16, sums in float32; dims up to 128, symbolic batch, heads and lengths."""
 
     key = "tactix.cuda_attention@1"
@@ -136,17 +136,15 @@ class CudaAttentionTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        h = heads(node)
-        if isinstance(h, Reject):
-            return h
+    def match(self, node: Node, device: DeviceProperties) -> Heads | Reject:
+        return heads(node)
+
+    def variants(self, h: Heads, device: DeviceProperties) -> Sequence[Variant]:
         limit = int(device.facts.get("shared_per_block", 48 << 10))
         options = [(4, 64), (8, 64), (2, 64), (4, 32), (4, 128), (1, 64)]
         return [Variant.of(warps=w, keys=n) for w, n in options if _shared(h, w, n) <= limit]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        h = heads(node)
-        assert isinstance(h, Heads)
+    def cost(self, h: Heads, variant: Variant, ctx: CompileContext) -> float | None:
         size = prod((*h.lead, h.s, h.t))
         if not symbols(size) <= set(ctx.opt):
             return None
@@ -172,10 +170,8 @@ class CudaAttentionTactic(Tactic):
             / tile.CLOCK
         )
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        h = heads(node)
-        assert isinstance(h, Heads)
-        return _compile(h, node, variant, ctx)
+    def compile(self, h: Heads, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return _compile(h, variant, ctx)
 
 
 def _chunks(dim: int) -> int:
@@ -219,13 +215,13 @@ def _piece(m: Matrices, width: int) -> int:
     return piece(math.gcd(*known), 2) if isinstance(m.pitch, int) else 2
 
 
-def _compile(h: Heads, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+def _compile(h: Heads, variant: Variant, ctx: CompileContext) -> KernelArtifact:
     warps, keys = int(variant.knob("warps")), int(variant.knob("keys"))
-    e, rows, sees = KernelEntry(node, 32 * warps), 16 * warps, sight(h, node)
+    e, rows, sees = KernelEntry(h.node, 32 * warps), 16 * warps, sight(h)
     s, t = e.size("S", h.s), e.size("T", h.t)
     operands, weights = matrices(h, e), weighing(h, e, sees, s)
     call = f"tx_attend<{KINDS[h.dtype]}, TX_NAME(heads)>({operands}, first, {s}, keys, {t}, memory, {CALLED});"
-    body = [*place(h, e, sees, rows), *weights, put(h, e, node), call]
+    body = [*place(h, e, sees, rows), *weights, put(h, e), call]
     launch = e.launch(prod(h.lead) * ceildiv(h.s, rows), _shared(h, warps, keys))
     text = _struct(h, sees, warps, keys) + e.kernel(*body)
     return artifact([text], [launch], [e], ctx, more=(*tile.PRELUDES, "attention.cuh"))
@@ -266,10 +262,10 @@ def _longest(h: Heads, e: KernelEntry) -> list[str]:
     ]
 
 
-def put(h: Heads, e: KernelEntry, node: Node) -> str:
+def put(h: Heads, e: KernelEntry) -> str:
     """Declare ``put``, which stores eight results."""
     part = h.e if h.tokens and h.e % results.WIDTH else 0
-    store = RowResults(e, node, h.epi, h.rows, h.width, part=part).store(is_whole=not h.tokens)
+    store = RowResults(e, h.node, h.epi, h.rows, h.width, part=part).store(is_whole=not h.tokens)
     row, column = h.place(e, "item", "first + r")
     function = block(
         "const auto put = [&](int r, int c, const float* v)",

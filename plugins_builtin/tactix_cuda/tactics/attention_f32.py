@@ -33,15 +33,7 @@ def tactics() -> list[Tactic]:
     return [PlainAttentionTactic()]
 
 
-def heads(node: Node) -> Heads | Reject:
-    """What the node computes; or why this kernel is not for it."""
-    h = attention.heads(node, (DType.FP32, *attention.KINDS), MAX_DIM)
-    if isinstance(h, Heads) and h.dtype is not DType.FP32 and max(h.d, h.e) <= attention.MAX_DIM:
-        return Reject("tensor cores multiply heads of this size")
-    return h
-
-
-class PlainAttentionTactic(Tactic):
+class PlainAttentionTactic(Tactic[Heads]):
     """float32, and 16-bit floats of large heads; dims up to 512, symbolic batch, heads and lengths."""
 
     key = "tactix.cuda_attention_f32@1"
@@ -49,10 +41,13 @@ class PlainAttentionTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        h = heads(node)
-        if isinstance(h, Reject):
+    def match(self, node: Node, device: DeviceProperties) -> Heads | Reject:
+        h = attention.heads(node, (DType.FP32, *attention.KINDS), MAX_DIM)
+        if isinstance(h, Reject) or h.dtype is DType.FP32 or max(h.d, h.e) > attention.MAX_DIM:
             return h
+        return Reject("tensor cores multiply heads of this size")
+
+    def variants(self, h: Heads, device: DeviceProperties) -> Sequence[Variant] | Reject:
         limit = int(device.facts.get("shared_per_block", 48 << 10))
         options = [(4, 8), (4, 4), (8, 4), (4, 2), (4, 1), (1, 1)]
         found = [Variant.of(warps=w, rows=r) for w, r in options if _fits(h, w, r, limit)]
@@ -60,9 +55,7 @@ class PlainAttentionTactic(Tactic):
             f"a block has {limit} bytes of shared memory, too little for heads of {h.d} and {h.e}"
         )
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        h = heads(node)
-        assert isinstance(h, Heads)
+    def cost(self, h: Heads, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(prod((*h.lead, h.s, h.t))) <= set(ctx.opt):
             return None
         lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
@@ -77,12 +70,10 @@ class PlainAttentionTactic(Tactic):
         )
         return tile.START + waves * (stages * cycles + 2 * tile.LATENCY) / tile.CLOCK
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        h = heads(node)
-        assert isinstance(h, Heads)
+    def compile(self, h: Heads, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         warps, rows = int(variant.knob("warps")), int(variant.knob("rows"))
-        e = KernelEntry(node, 32 * warps)
-        body = _body(h, e, node, warps * rows)
+        e = KernelEntry(h.node, 32 * warps)
+        body = _body(h, e, warps * rows)
         launch = e.launch(prod(h.lead) * ceildiv(h.s, warps * rows), _shared(h, warps, rows))
         text = _struct(h, warps, rows) + e.kernel(*body)
         return artifact([text], [launch], [e], ctx, more=("ptx.cuh", "attention_f32.cuh"))
@@ -120,10 +111,10 @@ def _struct(h: Heads, warps: int, rows: int) -> str:
     )
 
 
-def _body(h: Heads, e: KernelEntry, node: Node, rows: int) -> list[str]:
+def _body(h: Heads, e: KernelEntry, rows: int) -> list[str]:
     s, t = e.dim(h.s), e.dim(h.t)
     sizes = [e.dim(d) for d in h.lead]
-    store = RowResults(e, node, h.epi, h.rows, h.width).store(1)
+    store = RowResults(e, h.node, h.epi, h.rows, h.width).store(1)
     row, column = h.place(e, "item", "first + r")
     none = "0.0f" if h.nan_to_zero else "TX_NAN"
     call = f"tx_attend_f32<TX_NAME(heads)>({attention.matrices(h, e)}, first, {s}, keys, memory, {none},"
@@ -140,6 +131,6 @@ def _body(h: Heads, e: KernelEntry, node: Node, rows: int) -> list[str]:
         "float* memory = (float*)shared;",
         f"const int64_t tiles = {e.dim(ceildiv(h.s, rows))}, item = blockIdx.x / tiles;",
         f"const int64_t first = blockIdx.x % tiles * {rows};",
-        attention.seen_keys(attention.sight(h, node), rows, t),
+        attention.seen_keys(attention.sight(h), rows, t),
         f"{call}\n{attention.score(h, e, sizes, s)},\n{put});",
     ]

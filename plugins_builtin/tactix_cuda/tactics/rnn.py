@@ -39,13 +39,18 @@ class CudaRecurrence:
     peepholes; -1 if absent.
     """
 
+    node: Node
     layer: Recurrent
-    attrs: Any
     at: tuple[int, ...]
     steps: Dim
     batch: Dim
     inputs: int
     hidden: int
+
+    @property
+    def attrs(self) -> Any:
+        """Of the layer."""
+        return self.node.attrs
 
     @property
     def directions(self) -> int:
@@ -88,7 +93,7 @@ def recurrence(node: Node) -> CudaRecurrence | Reject:
             f"the sizes of the weights must be known, the hidden size up to {MOST_HIDDEN}"
         )
     steps, batch = x.shape[:2] if node.attrs.layout == 0 else x.shape[1::-1]
-    found = CudaRecurrence(layer, node.attrs, at, steps, batch, depth, hidden)
+    found = CudaRecurrence(node, layer, at, steps, batch, depth, hidden)
     try:
         Steps(found, KernelEntry(node, STEP_THREADS), 1).functions()
     except InvalidArgument as e:
@@ -101,7 +106,7 @@ def tactics() -> list[Tactic]:
     return [CudaRecurrentTactic()]
 
 
-class CudaRecurrentTactic(Tactic):
+class CudaRecurrentTactic(Tactic[CudaRecurrence]):
     """All options of ONNX; weights may be given or constant."""
 
     key = "tactix.cuda_rnn@1"
@@ -109,16 +114,14 @@ class CudaRecurrentTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        r = recurrence(node)
-        if isinstance(r, Reject):
-            return r
+    def match(self, node: Node, device: DeviceProperties) -> CudaRecurrence | Reject:
+        return recurrence(node)
+
+    def variants(self, r: CudaRecurrence, device: DeviceProperties) -> Sequence[Variant]:
         kept = [s for s in (16, 8, 32, 1) if s == 1 or (s <= device.cores and s * 4 <= r.hidden)]
         return [Variant.of(slices=s) for s in kept]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        r = recurrence(node)
-        assert isinstance(r, CudaRecurrence)
+    def cost(self, r: CudaRecurrence, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(r.steps * r.batch) <= set(ctx.opt):
             return None
         steps, batch = (evaluate(d, ctx.opt) for d in (r.steps, r.batch))
@@ -131,10 +134,9 @@ class CudaRecurrentTactic(Tactic):
             + waves * steps * (work + (1 if slices == 1 else 2) * tile.LATENCY) / tile.CLOCK
         )
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        r = recurrence(node)
-        assert isinstance(r, CudaRecurrence)
-        first, second = KernelEntry(node, PROJECT_THREADS), KernelEntry(node, STEP_THREADS, "steps")
+    def compile(self, r: CudaRecurrence, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        first = KernelEntry(r.node, PROJECT_THREADS)
+        second = KernelEntry(r.node, STEP_THREADS, "steps")
         project = _project(r, first)
         steps = Steps(r, second, int(variant.knob("slices")))
         body = steps.body()

@@ -42,7 +42,7 @@ def tactics() -> list[Tactic]:
     return [HopperAttentionTactic()]
 
 
-class HopperAttentionTactic(Tactic):
+class HopperAttentionTactic(Tactic[Heads]):
     """float16 and bfloat16, sums in float32; dims up to 128, rows that start at multiples of 16
     bytes.
     """
@@ -52,7 +52,7 @@ class HopperAttentionTactic(Tactic):
     device = "cuda"
     source = "cuda_c"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> Heads | Reject:
         h = attention.heads(node)
         if isinstance(h, Reject):
             return h
@@ -62,6 +62,9 @@ class HopperAttentionTactic(Tactic):
             return Reject("it takes rows that start at multiples of 16 bytes")
         if h.tokens and h.e % WIDTH:
             return Reject(f"this kernel writes {WIDTH} columns at a time, the heads have {h.e}")
+        return h
+
+    def variants(self, h: Heads, device: DeviceProperties) -> Sequence[Variant]:
         limit = int(device.facts["shared_per_block"])
         few = [(t, n) for t, n in OPTIONS if not isinstance(h.t, int) or n == 64 or h.t > 64]
         few = [
@@ -70,9 +73,7 @@ class HopperAttentionTactic(Tactic):
         few = [(t, n) for t, n in few if not isinstance(h.s, int) or h.s > 64 * (t - 1)]
         return [Variant.of(teams=t, keys=n) for t, n in few]
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        h = attention.heads(node)
-        assert isinstance(h, Heads)
+    def cost(self, h: Heads, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(prod((*h.lead, h.s, h.t))) <= set(ctx.opt):
             return None
         lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
@@ -83,18 +84,16 @@ class HopperAttentionTactic(Tactic):
         traffic = 2 * lead * (s * (h.d + h.e) + t * (h.d + h.e))
         return STARTED + max(waves * (work + LOADED) / hopper.CLOCK, traffic / hopper.BANDWIDTH)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        h = attention.heads(node)
-        assert isinstance(h, Heads)
+    def compile(self, h: Heads, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         teams, keys = int(variant.knob("teams")), int(variant.knob("keys"))
-        e, rows, sees = FlowEntry(node, teams * TEAM), 64 * teams, attention.sight(h, node)
+        e, rows, sees = FlowEntry(h.node, teams * TEAM), 64 * teams, attention.sight(h)
         maps = [e.map_input(m.index, _map(h, m, *of)) for m, of in _operands(h, rows, keys)]
         weights = attention.weighing(h, e, sees, e.size("S", h.s))
         head = ", ".join(_coordinates(h, e, m) for m in (h.q, h.k, h.v))
         given = f"{', '.join(maps)}, head, (int)first, keys, memory, {attention.CALLED}"
         call = f"tx_attend_teams<{KINDS[h.dtype]}, TX_NAME(heads)>({given});"
         own = [*attention.place(h, e, sees, rows), f"const tx_head head = {{{head}}};"]
-        body = [*own, *weights, attention.put(h, e, node), call]
+        body = [*own, *weights, attention.put(h, e), call]
         struct = attention.constants({
             "ROWS": rows, "KEYS": keys, "STAGES": _stages(h, teams, keys), "DEPTH": -(-h.d // 16) * 16,
             "WIDE": _parts(h.e) * DEPTH, **sees.constants(),

@@ -42,7 +42,7 @@ def tactics() -> list[Tactic]:
     return [CublasLtTactic(), Tf32CublasLtTactic()]
 
 
-class CublasLtTactic(LibraryTactic[CublasLt]):
+class CublasLtTactic(LibraryTactic[MatmulWork, CublasLt]):
     """float16, bfloat16 and float32, summed in float32. ``library``: None for the device that is
     here.
     """
@@ -57,24 +57,19 @@ class CublasLtTactic(LibraryTactic[CublasLt]):
     find = staticmethod(cublaslt)
     compute = "float32"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        w = self._work(node)
+    def match(self, node: Node, device: DeviceProperties) -> MatmulWork | Reject:
+        w = work_of.work(node, self.compute)
         if isinstance(w, Reject):
             return w
-        if reason := self.why_not(device):
-            return Reject(reason)
+        if not {w.problem.dtype, w.problem.out} <= TYPES.keys():
+            return Reject("float16, bfloat16 or float32 with results of the same or of float32")
+        reason = self.why_not(device)
+        return Reject(reason) if reason else w
+
+    def variants(self, w: MatmulWork, device: DeviceProperties) -> Sequence[Variant] | Reject:
         count = GUESSES if symbols(w.volume) else len(self._algorithms(w, {}))
         offered = [replace(w.variant, knobs=(("rank", r),)) for r in range(count)]
         return offered or Reject("cuBLASLt has no algorithm for it")
-
-    def _work(self, node: Node) -> MatmulWork | Reject:
-        w = work_of.work(node, self.compute)
-        known = isinstance(w, Reject) or {w.problem.dtype, w.problem.out} <= TYPES.keys()
-        return (
-            w
-            if known
-            else Reject("float16, bfloat16 or float32 with results of the same or of float32")
-        )
 
     def _algorithms(self, w: MatmulWork, env: dict[str, int]) -> list[Algorithm]:
         sizes = Sizes(*(evaluate(d, env) for d in w.sizes))
@@ -82,9 +77,7 @@ class CublasLtTactic(LibraryTactic[CublasLt]):
             raise ExecutionError(f"cuBLASLt is not asked about {sizes}", who=self.key)
         return algorithms(self.library(), w.problem, sizes)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        w = self._work(node)
-        assert isinstance(w, MatmulWork)
+    def cost(self, w: MatmulWork, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(w.volume) <= set(ctx.opt):
             return None
         batch, m, n, k = (evaluate(d, ctx.opt) for d in w.sizes)
@@ -94,11 +87,9 @@ class CublasLtTactic(LibraryTactic[CublasLt]):
         seconds = max(2 * batch * m * n * k / FLOPS[w.problem.dtype], moved / BANDWIDTH)
         return seconds + START * (1 if w.is_folded else 2) + NEXT * int(variant.knob("rank"))
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+    def compile(self, w: MatmulWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         """Raises ExecutionError if the library has fewer guesses."""
-        w, rank = self._work(node), int(variant.knob("rank"))
-        assert isinstance(w, MatmulWork)
-        found = self._algorithms(w, dict(ctx.opt))
+        rank, found = int(variant.knob("rank")), self._algorithms(w, dict(ctx.opt))
         if rank >= len(found):
             raise ExecutionError(f"cuBLASLt has {len(found)} algorithms for it", who=self.key)
         workspace = WORKSPACE if symbols(w.volume) else found[rank].workspace
@@ -106,7 +97,7 @@ class CublasLtTactic(LibraryTactic[CublasLt]):
             "version": list(self.library().version), "problem": w.problem.to_json(),
             "algorithm": found[rank].code.hex(), "workspace": workspace,
         }  # fmt: skip
-        return work_of.artifact(node, w, params, workspace, ctx)
+        return work_of.artifact(w, params, workspace, ctx)
 
 
 class Tf32CublasLtTactic(CublasLtTactic):

@@ -48,6 +48,7 @@ class MatmulWork:
     ``rows``: where results go, for the kernel.
     """
 
+    node: Node
     problem: Problem
     sizes: tuple[Dim, Dim, Dim, Dim]
     fold: FoldedEpilogue | None
@@ -120,9 +121,11 @@ def _product(node: Node) -> MatmulWork | Reject:
     problem = Problem(p.dtype, p.dtype, "", p.a.turned, p.b.turned, one_a, one_b)
     sizes = (prod(p.batch), p.m, p.n, p.k)
     a, b = tensor_in(p.a.index), tensor_in(p.b.index)
-    return MatmulWork(
-        problem, sizes, None, a, b, {}, Variant(), lambda e: RowResults(e, node, p.epi, p.lead, p.n)
-    )
+
+    def rows(e: KernelEntry) -> RowResults:
+        return RowResults(e, node, p.epi, p.lead, p.n)
+
+    return MatmulWork(node, problem, sizes, None, a, b, {}, Variant(), rows)
 
 
 def _repeats(x: Matrix, batch: Shape) -> bool | None:
@@ -150,25 +153,24 @@ def _convolution(node: Node) -> MatmulWork | Reject:
 
     problem = Problem(win.dtype, win.dtype, "", turned_b=True, one_a=False, one_b=True)
     sizes = (1, win.pixels, win.co, win.c)
-    return MatmulWork(
-        problem, sizes, None, tensor_in(win.x), constant("w"), constants, variant, rows
-    )
+    a, b = tensor_in(win.x), constant("w")
+    return MatmulWork(node, problem, sizes, None, a, b, constants, variant, rows)
 
 
 def artifact(
-    node: Node, w: MatmulWork, params: Mapping[str, Any], scratch: int, ctx: CompileContext
+    w: MatmulWork, params: Mapping[str, Any], scratch: int, ctx: CompileContext
 ) -> KernelArtifact:
     """The call of the library, and the kernel behind it where there is one."""
     size = -(-(scratch + SCRATCH) // ALIGNMENT) * ALIGNMENT if scratch else 0
     batch, m, n, _ = w.sizes
-    in_place = w.is_folded or w.problem.out is node.outputs[0].spec.dtype
+    in_place = w.is_folded or w.problem.out is w.node.outputs[0].spec.dtype
     d = tensor_out() if in_place else workspace(size)
     places = (
         w.a,
         w.b,
-        _residual(node, w) or d,
+        _residual(w) or d,
         d,
-        _bias(node, w),
+        _bias(w),
         workspace() if scratch else scalar(0),
     )
     call = Launch((*map(scalar, w.sizes), *places), (batch * m,), symbol=FUNCTION)
@@ -178,17 +180,17 @@ def artifact(
     )  # fmt: skip
     if w.is_folded:
         return made
-    kernel, launch, entry = after(node, w.problem.out, None if in_place else size, w.rows)
+    kernel, launch, entry = after(w.node, w.problem.out, None if in_place else size, w.rows)
     code = Source("cuda_c", kernel, text.preludes())
     constants = tuple({**w.constants, **entry.constants}.items())
     return replace(made, launches=(call, launch), code=code, constants=constants)
 
 
-def _bias(node: Node, w: MatmulWork) -> Arg:
+def _bias(w: MatmulWork) -> Arg:
     if w.fold is None or w.fold.bias is None:
         return scalar(0)
     return constant("bias") if "bias" in w.constants else tensor_in(w.fold.bias.index)
 
 
-def _residual(node: Node, w: MatmulWork) -> Arg | None:
+def _residual(w: MatmulWork) -> Arg | None:
     return None if w.fold is None or w.fold.residual is None else tensor_in(w.fold.residual.index)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from tactix.contracts.device import DeviceProperties
-from tactix.contracts.tactic import Tactic
+from tactix.contracts.tactic import Tactic, Work
 from tactix.words.errors import TactixError
 from tactix_cuda.device import CudaDevice, the_device
 from tactix_cuda.library import LoadedLibrary
@@ -16,7 +16,7 @@ from tactix_cuda.library import LoadedLibrary
 L = TypeVar("L", bound=LoadedLibrary)
 
 
-class LibraryTactic(Tactic, Generic[L]):
+class LibraryTactic(Tactic[Work], Generic[Work, L]):
     """``name``: of the library; ``find``: what loads it for a device. ``library``: one that is
     given instead.
     """

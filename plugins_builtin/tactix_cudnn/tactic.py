@@ -41,7 +41,7 @@ class Request:
     variant: Variant = field(default_factory=Variant)
 
 
-class CudnnTactic(LibraryTactic[Cudnn]):
+class CudnnTactic(LibraryTactic[Request, Cudnn]):
     """``most``: how many guesses are asked for. ``library``: None for the device that is here."""
 
     source = "cudnn"
@@ -53,12 +53,14 @@ class CudnnTactic(LibraryTactic[Cudnn]):
         """What the library is asked for, or why it is not."""
         raise NotImplementedError(f"{self.key}: request")
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> Request | Reject:
         asked = self.request(node)
         if isinstance(asked, Reject):
             return asked
-        if reason := self.why_not(device):
-            return Reject(reason)
+        reason = self.why_not(device)
+        return Reject(reason) if reason else asked
+
+    def variants(self, asked: Request, device: DeviceProperties) -> Sequence[Variant] | Reject:
         fit = [
             r for r, guess in enumerate(self._guesses(asked.what)) if guess.workspace <= WORKSPACE
         ]
@@ -68,12 +70,11 @@ class CudnnTactic(LibraryTactic[Cudnn]):
     def _guesses(self, what: CudnnWork) -> tuple[Guess, ...]:
         return guesses(self.library(), what, self.most)
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+    def cost(self, asked: Request, variant: Variant, ctx: CompileContext) -> float:
         return UNMEASURED * (1 + 1e-3 * int(variant.knob("rank")))
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        asked, rank = self.request(node), int(variant.knob("rank"))
-        assert isinstance(asked, Request)
+    def compile(self, asked: Request, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        rank = int(variant.knob("rank"))
         guess = self._guesses(asked.what)[rank]
         places = (*asked.places, scratch() if guess.workspace else scalar(0))
         params = {"version": list(self.library().version), **asked.what.binding.to_json()}

@@ -141,7 +141,7 @@ def test_one_without_workspace_comes_second(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Matmul, "algorithms", algorithms)
     here = Here()
-    work = here.tactic._work(linear())
+    work = here.tactic.match(linear(), simt.DEVICE)
     assert not isinstance(work, Reject)
     made = here.tactic._algorithms(work, {})
     assert [a.code for a in made] == [b"\0", b"bare", *(bytes([i]) for i in range(1, 7))]

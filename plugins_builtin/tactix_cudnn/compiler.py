@@ -20,7 +20,7 @@ from typing import Any
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import CompilerError, TactixError
+from tactix.words.errors import CompilerError, TactixError, ToolchainError
 from tactix_cuda.device import the_device
 from tactix_cudnn.attention import CudnnAttention
 from tactix_cudnn.convolution import CudnnConvolution
@@ -57,13 +57,23 @@ class CudnnCompiler(Compiler):
         """There are no sources where the library is not: its tactic says why."""
         return ""
 
+    @property
+    def examples(self) -> list[Source]:
+        """A small 1x1 convolution of float16."""
+        x, w = (1, 8, 4, 4), (8, 8, 1, 1)
+        one, none = (1, 1), (0, 0)
+        return [source(CudnnConvolution("f16", x, w, x, one, one, none, none), 0, False)]
+
     def identity(self) -> str:
+        """Raises ToolchainError without a GPU."""
         return "cudnn " + ".".join(map(str, self._library().version))
 
     def _library(self) -> Cudnn:
         if self._given is not None:
             return self._given
         device = the_device()
+        if why := device.available():
+            raise ToolchainError("cuDNN makes no plans here", who=self.key, why=why)
         device.activate()
         return cudnn(device)
 

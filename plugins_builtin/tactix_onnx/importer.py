@@ -32,15 +32,31 @@ class OnnxImporter:
     key = "tactix.onnx@1"
     format = "onnx"
 
+    @property
+    def examples(self) -> list[tuple[str, bytes]]:
+        """A product with weights, and what follows it."""
+        import numpy as np
+        from onnx import TensorProto, helper, numpy_helper
+
+        weights = numpy_helper.from_array(np.eye(3, 4, dtype=np.float32), "w")
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["p"]),
+            helper.make_node("Clip", ["p"], ["y"]),
+        ]
+        x, y = (
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size])
+            for name, size in (("x", 3), ("y", 4))
+        )
+        graph = helper.make_graph(nodes, "example", [x], [y], [weights])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+        return [("example.onnx", model.SerializeToString())]
+
     def claims(self, source: Any) -> bool:
         """Whether it is a ModelProto, or begins as a serialized one does, or is a path that ends in
         ``.onnx``.
         """
         if isinstance(source, (str, Path)):
-            path = Path(source)
-            return path.suffix.lower() == ".onnx" or (
-                path.is_file() and _looks_like_model(_first_bytes(path))
-            )
+            return Path(source).suffix.lower() == ".onnx" or _looks_like_model(_first_bytes(source))
         if isinstance(source, (bytes, bytearray, memoryview)):
             return _looks_like_model(bytes(source[:2]))
         return type(source).__name__ == "ModelProto"
@@ -134,9 +150,15 @@ def shown(source: Any) -> str:
     )
 
 
-def _first_bytes(path: Path) -> bytes:
-    with path.open("rb") as f:
-        return f.read(2)
+def _first_bytes(path: str | Path) -> bytes:
+    """None of what is no file, or cannot be read: whoever loads it is told why."""
+    if not os.path.isfile(path):
+        return b""
+    try:
+        with open(path, "rb") as f:
+            return f.read(2)
+    except OSError:
+        return b""
 
 
 def _looks_like_model(head: bytes) -> bool:

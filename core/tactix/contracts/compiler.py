@@ -17,6 +17,7 @@ class Compiler:
     ``stopped``: set by the builder, to be asked on its thread now and then while it compiles: true
     once the build was stopped or its time is over, and then ``compile`` had better raise
     BuildCancelled.
+    ``examples``: for the checks of packs, small sources, of a language that only this one takes.
     """
 
     key: str

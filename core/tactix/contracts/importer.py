@@ -36,18 +36,21 @@ class Importer(Protocol):
     ``Layer.imports`` use.
 
     ``files(path)``, if there is one, names the files that a model is made of beside that one, and
-    is cheap.
+    is cheap. ``examples``: for the checks of packs, small models, each a file's name and bytes, or
+    an object in memory.
     """
 
     key: str
     format: str
 
     def claims(self, source: object) -> bool:
-        """Whether this looks like its format: a path, bytes, or an object in memory. Must be cheap."""
+        """Whether this looks like its format: a path, bytes, or an object in memory, whatever it
+        is. Must be cheap, raise nothing and change nothing.
+        """
 
     def load(self, source: object, network: Any, converters: Any) -> None:
         """Fill the network. ``converters``: op name to Converters. Raises ModelImportError,
-        UnsupportedOperator.
+        UnsupportedOperator, whatever the content; what lies beside the model stays as it is.
         """
 
 

@@ -129,7 +129,9 @@ class Launcher:
     host_code: bool = True
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
-        """One runnable of consecutive steps that all name this launcher. Raises ExecutionError."""
+        """One runnable of consecutive steps that all name this launcher. Raises ExecutionError, also
+        for a step that lacks what it needs, as one of a damaged plan may.
+        """
         raise NotImplementedError(f"{self.key}: link")
 
     def produce(

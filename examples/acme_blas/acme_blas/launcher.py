@@ -47,9 +47,11 @@ class BlasLauncher(Launcher):
     host_code = False
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Calls:
-        """Raises ExecutionError where this machine has no BLAS."""
+        """Raises ExecutionError where this machine has no BLAS, and for a step that is no product."""
         made = []
         for s in steps:
+            if not s.outputs:
+                raise errors.ExecutionError("the step is no product", who=s.name)
             call = gemm(s.outputs[0].spec.dtype.value)
             if call is None:
                 raise errors.ExecutionError(

@@ -79,7 +79,11 @@ class OneDnnLauncher(Launcher):
     host_code = False
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Calls:
-        """Raises ExecutionError where this machine has no oneDNN."""
+        """Raises ExecutionError where this machine has no oneDNN, and for a step that is no
+        product.
+        """
+        if empty := next((s for s in steps if not s.outputs), None):
+            raise errors.ExecutionError("the step is no product", who=empty.name)
         found = library()
         if found is None:
             raise errors.ExecutionError(

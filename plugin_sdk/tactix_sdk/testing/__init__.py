@@ -20,13 +20,21 @@ from typing import Any, ClassVar
 
 from tactix_sdk.testing import (
     bids,
+    commands,
+    compiling,
+    flavouring,
+    machines,
     meaning,
     memory,
     primitives,
     ranges,
     rewriting,
+    running,
     shipping,
+    sources,
+    staging,
     static,
+    trusting,
 )
 from tactix_sdk.testing.apart import CheckServer
 from tactix_sdk.testing.report import (
@@ -46,9 +54,10 @@ from tactix_sdk.testing.report import (
 from tactix_sdk.testing.subject import Subject
 
 __all__ = [
-    "CHECKS", "FAILED", "NOTHING", "PASSED", "SKIPPED", "Broken", "Check", "Outcome", "PackTests", "Subject", "bids",
-    "meaning", "memory", "ordered", "outcome", "outcomes", "primitives", "ranges", "rewriting", "shipping", "static",
-    "tried",
+    "CHECKS", "FAILED", "NOTHING", "PASSED", "SKIPPED", "Broken", "Check", "Outcome", "PackTests",
+    "Subject", "bids", "commands", "compiling", "flavouring", "machines", "meaning", "memory",
+    "ordered", "outcome", "outcomes", "primitives", "ranges", "rewriting", "running", "shipping",
+    "sources", "staging", "static", "tried", "trusting",
 ]  # fmt: skip
 
 

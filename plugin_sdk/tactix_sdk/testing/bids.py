@@ -136,15 +136,14 @@ def device_of(subject: Subject, tactic: Tactic) -> Device:
 
 
 def stand_in(subject: Subject, tactic: Tactic) -> DeviceProperties:
-    """Of the tactic's device; where that is not here and is a GPU, of one that kernels can be
-    written for.
-    """
-    device = device_of(subject, tactic)
-    return (
-        device.target("sm_90")
-        if device.available() and tactic.device == "cuda"
-        else device.properties()
-    )
+    """Of the tactic's device, or of one like it."""
+    return target_of(device_of(subject, tactic))
+
+
+def target_of(device: Device) -> DeviceProperties:
+    """Of a device; where that is not here and is a GPU, of one that kernels can be written for."""
+    away = device.kind == "cuda" and device.available()
+    return device.target("sm_90") if away else device.properties()
 
 
 def layers_of(subject: Subject, tactic: Tactic) -> list[Layer]:

@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tactix
-from tactix import shortfall
-from tactix.assemble import Assembler, stored
 from tactix.config import BuilderConfig, BuilderFlag, Locked
-from tactix.constraints import demands
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.device import Device
 from tactix.contracts.graph import Node
@@ -26,16 +23,22 @@ from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import CompileContext, Tactic
 from tactix.fuse.rewrite import fuse
 from tactix.fuse.trace import Trace
-from tactix.mixtures import Attempt, Mixtures, NotLowered
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
+from tactix.pipeline import shortfall
+from tactix.pipeline.assembler import Assembler, stored
+from tactix.pipeline.constraints import demands
+from tactix.pipeline.mixtures import Attempt, Mixtures, NotLowered
+from tactix.pipeline.profiles import ranges, with_unknown
+from tactix.pipeline.settle import Settler, holds_objects
+from tactix.pipeline.shortfall import Shortfall
+from tactix.pipeline.stages import Parts, joined
 from tactix.plan.compat import device_facts
 from tactix.plan.demands import encoded
 from tactix.plan.schema import Plan, Profile, Requirement
 from tactix.plugins.identity import OWN
 from tactix.plugins.session import Session
 from tactix.plugins.unresolved import unresolved
-from tactix.profiles import ranges, with_unknown
 from tactix.run.link import allocator_of, device_of, layer_keys
 from tactix.select.bench import Bench
 from tactix.select.choose import Choice
@@ -53,9 +56,6 @@ from tactix.select.precision import (
     without_kernel,
 )
 from tactix.select.timing_cache import TimingCache, default_path
-from tactix.settle import Settler, holds_objects
-from tactix.shortfall import Shortfall
-from tactix.stages import Parts, joined
 from tactix.words.dims import symbol_name
 from tactix.words.error_recorder import ErrorRecorder, Recorded, recorded
 from tactix.words.errors import (

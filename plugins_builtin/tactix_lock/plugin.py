@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tactix.plugins.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from tactix.stages import Staged
+    from tactix.pipeline.stages import Staged
 
 
 @hookimpl

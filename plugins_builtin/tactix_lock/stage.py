@@ -6,9 +6,9 @@ from typing import Any
 
 from tactix.config import BuilderConfig
 from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.stages import Part, Staged
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
-from tactix.stages import Part, Staged
 from tactix.words.errors import LockError
 from tactix_lock import document, frozen
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tactix.config import BuilderConfig, BuilderFlag
+from tactix.pipeline.stages import Part, Staged
 from tactix.plugins.session import Session
-from tactix.stages import Part, Staged
 
 
 class RefitStage(Staged):

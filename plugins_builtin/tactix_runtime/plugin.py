@@ -11,8 +11,8 @@ from tactix.plugins.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from tactix.contracts.flavour import Flavour
+    from tactix.pipeline.stages import Staged
     from tactix.plan.schema import Plan
-    from tactix.stages import Staged
 
 
 @hookimpl

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tactix.config import BuilderConfig, BuilderFlag
 from tactix.contracts.tactic import Tactic
+from tactix.pipeline.stages import Part, Staged
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
-from tactix.stages import Part, Staged
 
 
 class EmbedStage(Staged):

@@ -7,8 +7,8 @@ from typing import Any
 import click
 from rich.console import Console
 
+from tactix.pipeline.shortfall import Shortfall
 from tactix.plugins.session import Session
-from tactix.shortfall import Shortfall
 from tactix_tools import options, show
 from tactix_tools.explanation import SCHEMA, explain
 

@@ -9,8 +9,8 @@ from typing import Any
 import click
 from rich.console import Console
 
+from tactix.pipeline.shortfall import Shortfall
 from tactix.plugins.session import Session
-from tactix.shortfall import Shortfall
 from tactix.words.errors import InvalidArgument, PlanFormatError, ShapeError
 from tactix.words.logger import printable
 from tactix_tools import options, show, source

@@ -28,6 +28,8 @@ MAY_IMPORT = {
     "select": FUSE | {"select"},
     "plan": PLAN,
     "run": PLAN | {"run"},
+    "config": FUSE | PLAN | {"select", "run", "config"},
+    "pipeline": FUSE | PLAN | {"select", "run", "config", "pipeline"},
 }
 LIBRARIES = {
     "numpy", "ml_dtypes", "pluggy", "importlib_metadata", "click", "rich", "filelock", "platformdirs"

@@ -23,7 +23,7 @@ ROLES = {
     },  # what a flavour has to be called that runs plans where none is named
     "contracts/trust.py": {"local"},  # what a store has to be called that signs
     "contracts/tactic.py": {"default"},  # a variant without knobs
-    "profiles.py": {"default"},  # a build without profiles
+    "pipeline/profiles.py": {"default"},  # a build without profiles
 }
 """Words that are keys as well, by the file that may have them."""
 

@@ -18,10 +18,10 @@ from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, te
 from tactix.contracts.device import Device
 from tactix.contracts.tactic import Reject, Tactic, Variant
 from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.shortfall import Shortfall
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
-from tactix.shortfall import Shortfall
 from tactix.words.errors import AllocationError, InternalError, NoTacticError
 from tactix_lock import frozen
 from tactix_sdk.evaluate import evaluate

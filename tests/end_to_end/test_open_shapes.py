@@ -13,8 +13,8 @@ from onnx.helper import make_node as node
 from small_models import agree, model
 
 import tactix
-from tactix.constraints import settled
-from tactix.profiles import LARGEST, ranges
+from tactix.pipeline.constraints import settled
+from tactix.pipeline.profiles import LARGEST, ranges
 from tactix.words import dims
 
 F, I64 = np.float32, np.int64

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tactix.config import BuilderConfig, BuilderFlag
+from tactix.pipeline.stages import Part, Staged
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
-from tactix.stages import Part, Staged
 from tactix_runtime.streaming import META
 
 

@@ -15,8 +15,8 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.rule import Op, Rule, var
 from tactix.contracts.tactic import Tactic, Variant
 from tactix.fuse.rewrite import fuse
-from tactix.mixtures import Attempt, Mixtures, NotLowered
 from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.mixtures import Attempt, Mixtures, NotLowered
 from tactix.select.choose import Choice
 from tactix.select.enumerate import Candidate
 from tactix.select.precision import NOT_FASTER, Lost, Lowering, Precisions, Stays

@@ -16,10 +16,10 @@ from tactix.config import BuilderConfig, BuilderFlag
 from tactix.contracts.build_stage import BuildPart, BuildStage, Content
 from tactix.contracts.rule import P, Rule, var
 from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.stages import Part, Staged, joined
 from tactix.plan.schema import Plan
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
-from tactix.stages import Part, Staged, joined
 from tactix.words.errors import ConfigError, PluginError
 
 

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Mapping
 
 from tactix.config import BuilderConfig, OptimizationProfile
-from tactix.constraints import settled
 from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.constraints import settled
 from tactix.plan.schema import Profile
 from tactix.words.dims import Expr, evaluate, show, symbol_name, symbols
 from tactix.words.errors import ConfigError, ShapeError

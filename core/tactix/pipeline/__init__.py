@@ -1,0 +1,1 @@
+"""A build: prepare, fuse, select, assemble, finish."""

@@ -25,6 +25,7 @@ from tactix.contracts.graph import Node, Value
 from tactix.contracts.launcher import Operand, Runnable, Step
 from tactix.contracts.region import resolve
 from tactix.contracts.tactic import Variant
+from tactix.pipeline.mixtures import Attempt
 from tactix.plan.schema import Plan
 from tactix.run.engine import Engine
 from tactix.run.memory import Memory
@@ -183,8 +184,11 @@ class CudaBench(Bench):
         passes = max(1, round(times / count))
         return self.device.measure(linked, passes) * times / (passes * count)
 
-    def final(
-        self, tried: Sequence[Any], complete: Callable[..., Plan], load: Callable[[Plan], Engine]
+    def fastest(
+        self,
+        tried: Sequence[Attempt],
+        complete: Callable[[Attempt], Plan],
+        load: Callable[[Plan], Engine],
     ) -> Plan:
         return WholePlanTuning(tried, complete, load).plan()
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tactix.contracts.allocator import Allocator
+from tactix.pipeline.mixtures import Attempt
 from tactix.plan.schema import Plan
 from tactix.run.engine import Engine
 from tactix.run.memory import Memory
@@ -57,14 +58,14 @@ REPEATS, ROUNDS = 20, 5
 class WholePlan:
     """One choice for a whole network: an attempt of the builder with it, and what came of it."""
 
-    attempt: tuple[Any, ...]
+    attempt: Attempt
     way: Way
     key: str
     plan: Plan | None = None
 
     @property
     def choice(self) -> Choice:
-        return self.attempt[-1]  # type: ignore[no-any-return]
+        return self.attempt.choice
 
     def row(self, timed: Mapping[str, float]) -> dict[str, Any]:
         """For the ledger."""
@@ -76,15 +77,16 @@ class WholePlan:
 
 
 class WholePlanTuning:
-    """``tried``: attempts of the builder (stage, network, trace, bids, choice); ``complete``: an
-    attempt's plan.
-    """
+    """``tried``: attempts of the builder; ``complete``: an attempt's plan."""
 
     def __init__(
-        self, tried: Sequence[Any], complete: Callable[..., Plan], load: Callable[[Plan], Engine]
+        self,
+        tried: Sequence[Attempt],
+        complete: Callable[[Attempt], Plan],
+        load: Callable[[Plan], Engine],
     ) -> None:
-        self.tried = sorted(tried, key=lambda attempt: attempt[-1].seconds)
-        self.complete, self.load, self.stage = complete, load, self.tried[0][0]
+        self.tried = sorted(tried, key=lambda attempt: attempt.choice.seconds)
+        self.complete, self.load, self.state = complete, load, self.tried[0].state
 
     def plan(self) -> Plan:
         """The fastest; the first by prediction where none is timed. Raises TimingCacheError in a
@@ -92,12 +94,12 @@ class WholePlanTuning:
         """
         whole_plans = self._whole_plans()
         if len(whole_plans) == 1:
-            return self.complete(*whole_plans[0].attempt)
+            return self.complete(whole_plans[0].attempt)
         if timed := self._time(whole_plans):
             best = min(whole_plans, key=lambda f: (timed[f.key], f.choice.seconds))
         else:
             best = whole_plans[0]
-        plan = best.plan or self.complete(*best.attempt)
+        plan = best.plan or self.complete(best.attempt)
         rows = [f.row(timed) | {"chosen": f is best} for f in whole_plans]
         return replace(plan, ledger={**plan.ledger, "whole_plans": rows})
 
@@ -105,15 +107,15 @@ class WholePlanTuning:
         """Different choices, by prediction; only one for a body inside a network, and without
         measuring.
         """
-        stage = self.stage
+        state = self.state
         first = WholePlan(self.tried[0], PLAIN, _key(self.tried[0]))
-        alone = stage.profiles[0].name == "body" or not stage.config.builder_optimization_level
+        alone = state.profiles[0].name == "body" or not state.config.builder_optimization_level
         if alone or not any(
             c.status in ("measured", "cached") for c in first.choice.candidates.values()
         ):
             return [first]
         launches = sum(len(c.artifact.launches) for c in first.choice.candidates.values())
-        notable = launches * stage.device.costs.launch > NOTABLE * first.choice.seconds
+        notable = launches * state.device.costs.launch > NOTABLE * first.choice.seconds
         again = [self._again(way) for way in (LAUNCHES if notable else TASTES)]
         others = [WholePlan(a, PLAIN, _key(a)) for a in self.tried[1:]]
         different = {f.key: f for f in reversed([first, *again, *others])}
@@ -121,20 +123,23 @@ class WholePlanTuning:
 
     def _again(self, way: Way) -> WholePlan:
         """The first attempt, chosen in another way."""
-        stage, fused, trace, bids, _ = self.tried[0]
-        costs = replace(stage.device.costs, launch=way.charge * stage.device.costs.launch)
+        first = self.tried[0]
+        fused, bids = first.network, first.bids
+        costs = replace(
+            first.state.device.costs, launch=way.charge * first.state.device.costs.launch
+        )
         pairs = {n: [(_seen(c, way), c) for c in bids[n].candidates] for n in fused.nodes}
         options = {n: [seen for seen, _ in both] for n, both in pairs.items()}
-        choice = Chooser(fused.nodes, options, fused.outputs, stage.context.opt, costs).run()
+        choice = Chooser(fused.nodes, options, fused.outputs, first.state.context.opt, costs).run()
         for n, seen in choice.candidates.items():
             choice.candidates[n] = next(c for s, c in pairs[n] if s is seen)
             choice.seconds += choice.candidates[n].seconds - seen.seconds
-        attempt = (stage, fused, trace, bids, choice)
+        attempt = replace(first, choice=choice)
         return WholePlan(attempt, way, _key(attempt))
 
     def _time(self, whole_plans: Sequence[WholePlan]) -> dict[str, float]:
         """Seconds by key, from the cache or by running; empty where they are not to be had."""
-        cache, config = self.stage.cache, self.stage.config
+        cache, config = self.state.cache, self.state.config
         found = {f.key: cache.get(f.key) for f in whole_plans}
         if missing := [f for f in whole_plans if found[f.key] is None]:
             if config.frozen:
@@ -142,7 +147,7 @@ class WholePlanTuning:
                 raise TimingCacheError(
                     "a frozen build needs every timing", why=why, do="Build once without frozen"
                 )
-            if not self.stage.here or self.stage.is_over:
+            if not self.state.here or self.state.is_over:
                 return {}
             for key, seconds in self._run(whole_plans).items():
                 found[key] = Timing(seconds, 0.0, 0.0)
@@ -154,15 +159,15 @@ class WholePlanTuning:
         """Empty for plans that need the host between their kernels, or memory for more than one of
         them.
         """
-        plans = [self.complete(*f.attempt) for f in whole_plans]
+        plans = [self.complete(f.attempt) for f in whole_plans]
         for f, plan in zip(whole_plans, plans, strict=True):
             f.plan = plan
         if any(p.produced or any(io.dtype.on_host for io in p.inputs) for p in plans):
             return {}
+        allocator = self.state.bench.allocator
+        assert allocator is not None, "the device is here"
         try:
-            seconds = whole(
-                [self.load(p) for p in plans], self.stage.context.opt, self.stage.bench.allocator
-            )
+            seconds = whole([self.load(p) for p in plans], self.state.context.opt, allocator)
         except AllocationError:
             return {}
         return {f.key: s for f, s in zip(whole_plans, seconds, strict=True)}
@@ -216,19 +221,19 @@ def _anything(io: Any, env: Env) -> Any:
     return np.random.default_rng(0).standard_normal(shape, np.float32).astype(io.dtype.numpy)
 
 
-def _key(attempt: tuple[Any, ...]) -> str:
+def _key(attempt: Attempt) -> str:
     """The timing cache's key of a whole: the device, and what was chosen for every node."""
-    stage, fused, _, bids, choice = attempt
-    p = stage.context.device
+    bids, choice = attempt.bids, attempt.choice
+    p = attempt.state.context.device
     rows = [
         [
             bids[n].signature,
             c.tactic.key,
             c.variant.id,
             c.artifact.digest,
-            stage.toolchain.identity(c.artifact),
+            attempt.state.toolchain.identity(c.artifact),
         ]
-        for n, c in ((n, choice.candidates[n]) for n in fused.nodes)
+        for n, c in ((n, choice.candidates[n]) for n in attempt.network.nodes)
     ]
     parts = ["whole", p.kind, p.name, sorted(p.features), dict(p.facts), rows]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:40]

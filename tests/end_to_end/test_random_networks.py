@@ -128,7 +128,7 @@ def engine_of(net: NetworkDefinition, rules: str, threads: int, seed: int | None
     cache = TimingCache() if seed is None else Lottery(seed)
     active = [] if rules == "none" else session.active_rules()
     with (
-        mock.patch("tactix.builder._open_cache", return_value=cache),
+        mock.patch("tactix.pipeline.prepare._open_cache", return_value=cache),
         mock.patch.object(session, "active_rules", return_value=active),
     ):
         return made.build(net, config)

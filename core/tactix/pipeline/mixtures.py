@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
 
 from tactix.contracts.graph import Node
 from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.state import BuildState
 from tactix.select.choose import Choice
 from tactix.select.enumerate import Bids
 from tactix.select.precision import (
@@ -30,14 +30,12 @@ from tactix.select.precision import (
 )
 from tactix.words.errors import NoTacticError, TactixError, TimingCacheError, punctuated
 
-if TYPE_CHECKING:
-    from tactix.builder import BuildState
 
-
-class Attempt(NamedTuple):
+@dataclass(frozen=True)
+class Attempt:
     """One way to fuse a network, and what is fastest then."""
 
-    stage: BuildState
+    state: BuildState
     network: NetworkDefinition
     trace: Trace
     bids: dict[Node, Bids]

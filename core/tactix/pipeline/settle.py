@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tactix.config import BuilderFlag, Locked, MemoryPoolType
 from tactix.contracts.graph import Node
@@ -17,6 +17,7 @@ from tactix.contracts.tactic import Tactic
 from tactix.fuse.split import can_split, split
 from tactix.fuse.trace import SplitGroup, Trace
 from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.state import BuildState
 from tactix.select.choose import Choice, Chooser
 from tactix.select.enumerate import (
     Bids,
@@ -34,9 +35,6 @@ from tactix.select.precision import LOWER
 from tactix.words.dims import symbol_name
 from tactix.words.errors import punctuated
 
-if TYPE_CHECKING:
-    from tactix.builder import BuildState
-
 
 @dataclass
 class Settler:
@@ -44,7 +42,7 @@ class Settler:
 
     fused: NetworkDefinition
     trace: Trace
-    stage: BuildState
+    state: BuildState
     bids: dict[Node, Bids] = field(default_factory=dict)
 
     @property
@@ -58,7 +56,7 @@ class Settler:
 
         Raises LockError, ToolchainError, TimingCacheError.
         """
-        if isinstance(locked := self.stage.config.frozen, Locked):
+        if isinstance(locked := self.state.config.frozen, Locked):
             self._follow(locked)
             return
         self._measure(self._bid())
@@ -81,16 +79,16 @@ class Settler:
         failed = [c for c in b.candidates if c.status == "rejected" and not c.tactic.fallback]
         if failed and all(c.tactic.fallback for c in b.standing):
             text = f"{n.name} ({n.kind}) is left to {min(b.standing, key=lambda c: c.order).tactic.key}: {b.failures}"
-            self.stage.logger.warning(text)
+            self.state.logger.warning(text)
 
     def choice(self) -> Choice:
         """What is fastest for the whole network."""
         return self._chosen({n: self.bids[n].candidates for n in self.fused.nodes})
 
     def _chosen(self, options: Mapping[Node, Sequence[Candidate]]) -> Choice:
-        costs = self.stage.device.costs
+        costs = self.state.device.costs
         return Chooser(
-            self.fused.nodes, options, self.fused.outputs, self.stage.context.opt, costs
+            self.fused.nodes, options, self.fused.outputs, self.state.context.opt, costs
         ).run()
 
     def drop_uncompilable(self, choice: Choice) -> bool:
@@ -98,27 +96,27 @@ class Settler:
         there was any.
         """
         chosen = list({id(c): c for c in choice.candidates.values()}.values())
-        self.stage.bench.compile(self.stage.toolchain, chosen, self.stage.context.device)
+        self.state.bench.compile(self.state.toolchain, chosen, self.state.context.device)
         return any(c.status == "rejected" for c in chosen)
 
     # -- bids -------------------------------------------------------------------------------------
 
     @property
     def _terms(self) -> Terms:
-        config = self.stage.config
+        config = self.state.config
         return Terms(
             config.builder_optimization_level,
             config.memory_pool_limits.get(MemoryPoolType.WORKSPACE),
-            self.stage.toolchain.lacks,
-            self.stage.bench.strangers,
+            self.state.toolchain.lacks,
+            self.state.bench.strangers,
             BuilderFlag.NO_FALLBACK not in config.flags,
             BuilderFlag.DEBUG in config.flags,
-            self.stage.logger.warning,
+            self.state.logger.warning,
         )
 
     def _bid(self) -> dict[Node, Bids]:
         """Bids of every node that has none; nodes with one signature share them."""
-        monitor, terms, nodes = self.stage.config.progress_monitor, self._terms, self.fused.nodes
+        monitor, terms, nodes = self.state.config.progress_monitor, self._terms, self.fused.nodes
         monitor.phase("bid", len(nodes))
         produced = self._produced(nodes)
         new: dict[Node, Bids] = {}
@@ -126,9 +124,9 @@ class Settler:
         for i, n in enumerate(nodes):
             if n not in self.bids:
                 tactics = self._able(n, n in produced)
-                exact = bool(self.stage.precisions.of(n))
-                key = n if n in produced else (exact, likeness(n, tactics, self.stage.context))
-                found = new[n] = shared.get(key) or bid(n, tactics, self.stage.context, terms)
+                exact = bool(self.state.precisions.of(n))
+                key = n if n in produced else (exact, likeness(n, tactics, self.state.context))
+                found = new[n] = shared.get(key) or bid(n, tactics, self.state.context, terms)
                 found.produced = n in produced
                 if found.candidates and not any(c.tactic.fallback for c in found.candidates):
                     shared[key] = found  # but not the reference's, which names its node
@@ -139,10 +137,10 @@ class Settler:
 
     def _able(self, n: Node, produced: bool) -> list[Tactic]:
         """Tactics that the node may have, as far as its shapes and its precision tell."""
-        exact = bool(self.stage.precisions.of(n))
+        exact = bool(self.state.precisions.of(n))
         return [
             t
-            for t in self.stage.tactics
+            for t in self.state.tactics
             if (t.produces or not produced) and not (exact and t.numerics in LOWER)
         ]
 
@@ -164,12 +162,12 @@ class Settler:
         What nobody has tried is better than no plan.
         """
         b = self.bids[n]
-        more = fall_back(b, n, self._able(n, b.produced), self.stage.context, self._terms)
+        more = fall_back(b, n, self._able(n, b.produced), self.state.context, self._terms)
         if len(more.candidates) > len(b.candidates):
             return more
         untried = [c for c in more.candidates if c.untried]
         if not untried:
-            raise no_tactic(more, n, self.stage.context.device)
+            raise no_tactic(more, n, self.state.context.device)
         for c in untried:
             estimate(c)
         return more
@@ -179,19 +177,19 @@ class Settler:
     @property
     def measurer(self) -> Measurer:
         """What times candidates, until the budget is spent."""
-        stage, config = self.stage, self.stage.config
+        state, config = self.state, self.state.config
         return Measurer(
-            stage.bench,
-            stage.toolchain,
-            stage.cache,
-            stage.context.device,
-            stage.context.opt,
-            stage.context.threads,
+            state.bench,
+            state.toolchain,
+            state.cache,
+            state.context.device,
+            state.context.opt,
+            state.context.threads,
             config.frozen is True,
             config.builder_optimization_level,
-            stage.deadline if stage.here else 0.0,
+            state.deadline if state.here else 0.0,
             config.progress_monitor,
-            self.stage.logger.warning,
+            self.state.logger.warning,
             BuilderFlag.DEBUG in config.flags,
             self._foreseen,
         )
@@ -248,7 +246,7 @@ class Settler:
         here = (
             t
             for t in self._able(n, self.bids[n].produced)
-            if t.device == self.stage.context.device.kind
+            if t.device == self.state.context.device.kind
         )
         return any(kinds.intersection(t.implements) for t in here if not t.fallback)
 
@@ -257,7 +255,7 @@ class Settler:
             halves = tuple(h.name for h in split(self.fused, n))
             self.trace.splits.append(SplitGroup(n.name, halves, why))
             self.bids.pop(n, None)
-            self.stage.logger.info(f"{n.name} is split into {' and '.join(halves)}: {why}")
+            self.state.logger.info(f"{n.name} is split into {' and '.join(halves)}: {why}")
 
     def _follow(self, locked: Locked) -> None:
         while groups := [n for n in self.fused.nodes if locked.splits(n.name) and can_split(n)]:
@@ -267,7 +265,7 @@ class Settler:
             while not locked.has(n.name, self.bids[n]):
                 b = self.bids[n]
                 self.bids[n] = fall_back(
-                    b, n, self._able(n, b.produced), self.stage.context, self._terms
+                    b, n, self._able(n, b.produced), self.state.context, self._terms
                 )
                 if len(self.bids[n].candidates) == len(b.candidates):
                     break

@@ -214,13 +214,13 @@ class Bench:
         """
         return self.device.measure(runnable, times)
 
-    def final(
-        self, tried: Sequence[Any], complete: Callable[..., Any], load: Callable[[Any], Any]
+    def fastest(
+        self, tried: Sequence[Any], complete: Callable[[Any], Any], load: Callable[[Any], Any]
     ) -> Any:
-        """The plan of the network that is fastest of those tried; ``load`` makes an engine of a
+        """The plan of the attempt that is fastest of those tried; ``load`` makes an engine of a
         plan, to be timed.
         """
-        return complete(*min(tried, key=lambda attempt: attempt[-1].seconds))
+        return complete(min(tried, key=lambda attempt: attempt.choice.seconds))
 
     def prepare(
         self,

@@ -17,7 +17,6 @@ from fake_driver import FakeApi, FakeKernel, fake_device
 from test_bench import view
 
 import tactix
-from tactix.builder import BuildState
 from tactix.contracts.artifact import (
     KernelArtifact,
     Launch,
@@ -27,6 +26,7 @@ from tactix.contracts.artifact import (
     workspace,
 )
 from tactix.contracts.tactic import Tactic
+from tactix.pipeline.state import BuildState
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
 from tactix.select.bench import Expected
@@ -242,7 +242,7 @@ def test_a_frozen_build_needs_the_timings_of_whole_plans(
     monkeypatch.setattr(
         whole_plan_tuning, "LAUNCHES", (whole_plan_tuning.Way(0.0), whole_plan_tuning.Way(1000.0))
     )
-    monkeypatch.setattr(whole_plan_tuning, "_key", lambda attempt: f"{attempt[-1].seconds}")
+    monkeypatch.setattr(whole_plan_tuning, "_key", lambda attempt: f"{attempt.choice.seconds}")
     with pytest.raises(TimingCacheError, match="every timing"):
         build(timing_cache=cache, frozen=True)
 

@@ -1,0 +1,55 @@
+"""What a build decided, for the plan that it makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tactix.contracts.graph import Node
+from tactix.pipeline import shortfall
+from tactix.pipeline.mixtures import Attempt
+from tactix.pipeline.shortfall import Shortfall
+from tactix.select.choose import Choice
+from tactix.select.enumerate import Bids, Candidate
+from tactix.select.precision import Lowering
+
+
+def ledger_of(attempt: Attempt) -> dict[str, Any]:
+    """Every decision of the build, as JSON."""
+    state, trace, bids, choice = attempt.state, attempt.trace, attempt.bids, attempt.choice
+    lowering = Lowering(trace, state.lowering)
+    times = {name: vars(t) for name, t in sorted(choice.duels.items())}
+    precision = {"lowered": sorted(lowering.lowered), "wide": lowering.wide, "times": times}
+    measured = state.here and state.config.builder_optimization_level > 0
+    short = Shortfall.of(bids, choice, trace, len(lowering.wide) if state.lowering else 0, measured)
+    return {
+        **({"precision": precision} if state.lowering else {}),
+        shortfall.KEY: short.to_json(),
+        "nodes": {n.name: _node_row(n, bids[n], choice) for n in choice.candidates},
+        "fusion": trace.to_json(),
+        "rules": trace.counts,
+        "predicted_seconds": choice.seconds,
+        "timing_cache": {"hits": state.cache.hits, "misses": state.cache.misses},
+        "opt": dict(state.context.opt),
+    }
+
+
+def _node_row(n: Node, b: Bids, choice: Choice) -> dict[str, Any]:
+    chosen, ties = choice.candidates[n], choice.ties.get(n, ())
+    ranked = sorted(b.candidates, key=lambda c: c.order)
+    rows = [
+        _candidate_row(c, c is chosen) | ({"near_tie": True} if c.title in ties else {})
+        for c in ranked
+    ]
+    rejections = [{"tactic": k, "reason": why} for k, why in b.rejections]
+    return {"kind": n.kind, "origin": list(n.origin), "candidates": rows, "rejections": rejections}
+
+
+def _candidate_row(c: Candidate, chosen: bool) -> dict[str, Any]:
+    row = {"tactic": c.tactic.key, "variant": str(c.variant), "status": c.status, "chosen": chosen}
+    if c.seconds != float("inf"):
+        row |= {"seconds": c.seconds, "spread": round(c.spread, 4)}
+    if c.error and c.error != float("inf"):
+        row["error"] = c.error
+    row |= {"id": c.variant.id, "digest": c.artifact.digest} if chosen else {}
+    row |= {"crosses": True} if c.tactic.crosses else {}
+    return row | ({"reason": c.reason} if c.reason else {})

@@ -1,0 +1,175 @@
+"""The first step of a build: from a configuration to what the build is made by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tactix.config import BuilderConfig, BuilderFlag, Locked
+from tactix.contracts.device import Device, DeviceProperties
+from tactix.contracts.launcher import LinkContext
+from tactix.contracts.rule import Rule
+from tactix.contracts.tactic import CompileContext, Tactic
+from tactix.network.definition import NetworkDefinition
+from tactix.network.verify import verify
+from tactix.pipeline.profiles import ranges
+from tactix.pipeline.stages import joined
+from tactix.pipeline.state import BuildState
+from tactix.plan.schema import Plan, Profile
+from tactix.plugins.identity import OWN
+from tactix.plugins.session import Session
+from tactix.plugins.unresolved import unresolved
+from tactix.run.engine import Engine
+from tactix.run.link import allocator_of, device_of
+from tactix.select.bench import Bench
+from tactix.select.compile import Toolchain
+from tactix.select.precision import LOWER, Precisions
+from tactix.select.timing_cache import TimingCache, default_path
+from tactix.words.errors import ConfigError, punctuated
+from tactix.words.logger import Logger, Once
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is built, as the build's stages have it, and what by."""
+
+    network: NetworkDefinition
+    state: BuildState
+
+
+def prepare(
+    session: Session,
+    network: NetworkDefinition,
+    config: BuilderConfig,
+    logger: Logger,
+    load: Callable[[Plan], Engine],
+) -> Prepared:
+    """Check the configuration and the network, and gather what takes part in the build.
+
+    Raises ConfigError, NetworkError, TimingCacheError, and what the stages' ``settings`` raise.
+    """
+    start = time.monotonic()
+    config.check()
+    _enable(session, config)
+    config, parts = joined(session, network, config)
+    _enable(session, config)
+    verify(network, deep=BuilderFlag.DEBUG in config.flags)
+    device = _device(session, config)
+    properties = _properties(device, config)
+    profiles = ranges(network, config)
+    opt = {name: sizes[1] for name, sizes in profiles[0].dims.items()}
+    context = CompileContext(properties, opt, config.thread_count(properties.cores))
+    here = not device.available() and properties.features <= device.properties().features
+    precisions, once = Precisions(config.numerics, config.layer_precisions), Once(logger)
+    rules, tactics = _ways(session, config, precisions.kinds, device.kind, logger)
+    linked = LinkContext(device, context.threads, session.layers.__getitem__, warn=once.warning)
+    state = BuildState(
+        session=session,
+        load=load,
+        config=config,
+        device=device,
+        context=context,
+        toolchain=_toolchain(session, device, logger),
+        rules=parts.rules(rules),
+        tactics=_of_sources(session, parts.tactics(tactics), config.tactic_sources),
+        precisions=precisions,
+        cache=_open_cache(config, logger.warning),
+        profiles=profiles,
+        here=here,
+        bench=_bench(session, device, config, profiles, linked, here),
+        parts=parts,
+        deadline=start + config.budget,
+        logger=once,
+    )
+    return Prepared(parts.network(network), state)
+
+
+def _enable(session: Session, config: BuilderConfig) -> None:
+    for pack in sorted(config.enabled):
+        session.enable(pack)
+
+
+def _device(session: Session, config: BuilderConfig) -> Device:
+    """Raises ConfigError for a device that is not here, unless a target stands for it."""
+    device = device_of(session, config.device)
+    if not config.target and (why := device.available()):
+        what = f"device {device.key} is not here"
+        raise ConfigError(what, why=why, do="Name a target to build without it")
+    return device
+
+
+def _properties(device: Device, config: BuilderConfig) -> DeviceProperties:
+    if isinstance(config.frozen, Locked):
+        return config.frozen.device
+    return device.target(config.target) if config.target else device.properties()
+
+
+def _ways(
+    session: Session, config: BuilderConfig, kinds: frozenset[str], device: str, logger: Logger
+) -> tuple[list[Rule], list[Tactic]]:
+    """Rules and tactics that the configuration allows."""
+    for text in unresolved(session.layers, session.active_rules(), session.active_tactics()):
+        logger.warning(text)
+    rules = [r for r in session.active_rules() if r.numerics in kinds and r.device in ("", device)]
+    tactics = [t for t in session.active_tactics() if t.numerics in kinds]
+    ways = {r.numerics for r in rules} | {t.numerics for t in tactics if t.device == device}
+    for lower in sorted(LOWER & config.numerics - ways):
+        logger.warning(
+            f"{config.device} has no way to compute in {lower}: the flag changes nothing"
+        )
+    return rules, tactics
+
+
+def _of_sources(
+    session: Session, tactics: Sequence[Tactic], wanted: Collection[str] | None
+) -> list[Tactic]:
+    """Those of the families that are wanted; all for None. Raises ConfigError for a family that
+    there is not.
+    """
+    known = {t.source for t in tactics}
+    if unknown := set(wanted or ()) - known:
+        why, cure = session.why_missing(OWN, "tactix_tactics")
+        do = punctuated((f"There are: {', '.join(sorted(known))}", cure))
+        raise ConfigError(f"no tactic source {min(unknown)!r}", why=why, do=do)
+    return [t for t in tactics if wanted is None or t.source in wanted]
+
+
+def _toolchain(session: Session, device: Device, logger: Logger) -> Toolchain:
+    """Raises ConfigError if a language has no compiler, unless the reference could stand in on
+    the device.
+    """
+    own = {key for key, launcher in session.launchers.items() if launcher.device == device.kind}
+    found = Toolchain(c for c in session.active_compilers() if c.launcher in own)
+    for language, why in found.missing.items():
+        if language not in found.by_language and not device.host_memory:
+            what = f"nothing can be compiled for {device.kind}"
+            raise ConfigError(what, why=why, do="Or choose another device")
+        if language not in found.by_language:
+            logger.warning(f"no compiler for {language}: {why}; what is written in it does not bid")
+    return found
+
+
+def _bench(
+    session: Session,
+    device: Device,
+    config: BuilderConfig,
+    profiles: Sequence[Profile],
+    linked: LinkContext,
+    here: bool,
+) -> Bench:
+    """What measures candidates; without memory of the device where that is not here."""
+    allocator = allocator_of(session, device) if here else None
+    made: Bench = (device.bench or Bench)(linked, session.launchers, allocator, session.strangers())
+    made.trial_budget = config.trial_budget
+    made.least = {name: min(p.dims[name][0] for p in profiles) for name in profiles[0].dims}
+    return made
+
+
+def _open_cache(config: BuilderConfig, warn: Callable[[str], None]) -> TimingCache:
+    """Where a file is named, whoever named it answers for what is in it."""
+    where = config.timing_cache
+    if isinstance(where, (str, Path)):
+        return TimingCache(Path(where), warn=warn)
+    return TimingCache(None if where is False else default_path(), private=True, warn=warn)

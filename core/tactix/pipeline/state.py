@@ -1,0 +1,71 @@
+"""What the steps of one build hand on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tactix.config import BuilderConfig
+from tactix.contracts.device import Device
+from tactix.contracts.rule import Rule
+from tactix.contracts.tactic import CompileContext, Tactic
+from tactix.pipeline.stages import Parts
+from tactix.plan.schema import Plan, Profile
+from tactix.plugins.session import Session
+from tactix.run.engine import Engine
+from tactix.select.bench import Bench
+from tactix.select.compile import Toolchain
+from tactix.select.precision import LOWER, Precisions
+from tactix.select.timing_cache import TimingCache
+from tactix.words.logger import Logger
+
+
+@dataclass(frozen=True)
+class BuildState:
+    """What one build is made by, from preparing to finishing.
+
+    ``load``: makes an engine of a plan, to be timed. ``here``: whether what is built for runs here,
+    to be measured. ``deadline``: when choosing ends, by the monotonic clock. ``logger``: tells each
+    warning once in the build. ``compiling``: seconds that what plans need took to compile; each
+    call of the compiler adds its own.
+    """
+
+    session: Session
+    load: Callable[[Plan], Engine]
+    config: BuilderConfig
+    device: Device
+    context: CompileContext
+    toolchain: Toolchain
+    rules: Sequence[Rule]
+    tactics: Sequence[Tactic]
+    precisions: Precisions
+    cache: TimingCache
+    profiles: Sequence[Profile]
+    here: bool
+    bench: Bench
+    parts: Parts
+    deadline: float
+    logger: Logger
+    compiling: list[float] = field(default_factory=list)
+
+    @property
+    def lowering(self) -> frozenset[str]:
+        """Keys of the rules that lower precision."""
+        return frozenset(r.key for r in self.rules if r.numerics in LOWER)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is measured: the budget is spent, or the build was stopped."""
+        return self.config.progress_monitor.cancelled() or time.monotonic() > self.deadline
+
+    def overrun(self, now: float) -> str:
+        """What a build that is done has taken beyond its budget, in words; empty if nothing."""
+        if not self.here or now <= self.deadline:
+            return ""
+        late = now - self.deadline
+        compiling = min(late, sum(self.compiling))
+        return (
+            f"{late:.1f} s beyond the budget of {self.config.budget:g} s, "
+            f"{compiling:.1f} s of them to compile what the plan needs"
+        )

@@ -41,7 +41,7 @@ def make(folder: Path, out: Path) -> Path:
 
 def why_not(wheel: Path) -> str:
     """What stands against embedding it in plans; empty if nothing does."""
-    from tactix_sdk.pack import pack_of
+    from tactix_sdk.pack_files import pack_of
 
     try:
         pack_of(wheel).check(())

@@ -15,7 +15,7 @@ from tactix.plan.wheels import GROUP
 from tactix.plugins.identity import OWN, normal
 from tactix.words.errors import ConfigError, TactixError
 from tactix_runtime.embedded_packs import carried
-from tactix_sdk.pack import Pack, pack_of
+from tactix_sdk.pack_files import PackFiles, pack_of
 from tactix_ship.lean.wheel import WHEEL, archive, record
 
 AUTO = "auto"
@@ -50,14 +50,14 @@ def embed(plan: Plan, wanted: Iterable[str | Path], session: Any) -> Plan:
     return out
 
 
-def _is_needed(p: Pack, needed: Mapping[str, Any], session: Any) -> bool:
+def _is_needed(p: PackFiles, needed: Mapping[str, Any], session: Any) -> bool:
     if normal(p.dist) in needed:
         return True
     session.logger.warning(f"{p.title} is not embedded: running the plan needs nothing of it")
     return False
 
 
-def _check(p: Pack, needed: list[Requirement], packs: list[Pack]) -> None:
+def _check(p: PackFiles, needed: list[Requirement], packs: list[PackFiles]) -> None:
     if p.version != needed[0].version:
         what = f"version {p.version} cannot stand in for {needed[0].version}, which the plan was built with"
         raise ConfigError(what, who=p.dist, do=f"pip install {p.dist}=={p.version}, then build")
@@ -71,7 +71,7 @@ def _check(p: Pack, needed: list[Requirement], packs: list[Pack]) -> None:
             )
 
 
-def wheel_of(pack: Pack) -> bytes:
+def wheel_of(pack: PackFiles) -> bytes:
     """A wheel of a pack's code and its plugins of the runtime group; the same bytes for the same
     content.
     """

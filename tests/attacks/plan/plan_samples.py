@@ -18,7 +18,7 @@ import onnx.parser
 import tactix
 from tactix.plan import container
 from tactix.plan.schema import Plan
-from tactix_sdk.pack import Pack
+from tactix_sdk.pack_files import PackFiles
 from tactix_ship.embed import wheel_of, with_wheels
 
 PROLOGUE = struct.Struct("<8sIIQQ32s")
@@ -191,7 +191,7 @@ def _with_pack() -> Plan:
     needs = tuple(
         replace(r, dist=r.dist or "acme-half", version=r.version or "1") for r in plan.requirements
     )
-    pack = Pack(
+    pack = PackFiles(
         "acme-half",
         "1",
         {"acme_half.py": PACK.encode()},

@@ -21,7 +21,7 @@ from tactix.plan.schema import Plan, Requirement, validate
 from tactix.plugins.hookspecs import RUNTIME_GROUP
 from tactix.words.errors import PlanFormatError, PluginError
 from tactix_runtime.embedded_packs import carried
-from tactix_sdk.pack import Pack
+from tactix_sdk.pack_files import PackFiles
 from tactix_ship.embed import wheel_of as wheel_of_pack
 
 PLUGIN = """
@@ -53,7 +53,7 @@ def pack(files: Mapping[str, str] = FILES, points: Any = POINTS, **over: str) ->
         "unique.txt": str(next(fresh)),
     }
     return wheel_of_pack(
-        Pack("acme-it", "1.0", {p: t.encode() for p, t in texts.items()}, points, frozenset())
+        PackFiles("acme-it", "1.0", {p: t.encode() for p, t in texts.items()}, points, frozenset())
     )
 
 

@@ -16,7 +16,7 @@ import tactix
 from tactix.plan import wheels
 from tactix.plan.schema import Plan, Requirement
 from tactix.words.errors import ConfigError
-from tactix_sdk.pack import Pack, pack_of
+from tactix_sdk.pack_files import PackFiles, pack_of
 from tactix_ship.embed import AUTO, embed, wheel_of
 from tactix_tools.cli import main
 
@@ -28,7 +28,7 @@ class L(Launcher):
 def tactix_launchers():
     return [L()]
 """
-PACK = Pack(
+PACK = PackFiles(
     "Acme_So",
     "1.0",
     {"acme_so.py": PLUGIN},
@@ -48,7 +48,9 @@ def session() -> tactix.Session:
     return tactix.Session(group="runtime", only=[], logger=KeptLog())
 
 
-def written(folder: Path, pack: Pack = PACK, name: str = "acme_so-1.0-py3-none-any.whl") -> str:
+def written(
+    folder: Path, pack: PackFiles = PACK, name: str = "acme_so-1.0-py3-none-any.whl"
+) -> str:
     (folder / name).write_bytes(wheel_of(pack))
     return str(folder / name)
 

@@ -24,7 +24,7 @@ AT_HAND = frozenset({"tactix", "tactix-lean", "numpy", "cuda-python", "cuda-bind
 
 
 @dataclass(frozen=True)
-class Pack:
+class PackFiles:
     """A distribution with plugins. ``files``: its code by path. ``requires``: names of what it
     needs.
     """
@@ -78,12 +78,12 @@ class Pack:
                 raise ConfigError("it cannot be embedded", who=self.title, why=why, do=do)
 
 
-def pack_of(wanted: str | Path) -> Pack:
+def pack_of(wanted: str | Path) -> PackFiles:
     """The pack in a wheel, or the installed distribution of that name. Raises ConfigError."""
     return _from_wheel(Path(wanted)) if str(wanted).endswith(".whl") else _installed(str(wanted))
 
 
-def _from_wheel(path: Path) -> Pack:
+def _from_wheel(path: Path) -> PackFiles:
     from tactix.plugins._metadata import metadata
 
     try:
@@ -96,7 +96,7 @@ def _from_wheel(path: Path) -> Pack:
         raise ConfigError("cannot read the wheel", who=str(path), why=str(e)) from None
 
 
-def _installed(name: str) -> Pack:
+def _installed(name: str) -> PackFiles:
     from tactix.plugins._metadata import metadata
 
     try:
@@ -118,10 +118,10 @@ def _installed(name: str) -> Pack:
     return _pack(dist, files)
 
 
-def _pack(dist: Any, files: Mapping[str, bytes]) -> Pack:
+def _pack(dist: Any, files: Mapping[str, bytes]) -> PackFiles:
     points = tuple(sorted((ep.name, ep.value) for ep in dist.entry_points if ep.group == GROUP))
     needs = [text for text in dist.requires or () if not re.search(r";.*\bextra\s*==", text)]
     names = [found[0] for text in needs if (found := re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", text))]
-    return Pack(
+    return PackFiles(
         str(dist.metadata["Name"]), str(dist.version), files, points, frozenset(map(normal, names))
     )

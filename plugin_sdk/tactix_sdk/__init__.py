@@ -29,6 +29,7 @@ from tactix_sdk.artifacts import Binary, KernelArtifact, Launch, Source
 from tactix_sdk.host import layer, numpy_tactic
 from tactix_sdk.importing import onnx_converter
 from tactix_sdk.kernel import ALIAS, Follower, Kernel, Operation, c_tactic, cuda_tactic
+from tactix_sdk.pack import Pack, PackLayer
 from tactix_sdk.rules import ANY, P, Rule, any_of, const, fuse, literal, var
 from tactix_sdk.running import Calls, array_at
 from tactix_sdk.scalar import (
@@ -66,7 +67,8 @@ __all__ = [
     "LINEAR", "NHWC", "Allocator", "Binary", "Body", "BodyNode", "BuildPart", "BuildStage", "Calibrator",
     "CompileContext", "Compiler", "Converter", "DType", "Device", "DeviceProperties", "Dim", "Flavour", "Format",
     "Importer", "KernelArtifact", "Launch",
-    "Launcher", "Layer", "LinkContext", "NoAttrs", "Node", "Operand", "P", "PointwiseLayer", "Primitive", "Program",
+    "Launcher", "Layer", "LinkContext", "NoAttrs", "Node", "Operand", "P", "Pack", "PackLayer",
+    "PointwiseLayer", "Primitive", "Program",
     "Reject", "Rule", "Runnable", "Scalar", "Seal", "Shape", "Source", "Step", "Tactic",
     "TensorSpec", "Tool", "TrustStore", "Value", "Variant", "abs_", "and_", "any_of", "blocked", "cast", "ceil",
     "ceildiv", "const", "cos", "eq", "erf", "exp", "expm1", "floor", "fuse", "hookimpl", "literal", "log", "log1p",

@@ -18,7 +18,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from pickle import PicklingError
-from typing import Any
+from typing import Any, Self
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.attrs import named
@@ -29,7 +29,7 @@ from tactix.contracts.layer import Layer, NoAttrs
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.words.dims import Env, Expr
 from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument
+from tactix.words.errors import InvalidArgument, PluginError
 from tactix.words.tensor import TensorSpec
 from tactix_sdk.scalar_layer import imports_of, schema_of
 
@@ -175,6 +175,29 @@ class FunctionLayer(Layer):
         self.takes_epilogue = takes_epilogue
         self.function, self._infer, self.examples = reference, infer, examples
 
+    @classmethod
+    def of(
+        cls,
+        key: str,
+        reference: Function,
+        onnx: str | tuple[str, ...],
+        infer: Function | None,
+        examples: Sequence[Example],
+        takes_epilogue: bool,
+    ) -> Self:
+        """As ``layer`` makes it. Raises InvalidArgument, PluginError."""
+        parameters = inspect.signature(reference).parameters.values()
+        keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+        if infer is None and len(keywords) == len(parameters):
+            raise PluginError(
+                "nothing tells what it gives",
+                who=key,
+                why="it reads no tensor whose dtype and shape could be the result's",
+                do="Give infer=",
+            )
+        attrs, imports = schema_of(key, keywords) if keywords else NoAttrs, imports_of(key, onnx)
+        return cls(key, reference, infer, attrs, imports, examples, takes_epilogue)
+
     def __reduce__(self) -> Any:
         """To another process by its name."""
         return _named_so, _name_of(self.function)
@@ -211,16 +234,8 @@ def layer(
     input specs, as ``({"axis": 1}, "f32 3 4; i64 2")``, on which the checks of
     ``tactix_sdk.testing`` try it. ``takes_epilogue``: pointwise layers behind it become part of its
     kernels, which store by ``TX_STORE``. Raises InvalidArgument for an attribute without a default,
-    PluginError for an operator that is not written ``domain::Op``.
+    PluginError for an operator that is not written ``domain::Op``, and for a reference that reads
+    nothing without ``infer``.
     """
 
-    def wrap(reference: Function) -> FunctionLayer:
-        keywords = [
-            p for p in inspect.signature(reference).parameters.values() if p.kind is p.KEYWORD_ONLY
-        ]
-        attrs = schema_of(key, keywords) if keywords else NoAttrs
-        return FunctionLayer(
-            key, reference, infer, attrs, imports_of(key, onnx), examples, takes_epilogue
-        )
-
-    return wrap
+    return lambda reference: FunctionLayer.of(key, reference, onnx, infer, examples, takes_epilogue)

@@ -334,6 +334,17 @@ def check_api(plugin: Any) -> None:
         )
 
 
+def check_called(plugin: Any, namespace: str) -> None:
+    """Raises PluginError if the plugin says that it is of another namespace than it is found by."""
+    own = getattr(plugin, "TACTIX_NAMESPACE", namespace)
+    if own != namespace:
+        raise PluginError(
+            f"it is of the namespace {own!r}",
+            why=f"it is found, or given, as {namespace!r}",
+            do="Call its entry point as its namespace",
+        )
+
+
 Options = Mapping[str, Any]
 
 
@@ -375,7 +386,7 @@ def _check_hook(hook: str, options: Options, here: frozenset[str]) -> None:
         group = f"tactix.{name}.v{API[0]}"
         raise PluginError(
             f"{hook} belongs to the entry-point group {group}",
-            do=f"Move it to the module at {group}",
+            do=f"Have an entry point of {group} name what has it",
         )
 
 

@@ -367,6 +367,7 @@ class Session:
             phase = "api"
             loader.check_api(loaded)
             phase = "check"
+            loader.check_called(loaded, p.namespace)
             loader.check_hooks(loaded, p.groups, manager.parse_hookimpl_opts)
             manager.register(loaded, f"{p.namespace}:{id(p)}")
         except (Exception, SystemExit) as e:

@@ -74,7 +74,7 @@ class Subject:
     @property
     def modules(self) -> tuple[str, ...]:
         """Those that the entry points name."""
-        return tuple(sorted({f.module for f in self.found}))
+        return tuple(sorted({f.module.partition(":")[0].strip() for f in self.found}))
 
     @property
     def groups(self) -> tuple[str, ...]:

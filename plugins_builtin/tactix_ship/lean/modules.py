@@ -66,7 +66,7 @@ COLD = (
     "tactix.contracts.compiler", "tactix.contracts.expr",
     "tactix.contracts.graph", "tactix.contracts.importer", "tactix.contracts.layer", "tactix.contracts.region",
     "tactix.contracts.rule", "tactix.contracts.tactic", "tactix.contracts.tool", "tactix.plan.encode",
-    "tactix.plan.wheels", "tactix.words.files",
+    "tactix.plan.wheels", "tactix.plugins.registry", "tactix.words.files",
     "tactix_cublaslt", "tactix_cuda", "tactix_cudnn", "tactix_cpu.mask", "tactix_ship", "tactix_runtime.host_mirror",
     "tactix_runtime.dynamic_shapes", "tactix_runtime.references", "tactix_runtime.values",
     "tactix_ops.control_launcher", "tactix_sdk.numpy_launcher", "tactix_trust.changing",

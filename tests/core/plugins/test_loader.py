@@ -163,13 +163,20 @@ def test_an_unmarked_hook_is_told() -> None:
 
 def test_a_hook_of_the_other_door_is_told() -> None:
     with pytest.raises(
-        PluginError, match=r"_launchers belongs to the entry-point group tactix\.runtime\.v1\. Move"
+        PluginError, match=r"_launchers belongs to the entry-point group tactix\.runtime\.v1\. Have"
     ):
         loader.check_hooks(module(tactix_launchers=tactix_launchers), ["build"], parse)
     with pytest.raises(
         PluginError, match=r"tactix_tools belongs to the entry-point group tactix\.build\.v1"
     ):
         loader.check_hooks(module(tactix_tools=hookimpl(nothing())), ["runtime"], parse)
+
+
+def test_a_plugin_of_another_namespace_than_it_is_found_by_is_told() -> None:
+    plugin = module(TACTIX_NAMESPACE="acme")
+    loader.check_called(plugin, "acme")
+    with pytest.raises(PluginError, match=r"of the namespace 'acme': it is found.* as 'other'"):
+        loader.check_called(plugin, "other")
 
 
 @pytest.mark.parametrize("option", ["wrapper", "hookwrapper"])

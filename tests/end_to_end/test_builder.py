@@ -36,7 +36,9 @@ from tactix_cpu.compiler import CCompiler
 from tactix_sdk.evaluate import evaluate
 from tactix_trust import object_cache
 
-WRONG = "void TX_ENTRY(const int64_t* a, int tid, int nt) { if (!tid) ((float*)a[1])[0] = (float)a[2] + (float)nt; }"
+WRONG = """void TX_ENTRY(const int64_t* a, int tid, int nt) {
+  if (!tid && a[2]) ((float*)a[1])[0] = (float)a[2] + (float)nt;
+}"""
 RIGHT = """void TX_ENTRY(const int64_t* a, int tid, int nt) {
   for (int64_t i = tid; i < a[2]; i += nt) { float x = ((const float*)a[0])[i]; ((float*)a[1])[i] = x > 0 ? x : 0; }
 }"""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from acme_circular.layers import circular_pad
+from acme_circular import circular_pad
 from onnx import helper
 
 import tactix
@@ -91,6 +91,6 @@ def test_a_plan_for_a_gpu_is_built_without_one(target: str) -> None:
         tactic_sources={"acme_circular", "cuda_c"},
     )
     step = builder.build_plan(network, config).steps[0]
-    assert step.info["tactic"] == "acme_circular.cuda@1"
+    assert step.info["tactic"] == "acme_circular.circular_pad_cuda@1"
     assert step.artifact.launcher == "tactix.cuda.cubin@1"
     assert step.artifact.code.blob[:4] == b"\x7fELF"

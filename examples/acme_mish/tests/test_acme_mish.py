@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from acme_mish.plugin_build import mish
+from acme_mish import mish
 
 import tactix
 from tactix_sdk.testing import PackTests

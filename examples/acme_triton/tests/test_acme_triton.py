@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acme_triton.plugin_build import TILES, matmul, matmul_kernel
+from acme_triton.tactic import TILES, matmul, matmul_kernel
 
 import tactix
 from tactix_cuda.device import the_device

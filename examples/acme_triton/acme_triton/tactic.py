@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tactix.words.dims import evaluate, symbols
-from tactix_sdk import Dim, DType, Follower, Operation, Reject, Tactic, ceildiv, hookimpl, prod
-from tactix_sdk.triton import Call, triton_tactic
+from tactix_sdk import Dim, DType, Follower, Operation, Pack, Reject, ceildiv, prod
+from tactix_sdk.triton import Call
 
 TILES = (
     (128, 256, 64, 8, 3), (128, 128, 64, 4, 4), (64, 128, 64, 4, 4), (64, 64, 128, 4, 3), (32, 64, 128, 4, 4),
@@ -18,6 +18,8 @@ TILES = (
 )  # fmt: skip
 """Rows, columns, depth, warps, stages."""
 FLOPS, START = 4e14, 3e-6
+
+pack = Pack("acme_triton")
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ def seconds(op: Operation, sizes: Mapping[str, int], tile: tuple[int, ...]) -> f
     )
 
 
-@triton_tactic(
-    "acme_triton.matmul@1",
+@pack.kernel(
+    "triton",
     "tactix.MatMul@1",
     kernel=matmul_kernel,
     knobs={"tile": TILES},
@@ -114,8 +116,3 @@ def _behind(op: Operation, p: Product, followers: Sequence[Follower]) -> Product
         else:
             return Reject(f"{f.key} behind the product")
     return p
-
-
-@hookimpl
-def tactix_tactics() -> list[Tactic]:
-    return [matmul]

@@ -5,14 +5,18 @@ than a kernel.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 import tactix
+from tactix.builder import planned
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
+from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.finish import finish
+from tactix.pipeline.prepare import prepare
 from tactix.plan.schema import Plan
-from tactix.select.compile import Toolchain
 from tactix_codegen.compiling import symbol
 from tactix_cpu.compiler import CCompiler, Unit
 
@@ -64,11 +68,17 @@ class BatchBuilder(tactix.Builder):
         super().__init__(tactix.Logger(tactix.Severity.INTERNAL_ERROR))
         self._later = Later()
 
-    def _toolchain(self, device: str) -> Toolchain:
-        found = super()._toolchain(device)
-        if Later.language in found.by_language:
-            found.by_language[Later.language] = self._later
-        return found
+    def build_plan(
+        self, network: NetworkDefinition, config: tactix.BuilderConfig | None = None
+    ) -> Plan:
+        asked = config or tactix.BuilderConfig()
+        prepared = prepare(self.session, network, asked, self.logger, self._load)
+        compilers = prepared.state.toolchain.by_language
+        if Later.language in compilers:
+            compilers[Later.language] = self._later
+        with closing(prepared.state.bench):
+            plan = planned(prepared.network, prepared.state)
+        return finish(plan, prepared.state)
 
     def finish(self, plans: Sequence[Plan]) -> list[Plan]:
         """The plans with machine code, those of their bodies included. Raises CompilerError."""

@@ -6,20 +6,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest import mock
 
 import replay_texts as texts
 from replay_networks import Network
 from replay_targets import Target, quiet
 
 import tactix
-from tactix.builder import Builder
+from tactix.builder import Builder, planned
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
-from tactix.contracts.device import Device, DeviceProperties
+from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.network.definition import NetworkDefinition
+from tactix.pipeline import prepare as preparing
+from tactix.pipeline import select as selecting
+from tactix.pipeline.finish import finish
+from tactix.pipeline.mixtures import Attempt
+from tactix.pipeline.prepare import prepare
+from tactix.plan.schema import Plan
 from tactix.select.compile import Toolchain
 from tactix.select.enumerate import Bids, Terms, bid, signature
 from tactix.words.errors import TactixError
@@ -80,17 +88,30 @@ class Uncompiled(Compiler):
 class Watched(Builder):
     """A builder that compiles nothing and shows every attempt before it is made a plan of."""
 
-    def __init__(self, session: tactix.Session, seen: Callable[[Any], None]) -> None:
+    def __init__(self, session: tactix.Session, seen: Callable[[Attempt], None]) -> None:
         super().__init__(quiet(), session)
         self._seen = seen
 
-    def _toolchain(self, device: Device) -> Toolchain:
-        return Toolchain(Uncompiled(c.language) for c in self.session.active_compilers())
+    def build_plan(
+        self, network: NetworkDefinition, config: tactix.BuilderConfig | None = None
+    ) -> Plan:
+        asked = config or tactix.BuilderConfig()
+        nothing = Toolchain(Uncompiled(c.language) for c in self.session.active_compilers())
+        with mock.patch.object(preparing, "_toolchain", return_value=nothing):
+            prepared = prepare(self.session, network, asked, self.logger, self._load)
+        attempt = selecting._attempt
 
-    def _attempt(self, *arguments: Any, **more: Any) -> Any:
-        made = super()._attempt(*arguments, **more)
-        self._seen(made)
-        return made
+        def shown(*arguments: Any) -> Attempt:
+            made = attempt(*arguments)
+            self._seen(made)
+            return made
+
+        with (
+            closing(prepared.state.bench),
+            mock.patch.object(selecting, "_attempt", side_effect=shown),
+        ):
+            plan = planned(prepared.network, prepared.state)
+        return finish(plan, prepared.state)
 
 
 @dataclass
@@ -146,16 +167,16 @@ class Record:
         self.sink(replace(key, node="plan"), texts.of_plan(plan))
 
     def _attempt(self, key: Key, attempt: Any, terms: Terms) -> None:
-        net, stage = attempt.network, attempt.stage
+        net, state = attempt.network, attempt.state
         self._count("rule", attempt.trace.counts)
         self._count("layer", (b.layer.key for n in net.nodes for b in n.body.nodes))
         self.sink(replace(key, node=f"{key.node}network"), texts.of_network(net))
         for n in net.nodes:
-            asked = self._asked.setdefault(_alike(n, stage.context.opt), set())
-            able = [t for t in stage.tactics if t.produces or not attempt.bids[n].produced]
+            asked = self._asked.setdefault(_alike(n, state.context.opt), set())
+            able = [t for t in state.tactics if t.produces or not attempt.bids[n].produced]
             if new := [t for t in able if t.key not in asked]:
                 self._bids(
-                    replace(key, node=f"{key.node}{n.name}"), bid(n, new, stage.context, terms)
+                    replace(key, node=f"{key.node}{n.name}"), bid(n, new, state.context, terms)
                 )
                 asked.update(t.key for t in new)
 

@@ -9,25 +9,32 @@ from typing import Any
 
 from acme_dla import limits
 from acme_dla.tactics import SUBGRAPH, HostTactic
+from tactix.pipeline.mixtures import Attempt
+from tactix.plan.schema import Plan
+from tactix.run.engine import Engine
 from tactix.select.bench import Bench
 from tactix.select.enumerate import Candidate
 from tactix_sdk import Node, Variant
 
 
 class AcceleratorBench(Bench):
-    """``final`` keeps the largest subgraphs and gives the others to the host."""
+    """``fastest`` keeps the largest subgraphs and gives the others to the host."""
 
-    def final(
-        self, tried: Sequence[Any], complete: Callable[..., Any], load: Callable[[Any], Any]
-    ) -> Any:
-        stage, network, trace, bids, choice = min(tried, key=lambda attempt: attempt[-1].seconds)
-        moved = {
-            n: self._on_host(n, stage.context) for n in _left_over(network.nodes, choice.candidates)
-        }
+    def fastest(
+        self,
+        tried: Sequence[Attempt],
+        complete: Callable[[Attempt], Plan],
+        load: Callable[[Plan], Engine],
+    ) -> Plan:
+        best = min(tried, key=lambda attempt: attempt.choice.seconds)
+        chosen = best.choice.candidates
+        left_over = _left_over(best.network.nodes, chosen)
+        moved = {n: self._on_host(n, best.state.context) for n in left_over}
         for node, candidate in moved.items():
-            bids[node] = replace(bids[node], candidates=[*bids[node].candidates, candidate])
-        choice = replace(choice, candidates={**choice.candidates, **moved})
-        return complete(stage, network, trace, bids, choice)
+            bids = best.bids[node]
+            best.bids[node] = replace(bids, candidates=[*bids.candidates, candidate])
+        choice = replace(best.choice, candidates={**chosen, **moved})
+        return complete(replace(best, choice=choice))
 
     @staticmethod
     def _on_host(node: Node, context: Any) -> Candidate:

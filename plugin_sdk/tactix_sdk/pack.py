@@ -103,10 +103,10 @@ class Pack:
     """What a pack provides. Raises ConfigError for what is no namespace.
 
     Methods take an object, or a function without parameters that gives one or a list when a session
-    first needs them: what it imports is not imported before. Each gives back what it was given, so
-    it may stand above a function. They raise PluginError, or InvalidArgument, with the author's
-    file and line for what is no such object, a key of another namespace, and a key that the pack
-    has already.
+    first needs them: what it imports is not imported before, and each session has its own. Each
+    gives back what it was given, so it may stand above a function. They raise PluginError, or
+    InvalidArgument, with the author's file and line for what is no such object, a key of another
+    namespace, and a key that the pack has already.
     """
 
     def __init__(self, namespace: str) -> None:

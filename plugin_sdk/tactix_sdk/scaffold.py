@@ -45,7 +45,6 @@ def create(
     package = root / facts["module"]
     package.mkdir(parents=True)
     (root / "tests").mkdir()
-    (package / "__init__.py").write_text("", encoding="utf-8")
     for place, text in texts.items():
         (root / place).write_text(text, encoding="utf-8")
     return root
@@ -86,9 +85,12 @@ def _facts(name: str, layer: bool, rule: bool, tactic: str, namespace: str) -> d
         "rule_name": f"{last}_of_sigmoid" if layer else "relu_once",
         "own": for_own,
         "needs_enabling": rule or bool(tactic and not for_own),
-        "tactic_name": symbol if for_own else "matmul",
-        "rule_variable": f"{last}_of_sigmoid" if layer else "once",
-        "build": True,
+        "tactic_name": f"{symbol if for_own else 'matmul'}_{tactic}",
+        "parts": [
+            part
+            for part, wanted in (("layers", layer), ("rules", rule), ("tactics", tactic))
+            if wanted
+        ],
         "runtime": layer or tactic == "numpy",
     }
 
@@ -109,13 +111,9 @@ def _files(facts: dict[str, Any]) -> dict[str, str]:
     """Templates, and where they go."""
     module = facts["module"]
     out = {"pyproject.toml": "pyproject.toml", "README.md": "README.md", "test_pack.py": "tests/test_pack.py",
-           "plugin_build.py": f"{module}/plugin_build.py"}  # fmt: skip
-    asked = {
-        "layers.py": facts["layer"],
-        "rules.py": facts["rule"],
-        "plugin_runtime.py": facts["runtime"],
-    }
-    out |= {name: f"{module}/{name}" for name, wanted in asked.items() if wanted}
+           "__init__.py": f"{module}/__init__.py"}  # fmt: skip
+    own = [f"{part}.py" for part in facts["parts"] if part != "tactics"]
+    out |= {name: f"{module}/{name}" for name in own}
     if facts["tactic"]:
         out[f"tactic_{facts['tactic']}.py"] = f"{module}/tactics.py"
     if facts["tactic"] == "triton":

@@ -12,8 +12,8 @@ from tactix_sdk.testing.report import child
 
 HOOK = """
 
-@hookimpl
-def tactix_allocators() -> list[Any]:
+@pack.allocator
+def given():
     from acme_heap.layers import Heap
 
     return [Heap()]
@@ -85,8 +85,8 @@ FAULTS: dict[str, tuple[tuple[str, str], str]] = {
 }  # fmt: skip
 BOARD_HOOK = """
 
-@hookimpl
-def tactix_devices() -> list[Any]:
+@pack.device
+def given():
     from acme_heap.layers import Board
 
     return [Board()]
@@ -132,7 +132,7 @@ class Pool(Heap):
 
 def found(site: Site, heap: str, hook: str = HOOK) -> Outcome:
     """What the check says of a pack with that text."""
-    changes = {"layers.py": lambda text: text + heap, "plugin_runtime.py": lambda text: text + hook}
+    changes = {"layers.py": lambda text: text + heap, "__init__.py": lambda text: text + hook}
     return outcome(CHECKS["allocator"], site.new("acme-heap", changes, layer=True))
 
 

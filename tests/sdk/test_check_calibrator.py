@@ -11,8 +11,8 @@ from tactix_sdk.testing import CHECKS, FAILED, NOTHING, PASSED, Outcome, outcome
 
 HOOK = """
 
-@hookimpl
-def tactix_calibrators() -> list[Any]:
+@pack.calibrator
+def given():
     from acme_seen.layers import Extremes
 
     return [Extremes()]
@@ -95,7 +95,7 @@ FAULTS: dict[str, tuple[list[tuple[str, str]], str]] = {
 
 def found(site: Site, text: str) -> Outcome:
     """What the check says of a pack with that text."""
-    changes = {"layers.py": lambda old: old + text, "plugin_build.py": lambda old: old + HOOK}
+    changes = {"layers.py": lambda old: old + text, "__init__.py": lambda old: old + HOOK}
     return outcome(CHECKS["calibrator"], site.new("acme-seen", changes, layer=True))
 
 

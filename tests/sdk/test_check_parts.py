@@ -184,33 +184,38 @@ parts = [Tool("audit", "Look at plans.", lambda: command)]
 
 @dataclass(frozen=True)
 class PartOfPack:
-    """A part that is right, the hook that gives it, and the module with that."""
+    """A part that is right, and the hook that gives it."""
 
     hook: str
     text: str
-    module: str = "plugin_build.py"
 
 
-RUNTIME = "plugin_runtime.py"
 RIGHT = {
     "importer": PartOfPack("importers", IMPORTER),
     "converter": PartOfPack("converters", CONVERTER),
     "compiler": PartOfPack("compilers", COMPILER),
-    "launcher": PartOfPack("launchers", LAUNCHER, RUNTIME),
-    "device": PartOfPack("devices", DEVICE, RUNTIME),
+    "launcher": PartOfPack("launchers", LAUNCHER),
+    "device": PartOfPack("devices", DEVICE),
     "build-stage": PartOfPack("build_stages", BUILD_STAGE),
-    "flavour": PartOfPack("flavours", FLAVOUR, RUNTIME),
-    "trust-store": PartOfPack("trust_stores", TRUST_STORE, RUNTIME),
+    "flavour": PartOfPack("flavours", FLAVOUR),
+    "trust-store": PartOfPack("trust_stores", TRUST_STORE),
     "tool": PartOfPack("tools", TOOL),
 }
 HOOK = """
 
+from tactix_sdk import hookimpl
+
+
 @hookimpl
-def tactix_{hook}() -> list[Any]:
+def given_{hook}():
     from acme_part.layers import {name}
 
     return {given}
+
+
+pack.tactix_{hook} = given_{hook}
 """
+"""A bare hook, as what these packs give is not always what a pack takes."""
 CLAIMS = 'return isinstance(source, (str, Path)) and str(source).endswith(".lines")'
 OFF = """class Off:
     def __init__(self, engine):
@@ -679,7 +684,7 @@ def found(site: Site, check: str, *pairs: tuple[str, str]) -> Outcome:
     hooks = HOOK.format(hook=part.hook, name="parts", given="parts")
     if check == "device":
         hooks += HOOK.format(hook="allocators", name="Memory", given="[Memory()]")
-    changes = {"layers.py": lambda old: old + HEAD + text, part.module: lambda old: old + hooks}
+    changes = {"layers.py": lambda old: old + HEAD + text, "__init__.py": lambda old: old + hooks}
     return outcome(CHECKS[check], site.new("acme-part", changes, layer=True))
 
 

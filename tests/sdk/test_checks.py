@@ -39,25 +39,26 @@ from typing import Any
 
 import numpy as np
 
-from tactix_sdk import TensorSpec, layer
+from acme_swish import pack
+from tactix_sdk import TensorSpec
 
 
-@layer("acme_swish.Swish@1", onnx="acme_swish::Swish", infer=lambda x, **attrs: {infer})
+@pack.layer("Swish", onnx="acme_swish::Swish", infer=lambda x, **attrs: {infer})
 def swish(x: Any, *, {attrs}) -> Any:
     return x * 2
 """
 CONVERTER = """
 
-@hookimpl
-def tactix_converters() -> list[Any]:
-    from tactix_sdk import onnx_converter
-
-    return [onnx_converter("acme_swish::Swish")(negated)]
-
-
-def negated(ctx: Any, node: Any) -> Any:
+@pack.onnx_converter("acme_swish::Swish")
+def negated(ctx, node):
     ctx.ignore("beta")
     return ctx.layer("tactix.Neg", [ctx.tensor(0)])
+"""
+MISSPELT = """
+
+from tactix_sdk import hookimpl
+
+pack.tactix_layer = hookimpl(lambda: [])
 """
 LENT = '''
 
@@ -72,6 +73,9 @@ matmul.compile = lent
 matmul.produces = True
 '''
 HEAP = '''
+
+from typing import Any
+
 
 class Heap:
     """Addresses that are multiples of 8 alone."""
@@ -93,11 +97,12 @@ class Heap:
         del self.held[address]
 
 
-@hookimpl
-def tactix_allocators() -> list[Any]:
-    return [Heap()]
+pack.allocator(Heap())
 '''
 LAST = '''
+
+from typing import Any
+
 
 class Last:
     """Ranges of what came last."""
@@ -119,9 +124,7 @@ class Last:
         return dict(self.seen)
 
 
-@hookimpl
-def tactix_calibrators() -> list[Any]:
-    return [Last()]
+pack.calibrator(lambda: Last())
 '''
 
 
@@ -134,7 +137,7 @@ OTHER_THREAD = """static char *first; static _Thread_local char me;
 
 TWICE = """
 
-@c_tactic("acme_swish.other@1", "tactix.MatMul@1")
+@pack.kernel("c", "tactix.MatMul@1", name="other")
 def other(op: Operation) -> Kernel | Reject:
     \"\"\"Nothing but zeros.\"\"\"
     return Kernel("for (int64_t i = tid; i < n; i += nt) TX_STORE(i, 0);", sizes={"n": op.output.numel})
@@ -150,12 +153,13 @@ def function(infer: str = "x.plain()", attrs: str = "beta: float = 1.0") -> str:
 
 
 PRIMITIVE = """
-from tactix_sdk import Primitive, Scalar, abs_, exp, pointwise
+from acme_swish import pack
+from tactix_sdk import Primitive, Scalar, abs_, exp
 
 cube = Primitive("cube", 1, lambda x: x * x * x, (("c", "{c}"), ("cuda", "{cuda}")))
 
 
-@pointwise("acme_swish.Swish@1", onnx="acme_swish::Swish")
+@pack.pointwise("Swish", onnx="acme_swish::Swish")
 def swish(x: Scalar, *, beta: float = 1.0) -> Scalar:
     return exp(-1.0 - abs_(cube(x / 2.0) - beta))
 """
@@ -192,21 +196,21 @@ class Fault:
 
 
 FAULTS: dict[str, Fault] = {
-    "import-light": Fault(LAYER, "plugin_build.py", "from typing", "import numpy\nfrom typing", said="numpy"),
-    "hooks": Fault(LAYER, "plugin_build.py", "def tactix_layers", "def tactix_layer", said="tactix_layer"),
-    "deterministic": Fault(LAYER, "layers.py", "Swish@1\", onnx", "Swish@\" + str(hash(\"a\") % 97 + 1), onnx"),
+    "import-light": Fault(LAYER, "__init__.py", "from tactix_sdk", "import numpy\nfrom tactix_sdk", said="numpy"),
+    "hooks": Fault(LAYER, "__init__.py", more=MISSPELT, said="tactix_layer"),
+    "deterministic": Fault(LAYER, "layers.py", "\"Swish\", onnx", "\"Swish\", version=hash(\"a\") % 97 + 1, onnx"),
     "layer-inference": Fault(LAYER, "layers.py", text=function("TensorSpec(x.dtype, (*x.shape[:-1], 9))")),
     "symbolic-shapes": Fault(
         LAYER, "layers.py", said="over symbols",
         text=function("TensorSpec(x.dtype, tuple(d if isinstance(d, int) else 3 for d in x.shape))"),
     ),
     "attributes": Fault(LAYER, "layers.py", text=function(attrs="beta: tuple = ([1],)")),
-    "onnx": Fault(LAYER, "plugin_build.py", more=CONVERTER, said="does not give"),
+    "onnx": Fault(LAYER, "__init__.py", more=CONVERTER, said="does not give"),
     "primitive-text": Fault(LAYER, "layers.py", text=primitive("({0} * {0})"), said="Swish@1's primitive cube, f32"),
     "rule-fires": Fault(RULE, "rules.py", PATTERN, "P.tactix.Neg(P.tactix.Relu(x))", said="does not fire"),
     "rule-numerics": Fault(RULE, "rules.py", MADE, "replace=lambda x: P.tactix.Neg(x)", said="changes"),
-    "rule-termination": Fault(RULE, "rules.py", f"{PATTERN},\n    {MADE}",
-                              f"P.tactix.Relu(x),\n    replace=lambda x: {PATTERN}"),
+    "rule-termination": Fault(RULE, "rules.py", f"{PATTERN},\n        {MADE}",
+                              f"P.tactix.Relu(x),\n        replace=lambda x: {PATTERN}"),
     "tactic-reference": Fault(C, "tactics.py", "p = 0; p < k; p++", "p = 1; p < k; p++", said="departs"),
     "tactic-shapes": Fault(C, "tactics.py", STORE, STORE.replace("j < j1", "j < (n < 40 ? j1 : j1 + 4096)")),
     "tactic-open-shapes": Fault(
@@ -219,8 +223,8 @@ FAULTS: dict[str, Fault] = {
     "tactic-deterministic": Fault(
         C, "tactics.py", KERNEL, "import random\n    return Kernel(f'{BODY}// {random.random()}', sizes", said="second"
     ),
-    "allocator": Fault(LAYER, "plugin_runtime.py", more=HEAP, said="0 bytes lie at"),
-    "calibrator": Fault(LAYER, "plugin_build.py", more=LAST, said="the same values"),
+    "allocator": Fault(LAYER, "__init__.py", more=HEAP, said="0 bytes lie at"),
+    "calibrator": Fault(LAYER, "__init__.py", more=LAST, said="the same values"),
     "artifact-round-trip": Fault(
         C, "tactics.py", "sum[j - j0]);", "sum[j - j0] * (1 + 3e-7f * (__builtin_ia32_rdtsc() % 61)));", said="same"
     ),
@@ -255,14 +259,14 @@ MORE_FAULTS = {
 @pytest.mark.parametrize("name", MORE_FAULTS)
 def test_more_faults_are_caught(site: Site, name: str) -> None:
     check, text, said = MORE_FAULTS[name]
-    fault = Fault(LAYER, "plugin_build.py", "from typing", f"{text}\nfrom typing")
+    fault = Fault(LAYER, "__init__.py", "from tactix_sdk", f"{text}\nfrom tactix_sdk")
     got = outcome(CHECKS[check], site.new("acme-swish", fault.changes(), **fault.asked))
     assert got.state == FAILED, got.said
     assert said in got.said
 
 
 def test_what_a_pack_prints_is_no_part_of_what_is_compared(site: Site) -> None:
-    fault = Fault(LAYER, "plugin_build.py", "from typing", "print('hello')\nfrom typing")
+    fault = Fault(LAYER, "__init__.py", "from tactix_sdk", "print('hello')\nfrom tactix_sdk")
     got = outcome(CHECKS["deterministic"], site.new("acme-swish", fault.changes(), **fault.asked))
     assert got.state == PASSED, got.said
 
@@ -286,7 +290,9 @@ def test_the_script_of_a_failure_shows_it(
 
 
 def test_a_pack_that_cannot_be_loaded_is_told_once(site: Site) -> None:
-    fault = Fault(LAYER, "plugin_build.py", "from typing", "import no_such_library\nfrom typing")
+    fault = Fault(
+        LAYER, "__init__.py", "from tactix_sdk", "import no_such_library\nfrom tactix_sdk"
+    )
     found = list(outcomes(site.new("acme-swish", fault.changes(), **fault.asked)))
     assert [o.check.name for o in found if o.state == FAILED] == ["import-light"]
     assert all("see import-light" in o.said for o in found[1:])
@@ -307,16 +313,12 @@ def test_the_list_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_all_that_is_wrong_is_named(site: Site) -> None:
-    fault = Fault(C, "plugin_build.py", "[matmul]", "[matmul, other]")
     change = {"tactics.py": lambda text: text + TWICE}
-    change["plugin_build.py"] = lambda text: text.replace(
-        "import matmul", "import matmul, other"
-    ).replace("[matmul]", "[matmul, other]")
-    got = outcome(CHECKS["tactic-reference"], site.new("acme-swish", change, **fault.asked))
+    got = outcome(CHECKS["tactic-reference"], site.new("acme-swish", change, **C))
     assert got.state == FAILED
     for name in (
-        "acme_swish.matmul@1 [width=16]",
-        "acme_swish.matmul@1 [width=64]",
+        "acme_swish.matmul_c@1 [width=16]",
+        "acme_swish.matmul_c@1 [width=64]",
         "acme_swish.other@1",
     ):
         assert f"{name}" in got.said, got.said
@@ -332,7 +334,7 @@ def test_what_divides_by_a_size_of_nothing_is_caught(site: Site) -> None:
 
     got = outcome(CHECKS["tactic-open-shapes"], site.new("acme-swish", {"tactics.py": change}, **C))
     assert got.state == FAILED
-    assert "acme_swish.matmul@1" in got.said
+    assert "acme_swish.matmul_c@1" in got.said
     assert "s5 = 0" in got.said
 
 
@@ -366,7 +368,7 @@ def test_a_pack_of_which_nothing_could_run_does_not_count_as_checked(
     asked = [word for name in names for word in ("-k", name)]
     assert main(["check", "acme-swish", *asked]) == 3
     out = capsys.readouterr().out
-    assert "skipped: acme_swish.matmul@1 (no device of kind 'vpu')" in out
+    assert "skipped: acme_swish.matmul_c@1 (no device of kind 'vpu')" in out
     assert out.splitlines()[-1].startswith("2 passed, 0 failed, 1 skipped, ")
     assert main(["check", "acme-swish", "-k", "hooks"]) == 0
 
@@ -388,10 +390,10 @@ def example(net: Any) -> None:
     net.mark_output(*net.add_layer("tactix.Gemm", [x, w, b]), name="y")
 
 
-once = Rule(
-    "acme_swish.relu_once", P.tactix.Gemm(x, var("w"), var("b")),
+taken = pack.rule(Rule(
+    "taken", P.tactix.Gemm(x, var("w"), var("b")),
     replace=lambda x, w, b: P.tactix.Add(P.tactix.MatMul(x, w), b), phase="fuse", example=example,
-)
+))
 """
 
 
@@ -400,10 +402,10 @@ def test_a_rule_whose_example_others_change_first_is_caught(site: Site) -> None:
     subject = site.new("acme-swish", {"rules.py": lambda text: text + TAKEN}, **RULE)
     got = outcome(CHECKS["rule-fires"], subject)
     assert got.state == FAILED
-    assert "acme_swish.relu_once fires on its example alone, but in no build for cpu" in got.said
+    assert "acme_swish.taken fires on its example alone, but in no build for cpu" in got.said
     assert "tactix.gemm" in got.said
     assert '"fired": []' not in child(got.script)
-    assert "acme_swish.relu_once" not in child(got.script)
+    assert "acme_swish.taken" not in child(got.script)
     assert outcome(CHECKS["rule-numerics"], subject).state == PASSED
 
 
@@ -442,39 +444,25 @@ def test_the_script_of_a_primitive_shows_it(site: Site) -> None:
         child(got.script)
 
 
-TWO_HOOKS = """
-
-@hookimpl
-def tactix_layer() -> list[Any]:
-    return []
-
-
-def tactix_tools() -> list[Any]:
-    return []
-"""
+TWO_HOOKS = f"{MISSPELT}pack.tactix_tools = lambda: []\n"
 TWO_OBJECTS = """
 
-@hookimpl
-def tactix_tools() -> list[Any]:
-    from tactix_sdk import Tool
-
-    return [Tool("1", "", print), Tool("2", "", print)]
+from tactix_sdk import Tool, hookimpl
 
 
-@hookimpl
-def tactix_rules() -> Any:
+@pack.rule
+def rules():
     return 1 / 0
 
 
-@hookimpl
-def tactix_converters() -> Any:
-    return 3
+pack.tactix_tools = hookimpl(lambda: [Tool("1", "", print), Tool("2", "", print)])
+pack.tactix_converters = hookimpl(lambda: 3)
 """
 ALL_AT_ONCE: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "names of hooks": ("hooks", TWO_HOOKS, ("hook 'tactix_layer', which nothing calls", "tactix_tools is not marked")),
     "what hooks give": (
         "hooks", TWO_OBJECTS,
-        ("'1' is no key of a tool", "'2' is no key of a tool", "tactix_rules of acme_swish.plugin_build: ZeroDivision",
+        ("'1' is no key of a tool", "'2' is no key of a tool", "tactix_rules of acme_swish:pack: ZeroDivision",
          "a int, not a list of converters"),
     ),
     "imports": (
@@ -487,7 +475,7 @@ ALL_AT_ONCE: dict[str, tuple[str, str, tuple[str, ...]]] = {
 @pytest.mark.parametrize("name", ALL_AT_ONCE)
 def test_checks_before_anything_runs_name_all_that_is_wrong(site: Site, name: str) -> None:
     check, text, said = ALL_AT_ONCE[name]
-    fault = Fault(LAYER, "plugin_build.py", more=text)
+    fault = Fault(LAYER, "__init__.py", more=text)
     got = outcome(CHECKS[check], site.new("acme-swish", fault.changes(), **fault.asked))
     assert got.state == FAILED
     assert [s for s in said if s not in got.said] == [], got.said
@@ -497,14 +485,15 @@ def test_every_registry_that_differs_is_named(site: Site) -> None:
     """In both groups the layers' keys are others in another process, and a tool's in one."""
     tools = """
 
-@hookimpl
-def tactix_tools() -> list[Any]:
-    from tactix_sdk import Tool
+def nothing():
+    '''It says nothing.'''
 
-    return [Tool(f"tool{hash('a')}".replace("-", "_"), "It says nothing.", print)]
+
+nothing.__name__ = f"tool{hash('a')}".replace("-", "_")
+pack.tool(nothing)
 """
     fault = FAULTS["deterministic"]
-    changes = {**fault.changes(), "plugin_build.py": lambda text: text + tools}
+    changes = {**fault.changes(), "__init__.py": lambda text: text + tools}
     got = outcome(CHECKS["deterministic"], site.new("acme-swish", changes, **fault.asked))
     assert got.state == FAILED
     for what in ("build layers", "runtime layers", "build tools"):
@@ -514,17 +503,18 @@ def tactix_tools() -> list[Any]:
 SECOND = {
     "rule-fires": (RULE, "rules.py", """
 
-other = Rule("acme_swish.other", P.tactix.Neg(x), replace=lambda x: P.tactix.Abs(x), example=example)
-once = Rule("acme_swish.relu_once", P.tactix.Abs(x), replace=lambda x: x, example=example)
+other = pack.rule(Rule("other", P.tactix.Neg(x), replace=lambda x: P.tactix.Abs(x), example=example))
+object.__setattr__(once, "pattern", P.tactix.Abs(x))
 """),
     "rule-numerics": (RULE, "rules.py", """
 
-other = Rule("acme_swish.other", P.tactix.Relu(x), replace=lambda x: P.tactix.Abs(x), example=example)
-once = Rule("acme_swish.relu_once", P.tactix.Relu(x), replace=lambda x: P.acme_swish.None_(x), example=example)
+other = pack.rule(Rule("other", P.tactix.Relu(x), replace=lambda x: P.tactix.Abs(x), example=example))
+object.__setattr__(once, "pattern", P.tactix.Relu(x))
+object.__setattr__(once, "replace", lambda x: P.acme_swish.None_(x))
 """),
     "layer-inference": (LAYER, "layers.py", """
 
-@pointwise("acme_swish.Other@1")
+@pack.pointwise("Other")
 def other(x: Scalar) -> Scalar:
     return x
 
@@ -534,18 +524,16 @@ swish.reference = lambda attrs, x: 1 / 0
 """),
     "attributes": (LAYER, "layers.py", """
 
-@pointwise("acme_swish.Other@1")
+@pack.pointwise("Other")
 def other(x: Scalar, *, steps: tuple = ([1],)) -> Scalar:
     return x
 
 
-@pointwise("acme_swish.Swish@1")
-def swish(x: Scalar, *, steps: tuple = ([1],)) -> Scalar:
-    return x
+swish.Attrs, swish.function = other.Attrs, other.function
 """),
     "artifact-round-trip": (C, "tactics.py", """
 
-@c_tactic("acme_swish.other@1", "tactix.MatMul@1")
+@pack.kernel("c", "tactix.MatMul@1", name="other")
 def other(op: Operation) -> Kernel | Reject:
     body = "for (int64_t i = tid; i < n; i += nt) TX_STORE(i, __builtin_ia32_rdtsc() % 61);"
     return Kernel(body, sizes={"n": op.output.numel})
@@ -560,34 +548,25 @@ matmul.author, right = (lambda op, width: other.author(op)), matmul.author
 @pytest.mark.parametrize("name", SECOND)
 def test_every_check_of_parts_names_all_that_are_wrong(site: Site, name: str) -> None:
     asked, file, text = SECOND[name]
-    hook = {"rules.py": "once", "layers.py": "swish", "tactics.py": "matmul"}[file]
-    changes = {
-        file: lambda t: t + text,
-        "plugin_build.py": lambda t: t.replace(f"import {hook}", f"import {hook}, other").replace(
-            f"[{hook}]", f"[{hook}, other]"
-        ),
-    }
-    if file == "layers.py":
-        changes["plugin_runtime.py"] = changes["plugin_build.py"]
-    got = outcome(CHECKS[name], site.new("acme-swish", changes, **asked))
+    got = outcome(CHECKS[name], site.new("acme-swish", {file: lambda t: t + text}, **asked))
     assert got.state == FAILED
     known = {
-        "once": "acme_swish.relu_once",
-        "swish": "acme_swish.Swish@1",
-        "matmul": "acme_swish.matmul@1",
-    }[hook]
+        "rules.py": "acme_swish.relu_once",
+        "layers.py": "acme_swish.Swish@1",
+        "tactics.py": "acme_swish.matmul_c@1",
+    }[file]
     second = {
-        "once": "acme_swish.other",
-        "swish": "acme_swish.Other@1",
-        "matmul": "acme_swish.other@1",
-    }[hook]
+        "rules.py": "acme_swish.other",
+        "layers.py": "acme_swish.Other@1",
+        "tactics.py": "acme_swish.other@1",
+    }[file]
     assert known in got.said
     assert second in got.said
 
 
 CRASH = """
 
-@c_tactic("acme_swish.other@1", "tactix.MatMul@1")
+@pack.kernel("c", "tactix.MatMul@1", name="other")
 def other(op: Operation) -> Kernel | Reject:
     \"\"\"One that ends the process.\"\"\"
     {text}
@@ -609,9 +588,6 @@ def test_what_ends_the_process_of_a_check_is_named_and_all_else_is_checked(
             "tactics.py": lambda t: (
                 t.replace("p = 0; p < k; p++", "p = 1; p < k; p++") + CRASH.format(text=text)
             ),
-            "plugin_build.py": lambda t: t.replace("t matmul", "t matmul, other").replace(
-                "[matmul]", "[other, matmul]"
-            ),
         },
         **C,
     )
@@ -621,14 +597,14 @@ def test_what_ends_the_process_of_a_check_is_named_and_all_else_is_checked(
     assert found["tactic-reference"].state == FAILED
     first, *rest = found["tactic-reference"].said.splitlines()
     assert first == f"acme_swish.other@1: it ended the process of the check: {said}"
-    assert "acme_swish.matmul@1" in "".join(rest)
+    assert "acme_swish.matmul_c@1" in "".join(rest)
     assert found["hooks"].state == PASSED
 
 
 def test_a_check_finds_tactix_imported(site: Site) -> None:
     """Once for all checks of a pack: that takes longer than most of them."""
-    look = "import sys\n\nassert 'tactix_ops.layers.conv' in sys.modules\nfrom typing"
-    change = {"plugin_build.py": lambda t: t.replace("from typing", look, 1)}
+    look = "import sys\n\nassert 'tactix_ops.layers.conv' in sys.modules\nfrom tactix_sdk"
+    change = {"__init__.py": lambda t: t.replace("from tactix_sdk", look, 1)}
     (got,) = outcomes(site.new("acme-swish", change, **LAYER), ["hooks"])
     assert got.state == PASSED, got.said
 
@@ -644,5 +620,5 @@ def test_a_check_without_end_has_failed(site: Site) -> None:
     server = CheckServer(patience=4)
     got, _ = server.outcome("tactic-deterministic", site.new("acme-swish", waits, **C))
     assert got.state == FAILED
-    assert got.said == "acme_swish.matmul@1: no end after 4 s"
+    assert got.said == "acme_swish.matmul_c@1: no end after 4 s"
     server.close()

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sdk_site import Site
 
 import tactix
 from tactix.plugins.hookspecs import HOOKS
+from tactix.plugins.loader import reset_scan
 from tactix.plugins.registry import KINDS
 from tactix_sdk import (
     BuildStage,
@@ -35,6 +37,7 @@ from tactix_sdk import (
     tanh,
     var,
 )
+from tactix_sdk.testing import FAILED, outcomes
 
 pack = Pack("acme")
 BODY = "if (tid == 0) for (int64_t i = 0; i < n; i++) TX_STORE(i, TX_IN0(n - 1 - i));"
@@ -266,6 +269,31 @@ def test_a_kernel_says_which_layer_it_is_for() -> None:
     other = turn_around.kernel("c", name="turn_around_other", version=2)(on_cpu.author)
     assert other.implements == ("acme.TurnAround@1",)
     assert other.key == "acme.turn_around_other@2"
+
+
+def test_one_that_is_found_by_another_name_says_so(site: Site) -> None:
+    subject = site.new("acme-swish", layer=True)
+    points = next(site.root.glob("*.dist-info/entry_points.txt"))
+    points.write_text(points.read_text().replace("acme_swish =", "swish ="))
+    reset_scan()
+    with pytest.raises(errors.PluginError, match=r"of the namespace 'acme_swish'.*as 'swish'"):
+        subject.fresh("build").found()
+
+
+def test_one_in_the_wrong_group_says_which(site: Site) -> None:
+    subject = site.new("acme-swish", layer=True, tactic="numpy")
+    points = next(site.root.glob("*.dist-info/entry_points.txt"))
+    points.write_text(points.read_text().partition("[tactix.runtime.v1]")[0])
+    reset_scan()
+    with pytest.raises(errors.PluginError, match=r"tactix_launchers belongs .* tactix.runtime.v1"):
+        subject.fresh("build").found()
+
+
+def test_the_checks_take_an_object(site: Site) -> None:
+    subject = site.new("acme-swish", layer=True)
+    found = list(outcomes(subject, ["import-light", "hooks", "deterministic"]))
+    assert [(o.check.name, o.said) for o in found if o.state == FAILED] == []
+    assert [f.module for f in subject.found] == ["acme_swish:pack"] * 2
 
 
 def test_infer_is_the_layers_own() -> None:

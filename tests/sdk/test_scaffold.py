@@ -48,7 +48,7 @@ def test_every_combination_passes(site: Site, layer: bool, rule: bool, tactic: s
 def test_a_tactic_beside_a_layer_is_for_that_layer(site: Site, tactic: str) -> None:
     subject = site.new("acme-swish", layer=True, tactic=tactic)
     assert [(t.key, t.implements) for t in subject.objects("tactics")] == [
-        ("acme_swish.swish@1", ("acme_swish.Swish@1",))
+        (f"acme_swish.swish_{tactic}@1", ("acme_swish.Swish@1",))
     ]
     assert not subject.session.not_enabled("tactics")
 

@@ -114,7 +114,7 @@ def _numpy() -> Launcher:
     return NumpyLauncher()
 
 
-class NumpyTactic(Tactic):
+class NumpyTactic(Tactic[Node]):
     """Made by ``numpy_tactic``; what is fused behind the layer runs on its references.
     ``launcher``: for the run.
     """
@@ -129,9 +129,9 @@ class NumpyTactic(Tactic):
         self.source = key.partition(".")[0]
         self.launcher = FunctionLauncher(key.replace("@", "_python@"), self.implements, function)
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         reason = self.when(node) if self.when else ""
-        return Reject(reason) if reason else [Variant()]
+        return Reject(reason) if reason else node
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return KernelArtifact(self.launcher.key, params=node.meaning)

@@ -29,7 +29,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from tactix.contracts.artifact import Arg, KernelArtifact, Packed, tensor_in, tensor_out
 from tactix.contracts.device import DeviceProperties
@@ -201,7 +201,11 @@ class Follower:
     other: int = -1
 
 
-ALIAS = object()
+class Alias:
+    """The type of ``ALIAS``."""
+
+
+ALIAS = Alias()
 """What the function of a tactic gives where the result is the first input's memory, seen with
 another shape.
 """
@@ -220,7 +224,7 @@ class Operation:
         self.node, self.device, self.variant = node, device, variant
         layer = anchor or body.nodes[0]
         self.attrs, self.ids = layer.attrs, layer.inputs
-        specs = body.infer([v.spec for v in node.given])
+        specs = node.specs
         self.inputs: tuple[Any, ...] = tuple(specs[i] if i >= 0 else None for i in self.ids)
         self.outputs: tuple[TensorSpec, ...] = tuple(specs[body.arity : body.arity + layer.outputs])
 
@@ -274,9 +278,30 @@ class Operation:
 
 
 Author = Callable[..., Any]
+Made = TypeVar("Made")
 
 
-class AuthoredTactic(Tactic):
+@dataclass(frozen=True)
+class AuthoredWork(Generic[Made]):
+    """What an author's function gave for a node: ``made``, one for each of the ``variants`` that it
+    takes.
+    """
+
+    node: Node
+    variants: tuple[Variant, ...]
+    made: tuple[Made, ...]
+
+    def of(self, variant: Variant) -> Made:
+        """What was made of a variant."""
+        return self.made[self.variants.index(variant)]
+
+    @classmethod
+    def by_variant(cls, node: Node, taken: Sequence[tuple[Variant, Made]]) -> AuthoredWork[Made]:
+        """Of what was made of each variant that is taken."""
+        return cls(node, tuple(v for v, _ in taken), tuple(made for _, made in taken))
+
+
+class AuthoredTactic(Tactic[AuthoredWork[Made]]):
     """A tactic of an author's function. ``space``: variants, all combinations of formats and knobs.
 
     Its ``source``, which ``config.tactic_sources`` switches, is its namespace. Raises PluginError
@@ -308,15 +333,18 @@ class AuthoredTactic(Tactic):
         """What the author's function gives for a variant."""
         return self.author(Operation(node, device, variant), **dict(variant.knobs))
 
-    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+    def variants(self, work: AuthoredWork[Made], device: DeviceProperties) -> Sequence[Variant]:
+        return work.variants
+
+    def cost(self, work: AuthoredWork[Made], variant: Variant, ctx: CompileContext) -> float | None:
         if self._cost is None:
             return None
         return self._cost(
-            Operation(node, ctx.device, variant), dict(ctx.opt), **dict(variant.knobs)
+            Operation(work.node, ctx.device, variant), dict(ctx.opt), **dict(variant.knobs)
         )
 
 
-class KernelTactic(AuthoredTactic):
+class KernelTactic(AuthoredTactic[Kernel | Alias]):
     """Made by ``c_tactic`` and ``cuda_tactic``."""
 
     def __init__(
@@ -335,42 +363,47 @@ class KernelTactic(AuthoredTactic):
         super().__init__(key, implements, author, knobs, formats, cost)
         self.device, self.requires, self.by_signature = device, tuple(requires), by_signature
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> AuthoredWork[Kernel | Alias] | Reject:
         if why := _why_not(node):
             return Reject(why)
-        found, reasons = [], ["formats other than linear cannot be fused behind"]
+        taken: list[tuple[Variant, Kernel | Alias]] = []
+        reasons = ["formats other than linear cannot be fused behind"]
         for variant in self.space:
             if node.is_fused and not all(f.is_linear for f in (*variant.inputs, *variant.outputs)):
                 continue
             made = self.made(node, device, variant)
             if isinstance(made, Reject):
                 reasons.append(made.reason)
-            elif made is ALIAS and node.is_fused:
+            elif isinstance(made, Alias) and node.is_fused:
                 reasons.append("what is fused behind needs a kernel")
             else:
-                found.append(variant)
-        return found or Reject(reasons[-1])
+                taken.append((variant, made))
+        return AuthoredWork.by_variant(node, taken) if taken else Reject(reasons[-1])
 
-    def made(self, node: Node, device: DeviceProperties, variant: Variant) -> Any:
-        """What the author says: a Kernel, a Reject or ALIAS. Raises PluginError for anything else."""
+    def made(
+        self, node: Node, device: DeviceProperties, variant: Variant
+    ) -> Kernel | Alias | Reject:
+        """What the author says. Raises PluginError for anything else."""
         said = self.said(node, device, variant)
         if isinstance(said, str):
             return Kernel(said)
-        if not isinstance(said, Kernel | Reject) and said is not ALIAS:
+        if not isinstance(said, Kernel | Alias | Reject):
             raise PluginError(
                 f"{self.key} gave {said!r}",
                 do="Return a Kernel, the text of its body, a Reject or ALIAS",
             )
         return said
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+    def compile(
+        self, work: AuthoredWork[Kernel | Alias], variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
         from tactix_sdk import kernel_text
 
-        kernel = self.made(node, ctx.device, variant)
-        if kernel is ALIAS:
+        kernel = work.of(variant)
+        if isinstance(kernel, Alias):
             return KernelArtifact("", alias=True)
         write = kernel_text.cuda if self.device == "cuda" else kernel_text.c
-        artifact: KernelArtifact = write(Operation(node, ctx.device, variant), kernel, ctx)
+        artifact: KernelArtifact = write(Operation(work.node, ctx.device, variant), kernel, ctx)
         return dataclasses.replace(
             artifact, requires=tuple(dict.fromkeys((*artifact.requires, *self.requires)))
         )

@@ -33,7 +33,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.words.dims import Dim
 from tactix.words.dtypes import DType
 from tactix.words.errors import CompilerError, PluginError
-from tactix_sdk.kernel import LINEAR_ONLY, AuthoredTactic
+from tactix_sdk.kernel import LINEAR_ONLY, AuthoredTactic, AuthoredWork
 
 LAUNCHER = "tactix.cuda.cubin@1"
 _KINDS = {
@@ -76,7 +76,7 @@ def why_missing() -> str:
     return ""
 
 
-class TritonTactic(AuthoredTactic):
+class TritonTactic(AuthoredTactic[Call]):
     """Made by ``triton_tactic``: for NVIDIA devices of compute capability 8.0 and newer."""
 
     device = "cuda"
@@ -94,20 +94,18 @@ class TritonTactic(AuthoredTactic):
         super().__init__(key, implements, author, knobs, LINEAR_ONLY, cost)
         self.kernel, self.fused = kernel, fused
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> AuthoredWork[Call] | Reject:
         if node.is_fused and not self.fused:
             return Reject("something is fused behind the layer")
         said = [(v, self.made(node, device, v)) for v in self.space]
-        found = [v for v, call in said if isinstance(call, Call)]
-        if not found:
+        taken = [(v, call) for v, call in said if isinstance(call, Call)]
+        if not taken:
             return next(call for _, call in said if isinstance(call, Reject))
         if why := why_missing():
             return Reject(why)
-        return (
-            found
-            if device.has(feature(device))
-            else Reject(f"Triton's code needs {feature(device)}")
-        )
+        if not device.has(feature(device)):
+            return Reject(f"Triton's code needs {feature(device)}")
+        return AuthoredWork.by_variant(node, taken)
 
     def made(self, node: Node, device: DeviceProperties, variant: Variant) -> Call | Reject:
         """What the author says. Raises PluginError."""
@@ -116,11 +114,12 @@ class TritonTactic(AuthoredTactic):
             raise PluginError(f"{self.key} gave {call!r}", do="Return a Call or a Reject")
         return call
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+    def compile(
+        self, work: AuthoredWork[Call], variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
         """Raises CompilerError."""
-        call = self.made(node, ctx.device, variant)
-        assert isinstance(call, Call)
-        kinds = {name: _kind(node, arg) for name, arg in call.arguments.items()}
+        call = work.of(variant)
+        kinds = {name: _kind(work.node, arg) for name, arg in call.arguments.items()}
         capability = ctx.device.facts["capability"]
         constants = tuple(call.constants.items())
         sealed = compiled(

@@ -12,7 +12,9 @@ import pytest
 from sdk_packs import Pack, builder
 
 import tactix
-from tactix.contracts.artifact import Packed
+from tactix.contracts.artifact import Packed, Source
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.tactic import CompileContext, Offer
 from tactix.words.dims import prod
 from tactix_sdk import (
     ALIAS,
@@ -98,6 +100,29 @@ def test_every_combination_of_knobs_is_offered() -> None:
     assert [v.knob("rows") for v in gemm.space] == [4, 8]
     with pytest.raises(errors.PluginError, match="65 variants"):
         c_tactic("acme.many@1", "tactix.MatMul@1", knobs={"a": range(65)})(lambda op, a: "")
+
+
+def test_the_function_is_called_once_for_each_combination() -> None:
+    calls = []
+
+    @c_tactic(
+        "acme.steps@1", "tactix.Relu@1", knobs={"step": (1, 2)}, cost=lambda op, at, step: step
+    )
+    def steps(op: Operation, step: int) -> str:
+        calls.append(step)
+        return f"TX_STORE({step}, 0);"
+
+    net = builder(Pack()).create_network("n")
+    net.mark_output(*net.add_layer("tactix.Relu", [net.add_input("x", "f32", (3, 4))]))
+    device = DeviceProperties("cpu", "made up")
+    offer, ctx = steps.offers(net.nodes[0], device), CompileContext(device)
+    assert isinstance(offer, Offer)
+    for v, want in zip(offer.variants, (1, 2), strict=True):
+        code = offer.compile(v, ctx).code
+        assert isinstance(code, Source)
+        assert f"TX_STORE({want}, 0)" in code.text
+        assert offer.cost(v, ctx) == want
+    assert calls == [1, 2]
 
 
 def test_reasons_are_the_authors() -> None:

@@ -1,6 +1,6 @@
 """The bid: which products BLAS takes."""
 
-from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 from acme_blas.blas import LETTERS, gemm
 from tactix_sdk import (
@@ -15,7 +15,16 @@ from tactix_sdk import (
 )
 
 
-class BlasProduct(Tactic):
+@dataclass(frozen=True)
+class BlasWork:
+    """``a`` times ``b``, and what is ``added``: given inputs, -1 for nothing."""
+
+    a: int
+    b: int
+    added: int
+
+
+class BlasProduct(Tactic[BlasWork]):
     """A tensor of float32 or float64 times a matrix, given or constant; a tensor or a row may be
     added.
     """
@@ -24,7 +33,7 @@ class BlasProduct(Tactic):
     implements = ("tactix.MatMul@1",)
     source = "acme_blas"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> BlasWork | Reject:
         op = Operation(node, device, Variant())
         a, b = op.inputs
         if a.dtype.value not in LETTERS or a.rank < 2 or b.rank != 2:
@@ -37,13 +46,9 @@ class BlasProduct(Tactic):
         added = [node.given[f.other].spec.shape for f in followers]
         if any(shape not in (op.output.shape, op.output.shape[-1:]) for shape in added):
             return Reject("what is added is neither a row nor of the result's shape")
-        return [Variant()] if gemm(a.dtype.value) else Reject("no BLAS was found")
+        if gemm(a.dtype.value) is None:
+            return Reject("no BLAS was found")
+        return BlasWork(*op.ids, followers[0].other if followers else -1)
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        op = Operation(node, ctx.device, variant)
-        followers = op.followers()
-        assert not isinstance(followers, Reject)
-        added = followers[0].other if followers else -1
-        return KernelArtifact(
-            "acme_blas.gemm@1", params={"a": op.ids[0], "b": op.ids[1], "added": added}
-        )
+    def compile(self, work: BlasWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return KernelArtifact("acme_blas.gemm@1", params=asdict(work))

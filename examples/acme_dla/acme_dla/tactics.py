@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from acme_dla.limits import LAYERS, seconds, why_not
@@ -23,7 +22,7 @@ from tactix_sdk import (
 KIND, SUBGRAPH, HOST = "dla", "acme_dla.subgraph@1", "acme_dla.host@1"
 
 
-class AcceleratorTactic(Tactic):
+class AcceleratorTactic(Tactic[Node]):
     """Asked for every layer, so that each that it does not take has a reason. Artifacts say what to
     compute.
     """
@@ -33,9 +32,9 @@ class AcceleratorTactic(Tactic):
     device = KIND
     source = "acme_dla"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         why = why_not(node)
-        return Reject(why) if why else [Variant()]
+        return Reject(why) if why else node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float:
         return seconds(sum(evaluate(v.spec.nbytes(), {}) for v in (*node.given, *node.outputs)))

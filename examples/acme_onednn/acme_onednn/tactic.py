@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from acme_onednn import library as dnnl
@@ -31,7 +32,17 @@ Post = tuple[int, float, int]
 """The algorithm, its alpha, and the node's given input that is its operand, or -1."""
 
 
-class OneDnnProduct(Tactic):
+@dataclass(frozen=True)
+class OneDnnWork:
+    """``a`` times ``b``, given inputs, of a dtype, and what comes after."""
+
+    a: int
+    b: int
+    dtype: str
+    posts: list[Post]
+
+
+class OneDnnProduct(Tactic[OneDnnWork]):
     """A tensor times a matrix; rows and tensors of the result's shape added or multiplied, and
     activations.
 
@@ -43,7 +54,7 @@ class OneDnnProduct(Tactic):
     implements = ("tactix.MatMul@1",)
     source = "acme_onednn"
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> OneDnnWork | Reject:
         op = Operation(node, device, Variant())
         a, b = op.inputs
         dtypes = {v.spec.dtype.value for v in (*node.given, *node.outputs)}
@@ -62,18 +73,19 @@ class OneDnnProduct(Tactic):
             return posts
         if dnnl.library() is None:
             return Reject("no oneDNN was found: pip install 'acme-onednn[library]'")
+        return OneDnnWork(*op.ids, a.dtype.value, posts)
+
+    def variants(self, work: OneDnnWork, device: DeviceProperties) -> Sequence[Variant]:
         return [Variant.of(threads="one"), Variant.of(threads="all")]
 
-    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        op = Operation(node, ctx.device, variant)
-        posts, dtype = posts_of(op), op.output.dtype.value
+    def compile(self, work: OneDnnWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         params = {
-            "a": op.ids[0],
-            "b": op.ids[1],
-            "posts": posts,
+            "a": work.a,
+            "b": work.b,
+            "posts": work.posts,
             "threads": variant.knob("threads"),
         }
-        return KernelArtifact("acme_onednn.matmul@1", params=params, requires=NEEDS[dtype])
+        return KernelArtifact("acme_onednn.matmul@1", params=params, requires=NEEDS[work.dtype])
 
 
 def posts_of(op: Operation) -> list[Post] | Reject:

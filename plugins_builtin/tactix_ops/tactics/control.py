@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tactix.contracts.artifact import KernelArtifact
-from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
-from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.contracts.tactic import CompileContext, Tactic, Variant
 from tactix_ops.layers.control import Control
 
 
@@ -16,7 +13,7 @@ def tactics() -> list[Tactic]:
     return [ControlTactic()]
 
 
-class ControlTactic(Tactic):
+class ControlTactic(Tactic[Node]):
     """One variant: the host decides, the bodies are plans with tactics of their own."""
 
     key = "tactix.control@1"
@@ -24,9 +21,6 @@ class ControlTactic(Tactic):
     implements = ("tactix.If@1", "tactix.Loop@1", "tactix.Scan@1")
     source = "control"
     produces = True
-
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        return [Variant()]
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         assert isinstance(node.layer, Control)

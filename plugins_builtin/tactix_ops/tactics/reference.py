@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -17,7 +15,7 @@ def tactics() -> list[Tactic]:
     return [ReferenceTactic()]
 
 
-class ReferenceTactic(Tactic):
+class ReferenceTactic(Tactic[Node]):
     """One variant: linear formats, no knobs."""
 
     key = "tactix.numpy@1"
@@ -26,8 +24,8 @@ class ReferenceTactic(Tactic):
     fallback = True
     produces = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        return Reject("it runs other plans") if node.layer.bodies(node.attrs) else [Variant()]
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
+        return Reject("it runs other plans") if node.layer.bodies(node.attrs) else node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         """20 us a layer and 20 ns an element: more than any C kernel is thought to need."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 
 
-class ViewTactic(Tactic):
+class ViewTactic(Tactic[Node]):
     """Any device; linear format only."""
 
     key = "tactix.view@1"
@@ -19,8 +17,8 @@ class ViewTactic(Tactic):
     source = "view"
     by_signature = True
 
-    def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        return Reject("an epilogue needs a kernel") if node.is_fused else [Variant()]
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
+        return Reject("an epilogue needs a kernel") if node.is_fused else node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float:
         return 0.0

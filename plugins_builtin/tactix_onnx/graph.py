@@ -149,9 +149,8 @@ class Walker:
                     raise Unreached
                 return here.values[name]
             if name in here.stored:
-                here.values[name] = self.constant(
-                    self.weights.initializer(here.stored.pop(name)), name
-                )
+                stored = self.weights.initializer(here.stored.pop(name), again=here.depth > 0)
+                here.values[name] = self.constant(stored, name)
                 return here.values[name]
             if here.window is not None and name in here.window:
                 here.values[name] = here.window.find(name)

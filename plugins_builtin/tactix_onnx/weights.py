@@ -96,14 +96,17 @@ class WeightReader:
             return _shaped(np.frombuffer(t.raw_data, np.uint8), dtype, shape, who)
         return _typed(t, dtype, shape, who)
 
-    def initializer(self, t: onnx.TensorProto | onnx.SparseTensorProto) -> Array:
-        """An initializer's elements; its bytes leave the model if that is owned. Raises
+    def initializer(
+        self, t: onnx.TensorProto | onnx.SparseTensorProto, again: bool = False
+    ) -> Array:
+        """An initializer's elements; its bytes leave the model if that is owned. ``again``: it may
+        be read once more, as a node's graph may be imported for other shapes. Raises
         ModelImportError.
         """
         if hasattr(t, "indices"):
             return self.sparse(t)
         found = self.array(t)
-        if self.owned:
+        if self.owned and not again:
             t.ClearField("raw_data")
         return found
 

@@ -179,9 +179,9 @@ class Lenient(WeightReader):
         super().__init__(folder, owned=True, file=file)
         self.unreadable: dict[str, str] = {}
 
-    def initializer(self, t: Any) -> Array:
+    def initializer(self, t: Any, again: bool = False) -> Array:
         try:
-            return super().initializer(t)
+            return super().initializer(t, again)
         except ModelImportError as e:
             return self._zeros(t, e)
 

@@ -102,5 +102,6 @@ def check_version(product: LibraryDescription, built: Sequence[int], here: Seque
         raise PlanCompatibilityError(
             f"the plan has choices of {product.name} {was}",
             reasons=(f"here is {product.name} {is_}, which need not know them",),
-            do="Build it here again, or with BuilderFlag.VERSION_COMPATIBLE, so that it needs no such library",
+            do="Build it here again, or with BuilderFlag.VERSION_COMPATIBLE (--version-compatible), "
+            "so that it needs no such library",
         )

@@ -55,7 +55,8 @@ class DispatchFlavour(Flavour[Plan]):
             raise PlanCompatibilityError(
                 "the plan has no lean runtime in it",
                 reasons=(f"it was built by tactix {found.version}",),
-                do="Build it with BuilderFlag.VERSION_COMPATIBLE, or name one: runtime.load_runtime(path)",
+                do="Build it with BuilderFlag.VERSION_COMPATIBLE (--version-compatible), or name one: "
+                "runtime.load_runtime(path) (--lean-runtime)",
             )
         check_trust(runtime, found)
         return hand_over(runtime, lean_runtime.unpack(found.runtime), data, found, verify)

@@ -53,7 +53,10 @@ def changing() -> Iterator[TrustFile]:
             with replacing(path, 0o600) as f:
                 f.write(json.dumps(_encode(trust_file), indent=1).encode())
     except OSError as e:
-        do = "Set TACTIX_HOME to a folder that can be written; to build without signing give sign=False"
+        do = (
+            "Set TACTIX_HOME to a folder that can be written; to build without signing give "
+            "sign=False (--no-sign)"
+        )
         raise ConfigError(
             "cannot write the trust store", who=str(path), why=str(e), do=do
         ) from None

@@ -98,6 +98,8 @@ def remove(key: str) -> None:
         gone = key_exchange.find(found, key)
         del found.keys[gone.id]
         found.local = "" if found.local == gone.id else found.local
+    costs = f"removed {gone.title}: plans that it signed are not trusted here from now on"
+    show.line(show.console(), costs)
 
 
 def _kept(key: TrustKey, local: bool, as_json: bool) -> None:

@@ -132,6 +132,9 @@ def test_a_public_key_goes_to_another_user(
     assert made["id"] in capsys.readouterr().out
     assert tool("sign", path, "--key", "maker")[1] == 2
     assert cli.main(["keys", "remove", "maker"]) == 0
+    removed = " ".join(capsys.readouterr().out.split())
+    assert "maker" in removed
+    assert "plans that it signed are not trusted here from now on" in removed
     assert tool("run", path)[1] == 5
 
 
@@ -238,6 +241,7 @@ def test_build_finds_out_early_that_it_cannot_sign(
     (tmp_path / "m.onnx").write_bytes(b"no model")
     error, code = tool("build", tmp_path / "m.onnx", "-O0", "--no-timing-cache")
     assert (code, error["error"]["what"]) == (2, "cannot write the trust store")
+    assert error["error"]["do"].endswith("sign=False (--no-sign)")
     assert tool("build", tmp_path / "m.onnx", "-O0", "--no-timing-cache", "--no-sign")[1] == 3
 
 

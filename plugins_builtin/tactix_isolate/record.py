@@ -30,9 +30,15 @@ SCRIPT = '''"""{reason}
 It happened on {when} with tactix {tactix}. The pack must be installed, in the version that failed: {pack} {version}.
 With here=True the kernel runs in this process, for a debugger.
 """
+import sys
+
+from tactix.words.errors import TactixError
 from tactix_isolate.record import replay
 
-print(replay({case!r}, here=False))
+try:
+    print(replay({case!r}, here=False))
+except TactixError as e:  # nothing could be tried
+    sys.exit(str(e))
 '''
 
 
@@ -94,7 +100,11 @@ def replay(case: Mapping[str, Any], here: bool = False, plugins: Iterable[Any] =
     known = () if isinstance(offered, Reject) else offered.variants
     variant = next((v for v in known if v.id == case["variant"]), None)
     if isinstance(offered, Reject) or variant is None:
-        raise ExecutionError("the variant is not offered any longer", who=case["tactic"])
+        raise ExecutionError(
+            "the pack has changed since the record",
+            who=case["tactic"],
+            why=f"it no longer offers the variant {case['variant']}",
+        )
     c = Candidate(
         tactic, variant, offered.compile(variant, context), offered.cost(variant, context)
     )

@@ -182,11 +182,17 @@ def test_a_record_makes_the_trial_again(tmp_path: Path, kept: Path) -> None:
         built(relu_net, ("n", 8), enable="acme_relu")
     (found,) = Quarantine(kept).records.values()
     path = os.pathsep.join([str(tmp_path / "acme_relu-1.0"), *filter(None, sys.path)])
+    env = {**os.environ, "PYTHONPATH": path}
     command = [sys.executable, "-c", record.script(found)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=120
-    )
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
     assert "wrote before the begin of output 0" in done.stdout, done.stderr
+    older = {**found, "case": {**found["case"], "variant": "of older knobs"}}
+    command = [sys.executable, "-c", record.script(older)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
+    (told,) = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert "the pack has changed since the record" in told
+    assert "the variant of older knobs" in told
     assert len(Quarantine(kept).records) == 1
     with installed(tmp_path, "acme_relu", relu(LOOP)):
         assert "departs by 0 budgets" in record.replay(found["case"])

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import keyword
 import re
 import sys
@@ -35,8 +37,8 @@ def create(
     Raises InvalidArgument, ConfigError, OSError.
     """
     facts = _facts(name, layer, rule, tactic, namespace)
-    _check_free(name, facts["module"])
     root = folder / name
+    _check_free(name, facts["module"], root)
     if root.exists():
         raise InvalidArgument(
             f"{root} exists", do="Choose another name, or another folder with --path"
@@ -95,16 +97,42 @@ def _facts(name: str, layer: bool, rule: bool, tactic: str, namespace: str) -> d
     }
 
 
-def _check_free(name: str, module: str) -> None:
-    """Raises InvalidArgument for a package that Python, or another distribution, has under that
-    name.
+def _check_free(name: str, module: str, root: Path) -> None:
+    """Raises InvalidArgument for a name that Python has, or what is installed, but for the pack
+    that is installed from ``root``.
     """
-    owners = {normal(d) for d in metadata.packages_distributions().get(module, ())} - {normal(name)}
-    if keyword.iskeyword(module) or module in sys.stdlib_module_names or owners:
-        why = f"{module!r} is {'a module of ' + min(owners) if owners else 'a word or module of Python itself'}"
+    why = _holder(name, module, root)
+    if why:
         raise InvalidArgument(
             f"no name for a package: {name!r}", why=why, do="Choose another: acme-swish"
         )
+
+
+def _holder(name: str, module: str, root: Path) -> str:
+    """Who has the names of a distribution and its module already, or nothing."""
+    if keyword.iskeyword(module) or module in sys.stdlib_module_names:
+        return f"{module!r} is a word or module of Python itself"
+    mine = _installed_from(name)
+    if mine == root.resolve().as_uri():
+        return ""
+    owners = {normal(d) for d in metadata.packages_distributions().get(module, ())}
+    if owners:
+        return f"{module!r} is a module of {min(owners)}"
+    if mine is not None:
+        return f"a distribution of that name is installed{mine and f' from {mine}'}"
+    spec = importlib.util.find_spec(module)
+    return f"{module!r} is a module already: {spec.origin}" if spec and spec.origin else ""
+
+
+def _installed_from(name: str) -> str | None:
+    """The URL that an installed distribution was installed from, empty where it does not say; None
+    for one that is not installed.
+    """
+    try:
+        text = metadata.distribution(name).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return None
+    return str(json.loads(text)["url"]) if text else ""
 
 
 def _files(facts: dict[str, Any]) -> dict[str, str]:

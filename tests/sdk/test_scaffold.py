@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -108,6 +109,8 @@ def test_installed_by_pip_it_passes_its_own_tests(tmp_path: Path) -> None:
         ("json", {"layer": True}, "'json' is a word or module of Python itself"),
         ("numpy-", {"layer": True}, "no name for a package"),
         ("google", {"layer": True}, "'google' is a module of protobuf"),
+        ("numpy", {"layer": True}, "'numpy' is a module of numpy"),
+        ("pytest-xdist", {"layer": True}, "a distribution of that name is installed"),
         ("acme-swish", {}, "would be empty"),
         ("acme-swish", {"tactic": "fortran"}, "no kind of tactic 'fortran'"),
         ("acme-swish", {"layer": True, "namespace": "tactix"}, "no namespace: 'tactix'"),
@@ -145,3 +148,22 @@ def test_packing_says_whether_it_can_be_embedded(
     (folder / "pyproject.toml").write_text(text.replace('"tactix>=0.1"', '"tactix>=0.1", "scipy"'))
     assert main(["pack", str(folder), "--out", str(tmp_path / "dist")]) == 1
     assert "scipy" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_pack_that_was_installed_from_its_folder_can_be_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    folder = tmp_path / "packs"
+    source = (folder if here else tmp_path / "others") / "acme-anew"
+    info = tmp_path / "site" / "acme_anew-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-anew\nVersion: 1.0\n")
+    (info / "direct_url.json").write_text(json.dumps({"url": source.as_uri()}))
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    folder.mkdir()
+    if here:
+        assert create("acme-anew", folder, layer=True).is_dir()
+        return
+    with pytest.raises(errors.InvalidArgument, match=r"is installed from .*/others/acme-anew"):
+        create("acme-anew", folder, layer=True)

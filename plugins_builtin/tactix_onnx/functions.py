@@ -18,6 +18,7 @@ from tactix_onnx.order import Numbered, name_of, subgraphs
 from tactix_onnx.origins import origin_of
 from tactix_onnx.survey import Refusal, Survey
 from tactix_onnx.wellformed import DEPTH
+from tactix_ops.layers.control import Work, WorkSpent, limited
 
 if TYPE_CHECKING:
     import onnx
@@ -178,15 +179,24 @@ LARGEST = 1 << 20
 LONGEST = 64
 """Most layers on that way."""
 
+LOOPS = 1 << 24
+"""Most work that bodies of loops and branches over constants do while a model is imported, in
+elements: 16,000 layers on a few numbers each, about a second.
+"""
 
-def compute(v: Value) -> Any:
+
+def compute(v: Value, work: Work) -> Any:
     """The array of a value that follows from constants alone, by the references; None if it does
     not.
 
-    None, too, where the way there is long or large: a file of a few bytes may ask for any number of
-    elements.
+    None, too, where the way there is long or large, or takes more than the ``work`` that is left
+    for bodies: a file of a few bytes may ask for any number of elements or iterations.
     """
-    return _compute(v, {})
+    try:
+        with limited(work):
+            return _compute(v, {})
+    except WorkSpent:
+        return None
 
 
 def _compute(v: Value, known: dict[Node, Sequence[Any] | None]) -> Any:
@@ -195,7 +205,7 @@ def _compute(v: Value, known: dict[Node, Sequence[Any] | None]) -> Any:
         return v.const
     if node not in known:
         known[node] = None
-        if len(known) > LONGEST or not (_is_light(node) and _is_constant(node)):
+        if len(known) > LONGEST or not _is_foldable(node):
             return None
         inputs = [None if x is None else _compute(x, known) for x in node.inputs]
         if any(x is not None and a is None for x, a in zip(node.inputs, inputs, strict=True)):
@@ -203,6 +213,12 @@ def _compute(v: Value, known: dict[Node, Sequence[Any] | None]) -> Any:
         known[node] = run_node(node, inputs, {})
     results = known[node]
     return None if results is None else results[v.index]
+
+
+def _is_foldable(node: Node) -> bool:
+    """Whether it is small and constant, and so are all layers of its bodies."""
+    inner = (n for body in node.layer.bodies(node.attrs) for n in body.nodes)
+    return _is_light(node) and _is_constant(node) and all(map(_is_foldable, inner))
 
 
 def _is_constant(node: Node) -> bool:

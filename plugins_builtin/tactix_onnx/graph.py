@@ -46,6 +46,7 @@ from tactix_onnx.wellformed import (
     check_inputs,
     recursion,
 )
+from tactix_ops.layers.control import Work
 from tactix_sdk.symbolic import LIMIT
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Walker:
         self._binder = functions.Binder(COPIED, EXPANDED)
         self._active: set[Key] = set()
         self._around: Walker | None = None
-        self._depth, self._imported = 0, [0]
+        self._depth, self._imported, self._work = 0, [0], Work(functions.LOOPS)
 
     def inside(self, network: NetworkDefinition, ctx: Context, nodes: int) -> tuple[Walker, Scope]:
         """A walker for a body of so many nodes, which becomes a network of its own. Raises
@@ -127,6 +128,7 @@ class Walker:
         inner = Walker(network, self.catalog, self.weights, self.survey)
         inner._symbols, inner._binder, inner._active = self._symbols, self._binder, self._active
         inner._around, inner._depth, inner._imported = self, self._depth + 1, self._imported
+        inner._work = self._work
         scope = Scope(ctx.scope.opsets, f"{ctx.name}/", None, ctx.scope.depth + 1)
         scope.window = EnclosingScope(self, ctx.scope, network, inner.loose)
         return inner, scope
@@ -354,7 +356,7 @@ class Walker:
             return self._known(ctx, v, v.spec.value, tuple(sizes))
         constant = all(x is None or x.const is not None for x in ctx.inputs)
         if constant and len(sizes) == v.spec.rank and math.prod(sizes) <= LIMIT:
-            computed = functions.compute(v)
+            computed = functions.compute(v, self._work)
             return v if computed is None else self.network.add_constant(computed, v.name)
         return v
 

@@ -8,7 +8,9 @@ a plan: only the ``Call`` differs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -54,9 +56,47 @@ class Bodies(Scoped):
         return [partial(_call, n, self.env) for n in self.networks]
 
 
+class WorkSpent(ExecutionError):
+    """Bodies would do more work than they may."""
+
+
+@dataclass
+class Work:
+    """How much bodies may still do: elements that their layers make, a layer counting as at least
+    ``EACH`` for what it takes to call it.
+    """
+
+    left: int
+    EACH = 1 << 10
+
+    def take(self, network: NetworkDefinition) -> None:
+        """One run of a body. Raises WorkSpent."""
+        sizes = (v.spec.numel for n in network.nodes for v in n.outputs)
+        self.left -= self.EACH + sum(max(self.EACH, n) for n in sizes if isinstance(n, int))
+        if self.left < 0:
+            raise WorkSpent("it takes too long", who=network.name)
+
+
+_work: ContextVar[Work | None] = ContextVar("work", default=None)
+
+
+@contextmanager
+def limited(work: Work) -> Iterator[None]:
+    """Inside, references run bodies, nested ones included, until the work is spent; then they raise
+    WorkSpent.
+    """
+    token = _work.set(work)
+    try:
+        yield
+    finally:
+        _work.reset(token)
+
+
 def _call(network: NetworkDefinition, env: Mapping[str, int], values: Sequence[Any]) -> list[Any]:
     from tactix_sdk.evaluate import evaluate
 
+    if (work := _work.get()) is not None:
+        work.take(network)
     names = [v.name for v in network.inputs]
     return list(evaluate(network, dict(zip(names, values, strict=True)), env).values())
 

@@ -80,3 +80,90 @@ def test_a_body_with_weights_is_imported_again_for_another_shape(
     x = np.arange(3, dtype=np.float32)
     found = evaluate(net, {"x": x, "m": np.array(2)})["y"]
     np.testing.assert_array_equal(found, np.array(want, np.float32))
+
+
+# -- over constants ------------------------------------------------------------------------------
+
+NEGATED = [make_node("Neg", ["s"], ["t"])]
+INNER = make_graph(
+    [make_node("Identity", ["and"], ["so"]), make_node("Neg", ["r"], ["u"])],
+    "inner",
+    [
+        make_tensor_value_info("j", I64, []),
+        make_tensor_value_info("and", BOOL, []),
+        make_tensor_value_info("r", F32, [2]),
+    ],
+    [make_empty_tensor_value_info(name) for name in ("so", "u")],
+)
+NESTED = loop(
+    [make_node("Loop", ["long", "", "s"], ["t"], body=INNER)],
+    [2],
+    initializers(long=np.array(1 << 40)),
+)
+SAMPLED = loop([make_node("RandomUniformLike", ["s"], ["t"])], [2])
+WIDE = loop(
+    [
+        make_node("Expand", ["s", "wide"], ["many"]),
+        make_node("ReduceMax", ["many"], ["t"], keepdims=0),
+    ],
+    [],
+    initializers(wide=np.array([1 << 30])),
+)
+
+
+def over_constants(model: Any, node: onnx.NodeProto, trips: int) -> onnx.ModelProto:
+    """``node`` over two constants, and an input added to what it gives."""
+    steps = [node, make_node("Add", ["y", "z"], ["sum"])]
+    shape = node.attribute[0].g.input[2].type.tensor_type.shape.dim
+    x = np.ones([d.dim_value for d in shape], np.float32)
+    return model(steps, {"z": (F32, ["n", 2])}, ["sum"], {"m": np.array(trips), "x": x})
+
+
+def layers(net: Any) -> list[str]:
+    return [n.layer.name for n in net.nodes]
+
+
+@pytest.mark.parametrize(
+    ("node", "trips"),
+    [(loop(NEGATED, [2]), 1 << 40), (NESTED, 3), (SAMPLED, 3), (WIDE, 3)],
+    ids=["long", "nested", "random", "wide"],
+)
+def test_a_long_large_or_random_loop_over_constants_stays(
+    imported: Any, model: Any, node: onnx.NodeProto, trips: int
+) -> None:
+    assert layers(imported(over_constants(model, node, trips))) == ["Loop", "Add"]
+
+
+def test_a_short_loop_over_constants_becomes_a_constant(imported: Any, model: Any) -> None:
+    net = imported(over_constants(model, loop(NEGATED, [2]), 3))
+    assert layers(net) == ["Add"]
+    found = evaluate(net, {"z": np.zeros((1, 2), np.float32)})["sum"]
+    np.testing.assert_array_equal(found, np.full((1, 2), -1, np.float32))
+
+
+def test_loops_of_one_model_share_the_work_that_importing_may_do(imported: Any, model: Any) -> None:
+    """Many loops, each of them short, take long together."""
+    first, second = loop(NEGATED, [2]), loop(NEGATED, [2])
+    second.input[2], second.output[0] = "y", "again"
+    steps = [first, second, make_node("Add", ["again", "z"], ["sum"])]
+    given = {"m": np.array(5000), "x": np.ones(2, np.float32)}
+    net = imported(model(steps, {"z": (F32, ["n", 2])}, ["sum"], given))
+    assert layers(net) == ["Loop", "Add"]
+
+
+def test_a_long_scan_over_constants_stays(imported: Any, model: Any) -> None:
+    body = make_graph(
+        [make_node("Add", ["s", "e"], ["t"])],
+        "body",
+        [make_tensor_value_info(name, F32, []) for name in ("s", "e")],
+        [make_empty_tensor_value_info("t")],
+    )
+    nodes = [
+        make_node("Expand", ["one", "wide"], ["many"]),
+        make_node("Scan", ["zero", "many"], ["count"], body=body, num_scan_inputs=1),
+        make_node("Add", ["count", "z"], ["sum"]),
+    ]
+    zero, one, wide = np.zeros((), np.float32), np.ones(1, np.float32), np.array([1 << 20])
+    given = {"zero": zero, "one": one, "wide": wide}
+    net = imported(model(nodes, {"z": (F32, ["n"])}, ["sum"], given))
+    assert layers(net) == ["Expand", "Scan", "Add"]

@@ -445,13 +445,18 @@ def import_model(
     weights: WeightReader,
     survey: Survey,
 ) -> None:
-    """The model's main graph into the network. Raises ModelImportError; what the survey found, too."""
+    """The model's main graph into the network; an output that it names twice is one. Raises
+    ModelImportError; what the survey found, too.
+    """
     walker = Walker(network, catalog, weights, survey)
     scope = Scope(opsets_of(model.opset_import))
     graph = model.graph
     walker.store(graph, scope)
     walker.add_inputs(graph, scope)
-    names = [o.name for o in graph.output]
+    names = list(dict.fromkeys(o.name for o in graph.output))
+    if not names:
+        why, do = "its graph names none, so nothing is computed", "Export it with its results"
+        raise ModelImportError("the model has no outputs", why=why, do=do)
     values: list[Value | None] = []
     with contextlib.suppress(Unreached):
         values = walker.run(graph.node, names, scope)
@@ -460,7 +465,5 @@ def import_model(
         if value is None:
             raise ModelImportError(f"output {name!r} is empty")
         firm(value, f"output {name!r}", walker.loose)
-        if name in network.output_names:
-            raise ModelImportError(f"two outputs are named {name!r}")
         network.mark_output(value, name)
     network.name = network.name or graph.name

@@ -324,3 +324,13 @@ def test_a_truncated_model_is_told(tmp_path: Path, imported: Any, model: Any) ->
 def test_keys_of_converters_are_unique() -> None:
     keys = [c.key for c in converters()]
     assert len(keys) == len(set(keys))
+
+
+def test_a_model_without_outputs_is_told_what_it_lacks(imported: Any, model: Any) -> None:
+    with pytest.raises(ModelImportError, match=r"the model has no outputs.*Export it with"):
+        imported(model([make_node("Abs", ["x"], ["y"])], {"x": (F32, ["n"])}, []))
+
+
+def test_an_output_named_twice_is_one(imported: Any, model: Any) -> None:
+    net = imported(model([make_node("Abs", ["x"], ["y"])], {"x": (F32, ["n"])}, ["y", "y"]))
+    assert net.output_names == ("y",)

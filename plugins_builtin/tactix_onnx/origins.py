@@ -48,7 +48,9 @@ def origin_of(domain: str, op: str, version: int, layers: Any) -> tuple[str, str
 
 
 def _pack_of(domain: str, op: str, layers: Any) -> tuple[str, str]:
-    """Why a pack of the domain's name is not in use, if there is one."""
+    """Why a pack of the domain's name, or its layer for the operator, is not in use, if there is one."""
+    if lost := _clash_of(domain, op, layers):
+        return f"no plugin in use provides it: {lost.what}: {lost.why}", lost.do
     entry = getattr(layers, "entry", None)
     if entry is None or "." in domain or ":" in domain:
         return "", ""
@@ -58,3 +60,14 @@ def _pack_of(domain: str, op: str, layers: Any) -> tuple[str, str]:
         if e.why.startswith("its "):  # a pack of that name is there
             return f"no plugin in use provides it: {e.why}", e.do
     return "", ""
+
+
+def _clash_of(domain: str, op: str, layers: Any) -> PluginError | None:
+    """What left out the layer of that name, or one that imports the operator."""
+    word = f"onnx:{domain}::{op}"
+    for key, clash in getattr(layers, "clashes", {}).items():
+        imported = {w for e in clash.left_out for w in getattr(e.object, "imports", ())}
+        if key.partition("@")[0] == f"{domain}.{op}" or word in imported:
+            error: PluginError = clash.error()
+            return error
+    return None

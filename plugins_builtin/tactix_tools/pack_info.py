@@ -57,13 +57,18 @@ def packs(session: Session) -> list[PackInfo]:
 
 def _clashing(info: PackInfo, clashes: Iterable[Clash]) -> PackInfo:
     """The pack, with the keys of it that are left out."""
-    mine = [c.error() for c in clashes if any(_gave(info, e) for e in c.left_out)]
+    mine = [c.error() for c in clashes if lost_by(info, c)]
     if info.status not in ("active", "not enabled") or not mine:
         return info
     told = punctuated(dict.fromkeys(f"{e.what}: {e.why}" for e in mine), "; ")
     return replace(
         info, status="clashing", reason=told, cure=punctuated(dict.fromkeys(e.do for e in mine))
     )
+
+
+def lost_by(info: PackInfo, clash: Clash) -> bool:
+    """Whether the pack is one of those whose object is left out."""
+    return any(_gave(info, e) for e in clash.left_out)
 
 
 def _gave(info: PackInfo, e: Entry[Any]) -> bool:

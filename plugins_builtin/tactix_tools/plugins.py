@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
 
 from tactix.plugins.identity import called
-from tactix.plugins.registry import KINDS
+from tactix.plugins.registry import KINDS, Clash
 from tactix.plugins.session import Session
-from tactix.words.errors import InvalidArgument
+from tactix.words.errors import InvalidArgument, PluginError
 from tactix.words.spelling import did_you_mean
 from tactix_tools import options, quarantine, show
 from tactix_tools.cli import OK, OTHER
-from tactix_tools.pack_info import PackInfo, packs
+from tactix_tools.pack_info import PackInfo, lost_by, packs
 
 USELESS = ("failed", "incompatible", "disabled")
 """States of packs that provide nothing."""
@@ -158,6 +158,13 @@ def _provided(session: Session, key: str) -> dict[str, Any]:
         if key in (e.key, e.key.partition("@")[0])
     ]
     broken = [p for p in every if p.namespace == key.partition(".")[0] and p.status in USELESS]
+    clashing = [
+        replace(p, reason=f"{e.what}: {e.why}", cure=e.do)
+        for c, e in _clashes(session, key)
+        for p in every
+        if lost_by(p, c)
+    ]
+    broken += clashing
     told = [
         {
             "namespace": p.namespace,
@@ -171,6 +178,12 @@ def _provided(session: Session, key: str) -> dict[str, Any]:
     known = (e.key for _, e in entries)
     cure = "" if rows or broken else did_you_mean(key, known, "Install a pack that does", most=3)
     return {"key": key, "provided": rows, "broken": told, "cure": cure}
+
+
+def _clashes(session: Session, key: str) -> list[tuple[Clash, PluginError]]:
+    """Those of the key, in any registry, each with what it says."""
+    found = (c for c in session.clashes() if key in (c.key, c.key.partition("@")[0]))
+    return [(c, c.error()) for c in found]
 
 
 def _entry(session: Session, kind: str, e: Any, every: Iterable[PackInfo]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from tactix.contracts.trust import Seal
 from tactix.plan.decode import decode_plan
 from tactix.plan.reader import Reader
 from tactix.plan.schema import Plan
-from tactix.words.errors import InvalidArgument, PlanFormatError, UntrustedPlan
+from tactix.words.errors import InvalidArgument, PlanFormatError, UntrustedPlan, punctuated
 from tactix.words.files import ABSENT, EMPTY, NO_FILE, why_no_file
 
 MAGIC = b"\x89tactix\n"
@@ -100,6 +100,7 @@ def _pieces(plan: Plan, sign: Sign | None) -> Iterator[bytes | memoryview]:
         table[name] = [align(end), view.nbytes, hashlib.sha256(view).hexdigest()]
         end = align(end) + view.nbytes
     text = _canonical({**header, "blobs": table})
+    _check_readable(text, blobs)
     digest = hashlib.sha256(text).digest()
     signature = _signature(plan.seal, digest, sign)
     at = PROLOGUE.size + len(text) + len(signature)
@@ -112,6 +113,17 @@ def _pieces(plan: Plan, sign: Sign | None) -> Iterator[bytes | memoryview]:
             yield bytes(align(at) - at)
             yield view
             at = align(at) + view.nbytes
+
+
+def _check_readable(text: bytes, blobs: Mapping[str, Any]) -> None:
+    """Raises PlanFormatError for a header that ``load`` would refuse: such a file is of no use."""
+    try:
+        header = parse(text)
+        del header["blobs"]
+        decode_plan(header, {name: raw(content) for name, content in blobs.items()})
+    except PlanFormatError as e:
+        what = "the plan is not written, as it could not be read again"
+        raise PlanFormatError(what, who=e.who, why=punctuated((e.what, e.why), ": ")) from None
 
 
 def _signature(seal: Seal | None, digest: bytes, sign: Sign | None) -> bytes:

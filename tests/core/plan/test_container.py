@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tactix.contracts.artifact import Source
 from tactix.plan import container
-from tactix.plan.schema import Plan
+from tactix.plan.schema import Plan, Profile
 from tactix.words.errors import PlanFormatError
 
 
@@ -263,3 +263,10 @@ def test_an_expression_that_would_grow_without_bound_is_refused(plan: Plan) -> N
 
         with pytest.raises(PlanFormatError):
             container.load(_rebuild(plan, change))
+
+
+def test_what_could_not_be_read_again_is_not_written(plan: Plan, tmp_path: Path) -> None:
+    endless = replace(plan, profiles=(Profile("p", {"n": (0, 1 << 62, None)}),))
+    with pytest.raises(PlanFormatError, match=r"profiles\[0\].dims.n.*could not be read again"):
+        container.save(endless, tmp_path / "m.plan")
+    assert list(tmp_path.iterdir()) == []

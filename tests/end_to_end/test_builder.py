@@ -203,6 +203,18 @@ def test_a_budget_of_nothing_chooses_by_estimate(builder: tactix.Builder) -> Non
     }
 
 
+@pytest.mark.parametrize("size", [1 << 40, (1 << 62) - 1])
+def test_sizes_that_no_machine_holds_are_chosen_by_estimate(
+    builder: tactix.Builder, size: int
+) -> None:
+    net = builder.create_network()
+    net.mark_output(net.add_layer("tactix.Relu", [net.add_input("x", "f32", ("n", 8))])[0], "y")
+    profile = OptimizationProfile().set_shape("x", (1, 8), (size, 8), (size, 8))
+    plan = builder.build_plan(net, config(profiles=[profile]))
+    assert {r["status"] for r in rows(plan)} == {"estimated"}
+    assert container.load(container.dump(plan)).profiles == plan.profiles
+
+
 def test_frozen_needs_every_timing_and_then_gives_the_same_bytes(
     builder: tactix.Builder, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from tactix.select.compile import Toolchain, joined
 from tactix.select.error_bounds import ErrorBound, bounds
 from tactix.words.dims import Env, evaluate
 from tactix.words.errors import ExecutionError, TactixError
+from tactix.words.host_memory import check_array_fits
 from tactix.words.tensor import Format, TensorSpec
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Untriable(ExecutionError):
 
 def sample(node: Node, env: Env, seed: int = 0) -> list[Any]:
     """Random valid arrays for the node's given inputs at the shapes of ``env``; what is known is as
-    it must be.
+    it must be. Raises MemoryError where this machine cannot hold them.
     """
     import numpy as np
 
@@ -47,6 +48,8 @@ def sample(node: Node, env: Env, seed: int = 0) -> list[Any]:
         None if v is None else replace(v.spec, shape=v.spec.at(dict(env)), value=None)
         for v in node.inputs
     ]
+    for v in node.given:
+        check_array_fits(v.spec.at(dict(env)), v.spec.dtype.numpy)
     attrs = resolve(node.layer, node.attrs, env)
     arrays = node.layer.sample(attrs, specs, rng)
     return [

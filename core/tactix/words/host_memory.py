@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -37,9 +38,11 @@ def largest() -> int:
 
 
 def check_fits(nbytes: int) -> None:
-    """Raises MemoryError for a size that this machine's memory and swap together do not have."""
-    limit = largest()
-    if limit and nbytes > limit:
+    """Raises MemoryError for a size that this machine's memory and swap together do not have, or
+    that no address reaches.
+    """
+    limit = largest() or sys.maxsize
+    if nbytes > limit:
         raise MemoryError(
             f"cannot allocate {nbytes} bytes: this machine has {limit} of memory and swap"
         )

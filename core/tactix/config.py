@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
+from tactix.plan.reader import LIMIT
 from tactix.run.shapes import shape_of
 from tactix.select.enumerate import Bids
 from tactix.words.errors import ConfigError
@@ -80,9 +81,14 @@ class OptimizationProfile:
         self, name: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]
     ) -> OptimizationProfile:
         """Set the range of one input; returns self. Raises ConfigError unless 0 <= min <= opt <=
-        max, ShapeError.
+        max, and no more than a plan takes; ShapeError.
         """
         rows = (shape_of(name, min), shape_of(name, opt), shape_of(name, max))
+        if any(n >= LIMIT for row in rows for n in row):
+            raise ConfigError(
+                f"profile of {name!r}: min {rows[0]}, opt {rows[1]}, max {rows[2]}",
+                why=f"a plan takes sizes up to {LIMIT - 1}",
+            )
         if len({len(r) for r in rows}) != 1 or any(
             not 0 <= a <= b <= c for a, b, c in zip(*rows, strict=True)
         ):
@@ -227,6 +233,9 @@ class BuilderConfig:
             raise ConfigError(
                 what, do="None can be negative; -1 auxiliary streams are as many as help"
             )
+        for profile in self.profiles:
+            for name, rows in profile.shapes.items():
+                OptimizationProfile().set_shape(name, *rows)  # it may have been filled otherwise
         self._check_flags()
 
     def _check_flags(self) -> None:

@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 import click
 
 from tactix.contracts.trust import OnUntrusted
+from tactix.plan.reader import LIMIT
 
 F = TypeVar("F", bound=Callable[..., Any])
 Shapes = dict[str, tuple[int, ...]]
 
 _SHAPE = re.compile(r"(?P<name>.+?):(?P<dims>\d+(x\d+)*|scalar)")
 _TIME = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>ms|s|m|h|)")
+_DIGITS = len(str(LIMIT))
 _FLAGS = (
     "no_fallback", "gpu_fallback", "version_compatible", "exclude_lean_runtime", "refit", "refit_identical",
     "strip_plan", "weight_streaming",
@@ -38,8 +40,10 @@ class ShapesType(click.ParamType):
             found = _SHAPE.fullmatch(item.strip())
             if found is None:
                 self.fail(f"{item!r} is not of the form name:1x3x224x224", param, ctx)
-            dims = found["dims"]
-            out[found["name"]] = () if dims == "scalar" else tuple(int(d) for d in dims.split("x"))
+            sizes = [] if found["dims"] == "scalar" else found["dims"].split("x")
+            if any(len(d) > _DIGITS or int(d) >= LIMIT for d in sizes):
+                self.fail(f"{item!r}: a plan takes sizes up to {LIMIT - 1}", param, ctx)
+            out[found["name"]] = tuple(map(int, sizes))
         return out
 
 

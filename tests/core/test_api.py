@@ -180,3 +180,15 @@ def test_what_cannot_be_compiled_is_said_before_any_tactic_is_asked(
         ConfigError, match="nothing can be compiled for cuda: cuda-python is not installed"
     ):
         builder.build_plan(network, config)
+
+
+@pytest.mark.parametrize("size", [1 << 62, 10**20])
+def test_sizes_that_no_plan_takes_are_refused_at_the_profile(size: int) -> None:
+    bound = str((1 << 62) - 1)
+    with pytest.raises(ConfigError, match=bound):
+        tactix.OptimizationProfile().set_shape("x", (1,), (1,), (size,))
+    with pytest.raises(ConfigError, match=bound):
+        configure(shapes={"x": (size, 3)})
+    filled = tactix.OptimizationProfile({"x": ((1,), (1,), (size,))})
+    with pytest.raises(ConfigError, match=bound):
+        tactix.BuilderConfig(profiles=[filled]).check()

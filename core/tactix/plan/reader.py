@@ -15,6 +15,8 @@ from tactix.words.tensor import Format
 
 T = TypeVar("T")
 LIMIT = 1 << 62
+"""Integers of a plan are less, sizes and offsets among them."""
+
 RANK = 32
 _FORMAT = re.compile(r"linear|nhwc|c([2-9]|[1-9]\d{1,3})")
 

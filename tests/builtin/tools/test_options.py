@@ -153,3 +153,9 @@ def test_out_of_range_is_a_usage_error(args: tuple[str, ...]) -> None:
 def test_a_budget_of_nothing_names_the_level_that_measures_nothing() -> None:
     with pytest.raises(click.UsageError, match=r"'0ms' is no time at all. To measure .* -O0"):
         parse("--budget", "0ms")
+
+
+@pytest.mark.parametrize("size", [str(1 << 62), "9" * 20, "9" * 5000])
+def test_sizes_that_no_plan_takes_are_usage_errors(size: str) -> None:
+    with pytest.raises(click.BadParameter, match=str((1 << 62) - 1)):
+        SHAPES.convert(f"x:{size}x3", None, None)

@@ -81,8 +81,9 @@ class Builder(Recorded):
         """The network of a model: a path, bytes, or what an importer claims.
 
         ``enable``: packs whose converters may take operators that others provide. ``shapes``: of
-        inputs whose rank the model does not tell, None for open sizes. Raises ModelImportError,
-        UnsupportedOperator, ConfigError for a pack that is not there.
+        inputs whose rank the model does not tell, and of vectors that may be shapes; None for open
+        sizes. Raises ModelImportError, UnsupportedOperator, ConfigError for a pack that is not
+        there.
         """
         for pack in sorted(enable):
             self.session.enable(pack)

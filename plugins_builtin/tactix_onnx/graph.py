@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, sym, symbols
+from tactix.words.dims import Dim, substitute, sym, symbol_name, symbols
 from tactix.words.errors import ModelImportError, TactixError, UnsupportedOperator
 from tactix.words.tensor import TensorSpec
 from tactix_onnx import functions
@@ -59,6 +59,9 @@ _UNNAMED = ("", "?", "-1", "None")
 
 LARGEST = 1 << 48
 """Most elements of a tensor: more fit no memory, and sizes in bytes must fit 64 bits."""
+
+INTEGERS = (6, 7)
+"""TensorProto.DataType of shapes and axes: int32 and int64."""
 
 LEFT = frozenset({"tactix.Dims@1", "tactix.DequantizeLinear@1"})
 """Layers whose results stay theirs although they are known: rules look for them."""
@@ -182,6 +185,7 @@ class Walker:
         """Inputs of the network: those of the graph that no initializer sets."""
         given = [v for v in graph.input if v.name not in scope.stored]
         plain = {d.dim_param for v in given for d in v.type.tensor_type.shape.dim}
+        lengths = self._lengths(given, plain)
         for v in given:
             who = f"input {v.name!r}"
             if v.type.WhichOneof("value") in ("sequence_type", "optional_type"):
@@ -195,7 +199,7 @@ class Walker:
             shape: Sequence[Dim | None] = self.network.wanted.get(v.name, ())
             if v.type.tensor_type.HasField("shape"):
                 shape = [
-                    _dim(d, f"{v.name}_{i}", plain)
+                    substitute(_dim(d, f"{v.name}_{i}", plain), lengths)
                     for i, d in enumerate(v.type.tensor_type.shape.dim)
                 ]
             elif v.name not in self.network.wanted:
@@ -206,6 +210,22 @@ class Walker:
             dtype = dtype_of(v.type.tensor_type.elem_type, who)
             scope.values[v.name] = self.network.add_input(v.name, dtype, shape)
             _check_size(scope.values[v.name], who)
+
+    def _lengths(
+        self, inputs: Sequence[onnx.ValueInfoProto], plain: Collection[str]
+    ) -> dict[str, int]:
+        """Symbols that are lengths of integer vectors, where the caller builds for one: such a
+        vector may be a shape, and a rank must be known here.
+        """
+        out: dict[str, int] = {}
+        for v in inputs:
+            t, wanted = v.type.tensor_type, self.network.wanted.get(v.name, ())
+            if t.elem_type not in INTEGERS or len(t.shape.dim) != 1 or len(wanted) != 1:
+                continue
+            symbol = symbol_name(_dim(t.shape.dim[0], f"{v.name}_0", plain))
+            if symbol is not None and wanted[0] is not None:
+                out.setdefault(symbol, wanted[0])
+        return out
 
     # -- nodes ------------------------------------------------------------------------------------
 

@@ -206,8 +206,10 @@ def _headline(found: Sequence[Refusal], count: int) -> str:
 def _as_import_error(error: Exception) -> ModelImportError:
     if isinstance(error, ModelImportError):
         return error
-    why = str(error) if isinstance(error, TactixError) else f"{type(error).__name__}: {error}"
-    out = ModelImportError(BARE, why=why)
+    why, do = f"{type(error).__name__}: {error}", ""
+    if isinstance(error, TactixError):
+        why, do = punctuated((error.who, error.what, error.why), ": "), error.do
+    out = ModelImportError(BARE, why=why, do=do)
     out.__cause__ = error
     return out
 

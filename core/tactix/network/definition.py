@@ -30,8 +30,8 @@ class NetworkDefinition(Recorded):
     names of constants that it computed, with the result that each was. ``demands``: what the
     importer takes for granted about symbols, and the node for which it does. ``wanted``: shapes of
     inputs that the caller builds for, None where a size is open; an importer takes them for inputs
-    of which the model tells no rank. Errors go to the recorder of the builder that made it, or its
-    own.
+    of which the model tells no rank, and for vectors whose length may be one. Errors go to the
+    recorder of the builder that made it, or its own.
     """
 
     def __init__(self, layers: Mapping[str, Layer], name: str = "") -> None:

@@ -41,11 +41,19 @@ def fresh(attrs: DynamicAttrs, rank: int) -> Shape:
     return tuple(sym(f"{attrs.symbol}_{i}") for i in range(rank))
 
 
+FIX_LENGTH = (
+    "Export the model with a fixed length, or build for one where an input tells it: "
+    'shapes={"NAME": (2,)}, or --shapes NAME:2'
+)
+
+
 def length(spec: TensorSpec, who: str, what: str) -> int:
     """Elements of a vector (a scalar has one) whose number must be fixed. Raises ShapeError."""
     found = spec.numel
     if not isinstance(found, int) or spec.rank > 1:
-        raise ShapeError(f"{who}: the number of {what} must be fixed, not that of {spec}")
+        raise ShapeError(
+            f"{who}: the number of {what} must be fixed, not that of {spec}", do=FIX_LENGTH
+        )
     return found
 
 

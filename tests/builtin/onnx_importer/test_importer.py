@@ -334,3 +334,24 @@ def test_a_model_without_outputs_is_told_what_it_lacks(imported: Any, model: Any
 def test_an_output_named_twice_is_one(imported: Any, model: Any) -> None:
     net = imported(model([make_node("Abs", ["x"], ["y"])], {"x": (F32, ["n"])}, ["y", "y"]))
     assert net.output_names == ("y",)
+
+
+def expanding(model: Any) -> onnx.ModelProto:
+    inputs = {"x": (F32, ["n", 1]), "s": (np.int64, ["k"])}
+    return model([make_node("Expand", ["x", "s"], ["y"])], inputs, ["y"])
+
+
+def test_the_length_of_a_shape_is_the_one_that_is_built_for(model: Any) -> None:
+    options: dict[str, Any] = {"level": 0, "timing_cache": False}
+    engine = tactix.build(expanding(model), shapes={"s": (3,)}, **options)
+    x = np.arange(2, dtype=F32).reshape(2, 1)
+    want = np.broadcast_to(x, (4, 2, 5))
+    np.testing.assert_array_equal(engine(x=x, s=np.array([4, 1, 5])), want)
+
+
+def test_a_shape_of_unknown_length_names_the_option_that_fixes_it(
+    imported: Any, model: Any
+) -> None:
+    with pytest.raises(ModelImportError, match=r"number of dims must be fixed.*--shapes") as e:
+        imported(expanding(model))
+    assert "onnx.checker" not in str(e.value)

@@ -34,6 +34,14 @@ agree with each other:
 | global pooling of no elements | NaN for `GlobalAveragePool`, -inf for `GlobalMaxPool` | an error |
 | NaN in `ArgMax`, `ArgMin`, `ReduceMax`, `ReduceMin`, `MaxPool` | taken first, as in numpy | some are passed over |
 | `Compress`, condition longer than the axis | an error if slices beyond it are asked for | the rest is ignored |
+| scale of `DynamicQuantizeLinear` of zeros | 0, by the standard's function (onnx's reference: 1/255) | 1 |
+
+Two things are taken more narrowly than by ONNX Runtime, on every device:
+
+- The branches of an `If` may give different ranks only where all that reads the result broadcasts it: a rank is known
+  when a model is imported. An output of the model, for example, is refused.
+- An input of the graph that has an initializer is a constant of the plan. It cannot be given when running: the error
+  is "no input is named" so. Take the initializer out of the model to make it an input.
 
 """
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
+from tactix.contracts.launcher import MOST_THREADS
 from tactix.plan.reader import LIMIT
 from tactix.run.shapes import shape_of
 from tactix.select.enumerate import Bids
@@ -147,8 +148,8 @@ class BuilderConfig:
     measured, nor compiled but what the plan needs; the rest is chosen by estimate.
     ``trial_budget``: seconds that trials of one pack's kernels may take that fail; then no more of
     its kernels are tried.
-    ``threads``: of one inference; 0 means TACTIX_NUM_THREADS or all usable cores. ``device``: its
-    key or its kind, such as ``cpu`` or ``cuda``. ``enabled``: packs that may touch layers of
+    ``threads``: of one inference, at most MOST_THREADS; 0 means TACTIX_NUM_THREADS or all usable
+    cores. ``device``: its key or its kind, such as ``cpu`` or ``cuda``. ``enabled``: packs that may touch layers of
     others. ``target``: what to build for, if not this machine's device as it is: ``x86-64-v3``,
     ``sm_90``, or a family of devices, ``AMPERE_PLUS`` (``hardware_compatibility_level`` is another
     name of it); what cannot run here is chosen by cached timings and estimates.
@@ -224,19 +225,24 @@ class BuilderConfig:
             raise ConfigError(
                 f"builder_optimization_level {self.builder_optimization_level}", do="Choose 0 to 5"
             )
-        if not self.trial_budget >= 0:
-            raise ConfigError(
-                f"trial_budget {self.trial_budget} s", do="Give seconds, or infinity for no limit"
-            )
-        if not self.budget >= 0 or self.threads < 0 or self.max_aux_streams < -1:
-            what = f"budget {self.budget} s, {self.threads} threads, {self.max_aux_streams} auxiliary streams"
-            raise ConfigError(
-                what, do="None can be negative; -1 auxiliary streams are as many as help"
-            )
+        self._check_numbers()
         for profile in self.profiles:
             for name, rows in profile.shapes.items():
                 OptimizationProfile().set_shape(name, *rows)  # it may have been filled otherwise
         self._check_flags()
+
+    def _check_numbers(self) -> None:
+        """Raises ConfigError for times and counts out of their range; NaN is in none."""
+        for name in ("budget", "trial_budget"):
+            if not getattr(self, name) >= 0:
+                do = "Give seconds, 0 or more, or infinity for no limit"
+                raise ConfigError(f"{name} is {getattr(self, name)} s", do=do)
+        if not 0 <= self.threads <= MOST_THREADS:
+            do = f"Give 1 to {MOST_THREADS}, or 0 for all usable cores"
+            raise ConfigError(f"threads is {self.threads}", do=do)
+        if self.max_aux_streams < -1:
+            do = "Give 0 or more, or -1 for as many as help"
+            raise ConfigError(f"max_aux_streams is {self.max_aux_streams}", do=do)
 
     def _check_flags(self) -> None:
         """Raises ConfigError for flags that contradict each other or have nothing to act on."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tactix.contracts.launcher import MOST_THREADS
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan.reader import LIMIT
 
@@ -238,7 +239,7 @@ def _choice_options(function: F) -> F:
             ),
             click.option(
                 "--threads",
-                type=click.IntRange(0),
+                type=click.IntRange(0, MOST_THREADS),
                 default=0,
                 show_default=True,
                 help="Threads of one inference; 0: TACTIX_NUM_THREADS, or all cores.",

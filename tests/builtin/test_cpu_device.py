@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
+from importlib import resources
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
-from tactix.contracts.launcher import LinkContext, Step
+from tactix.contracts.launcher import MOST_THREADS, LinkContext, Step
 from tactix.run.segments import Segments
 from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument
 from tactix_cpu import allocators, devices, features, levels
@@ -278,3 +279,8 @@ def test_a_target_that_this_machine_is_not(monkeypatch: pytest.MonkeyPatch) -> N
     )
     with pytest.raises(InvalidArgument, match=r"no level 'x86-64-v9'.*x86-64-v2.*armv8"):
         levels.target("x86-64-v9")
+
+
+def test_the_pool_takes_as_many_threads_as_can_be_asked_for() -> None:
+    text = resources.files("tactix_cpu").joinpath("executor", "threads.c").read_text("utf-8")
+    assert f"#define TXE_MAX_THREADS {MOST_THREADS} " in text

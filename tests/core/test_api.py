@@ -192,3 +192,18 @@ def test_sizes_that_no_plan_takes_are_refused_at_the_profile(size: int) -> None:
     filled = tactix.OptimizationProfile({"x": ((1,), (1,), (size,))})
     with pytest.raises(ConfigError, match=bound):
         tactix.BuilderConfig(profiles=[filled]).check()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "cure"),
+    [
+        ("budget", float("nan"), "Give seconds"),
+        ("trial_budget", -1.0, "Give seconds"),
+        ("threads", -1, "Give 1 to 255"),
+        ("threads", 10**20, "Give 1 to 255"),
+        ("max_aux_streams", -2, "-1 for as many as help"),
+    ],
+)
+def test_a_number_out_of_its_range_is_told_alone(field: str, value: Any, cure: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{field} is .*{cure}"):
+        tactix.BuilderConfig(**{field: value}).check()

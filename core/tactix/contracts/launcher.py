@@ -97,6 +97,10 @@ def _senseless(step: Step, env: Env) -> bool:
     return False
 
 
+MOST_THREADS = 255
+"""Of one inference: pools of launchers have room for so many."""
+
+
 @dataclass(frozen=True)
 class LinkContext:
     """What a launcher gets to link: the device, intra-op threads, how to find a layer by key, whom

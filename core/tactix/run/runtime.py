@@ -12,7 +12,7 @@ import tactix
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
 from tactix.contracts.flavour import DEFAULT, Options, Source, TempfileControlFlag
-from tactix.contracts.launcher import Step
+from tactix.contracts.launcher import MOST_THREADS, Step
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan import compat, container
 from tactix.plan.schema import Plan, validate
@@ -41,7 +41,8 @@ class Runtime(Recorded):
     ``session``: the plugins, by default all that are installed. ``device``: a key or a kind; by
     default what the plan was built for. ``allocator``: a key or an object, by default tactix's own
     for the device.
-    ``max_threads``: of one inference; 0 means TACTIX_NUM_THREADS or all usable cores.
+    ``max_threads``: of one inference, at most MOST_THREADS; 0 means TACTIX_NUM_THREADS or all
+    usable cores.
     ``copy_weights``: read weights into memory of their own (huge pages where the system has them)
     instead of mapping the file.
     ``sign``: whether an engine signs its plan when it saves it, if it was made in this process.
@@ -53,7 +54,10 @@ class Runtime(Recorded):
     ``lean_runtime``: see ``load_runtime``. ``tempfile_control_flags``: where a lean runtime may be
     kept; without memory, in a new folder in ``temporary_directory``, by default the system's.
 
-    Raises ConfigError, InvalidArgument.
+    ``flavour``: what runs plans. One that is not there is a PluginError here if a session is given,
+    else when the first plan is loaded: looking for plugins would cost every start its time.
+
+    Raises ConfigError, InvalidArgument, PluginError.
     """
 
     lean_runtime: str | Path = ""
@@ -78,6 +82,8 @@ class Runtime(Recorded):
     ) -> None:
         self.logger = checked_logger(logger)
         self._session = session
+        if session is not None and flavour != DEFAULT:
+            session.flavours[flavour]  # an unknown one is better told now
         self.flavour, self.device, self.allocator, self.copy_weights = (
             flavour,
             device,
@@ -87,7 +93,7 @@ class Runtime(Recorded):
         self.on_untrusted = OnUntrusted.chosen(on_untrusted)
         self.sign = sign
         self.error_recorder = error_recorder
-        self.max_threads = max_threads or default_threads()
+        self.max_threads = max_threads
 
     @property
     def session(self) -> Session:
@@ -100,14 +106,15 @@ class Runtime(Recorded):
 
     @property
     def max_threads(self) -> int:
-        """Intra-op threads of the engines to come."""
+        """Intra-op threads of the engines to come. Setting it raises InvalidArgument, ConfigError."""
         return self._max_threads
 
     @max_threads.setter
     def max_threads(self, threads: int) -> None:
-        if not isinstance(threads, int) or threads < 1:
-            raise InvalidArgument(f"max_threads is {threads!r}", do="Give a positive integer")
-        self._max_threads = threads
+        if not isinstance(threads, int) or not 0 <= threads <= MOST_THREADS:
+            do = f"Give 1 to {MOST_THREADS}, or 0 for all usable cores"
+            raise InvalidArgument(f"max_threads is {threads!r}", do=do)
+        self._max_threads = threads or default_threads()
 
     @property
     def on_untrusted(self) -> OnUntrusted:
@@ -288,16 +295,18 @@ class Runtime(Recorded):
 
 
 def default_threads(cores: int = 0) -> int:
-    """TACTIX_NUM_THREADS, or so many cores; 0 means those that this process may use. Raises
-    ConfigError.
+    """TACTIX_NUM_THREADS, or so many cores, but at most MOST_THREADS; 0 means those that this
+    process may use. Raises ConfigError.
     """
     text = os.environ.get("TACTIX_NUM_THREADS", "")
     if not text:
-        return cores or (
+        usable = cores or (
             len(os.sched_getaffinity(0))
             if hasattr(os, "sched_getaffinity")
             else os.cpu_count() or 1
         )
-    if not text.isdigit() or int(text) < 1:
-        raise ConfigError(f"TACTIX_NUM_THREADS is {text!r}", do="Set it to a positive integer")
+        return min(usable, MOST_THREADS)
+    if text not in map(str, range(1, MOST_THREADS + 1)):
+        do = f"Set it to an integer from 1 to {MOST_THREADS}"
+        raise ConfigError(f"TACTIX_NUM_THREADS is {text!r}", do=do)
     return int(text)

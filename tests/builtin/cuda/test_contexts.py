@@ -138,7 +138,7 @@ def test_small_tensors_lie_apart_so_that_steps_run_beside_each_other(
 
 
 def test_fewer_auxiliary_streams_than_none() -> None:
-    with pytest.raises(ConfigError, match="-2 auxiliary streams"):
+    with pytest.raises(ConfigError, match="max_aux_streams is -2"):
         e.config(max_aux_streams=-2).check()
 
 

@@ -159,3 +159,9 @@ def test_a_budget_of_nothing_names_the_level_that_measures_nothing() -> None:
 def test_sizes_that_no_plan_takes_are_usage_errors(size: str) -> None:
     with pytest.raises(click.BadParameter, match=str((1 << 62) - 1)):
         SHAPES.convert(f"x:{size}x3", None, None)
+
+
+def test_threads_have_an_upper_bound() -> None:
+    assert parse("--threads", "255")["threads"] == 255
+    with pytest.raises(click.BadParameter, match="255"):
+        parse("--threads", "256")

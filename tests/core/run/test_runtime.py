@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import tactix
+from tactix.contracts.launcher import MOST_THREADS
 from tactix.plan import container
 from tactix.plan.schema import Requirement
 from tactix.run.runtime import Runtime, default_threads
@@ -29,12 +31,26 @@ def test_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("TACTIX_NUM_THREADS", "3")
     assert Runtime().max_threads == 3
     assert Runtime(max_threads=5).max_threads == 5
-    for text in ("0", "two", "-1"):
+    assert Runtime(max_threads=0).max_threads == 3
+    for text in ("0", "two", "-1", "256", "9" * 5000):
         monkeypatch.setenv("TACTIX_NUM_THREADS", text)
         with pytest.raises(ConfigError, match="TACTIX_NUM_THREADS"):
             Runtime()
-    with pytest.raises(InvalidArgument):
-        Runtime(max_threads=1).max_threads = 0
+    monkeypatch.delenv("TACTIX_NUM_THREADS")
+    assert default_threads(1000) == MOST_THREADS
+
+
+@pytest.mark.parametrize("threads", [-1, MOST_THREADS + 1, 10**20, 1.5])
+def test_threads_have_a_range(threads: Any) -> None:
+    with pytest.raises(InvalidArgument, match=f"1 to {MOST_THREADS}, or 0 for all"):
+        Runtime(max_threads=threads)
+    with pytest.raises(InvalidArgument, match=f"1 to {MOST_THREADS}, or 0 for all"):
+        Runtime(max_threads=1).max_threads = threads
+
+
+def test_an_unknown_flavour_is_told_at_once_where_there_is_a_session() -> None:
+    with pytest.raises(PluginError, match="no_such"):
+        Runtime(session=tactix.Session(plugins=(), discover=False), flavour="no_such")
 
 
 def test_a_missing_layer_or_launcher_is_told_with_its_pip_line(sample: Any) -> None:

@@ -25,6 +25,8 @@ from tactix_isolate.worker import LENGTH
 
 START_SECONDS, ASKED = 120.0, 0.1
 """How long it may take to start, and how often somebody asks meanwhile whether to stop."""
+END_SECONDS = 10.0
+"""How long a guardian may take to end what kernels started."""
 TAIL = 2000
 """Bytes of what a process said last that are kept."""
 _NOT_AN_ADDRESS = 0x80
@@ -190,15 +192,28 @@ def _read(stream: IO[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The whole session: a kernel may have started processes. While there are any, nothing else
-    gets its number.
+    """With what kernels started: a guardian ends that; where there is none, the process group ends.
+    While there is anything in that, nothing else gets its number.
     """
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, 9) if hasattr(os, "killpg") else process.kill()
+    if not _guardian_ended(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9) if hasattr(os, "killpg") else process.kill()
     process.wait()
     if process.stdin:
         with contextlib.suppress(OSError):
             process.stdin.close()
+
+
+def _guardian_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process, asked to, ended with all that descends from its worker."""
+    if not sys.platform.startswith("linux"):
+        return False
+    process.terminate()
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _ended(code: int, told: dict[str, Any]) -> TrialResult:

@@ -9,7 +9,6 @@ goes to stderr.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import json
 import os
@@ -24,6 +23,7 @@ from tactix.contracts.artifact import Binary
 from tactix.contracts.launcher import LinkContext, Runnable, Step, bind
 from tactix_isolate.fault import watch
 from tactix_isolate.fence import FILL, Fence
+from tactix_isolate.guardian import guard
 from tactix_isolate.job import Job
 
 LENGTH = 8
@@ -175,20 +175,18 @@ def requests(stream: BinaryIO) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def _alone() -> None:
-    """No core files, and no life after the building process, where the system can do that."""
+    """No core files, and nothing that outlives it, where the system can do that."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform.startswith("linux"):
-        set_death_signal, kill = 1, 9
-        ctypes.CDLL(None).prctl(set_death_signal, kill)
+    guard()
 
 
 def main() -> None:
+    _alone()
     answers = os.dup(1)
     os.dup2(2, 1)
-    _alone()
     watch(answers)
 
     def tell(answer: Any) -> None:

@@ -372,21 +372,22 @@ def test_the_process_ends_with_the_build(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 FORKS = """
-extern int open(const char*, int, ...), flock(int, int);
+extern int open(const char*, int, ...), flock(int, int), setpgid(int, int);
 static int forked;
-if (!tid && !forked++ && !flock(open("LOCKED", 2), 2) && !fork()) for (;;) pause();
+if (!tid && !forked++ && !flock(open("LOCKED", 2), 2) && !fork()) { LEAVE; for (;;) pause(); }
 """
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="guardians of Linux")
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="processes of POSIX")
-def test_what_a_kernel_started_ends_with_the_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("leave", ["", pytest.param("setpgid(0, 0)", marks=LINUX)])
+def test_what_a_kernel_started_ends_with_the_process(leave: str, tmp_path: Path) -> None:
     import fcntl
 
     path = tmp_path / "locked"
     path.touch()
-    with installed(
-        tmp_path, "acme_relu", relu(" ".join(FORKS.replace("LOCKED", str(path)).split("\n")) + LOOP)
-    ):
+    text = FORKS.replace("LOCKED", str(path)).replace("LEAVE", leave)
+    with installed(tmp_path, "acme_relu", relu(" ".join(text.split("\n")) + LOOP)):
         assert of_pack(built(relu_net, enable="acme_relu"))[0]["status"] == "measured"
     end = time.monotonic() + 60  # something hangs
     with open(path) as f:

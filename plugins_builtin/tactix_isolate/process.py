@@ -35,8 +35,8 @@ _NOT_AN_ADDRESS = 0x80
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a kernel did: ``crash``, ``exit``, ``outside``, ``hang``, ``wrong``; or ``killed`` by
-    somebody else, or ``stopped`` with the build.
+    """What a kernel did: ``crash``, ``exit``, ``outside``, ``hang``, ``wrong``, ``float mode``; or
+    ``killed`` by somebody else, or ``stopped`` with the build.
 
     ``text`` goes on behind the pack's name; ``said``: the end of what the process wrote.
     """

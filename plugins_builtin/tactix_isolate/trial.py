@@ -41,6 +41,7 @@ SECONDS, ESTIMATES, LONGEST = 10.0, 100, 300.0
 """
 FATAL = frozenset({"crash", "exit", "outside", "hang"})
 """Verdicts on what ended or blocked its process, or would have without fences."""
+FLOAT_MODE = "left the floating-point mode changed (its rounding, or denormals that count as zero)"
 WAYS = tuple(product((False, True), (True, False)))
 """The runs of a trial: whether they are shared between threads, and at which end of its buffers the
 fence is.
@@ -80,8 +81,12 @@ class Remote:
         """The outputs of a run between fences. Raises ExecutionError."""
         import numpy as np
 
-        if rows := self._ask("trial", shared, at_end).get("outside"):
+        answer = self._ask("trial", shared, at_end)
+        if rows := answer.get("outside"):
             raise self.bench.fail(spoken(rows))
+        if "float_mode" in answer:
+            self._worker.stop()  # others would compute in that mode
+            raise self.bench.fail(TrialResult("float mode", FLOAT_MODE))
         content = Path(self.job.content).read_bytes()
         held = [(self.job.buffers[i], dtype.numpy, shape) for i, dtype, shape in self.job.outputs]
         return [

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import gc
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -369,6 +370,16 @@ def test_the_process_ends_with_the_build(tmp_path: Path, monkeypatch: pytest.Mon
         assert worker.poll() is not None
     finally:
         gc.enable()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="MXCSR")
+@pytest.mark.parametrize("bits", ["0x8040", "0x6000", "0x4000", "0x2000"])
+def test_a_kernel_that_leaves_another_float_mode_is_rejected(bits: str, tmp_path: Path) -> None:
+    body = f"{LOOP} if (!tid) __builtin_ia32_ldmxcsr(0x1f80 | {bits});"
+    with installed(tmp_path, "acme_relu", relu(body)):
+        (row,) = of_pack(built(relu_net, enable="acme_relu"))
+    assert row["status"] == "rejected"
+    assert "left the floating-point mode changed" in row["reason"]
 
 
 FORKS = """

@@ -102,7 +102,6 @@ GRAPHS: dict[str, Case] = {
         lambda: model([make_node("Add", ["x", "w"], ["y"])], tensors=[weight([1], b"\0" * 4)] * 2), "named 'w'"
     ),
     "two inputs": (changed(lambda m: m.graph.input.append(m.graph.input[0])), "'x' is taken"),
-    "two outputs": (changed(lambda m: m.graph.output.append(m.graph.output[0])), "'y'"),
     "an output without a maker": (lambda: model([RELU], outputs=["z"]), "'z' is made by nothing"),
     "an input without a maker": (lambda: model([make_node("Add", ["x", "q"], ["y"])]), "'q' is made by nothing"),
     "too few inputs": (node("Add", ["n", 4]), "Add takes 2 to 2"),

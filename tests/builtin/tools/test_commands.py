@@ -498,9 +498,8 @@ def test_wrong_inputs_are_told_before_the_build(
 
 def test_random_inputs_that_cannot_be(plan: str, tool: Run) -> None:
     assert "not in the range" in tool("run", plan, "--seed", "-1", code=cli.USAGE)["error"]["what"]
-    for n in (1 << 40, 1 << 70):
-        error = tool("run", plan, "--shapes", f"x:{n}x3x5x6", code=cli.MISMATCH)["error"]
-        assert error["what"].startswith("no random input 'x' of shape")
+    error = tool("run", plan, "--shapes", f"x:{1 << 40}x3x5x6", code=cli.MISMATCH)["error"]
+    assert error["what"].startswith("no random input 'x' of shape")
 
 
 def test_a_folder_that_is_not_there_is_not_made(model: str, tmp_path: Path, tool: Run) -> None:

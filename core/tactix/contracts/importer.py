@@ -16,19 +16,15 @@ GIVE = "Give the path of a model's file, its bytes, or an object that an importe
 
 def check_source(source: object) -> None:
     """Raises ModelImportError for a path without a file, and for nothing in a file or in bytes."""
-    path = isinstance(source, (str, Path))
-    what = why_no_file(source) if isinstance(source, (str, Path)) else ""
-    if not what and _is_empty(source):
-        what = EMPTY
-    if what:
-        who = str(source) if path else type(source).__name__
-        raise ModelImportError(what, who=who, do=GIVE)
-
-
-def _is_empty(source: object) -> bool:
     if isinstance(source, (str, Path)):
-        return not os.path.getsize(source)
-    return isinstance(source, (bytes, bytearray, memoryview)) and not source
+        who = str(source)
+        what = why_no_file(source) or ("" if os.path.getsize(source) else EMPTY)
+    else:
+        who = type(source).__name__
+        nothing = isinstance(source, (bytes, bytearray, memoryview)) and not source
+        what = EMPTY if nothing else ""
+    if what:
+        raise ModelImportError(what, who=who, do=GIVE)
 
 
 class Importer(Protocol):

@@ -350,7 +350,8 @@ class Measurer:
                 reject(c, why)
                 continue
             bench = self.bench.of(c)
-            runnable = self._admitted(b, c, with_binary(c.artifact, binaries), arrays, want)
+            artifact = with_binary(c.artifact, binaries)
+            runnable = self._admitted(b, c, bench, artifact, arrays, want)
             if runnable is not None:
                 runners.append((c, runnable, bench.keep()))
         self._time(runners)
@@ -358,12 +359,17 @@ class Measurer:
             estimate(c)
 
     def _admitted(
-        self, b: Bids, c: Candidate, artifact: KernelArtifact, arrays: Any, want: Expected
+        self,
+        b: Bids,
+        c: Candidate,
+        bench: Bench,
+        artifact: KernelArtifact,
+        arrays: Sequence[Any],
+        want: Expected,
     ) -> Runnable | None:
         """What is timed of a candidate; None for one that fails, departs from the reference or has
         no memory to be tried in, which is then marked so.
         """
-        bench = self.bench.of(c)
         try:
             runnable = self._tried(b, c, bench, artifact, arrays, want)
         except AllocationError as e:  # says nothing of the kernel at sizes there is memory for

@@ -21,9 +21,9 @@ _HOMES = {
     "tactix.config": "BuilderConfig BuilderFlag MemoryPoolType OptimizationProfile",
     "tactix.network.definition": "NetworkDefinition", "tactix.plan.schema": "Plan",
     "tactix.plugins.session": "Session", "tactix.run.context": "ExecutionContext", "tactix.run.engine": "Engine",
-    "tactix.run.runtime": "Runtime", "tactix.words.dtypes": "DType",
-    "tactix.words.error_recorder": "ErrorRecorder", "tactix.words.errors": "ErrorCode TactixError",
-    "tactix.words.logger": "Logger Severity", "tactix.words.progress": "ProgressMonitor",
+    "tactix.run.runtime": "Runtime", "tactix.base.dtypes": "DType",
+    "tactix.base.error_recorder": "ErrorRecorder", "tactix.base.errors": "ErrorCode TactixError",
+    "tactix.base.logger": "Logger Severity", "tactix.base.progress": "ProgressMonitor",
 }  # fmt: skip
 
 _WHERE = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -36,6 +36,11 @@ __all__ = [
 
 if TYPE_CHECKING:
     from tactix.api import build, load, load_or_build
+    from tactix.base.dtypes import DType
+    from tactix.base.error_recorder import ErrorRecorder
+    from tactix.base.errors import ErrorCode, TactixError
+    from tactix.base.logger import Logger, Severity
+    from tactix.base.progress import ProgressMonitor
     from tactix.builder import Builder
     from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType, OptimizationProfile
     from tactix.network.definition import NetworkDefinition
@@ -44,11 +49,6 @@ if TYPE_CHECKING:
     from tactix.run.context import ExecutionContext
     from tactix.run.engine import Engine
     from tactix.run.runtime import Runtime
-    from tactix.words.dtypes import DType
-    from tactix.words.error_recorder import ErrorRecorder
-    from tactix.words.errors import ErrorCode, TactixError
-    from tactix.words.logger import Logger, Severity
-    from tactix.words.progress import ProgressMonitor
 
 
 def __getattr__(name: str) -> Any:

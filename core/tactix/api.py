@@ -10,27 +10,27 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tactix.config import PRECISIONS, BuilderConfig, OptimizationProfile
-from tactix.contracts.importer import check_source
-from tactix.contracts.trust import OnUntrusted
-from tactix.plan import container
-from tactix.words.errors import (
+from tactix.base.errors import (
     ConfigError,
     InvalidArgument,
     PlanCompatibilityError,
     PlanFormatError,
     UntrustedPlan,
 )
-from tactix.words.spelling import did_you_mean
+from tactix.base.spelling import did_you_mean
+from tactix.config import PRECISIONS, BuilderConfig, OptimizationProfile
+from tactix.contracts.importer import check_source
+from tactix.contracts.trust import OnUntrusted
+from tactix.plan import container
 
 if TYPE_CHECKING:
+    from tactix.base.logger import Logger
     from tactix.builder import Builder
     from tactix.network.definition import NetworkDefinition
     from tactix.plan.schema import Plan
     from tactix.plugins.session import Session
     from tactix.run.engine import Engine
     from tactix.run.runtime import Runtime
-    from tactix.words.logger import Logger
 
 BUILT_FROM = "built_from"
 """In ``Plan.meta``: the digest of all that a plan in the cache of ``load_or_build`` was made of."""
@@ -160,10 +160,10 @@ def load_or_build(
     kept in the end costs a warning. Raises as ``build``, and OSError for a folder that takes no
     files.
     """
+    from tactix.base.logger import Logger
     from tactix.builder import Builder
     from tactix.plugins.session import Session
     from tactix.run.runtime import Runtime
-    from tactix.words.logger import Logger
 
     for what, path in (("cache", cache), ("model", model)):
         if not (isinstance(path, (str, Path)) and os.fspath(path)):

@@ -11,6 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.error_recorder import ErrorRecorder, Recorded, recorded
+from tactix.base.errors import (
+    InvalidArgument,
+    ModelImportError,
+    TactixError,
+    punctuated,
+)
+from tactix.base.logger import Logger, checked_logger
 from tactix.config import BuilderConfig
 from tactix.contracts.importer import GIVE, Importer, check_source
 from tactix.network.definition import NetworkDefinition
@@ -24,14 +32,6 @@ from tactix.plan.demands import encoded
 from tactix.plan.schema import Plan
 from tactix.plugins.identity import OWN
 from tactix.plugins.session import Session
-from tactix.words.error_recorder import ErrorRecorder, Recorded, recorded
-from tactix.words.errors import (
-    InvalidArgument,
-    ModelImportError,
-    TactixError,
-    punctuated,
-)
-from tactix.words.logger import Logger, checked_logger
 
 if TYPE_CHECKING:
     from tactix.run.engine import Engine

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from tactix.base.errors import ConfigError
+from tactix.base.progress import ProgressMonitor, SilentProgress
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import MOST_THREADS
 from tactix.plan.reader import LIMIT
 from tactix.run.shapes import shape_of
 from tactix.select.enumerate import Bids
-from tactix.words.errors import ConfigError
-from tactix.words.progress import ProgressMonitor, SilentProgress
 
 
 class BuilderFlag(enum.Enum):

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import IO, Any
 
-from tactix.words.errors import BuildCancelled
+from tactix.base.errors import BuildCancelled
 
 ASKED = 0.05
 """Seconds between two questions whether to stop."""

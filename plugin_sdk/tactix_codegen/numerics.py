@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tactix.base.dtypes import DType
 from tactix.contracts.expr import Scalar, result_dtype, walk
-from tactix.words.dtypes import DType
 
 
 def evaluate(s: Scalar, inputs: Sequence[Any]) -> Any:

@@ -7,6 +7,9 @@ sizes, symbolic ones, too. Whole vocabularies: ``tactix_sdk.scalar`` (every scal
 ``tactix_sdk.errors``.
 """
 
+from tactix.base.dims import Dim, Shape, ceildiv, mod, prod
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.build_stage import BuildPart, BuildStage
 from tactix.contracts.calibrator import Calibrator
@@ -22,9 +25,6 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.contracts.tool import Tool
 from tactix.contracts.trust import Seal, TrustStore
 from tactix.plugins.hookspecs import hookimpl
-from tactix.words.dims import Dim, Shape, ceildiv, mod, prod
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
 from tactix_sdk.artifacts import Binary, KernelArtifact, Launch, Source
 from tactix_sdk.host import layer, numpy_tactic
 from tactix_sdk.importing import onnx_converter

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tactix.words.errors import TactixError
+from tactix.base.errors import TactixError
 from tactix_sdk.scaffold import TACTICS, create
 
 if TYPE_CHECKING:

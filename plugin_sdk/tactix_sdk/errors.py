@@ -2,7 +2,7 @@
 to ``do``.
 """
 
-from tactix.words.errors import (
+from tactix.base.errors import (
     AccuracyError,
     AllocationError,
     CompilerError,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tactix.base.dims import evaluate_shape, learn
+from tactix.base.errors import InvalidArgument, ShapeError
 from tactix.contracts.graph import Value, run_node
 from tactix.network.definition import NetworkDefinition
-from tactix.words.dims import evaluate_shape, learn
-from tactix.words.errors import InvalidArgument, ShapeError
 
 _NONE: Mapping[str, int] = {}
 

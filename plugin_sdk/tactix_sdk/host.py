@@ -20,6 +20,10 @@ from numbers import Integral
 from pickle import PicklingError
 from typing import Any, Self
 
+from tactix.base.dims import Env, Expr
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument, PluginError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.attrs import named
 from tactix.contracts.device import DeviceProperties
@@ -27,10 +31,6 @@ from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Call, Launcher, LinkContext, Runnable, Step
 from tactix.contracts.layer import Layer, NoAttrs
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Env, Expr
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument, PluginError
-from tactix.words.tensor import TensorSpec
 from tactix_sdk.scalar_layer import imports_of, schema_of
 
 Function = Callable[..., Any]

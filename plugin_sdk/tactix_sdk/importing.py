@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.importer import Converter
-from tactix.words.errors import InvalidArgument
 
 
 def onnx_converter(op: str, since: int = 1) -> Callable[[Callable[..., Any]], Converter]:

@@ -31,14 +31,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument, PluginError
+from tactix.base.tensor import Format, TensorSpec
 from tactix.contracts.artifact import Arg, KernelArtifact, Packed, tensor_in, tensor_out
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument, PluginError
-from tactix.words.tensor import Format, TensorSpec
 
 MOST_VARIANTS = 64
 Formats = tuple[Sequence[Format], Sequence[Format]]

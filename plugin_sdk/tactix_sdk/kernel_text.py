@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.dims import Dim
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.words.dims import Dim
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue

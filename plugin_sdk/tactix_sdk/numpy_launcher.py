@@ -7,14 +7,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tactix.base.dims import Env, evaluate_shape
+from tactix.base.dtypes import DType
+from tactix.base.errors import ExecutionError, TactixError
+from tactix.base.host_memory import check_array_fits
 from tactix.contracts.launcher import Call, Launcher, LinkContext, Operand, Runnable, Step
 from tactix.contracts.layer import Layer
 from tactix.contracts.reference import computed, failed
 from tactix.contracts.region import decode, resolve
-from tactix.words.dims import Env, evaluate_shape
-from tactix.words.dtypes import DType
-from tactix.words.errors import ExecutionError, TactixError
-from tactix.words.host_memory import check_array_fits
 
 
 class NumpyLauncher(Launcher):

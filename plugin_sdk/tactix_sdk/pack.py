@@ -34,13 +34,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from tactix.base.errors import PluginError, TactixError
 from tactix.contracts.layer import Layer
 from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import Tactic
 from tactix.contracts.tool import Tool
 from tactix.plugins.identity import Key, Provider, check_namespace
 from tactix.plugins.registry import KINDS
-from tactix.words.errors import PluginError, TactixError
 from tactix_sdk.host import FunctionLayer, NumpyTactic, numpy_tactic
 from tactix_sdk.importing import onnx_converter
 from tactix_sdk.kernel import c_tactic, cuda_tactic
@@ -50,10 +50,10 @@ from tactix_sdk.triton import triton_tactic
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
 
+    from tactix.base.tensor import TensorSpec
     from tactix.contracts.expr import Scalar
     from tactix.contracts.graph import Node
     from tactix.contracts.importer import Converter
-    from tactix.words.tensor import TensorSpec
     from tactix_sdk.host import Example
     from tactix_sdk.kernel import Formats
 

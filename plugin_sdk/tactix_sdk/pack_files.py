@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tactix.base.errors import ConfigError, PlanFormatError
 from tactix.plan.wheels import GROUP, unpack
 from tactix.plugins.identity import installed_files, normal
-from tactix.words.errors import ConfigError, PlanFormatError
 
 NATIVE = (".so", ".pyd", ".dll", ".dylib")
 

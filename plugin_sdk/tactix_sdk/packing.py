@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tactix.words.errors import ConfigError, TactixError
+from tactix.base.errors import ConfigError, TactixError
 
 PIP = (
     "-m",

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from tactix.words.dims import Env
+from tactix.base.dims import Env
 
 
 class StepCall(Protocol):

@@ -13,8 +13,8 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
+from tactix.base.errors import ConfigError, InvalidArgument
 from tactix.plugins.identity import normal
-from tactix.words.errors import ConfigError, InvalidArgument
 
 TACTICS = {"c": "C", "cuda": "CUDA C++", "triton": "Triton", "numpy": "numpy"}
 OWN_LAYER = ("c", "cuda", "numpy")

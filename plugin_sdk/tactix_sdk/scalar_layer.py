@@ -8,12 +8,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tactix.base.dims import broadcast_shapes
+from tactix.base.errors import InvalidArgument, PluginError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import expr
 from tactix.contracts.attrs import named
 from tactix.contracts.layer import Layer, NoAttrs
-from tactix.words.dims import broadcast_shapes
-from tactix.words.errors import InvalidArgument, PluginError
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.numerics import evaluate
 from tactix_sdk.symbolic import propagate
 

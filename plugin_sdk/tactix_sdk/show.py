@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from tactix.base.dims import Expr
+from tactix.base.dims import show as show_dims
 from tactix.contracts.graph import Node
 from tactix.network.definition import NetworkDefinition
-from tactix.words.dims import Expr
-from tactix.words.dims import show as show_dims
 
 
 def show(net: NetworkDefinition) -> str:

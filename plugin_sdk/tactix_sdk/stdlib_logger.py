@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tactix.words.logger import Logger, Severity
+from tactix.base.logger import Logger, Severity
 
 _LEVELS = {s: 50 - 10 * s for s in Severity}
 

@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tactix.base import dims
+from tactix.base.dims import Dim, Shape, compare
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import expr
-from tactix.words import dims
-from tactix.words.dims import Dim, Shape, compare
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 
 LIMIT = 1024
 """Most elements that are tracked."""

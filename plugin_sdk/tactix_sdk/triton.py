@@ -26,13 +26,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.errors import CompilerError, PluginError
 from tactix.contracts.artifact import Arg, Binary, KernelArtifact, Launch, scalar
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Variant
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
-from tactix.words.errors import CompilerError, PluginError
 from tactix_sdk.kernel import LINEAR_ONLY, AuthoredTactic, AuthoredWork
 
 LAUNCHER = "tactix.cuda.cubin@1"

@@ -10,8 +10,8 @@ import mmap
 import threading
 from typing import Any
 
-from tactix.words.errors import AllocationError, InvalidArgument
-from tactix.words.host_memory import check_fits
+from tactix.base.errors import AllocationError, InvalidArgument
+from tactix.base.host_memory import check_fits
 
 HUGE_PAGE = 2 << 20
 _PRIVATE: dict[str, Any] = (

@@ -28,11 +28,11 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from tactix.base.errors import CompilerError, ConfigError, ToolchainError
+from tactix.base.scratch import ScratchFolder
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import CompilerError, ConfigError, ToolchainError
-from tactix.words.scratch import ScratchFolder
 from tactix_codegen.c.target import other_architecture, target_flags, zig_flags
 from tactix_codegen.compiler_process import CommandResult, run_all
 from tactix_codegen.compiling import first_errors, symbol

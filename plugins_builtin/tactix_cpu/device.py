@@ -15,11 +15,11 @@ from itertools import count, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.errors import ExecutionError, InvalidArgument
+from tactix.base.host_memory import physical_memory
 from tactix.contracts.device import Device, DeviceProperties, Stream
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.run.segments import Segments
-from tactix.words.errors import ExecutionError, InvalidArgument
-from tactix.words.host_memory import physical_memory
 from tactix_cpu.features import ARM, BASELINE, MASK, X86, vector_bits
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from tactix.base.dims import Dim, Env, evaluate
+from tactix.base.errors import ExecutionError, out_of_range
 from tactix.contracts.artifact import Arg, Binary, Launch
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
-from tactix.words.dims import Dim, Env, evaluate
-from tactix.words.errors import ExecutionError, out_of_range
 
 ABI = 4
 

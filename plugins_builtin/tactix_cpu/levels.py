@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import InvalidArgument
 from tactix_cpu.device import CpuDevice
 from tactix_cpu.features import LEVELS
 

@@ -4,8 +4,8 @@ do.
 
 from __future__ import annotations
 
-from tactix.words.errors import ConfigError
-from tactix.words.spelling import did_you_mean
+from tactix.base.errors import ConfigError
+from tactix.base.spelling import did_you_mean
 from tactix_cpu.features import ARM, LEVELS, MASK, X86
 
 _BENEATH = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tactix.base.errors import PlanFormatError
 from tactix.contracts.artifact import Launch
 from tactix.contracts.launcher import Step
-from tactix.words.errors import PlanFormatError
 from tactix_cublaslt import FUNCTION, LAUNCHER
 from tactix_cuda.launcher import GraphLauncher, LibraryCall, kernel_of
 from tactix_cuda.modules import CudaKernel

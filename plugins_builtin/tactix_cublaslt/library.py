@@ -8,7 +8,7 @@ import functools
 from ctypes import Structure, byref, c_float, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from typing import TYPE_CHECKING
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 from tactix_cuda.library import LibraryDescription, LoadedLibrary, load
 
 if TYPE_CHECKING:

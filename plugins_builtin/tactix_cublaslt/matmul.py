@@ -16,8 +16,8 @@ from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
-from tactix.words.dtypes import DType
-from tactix.words.errors import ExecutionError, PlanFormatError
+from tactix.base.dtypes import DType
+from tactix.base.errors import ExecutionError, PlanFormatError
 from tactix_cublaslt import library as lt
 from tactix_cublaslt.library import CublasLt, Heuristic
 

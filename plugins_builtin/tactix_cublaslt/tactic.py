@@ -11,13 +11,13 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tactix.base.dims import evaluate, symbols
+from tactix.base.dtypes import DType
+from tactix.base.errors import ExecutionError
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import evaluate, symbols
-from tactix.words.dtypes import DType
-from tactix.words.errors import ExecutionError
 from tactix_cublaslt import work as work_of
 from tactix_cublaslt.library import TYPES, CublasLt, cublaslt
 from tactix_cublaslt.matmul import Algorithm, Matmul, Problem, Sizes

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tactix.base.dims import Dim, Shape, prod
+from tactix.base.dtypes import DType
+from tactix.base.tensor import NHWC
 from tactix.contracts.artifact import (
     Arg,
     KernelArtifact,
@@ -22,9 +25,6 @@ from tactix.contracts.artifact import (
 )
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Variant
-from tactix.words.dims import Dim, Shape, prod
-from tactix.words.dtypes import DType
-from tactix.words.tensor import NHWC
 from tactix_codegen.c.epilogue import EpilogueOperand, anchor_spec
 from tactix_codegen.c.tile import is_row_major
 from tactix_codegen.cuda import results, text, window

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.dims import show
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument, TactixError
 from tactix.contracts.allocator import Allocator
-from tactix.words.dims import show
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InvalidArgument, TactixError
 from tactix_cuda import dlpack
 from tactix_cuda.memory import ALIGNMENT
 from tactix_cuda.stream import LEGACY, CudaStream, callers_stream, handle_of

@@ -20,6 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.dims import Env, evaluate
+from tactix.base.errors import AllocationError, ExecutionError, TactixError
+from tactix.base.tensor import Format
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.launcher import Operand, Runnable, Step
@@ -31,9 +34,6 @@ from tactix.run.engine import Engine
 from tactix.run.memory import Memory
 from tactix.select.accuracy import departure
 from tactix.select.bench import Bench, Expected, sample
-from tactix.words.dims import Env, evaluate
-from tactix.words.errors import AllocationError, ExecutionError, TactixError
-from tactix.words.tensor import Format
 from tactix_codegen.cuda.target import COLD
 from tactix_cuda.whole_plan_tuning import WholePlanTuning
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Bind
 from tactix.run.arrays import as_input
-from tactix.words.errors import InvalidArgument
 from tactix_cuda.arrays import DeviceArray, Located, locate, on_device, stream_told
 from tactix_cuda.pinned import StagingArea
 from tactix_cuda.stream import CudaEvent, CudaStream

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tactix.words.errors import TactixError
+from tactix.base.errors import TactixError
 from tactix_cuda.driver import CudaFailure
 from tactix_cuda.fill import filling
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.errors import ExecutionError, InvalidArgument, TactixError
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Costs, Device, DeviceProperties
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.run.segments import Segments
-from tactix.words.errors import ExecutionError, InvalidArgument, TactixError
 from tactix_codegen.cuda.target import (
     GIB,
     LEAST,
@@ -35,8 +35,8 @@ from tactix_cuda.modules import Modules
 from tactix_cuda.stream import CudaEvent, CudaStream, handle_of
 
 if TYPE_CHECKING:
+    from tactix.base.logger import Logger
     from tactix.plan.schema import Plan
-    from tactix.words.logger import Logger
     from tactix_cuda.bench import CudaBench
     from tactix_cuda.caller_arrays import CudaExchange
     from tactix_cuda.pinned import PinnedAllocator

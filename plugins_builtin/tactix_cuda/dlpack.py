@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 
 CUDA, MANAGED = 2, 13
 """Kinds of devices that are CUDA's: ``kDLCUDA``, ``kDLCUDAManaged``."""

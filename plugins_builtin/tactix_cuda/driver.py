@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tactix.words.errors import AllocationError, ExecutionError, TactixError
+from tactix.base.errors import AllocationError, ExecutionError, TactixError
 
 OUT_OF_MEMORY = 2
 NEWER_PTX = 222

@@ -8,7 +8,7 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tactix.words.errors import AllocationError, InvalidArgument
+from tactix.base.errors import AllocationError, InvalidArgument
 from tactix_cuda.memory import PoolAllocator, check
 
 if TYPE_CHECKING:

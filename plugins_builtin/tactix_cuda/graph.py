@@ -12,9 +12,9 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.dims import Env
+from tactix.base.errors import ExecutionError, TactixError
 from tactix.contracts.launcher import LinkContext
-from tactix.words.dims import Env
-from tactix.words.errors import ExecutionError, TactixError
 from tactix_cuda.capture import CapturedNode, Placed
 from tactix_cuda.driver import CudaFailure
 from tactix_cuda.graph_dependencies import LANES, Follows, Regions, follows, in_lanes

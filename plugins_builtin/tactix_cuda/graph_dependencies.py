@@ -12,9 +12,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tactix.base.dims import Dim
 from tactix.contracts.artifact import Launch
 from tactix.contracts.launcher import Step
-from tactix.words.dims import Dim
 
 RESIDENT = -1
 """What launches of a step with ``params["cooperative"]`` write: they take turns, as their blocks

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tactix.base.dims import Env, evaluate
 from tactix.contracts.device import Device
 from tactix.contracts.launcher import Call, Launcher, LinkContext, Operand, Runnable, Step
-from tactix.words.dims import Env, evaluate
 
 CROSSING_BANDWIDTH = 10e9
 """Bytes per second that estimates assume between pageable host memory and the device."""

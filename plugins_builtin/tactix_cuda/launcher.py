@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tactix.base.dims import Dim, Env, evaluate
+from tactix.base.errors import ExecutionError, ShapeError, TactixError
 from tactix.contracts.artifact import Arg, Binary, Launch
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
-from tactix.words.dims import Dim, Env, evaluate
-from tactix.words.errors import ExecutionError, ShapeError, TactixError
 from tactix_cuda.graph_dependencies import Access, access, extents
 from tactix_cuda.modules import CudaKernel
 from tactix_cuda.tensor_maps import TensorMap, maps_of

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tactix.words.errors import ExecutionError, PlanCompatibilityError
+from tactix.base.errors import ExecutionError, PlanCompatibilityError
 
 
 @dataclass(frozen=True)

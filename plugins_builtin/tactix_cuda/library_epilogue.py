@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tactix.base.dtypes import DType
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
-from tactix.words.dtypes import DType
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from tactix.base.errors import TactixError
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Tactic, Work
-from tactix.words.errors import TactixError
 from tactix_cuda.device import CudaDevice, the_device
 from tactix_cuda.library import LoadedLibrary
 

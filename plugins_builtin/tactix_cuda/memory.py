@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tactix.words.errors import AllocationError, InvalidArgument
+from tactix.base.errors import AllocationError, InvalidArgument
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice

@@ -8,9 +8,9 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.errors import ExecutionError, TactixError
 from tactix.contracts.artifact import Binary
 from tactix.contracts.launcher import LinkContext
-from tactix.words.errors import ExecutionError, TactixError
 from tactix_cuda.driver import NEWER_PTX, NOT_FOUND, WRONG_BINARY, CudaFailure
 
 if TYPE_CHECKING:

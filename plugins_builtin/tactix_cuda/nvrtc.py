@@ -18,10 +18,10 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Any
 
+from tactix.base.errors import BuildCancelled, CompilerError, ToolchainError
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import BuildCancelled, CompilerError, ToolchainError
 from tactix_codegen.compiler_process import ASKED
 from tactix_codegen.compiling import first_errors, symbol
 from tactix_codegen.cuda.target import architecture, is_portable

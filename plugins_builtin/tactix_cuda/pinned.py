@@ -7,9 +7,9 @@ import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.errors import AllocationError, TactixError
 from tactix.contracts.allocator import Allocator
 from tactix.run.memory import Memory
-from tactix.words.errors import AllocationError, TactixError
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice

@@ -8,8 +8,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.errors import InvalidArgument, TactixError
 from tactix.contracts.device import Stream
-from tactix.words.errors import InvalidArgument, TactixError
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base import dims
+from tactix.base.dims import Shape
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.artifact import KernelArtifact
-from tactix.words import dims
-from tactix.words.dims import Shape
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument
 from tactix_cuda.driver import Driver
 
 BYTES = 128

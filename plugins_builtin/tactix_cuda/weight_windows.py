@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tactix.base.errors import TactixError
+from tactix.base.logger import Logger
 from tactix.contracts.allocator import Allocator
 from tactix.plan.schema import Plan
 from tactix.run.arrays import address_of
 from tactix.run.memory import ALIGNMENT, Memory, Weights
 from tactix.run.weight_schedule import StreamingWindow
-from tactix.words.errors import TactixError
-from tactix.words.logger import Logger
 from tactix_cuda.stream import CudaEvent, CudaStream
 
 if TYPE_CHECKING:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tactix.base.dims import Env, evaluate_shape
+from tactix.base.errors import AllocationError, TimingCacheError
 from tactix.contracts.allocator import Allocator
 from tactix.pipeline.mixtures import Attempt
 from tactix.plan.schema import Plan
@@ -25,8 +27,6 @@ from tactix.run.memory import Memory
 from tactix.select.choose import Choice, Chooser
 from tactix.select.enumerate import Candidate
 from tactix.select.timing_cache import Timing
-from tactix.words.dims import Env, evaluate_shape
-from tactix.words.errors import AllocationError, TimingCacheError
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tactix.base.dims import evaluate, symbols
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import tensor_in, tensor_out
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
-from tactix.words.dims import evaluate, symbols
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.c import heads as c_heads
 from tactix_codegen.c.heads import Heads, Matrices
 from tactix_cuda.library_epilogue import FoldedEpilogue, folded

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tactix.base.errors import CompilerError, TactixError, ToolchainError
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import CompilerError, TactixError, ToolchainError
 from tactix_cuda.device import the_device
 from tactix_cudnn.attention import CudnnAttention
 from tactix_cudnn.convolution import CudnnConvolution

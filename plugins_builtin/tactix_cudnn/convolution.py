@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 from tactix_cudnn import library as dnn
 from tactix_cudnn.graph import CudnnWork, Operations
 from tactix_cudnn.library import Descriptor

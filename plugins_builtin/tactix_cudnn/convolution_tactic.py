@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tactix.base.dims import evaluate, prod, symbols
+from tactix.base.dtypes import DType
+from tactix.base.tensor import NHWC
 from tactix.contracts.artifact import Packed, constant, tensor_in, tensor_out
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject, Variant
-from tactix.words.dims import evaluate, prod, symbols
-from tactix.words.dtypes import DType
-from tactix.words.tensor import NHWC
 from tactix_codegen.cuda import window
 from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.library_epilogue import FoldedEpilogue, folded

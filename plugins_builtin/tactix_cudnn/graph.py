@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any, ClassVar, Self
 
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
 from tactix_codegen.c.text import contiguous_strides
 from tactix_cudnn import library as dnn
 from tactix_cudnn.library import Cudnn, Descriptor

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tactix.base.dims import evaluate
+from tactix.base.errors import ExecutionError, PlanFormatError
 from tactix.contracts.artifact import Binary, Launch
 from tactix.contracts.launcher import Step
-from tactix.words.dims import evaluate
-from tactix.words.errors import ExecutionError, PlanFormatError
 from tactix_cuda.launcher import GraphLauncher, LibraryCall
 from tactix_cuda.modules import CudaKernel
 from tactix_cudnn import FUNCTION, LAUNCHER

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ctypes import byref, c_int, c_int64, c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 from tactix_cuda.library import LibraryDescription, LoadedLibrary, load
 
 if TYPE_CHECKING:

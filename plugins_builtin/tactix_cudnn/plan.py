@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tactix.words.errors import PlanFormatError
+from tactix.base.errors import PlanFormatError
 from tactix_cudnn import library as dnn
 from tactix_cudnn.library import Cudnn, Descriptor
 

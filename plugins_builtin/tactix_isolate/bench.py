@@ -14,6 +14,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.dims import Env
+from tactix.base.errors import ConfigError
+from tactix.base.scratch import ScratchFolder
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -21,9 +24,6 @@ from tactix.contracts.launcher import Runnable
 from tactix.select.bench import Bench, Expected
 from tactix.select.compile import Toolchain, joined
 from tactix.select.enumerate import Bids, Candidate, reject
-from tactix.words.dims import Env
-from tactix.words.errors import ConfigError
-from tactix.words.scratch import ScratchFolder
 from tactix_isolate import quarantine
 from tactix_isolate.allowance import Allowance
 from tactix_isolate.machine_load import OtherProcesses

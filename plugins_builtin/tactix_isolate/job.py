@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tactix.base.dims import Env, evaluate, evaluate_shape
+from tactix.base.tensor import Format, TensorSpec
 from tactix.contracts.artifact import Binary, KernelArtifact
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.launcher import Launcher, Operand, Step
 from tactix.contracts.layer import Layer
 from tactix.contracts.tactic import Variant
 from tactix.select.bench import ALIGNMENT
-from tactix.words.dims import Env, evaluate, evaluate_shape
-from tactix.words.tensor import Format, TensorSpec
 
 WORD = 8
 """Inputs and outputs of a plan are aligned to their elements, but to no more bytes than this."""

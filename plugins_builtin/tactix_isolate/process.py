@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from tactix.words.errors import ExecutionError
+from tactix.base.errors import ExecutionError
 from tactix_isolate.worker import LENGTH
 
 START_SECONDS, ASKED = 120.0, 0.1

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tactix.base.errors import InvalidArgument, punctuated
+from tactix.base.files import make_private, read_own, replacing
+from tactix.base.logger import Logger
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import InvalidArgument, punctuated
-from tactix.words.files import make_private, read_own, replacing
-from tactix.words.logger import Logger
 
 VERSION = 1
 ID = 12

@@ -8,6 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import tactix
+from tactix.base import dims
+from tactix.base.dims import Env
+from tactix.base.dtypes import DType
+from tactix.base.errors import ExecutionError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.launcher import LinkContext
 from tactix.contracts.region import decode
@@ -16,11 +21,6 @@ from tactix.plugins.session import Session
 from tactix.select.accuracy import GRANTED
 from tactix.select.bench import Bench, sample
 from tactix.select.enumerate import Candidate
-from tactix.words import dims
-from tactix.words.dims import Env
-from tactix.words.dtypes import DType
-from tactix.words.errors import ExecutionError
-from tactix.words.tensor import TensorSpec
 
 SEED = 0
 """Of the arrays that a bench samples."""
@@ -32,7 +32,7 @@ With here=True the kernel runs in this process, for a debugger.
 """
 import sys
 
-from tactix.words.errors import TactixError
+from tactix.base.errors import TactixError
 from tactix_isolate.record import replay
 
 try:

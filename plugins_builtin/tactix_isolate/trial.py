@@ -20,6 +20,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from tactix.base.dims import Env, symbols
+from tactix.base.errors import ConfigError, ExecutionError
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Runnable
@@ -28,8 +30,6 @@ from tactix.run.link import layer_keys
 from tactix.select.accuracy import GRANTED
 from tactix.select.bench import Bench, Expected, Untriable, sample
 from tactix.select.enumerate import Candidate, reject
-from tactix.words.dims import Env, symbols
-from tactix.words.errors import ConfigError, ExecutionError
 from tactix_isolate import quarantine, record
 from tactix_isolate.bench import CpuBench
 from tactix_isolate.job import Draft, Job

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tactix.base.errors import LockError, PlanFormatError
+from tactix.base.files import EMPTY, read_regular, replacing
 from tactix.plan.reader import Reader
-from tactix.words.errors import LockError, PlanFormatError
-from tactix.words.files import EMPTY, read_regular, replacing
 
 VERSION = 1
 SIZE_LIMIT = 256 << 20

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tactix.base.errors import LockError
 from tactix.contracts import region
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value
@@ -19,7 +20,6 @@ from tactix.plugins.identity import Provider
 from tactix.plugins.session import Session
 from tactix.run.link import device_of
 from tactix.select.compile import Toolchain
-from tactix.words.errors import LockError
 
 CALIBRATED = frozenset({"tactix.QuantizeLinear@1", "tactix.DequantizeLinear@1"})
 """Layers whose second and third inputs, scale and zero point, are what calibration found."""

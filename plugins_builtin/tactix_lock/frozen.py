@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import tactix
+from tactix.base.errors import BuildCancelled, LockError, TactixError, punctuated
+from tactix.base.progress import Quiet
 from tactix.config import BuilderConfig
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -15,8 +17,6 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix.select.enumerate import Bids, Candidate
-from tactix.words.errors import BuildCancelled, LockError, TactixError, punctuated
-from tactix.words.progress import Quiet
 from tactix_lock import facts, options
 from tactix_lock.document import Choices, Lock, LockedChoice
 from tactix_lock.precision import precision

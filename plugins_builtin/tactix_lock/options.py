@@ -8,8 +8,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from tactix.base.errors import LockError
 from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType, OptimizationProfile
-from tactix.words.errors import LockError
 
 APART = frozenset({"timing_cache", "frozen", "budget", "trial_budget", "sign", "progress_monitor"})
 """Options that change how a build goes, or how its plan is kept."""

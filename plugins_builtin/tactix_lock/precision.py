@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tactix.base.dtypes import DType
 from tactix.contracts.launcher import Step
-from tactix.words.dtypes import DType
 
 SMALL = (DType.INT8, DType.UINT8, DType.INT4, DType.UINT4, DType.INT2, DType.UINT2)
 """Integers that stand for quantized numbers; wider ones are indices and counts."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tactix.base.errors import LockError
 from tactix.config import BuilderConfig
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.stages import Part, Staged
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
-from tactix.words.errors import LockError
 from tactix_lock import document, frozen
 
 

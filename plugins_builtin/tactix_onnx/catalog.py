@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.errors import ModelImportError
 from tactix.contracts.importer import Converter
 from tactix.contracts.layer import Layer
 from tactix.plugins.identity import OWN
-from tactix.words.errors import ModelImportError
 
 if TYPE_CHECKING:
     import onnx

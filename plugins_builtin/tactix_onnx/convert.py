@@ -8,13 +8,13 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.errors import ModelImportError, UnsupportedOperator
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
 from tactix.contracts.importer import Converter
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
-from tactix.words.errors import ModelImportError, UnsupportedOperator
-from tactix.words.tensor import TensorSpec
 from tactix_onnx.catalog import MAIN, defaults_of
 from tactix_onnx.weights import Array, dtype_of
 from tactix_sdk.symbolic import content

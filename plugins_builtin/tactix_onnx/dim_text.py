@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Collection
 from typing import Any
 
-from tactix.words.dims import Dim, floordiv, mod, sym
+from tactix.base.dims import Dim, floordiv, mod, sym
 
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Dim]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: floordiv, ast.Mod: mod,

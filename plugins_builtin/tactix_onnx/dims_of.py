@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tactix.words.dims import Dim, bounds, ceildiv, compare, dmax, dmin, exact_div, floordiv, prod
-from tactix.words.errors import ShapeError
+from tactix.base.dims import Dim, bounds, ceildiv, compare, dmax, dmin, exact_div, floordiv, prod
+from tactix.base.errors import ShapeError
 
 INFINITY = 1 << 31
 """Exporters write "to the end" as a bound beyond any dim: from here on it is taken as that."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import ModelImportError, UnsupportedOperator
 from tactix.contracts.graph import Node, Value, run_node
-from tactix.words.dtypes import DType
-from tactix.words.errors import ModelImportError, UnsupportedOperator
 from tactix_onnx.catalog import Catalog, Function, Opsets, domain_of
 from tactix_onnx.order import Numbered, name_of, subgraphs
 from tactix_onnx.origins import origin_of

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, substitute, sym, symbol_name, symbols
+from tactix.base.errors import ModelImportError, TactixError, UnsupportedOperator
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, substitute, sym, symbol_name, symbols
-from tactix.words.errors import ModelImportError, TactixError, UnsupportedOperator
-from tactix.words.tensor import TensorSpec
 from tactix_onnx import functions
 from tactix_onnx.catalog import (
     Catalog,

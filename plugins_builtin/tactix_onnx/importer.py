@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tactix.words.errors import ModelImportError, TactixError
+from tactix.base.errors import ModelImportError, TactixError
 
 if TYPE_CHECKING:
     import onnx

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tactix.base.errors import UnsupportedOperator
 from tactix.contracts.graph import Value
-from tactix.words.errors import UnsupportedOperator
 from tactix_onnx.catalog import MAIN
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tactix.words.errors import ModelImportError
+from tactix.base.errors import ModelImportError
 
 if TYPE_CHECKING:
     import onnx

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tactix.words.errors import PluginError
+from tactix.base.errors import PluginError
 from tactix_onnx.catalog import MAIN, schema_of
 
 _RUNTIME = "It comes from ONNX Runtime's graph optimization: use the model before that, or save it at a lower level"

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tactix.base.dims import sym, symbols
+from tactix.base.dtypes import DType
+from tactix.base.errors import ModelImportError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
 from tactix.network.definition import NetworkDefinition
-from tactix.words.dims import sym, symbols
-from tactix.words.dtypes import DType
-from tactix.words.errors import ModelImportError
-from tactix.words.tensor import TensorSpec
 from tactix_onnx.loose import Loose, firm
 from tactix_ops.layers.sequences import element_of, join, outside
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import ModelImportError, TactixError, UnsupportedOperator, punctuated
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
-from tactix.words.dtypes import DType
-from tactix.words.errors import ModelImportError, TactixError, UnsupportedOperator, punctuated
-from tactix.words.tensor import TensorSpec
 
 if TYPE_CHECKING:
     import onnx

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tactix.words.dtypes import DType
-from tactix.words.errors import UnsupportedOperator
-from tactix.words.tensor import Element, TensorSpec
+from tactix.base.dtypes import DType
+from tactix.base.errors import UnsupportedOperator
+from tactix.base.tensor import Element, TensorSpec
 from tactix_onnx.weights import ONNX_DTYPES, dtype_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tactix.words.dtypes import DType
-from tactix.words.errors import ModelImportError, UnsupportedOperator
+from tactix.base.dtypes import DType
+from tactix.base.errors import ModelImportError, UnsupportedOperator
 from tactix_onnx.wire import OWN
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tactix.words.errors import ModelImportError, UnsupportedOperator
+from tactix.base.errors import ModelImportError, UnsupportedOperator
 from tactix_onnx.catalog import MAIN, Catalog, domain_of, opsets_of
 from tactix_onnx.order import subgraphs
 

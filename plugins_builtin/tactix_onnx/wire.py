@@ -9,7 +9,7 @@ import mmap
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tactix.words.errors import ModelImportError
+from tactix.base.errors import ModelImportError
 
 Buffer = Any
 """bytes, bytearray, memoryview of bytes, or mmap."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tactix.base.dims import Env
+from tactix.base.errors import ExecutionError, TactixError
 from tactix.contracts.launcher import Call, Launcher, LinkContext, Runnable, Step
-from tactix.words.dims import Env
-from tactix.words.errors import ExecutionError, TactixError
 from tactix_sdk.numpy_launcher import owned
 
 

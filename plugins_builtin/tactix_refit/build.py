@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
 from tactix.contracts.build_stage import Content
 from tactix.contracts.graph import Node, Value, run_node
 from tactix.contracts.rule import AnyOf, Op, Rule, call, const
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.stages import Part
 from tactix.plan.schema import Plan
-from tactix.words.dtypes import DType
 from tactix_ops.layers.control import Control
 from tactix_refit.recipe import (
     META,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from tactix.base.errors import InvalidArgument
 from tactix.run.arrays import address_of
 from tactix.run.blob_memory import BlobMemory
 from tactix.run.memory import Memory
 from tactix.run.tracked import TrackedEngine
-from tactix.words.errors import InvalidArgument
 
 Array = Any
 Made = Callable[[str], None]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 
 Array = Any
 

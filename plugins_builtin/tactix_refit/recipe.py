@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument, PlanFormatError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Node
 from tactix.network.definition import NetworkDefinition
 from tactix.plan.container import parse
 from tactix.plan.reader import Reader
 from tactix.plan.schema import Plan
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument, PlanFormatError
-from tactix.words.tensor import TensorSpec
 from tactix_refit import ops
 
 META = "refit"

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import show
+from tactix.base.dtypes import DType
+from tactix.base.error_recorder import ErrorRecorder, Recorded, recorded, recording
+from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix.run.engine import Engine
-from tactix.words.dims import show
-from tactix.words.dtypes import DType
-from tactix.words.error_recorder import ErrorRecorder, Recorded, recorded, recording
-from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_refit import recipe
 from tactix_refit.engine import RefittableEngine
 from tactix_refit.replay import Replay

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.errors import PlanFormatError
 from tactix.plan.schema import Plan
-from tactix.words.errors import PlanFormatError
 from tactix_refit import ops
 from tactix_refit.moves import Move, composed
 from tactix_refit.parts import LARGE, PART, Rows, order_of, spans

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 from tactix_refit import ops
 
 Array = Any

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tactix.base.errors import PlanFormatError
 from tactix.contracts.flavour import DEFAULT, Flavour, Source
 from tactix.plan.schema import Plan
-from tactix.words.errors import PlanFormatError
 from tactix_runtime.dispatch import (
     DispatchFlavour,
     check_trust,

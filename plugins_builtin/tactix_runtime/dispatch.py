@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tactix
+from tactix.base.errors import (
+    InvalidArgument,
+    PlanCompatibilityError,
+    PlanFormatError,
+    UntrustedPlan,
+)
 from tactix.contracts.flavour import Flavour, Source
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan.compat import same_major
 from tactix.plan.container import VERSION, buffer, mapped
 from tactix.plan.schema import Plan
 from tactix.run.admission import Verdict
-from tactix.words.errors import (
-    InvalidArgument,
-    PlanCompatibilityError,
-    PlanFormatError,
-    UntrustedPlan,
-)
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device

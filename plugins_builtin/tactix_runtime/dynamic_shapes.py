@@ -13,6 +13,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from tactix.base.dims import Env, Shape, evaluate_shape, learn, show, symbols
+from tactix.base.dtypes import DType
+from tactix.base.error_recorder import recording
+from tactix.base.errors import ExecutionError, InvalidArgument, ShapeError
 from tactix.contracts.launcher import Call, Runnable, Step, bind
 from tactix.plan.extents import Checked, check, size_at
 from tactix.plan.memory import plan_memory
@@ -21,10 +25,6 @@ from tactix.run.context import ExecutionContext
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT, Memory
 from tactix.run.shapes import solve
-from tactix.words.dims import Env, Shape, evaluate_shape, learn, show, symbols
-from tactix.words.dtypes import DType
-from tactix.words.error_recorder import recording
-from tactix.words.errors import ExecutionError, InvalidArgument, ShapeError
 from tactix_runtime.host_mirror import MirroredValues, RunValues, read
 from tactix_runtime.values import as_value
 

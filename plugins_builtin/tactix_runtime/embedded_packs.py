@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from tactix.base.errors import PluginError, TactixError
 from tactix.plan.wheels import content, entries, unpack
-from tactix.words.errors import PluginError, TactixError
 from tactix_runtime.memory_importer import MemoryImporter
 
 HERE: Mapping[str, str] = {}

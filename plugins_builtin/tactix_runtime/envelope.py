@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.errors import PlanFormatError
+from tactix.base.files import EMPTY
 from tactix.contracts.trust import Seal
 from tactix.plan.container import (
     HEADER_LIMIT,
@@ -24,8 +26,6 @@ from tactix.plan.container import (
     align,
     parse,
 )
-from tactix.words.errors import PlanFormatError
-from tactix.words.files import EMPTY
 
 LEAN = "lean_runtime"
 SHA256 = 32

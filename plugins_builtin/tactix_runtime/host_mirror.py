@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Env, evaluate_shape
+from tactix.base.dtypes import DType
+from tactix.base.errors import AllocationError, ExecutionError
+from tactix.base.host_memory import check_array_fits
 from tactix.contracts.device import Device
 from tactix.contracts.launcher import Operand
 from tactix.run.arrays import address_of
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import Memory
-from tactix.words.dims import Env, evaluate_shape
-from tactix.words.dtypes import DType
-from tactix.words.errors import AllocationError, ExecutionError
-from tactix.words.host_memory import check_array_fits
 
 
 class RunValues:

@@ -15,11 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tactix.base import errors
+from tactix.base.errors import ConfigError
+from tactix.base.scratch import ScratchFolder
 from tactix.contracts.flavour import TempfileControlFlag
 from tactix.plan import wheels
-from tactix.words import errors
-from tactix.words.errors import ConfigError
-from tactix.words.scratch import ScratchFolder
 from tactix_runtime.memory_importer import MemoryImporter
 
 PACKAGE = "tactix_lean/"
@@ -92,7 +92,13 @@ def _import(
         raise ConfigError(
             "the lean runtime cannot be loaded", why=why, do="Set tempfile_control_flags"
         )
-    _adopt(importlib.import_module(f"{name}.words.errors"))
+    _adopt(_errors_of(name))
+
+
+def _errors_of(name: str) -> ModuleType:
+    """The errors of the lean runtime in a plan; ``base`` was named ``words`` until 0.2."""
+    floor = "base" if importlib.util.find_spec(f"{name}.base") else "words"
+    return importlib.import_module(f"{name}.{floor}.errors")
 
 
 def _written(files: Mapping[str, bytes], folder: str | None) -> Path:

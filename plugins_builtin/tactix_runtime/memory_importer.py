@@ -11,7 +11,7 @@ from typing import Any
 class MemoryImporter:
     """On ``sys.meta_path``: finds and loads the modules of one package.
 
-    ``read``: gives the files by path inside the package, ``words/dims.py``; called when one is
+    ``read``: gives the files by path inside the package, ``base/dims.py``; called when one is
     first looked for. Thread-safe, as Python holds the lock of the module that it imports.
     """
 

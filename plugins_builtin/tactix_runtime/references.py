@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import AllocationError, PlanCompatibilityError
+from tactix.base.tensor import LINEAR, TensorSpec
 from tactix.contracts.artifact import Binary, KernelArtifact, Packed
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan.schema import Buffer, Plan, Requirement, validate
-from tactix.words.dtypes import DType
-from tactix.words.errors import AllocationError, PlanCompatibilityError
-from tactix.words.tensor import LINEAR, TensorSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

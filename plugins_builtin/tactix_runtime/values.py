@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tactix.base.dims import show
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
+from tactix.base.tensor import Element
 from tactix.plan.schema import TensorIO
 from tactix.run.arrays import as_input
-from tactix.words.dims import show
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
-from tactix.words.tensor import Element
 
 
 def as_value(io: TensorIO, given: Any) -> Any:

@@ -7,14 +7,14 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tactix.base.dims import evaluate_shape, show, sym, symbol_name
+from tactix.base.dtypes import DType
+from tactix.base.errors import AllocationError, InvalidArgument, ShapeError
+from tactix.base.files import replacing
+from tactix.base.host_memory import check_array_fits
+from tactix.base.tensor import Element
 from tactix.plan.schema import Plan, TensorIO
 from tactix.run.arrays import in_order
-from tactix.words.dims import evaluate_shape, show, sym, symbol_name
-from tactix.words.dtypes import DType
-from tactix.words.errors import AllocationError, InvalidArgument, ShapeError
-from tactix.words.files import replacing
-from tactix.words.host_memory import check_array_fits
-from tactix.words.tensor import Element
 from tactix_tools.options import merged
 
 Arrays = dict[str, Any]

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from tactix.base.errors import ConfigError
 from tactix.plugins.session import Session
-from tactix.words.errors import ConfigError
 from tactix_tools import arrays, options, peers, show, source
 from tactix_tools.timing import Latency, Schedule, measure
 

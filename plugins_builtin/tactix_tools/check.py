@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
+from tactix.base.errors import TactixError
+from tactix.base.logger import Logger, Severity, printable
 from tactix.plan import container
 from tactix.plugins.session import Session
 from tactix.run.runtime import Runtime
-from tactix.words.errors import TactixError
-from tactix.words.logger import Logger, Severity, printable
 from tactix_runtime.dispatch import envelope_of, is_of_other_version, judge
 from tactix_tools import options, show
 from tactix_tools.cli import OK, PLAN

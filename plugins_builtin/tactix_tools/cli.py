@@ -14,9 +14,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tactix.base import errors
+from tactix.base.logger import INDENTED, printable
 from tactix.plugins.registry import MissingKey
-from tactix.words import errors
-from tactix.words.logger import INDENTED, printable
 
 if TYPE_CHECKING:
     import click

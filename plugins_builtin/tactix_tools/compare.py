@@ -8,12 +8,12 @@ from typing import Any
 import click
 from rich.console import Console
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import AccuracyError, InvalidArgument
 from tactix.builder import Builder
 from tactix.contracts.launcher import Step
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
-from tactix.words.dtypes import DType
-from tactix.words.errors import AccuracyError, InvalidArgument
 from tactix_lock.precision import SMALL
 from tactix_sdk.evaluate import evaluate
 from tactix_tools import arrays, options, peers, show, source

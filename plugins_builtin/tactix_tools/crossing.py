@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
+from tactix.base import dims
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan.schema import Plan
-from tactix.words import dims
 from tactix_cuda.host_launcher import CROSSING_BANDWIDTH, CROSSING_SECONDS, HostLauncher, crossings
 
 Rows = dict[int, dict[str, Any]]

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from tactix.words.errors import InvalidArgument, PlanFormatError, ShapeError
+from tactix.base.errors import InvalidArgument, PlanFormatError, ShapeError
 from tactix_tools import options, plan_diff, show
 from tactix_tools.cli import OK, OTHER
 

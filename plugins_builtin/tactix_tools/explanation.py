@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.errors import InvalidArgument, PlanFormatError
+from tactix.base.spelling import near
 from tactix.plan.schema import Plan
-from tactix.words.errors import InvalidArgument, PlanFormatError
-from tactix.words.spelling import near
 
 if TYPE_CHECKING:
     from tactix.plugins.session import Session

@@ -9,10 +9,10 @@ from typing import Any
 import click
 from rich.console import Console
 
+from tactix.base.errors import InvalidArgument, PlanFormatError, ShapeError
+from tactix.base.logger import printable
 from tactix.pipeline.shortfall import Shortfall
 from tactix.plugins.session import Session
-from tactix.words.errors import InvalidArgument, PlanFormatError, ShapeError
-from tactix.words.logger import printable
 from tactix_tools import options, show, source
 from tactix_tools.cli import OK, OTHER
 

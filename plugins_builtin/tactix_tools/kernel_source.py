@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Any
 
+from tactix.base.errors import InvalidArgument, PlanFormatError
+from tactix.base.logger import printable
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan.schema import Plan
 from tactix.select.compile import COMPILED, prelude_name
-from tactix.words.errors import InvalidArgument, PlanFormatError
-from tactix.words.logger import printable
 from tactix_codegen.compiling import symbol
 from tactix_tools import show
 from tactix_tools.explanation import explain, wanted

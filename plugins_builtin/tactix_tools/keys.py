@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tactix.words.errors import InvalidArgument
+from tactix.base.errors import InvalidArgument
 from tactix_tools import options, show, source
 from tactix_trust import key_exchange, trust_file
 from tactix_trust.changing import changing, generate

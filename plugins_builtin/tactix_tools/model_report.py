@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import ModelImportError, punctuated
 from tactix.builder import Builder
 from tactix.contracts.graph import Value
 from tactix.network.definition import NetworkDefinition
-from tactix.words.dtypes import DType
-from tactix.words.errors import ModelImportError, punctuated
 from tactix_onnx.catalog import Catalog, domain_of, opsets_of
 from tactix_onnx.importer import OnnxImporter, fill, locate, read
 from tactix_onnx.survey import Refusal, Survey

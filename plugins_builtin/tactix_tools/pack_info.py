@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tactix.base.errors import punctuated
 from tactix.plugins.identity import Provider
 from tactix.plugins.loader import Plugin
 from tactix.plugins.registry import Clash, Entry
 from tactix.plugins.session import Session, enable_cure
-from tactix.words.errors import punctuated
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tactix.words.errors import ConfigError, ExecutionError, TactixError
+from tactix.base.errors import ConfigError, ExecutionError, TactixError
 from tactix_onnx.order import subgraphs
 
 Arrays = Mapping[str, Any]

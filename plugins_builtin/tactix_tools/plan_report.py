@@ -7,11 +7,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from tactix.base import dims
 from tactix.plan.container import load
 from tactix.plan.memory import lower_bound, plan_memory
 from tactix.plan.schema import Plan
 from tactix.run.inspector import notes
-from tactix.words import dims
 from tactix_tools.arrays import sizes
 from tactix_tools.crossing import copies
 from tactix_tools.options import Shapes

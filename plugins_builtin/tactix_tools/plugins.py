@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
+from tactix.base.errors import InvalidArgument, PluginError
+from tactix.base.spelling import did_you_mean
 from tactix.plugins.identity import called
 from tactix.plugins.registry import KINDS, Clash
 from tactix.plugins.session import Session
-from tactix.words.errors import InvalidArgument, PluginError
-from tactix.words.spelling import did_you_mean
 from tactix_tools import options, quarantine, show
 from tactix_tools.cli import OK, OTHER
 from tactix_tools.pack_info import PackInfo, lost_by, packs

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from tactix.base.dims import show as shape_text
+from tactix.base.logger import printable
 from tactix.plugins.session import Session
-from tactix.words.dims import show as shape_text
-from tactix.words.logger import printable
 from tactix_refit.refitter import Refitter
 from tactix_tools import options, show, source
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.table import Table
 
-from tactix.words.logger import printable
+from tactix.base.logger import printable
 
 PIPE_WIDTH = 160
 """Columns of what goes to a file."""

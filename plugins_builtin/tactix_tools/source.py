@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tactix.api import configure
+from tactix.base.errors import InvalidArgument
 from tactix.builder import Builder
 from tactix.plan.container import MAGIC
 from tactix.plan.schema import TensorIO
 from tactix.run.runtime import Runtime, default_threads
-from tactix.words.errors import InvalidArgument
 from tactix_runtime.references import ON_REFERENCES
 from tactix_tools import arrays
 from tactix_tools.options import Shapes, settings

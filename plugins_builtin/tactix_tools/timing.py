@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tactix.words.errors import InvalidArgument
+from tactix.base.errors import InvalidArgument
 
 MOST_SAMPLES = 1_000_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tactix.words.errors import InvalidArgument
+from tactix.base.errors import InvalidArgument
 from tactix_tools import options, show
 from tactix_trust import trust_digest, trust_file
 from tactix_trust.changing import changing

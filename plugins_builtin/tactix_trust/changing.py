@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tactix.words.errors import ConfigError
-from tactix.words.files import replacing
+from tactix.base.errors import ConfigError
+from tactix.base.files import replacing
 from tactix_trust.key import HMAC, SIZE, TrustKey
 from tactix_trust.trust_file import VERSION, TrustFile, place, read
 

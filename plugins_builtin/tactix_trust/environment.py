@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 
-from tactix.words.errors import ConfigError, InvalidArgument
+from tactix.base.errors import ConfigError, InvalidArgument
 from tactix_trust.key import ED25519, TrustKey, public_key
 
 SIGNING, TRUSTED = "TACTIX_SIGNING_KEY", "TACTIX_TRUSTED_KEYS"

@@ -10,7 +10,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Any
 
-from tactix.words.errors import ConfigError, InvalidArgument
+from tactix.base.errors import ConfigError, InvalidArgument
 
 HMAC, ED25519 = "hmac-sha256", "ed25519"
 ALGORITHMS = (HMAC, ED25519)

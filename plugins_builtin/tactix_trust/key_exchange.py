@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tactix.words.errors import InvalidArgument
+from tactix.base.errors import InvalidArgument
 from tactix_trust.key import ED25519, HMAC, TrustKey
 from tactix_trust.trust_file import TrustFile
 

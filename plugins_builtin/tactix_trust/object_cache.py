@@ -17,10 +17,10 @@ import hmac
 import os
 from pathlib import Path
 
-from tactix.words.errors import ConfigError, punctuated
-from tactix.words.files import private_folder, read_own, replacing, tighten
-from tactix.words.logger import Logger
-from tactix.words.scratch import ScratchFolder
+from tactix.base.errors import ConfigError, punctuated
+from tactix.base.files import private_folder, read_own, replacing, tighten
+from tactix.base.logger import Logger
+from tactix.base.scratch import ScratchFolder
 from tactix_trust import trust_file
 from tactix_trust.store import local_key
 

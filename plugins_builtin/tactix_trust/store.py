@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tactix.base.errors import PlanFormatError, UntrustedPlan
 from tactix.contracts.trust import LOCAL, Seal
-from tactix.words.errors import PlanFormatError, UntrustedPlan
 from tactix_trust.environment import known_keys, signing_key
 from tactix_trust.key import ALGORITHMS, TrustKey
 from tactix_trust.trust_file import read

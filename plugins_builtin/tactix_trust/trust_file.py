@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tactix.words.errors import ConfigError, InvalidArgument
+from tactix.base.errors import ConfigError, InvalidArgument
 from tactix_trust.key import TrustKey
 
 VERSION = 1

@@ -89,7 +89,7 @@ class Benchmark:
         self, path: Path, shapes: dict[str, tuple[int, ...]], setting: Setting
     ) -> Work | None:
         """None where tactix cannot import the model: that engine then says why."""
-        from tactix.words.errors import TactixError
+        from tactix.base.errors import TactixError
 
         with contextlib.suppress(TactixError):
             return count(path, shapes, setting.precision)

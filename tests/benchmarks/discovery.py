@@ -39,7 +39,7 @@ start = time.perf_counter()
 import tactix
 from tactix.plugins import loader
 from tactix.plugins.session import Session
-from tactix.words.logger import Logger, Severity
+from tactix.base.logger import Logger, Severity
 begun = time.perf_counter()
 found = loader.scan()
 scanned = time.perf_counter()

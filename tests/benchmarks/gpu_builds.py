@@ -26,9 +26,9 @@ import torch
 from gpu_peers import export, seconds
 
 import tactix
+from tactix.base.progress import SilentProgress
 from tactix.plan import container
 from tactix.run.runtime import Runtime
-from tactix.words.progress import SilentProgress
 
 
 class Phases(SilentProgress):

@@ -39,8 +39,8 @@ def count(path: Path, shapes: Mapping[str, Shape], precision: str = "fp32") -> W
     """The work of a model as it is written: convolutions, products, recurrences; bfloat16 halves
     float constants.
     """
+    from tactix.base.dims import learn
     from tactix.builder import Builder
-    from tactix.words.dims import learn
 
     net = Builder().import_model(path)
     env: dict[str, int] = {}

@@ -14,11 +14,11 @@ import click
 import pytest
 
 import tactix
+from tactix.base import errors
 from tactix.contracts.tool import Tool
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.registry import MissingKey
 from tactix.plugins.session import Session
-from tactix.words import errors
 from tactix_tools import cli
 
 

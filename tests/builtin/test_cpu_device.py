@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.base.errors import AllocationError, ExecutionError, InvalidArgument
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import MOST_THREADS, LinkContext, Step
 from tactix.run.segments import Segments
-from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument
 from tactix_cpu import allocators, devices, features, levels
 from tactix_cpu import device as cpu
 from tactix_cpu.allocator import ArenaAllocator

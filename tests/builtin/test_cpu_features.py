@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tactix
+from tactix.base.errors import ConfigError, PlanCompatibilityError
 from tactix.contracts.device import DeviceProperties
 from tactix.plan.schema import Plan
-from tactix.words.errors import ConfigError, PlanCompatibilityError
 from tactix_codegen.c.target import required_features
 from tactix_cpu import device as cpu
 from tactix_cpu import mask

@@ -23,6 +23,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.base.dims import Dim, ceildiv, sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import ExecutionError
+from tactix.base.tensor import LINEAR, TensorSpec
 from tactix.contracts import region
 from tactix.contracts.artifact import (
     Binary,
@@ -41,10 +45,6 @@ from tactix.plan import container
 from tactix.plan.schema import Buffer, Plan, TensorIO
 from tactix.run.engine import Engine
 from tactix.run.runtime import Runtime
-from tactix.words.dims import Dim, ceildiv, sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import ExecutionError
-from tactix.words.tensor import LINEAR, TensorSpec
 from tactix_cpu import allocators, devices, launchers
 from tactix_cpu import launcher as elf
 from tactix_cpu.compiler import executor_text

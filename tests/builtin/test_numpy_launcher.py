@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.base.dims import Dim, sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import ExecutionError
+from tactix.base.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
 from tactix.contracts import region
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.launcher import LinkContext, Operand, Step
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import ExecutionError
-from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
 from tactix_cpu.device import CpuDevice
 from tactix_sdk.numpy_launcher import NumpyLauncher
 

@@ -16,17 +16,17 @@ import onnxruntime
 import pytest
 
 import tactix
-from tactix.plan import container
-from tactix.plan.schema import Plan
-from tactix.plugins.hookspecs import hookimpl
-from tactix.words import dtypes
-from tactix.words.errors import (
+from tactix.base import dtypes
+from tactix.base.errors import (
     ExecutionError,
     PlanCompatibilityError,
     PlanFormatError,
     TactixError,
     UntrustedPlan,
 )
+from tactix.plan import container
+from tactix.plan.schema import Plan
+from tactix.plugins.hookspecs import hookimpl
 from tactix_cpu.tactics.conv.winograd import WinogradTactic
 from tactix_runtime.references import on_references
 from tactix_sdk import layer, numpy_tactic, pointwise, tanh

@@ -20,7 +20,7 @@ import sys
 import numpy as np
 import tactix
 from tactix import BuilderFlag
-from tactix.words.errors import TactixError
+from tactix.base.errors import TactixError
 
 folder, model = sys.argv[1:]
 builder = tactix.Builder()

@@ -11,14 +11,14 @@ import pytest
 
 import tactix
 from tactix.api import configure
-from tactix.select.timing_cache import TimingCache
-from tactix.words.error_recorder import ErrorRecorder
-from tactix.words.errors import (
+from tactix.base.error_recorder import ErrorRecorder
+from tactix.base.errors import (
     ConfigError,
     InvalidArgument,
     ModelImportError,
     PlanFormatError,
 )
+from tactix.select.timing_cache import TimingCache
 from tactix_lock import document as lock
 
 

@@ -48,7 +48,7 @@ def test_the_package_imports_nothing() -> None:
     assert not loaded_after("tactix") & {*HEAVY, "pluggy", "importlib_metadata", "logging"}
 
 
-@pytest.mark.parametrize("floor", ["words", "contracts"])
+@pytest.mark.parametrize("floor", ["base", "contracts"])
 def test_lower_floors(floor: str) -> None:
     modules = modules_of(floor)
     assert len(modules) > 5
@@ -70,4 +70,4 @@ def test_the_hooks_of_the_built_ins() -> None:
 
 
 def test_the_check_sees() -> None:
-    assert "numpy" in loaded_after("tactix.words.dtypes", "numpy")
+    assert "numpy" in loaded_after("tactix.base.dtypes", "numpy")

@@ -13,14 +13,14 @@ import pytest
 
 CORE = Path(__file__).resolve().parents[2] / "core" / "tactix"
 
-WORDS = frozenset({"words"})
-CONTRACTS = WORDS | {"contracts"}
+BASE = frozenset({"base"})
+CONTRACTS = BASE | {"contracts"}
 PLUGINS = CONTRACTS | {"plugins"}
 NETWORK = PLUGINS | {"network"}
 FUSE = NETWORK | {"fuse"}
 PLAN = PLUGINS | {"plan"}
 MAY_IMPORT = {
-    "words": WORDS,
+    "base": BASE,
     "contracts": CONTRACTS,
     "plugins": PLUGINS,
     "network": NETWORK,
@@ -116,7 +116,7 @@ def module_of(path: Path) -> str:
 
 def test_there_is_a_core() -> None:
     floors = {floor_of(module_of(p)) for p in FILES}
-    assert {"words", "contracts", "plugins"} <= floors
+    assert {"base", "contracts", "plugins"} <= floors
     folders = {p.name for p in CORE.iterdir() if p.is_dir() and p.name != "__pycache__"}
     assert folders <= set(MAY_IMPORT), "every folder of the core is a floor"
 
@@ -133,9 +133,9 @@ def test_libraries_are_imported_inside_functions(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("module", "source"),
-    [("tactix.words.dims", "from tactix.contracts import layer"),
-     ("tactix.words.dims", "import tactix.contracts.layer"),
-     ("tactix.words.dims", "from ..contracts.layer import Layer"),
+    [("tactix.base.dims", "from tactix.contracts import layer"),
+     ("tactix.base.dims", "import tactix.contracts.layer"),
+     ("tactix.base.dims", "from ..contracts.layer import Layer"),
      ("tactix.contracts.tool", "from tactix import plugins"),
      ("tactix.contracts.tool", "import tactix\ndef f():\n    return tactix.build"),
      ("tactix.contracts.tool", "import tactix as everything"),
@@ -153,7 +153,7 @@ def test_libraries_are_imported_inside_functions(path: Path) -> None:
      ("tactix.builder", "def f():\n    from tactix_sdk import Layer"),
      ("tactix.network.definition", "import onnx"),
      ("tactix.run.engine", "from cuda.bindings import driver"),
-     ("tactix.words.dims", "import pluggy")],
+     ("tactix.base.dims", "import pluggy")],
 )  # fmt: skip
 def test_the_check_sees(module: str, source: str) -> None:
     assert len(violations(source, module)) == 1
@@ -161,7 +161,7 @@ def test_the_check_sees(module: str, source: str) -> None:
 
 @pytest.mark.parametrize(
     ("module", "source"),
-    [("tactix.plugins.session", "import pluggy\nfrom tactix import __version__ as v\nfrom tactix.words import dims"),
+    [("tactix.plugins.session", "import pluggy\nfrom tactix import __version__ as v\nfrom tactix.base import dims"),
      ("tactix.run.engine", "from tactix.plan.schema import Plan\nimport ctypes, numpy\nfrom . import context"),
      ("tactix.builder", "import tactix\nfrom tactix.select.bench import Bench\ntactix.build()"),
      ("tactix.run.engine", "import tactix\nv = tactix.__version__")],

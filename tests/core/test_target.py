@@ -11,9 +11,9 @@ import pytest
 
 import tactix
 from tactix.api import configure
+from tactix.base.errors import ConfigError, InvalidArgument, PlanCompatibilityError
 from tactix.contracts.device import Device, DeviceProperties
 from tactix.plan.compat import warnings
-from tactix.words.errors import ConfigError, InvalidArgument, PlanCompatibilityError
 
 
 def network(builder: tactix.Builder) -> tactix.NetworkDefinition:

@@ -14,9 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import TactixError
 from tactix.contracts.layer import Layer
-from tactix.words.dtypes import DType
-from tactix.words.errors import TactixError
 from tactix_ops.layers import FAMILIES
 from tactix_sdk.scalar_layer import PointwiseLayer
 from tactix_sdk.testing.examples import examples_of, specs_of

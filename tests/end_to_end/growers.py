@@ -27,9 +27,9 @@ from strategies import (
     Unfit,
 )
 
+from tactix.base.dims import Dim, prod, sym
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, prod, sym
-from tactix.words.dtypes import DType
 
 # -- pointwise ------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from strategies import ALL, F32, FLOATS, I32, I64, KINDS, Grower, Unfit
 
+from tactix.base.dims import Dim, ceildiv, prod, sym
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, ceildiv, prod, sym
 
 
 def transpose(g: Grower) -> None:

@@ -22,11 +22,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 import tactix
+from tactix.base.dims import Dim, evaluate, evaluate_shape, sym, symbol_name
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value, run_node
 from tactix.network.definition import NetworkDefinition
 from tactix.select.accuracy import BUDGET
-from tactix.words.dims import Dim, evaluate, evaluate_shape, sym, symbol_name
-from tactix.words.dtypes import DType
 from tactix_sdk.show import show
 
 Array = Any

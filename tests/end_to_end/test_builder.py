@@ -17,13 +17,7 @@ from kept_log import KeptLog
 
 import tactix
 from tactix.api import configure
-from tactix.config import BuilderFlag, MemoryPoolType, OptimizationProfile
-from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, tensor_in, tensor_out
-from tactix.contracts.tactic import Reject, Tactic, Variant
-from tactix.network.definition import NetworkDefinition
-from tactix.plan import container
-from tactix.plugins.hookspecs import hookimpl
-from tactix.words.errors import (
+from tactix.base.errors import (
     ConfigError,
     ModelImportError,
     NetworkError,
@@ -31,7 +25,13 @@ from tactix.words.errors import (
     ShapeError,
     TimingCacheError,
 )
-from tactix.words.progress import SilentProgress
+from tactix.base.progress import SilentProgress
+from tactix.config import BuilderFlag, MemoryPoolType, OptimizationProfile
+from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, tensor_in, tensor_out
+from tactix.contracts.tactic import Reject, Tactic, Variant
+from tactix.network.definition import NetworkDefinition
+from tactix.plan import container
+from tactix.plugins.hookspecs import hookimpl
 from tactix_cpu.compiler import CCompiler
 from tactix_sdk.evaluate import evaluate
 from tactix_trust import object_cache
@@ -438,8 +438,8 @@ def test_load_or_build_knows_equal_options(tmp_path: Path) -> None:
     """However they are given: sets have an order of their own in each process."""
     code = f"""import sys, tactix
 plain = dict(builder_optimization_level=0, timing_cache=False, tactic_sources={{"c", "numpy", "view", "winograd"}})
-for given in (plain, dict(config=tactix.BuilderConfig(**plain)), dict(plain, progress=tactix.words.progress.Quiet(
-        tactix.words.progress.SilentProgress()))):
+for given in (plain, dict(config=tactix.BuilderConfig(**plain)), dict(plain, progress=tactix.base.progress.Quiet(
+        tactix.base.progress.SilentProgress()))):
     engine = tactix.load_or_build({str(MLP)!r}, cache=sys.argv[1], threads=1, **given)
     assert engine._program.context.threads == 1"""
     for seed in "123":

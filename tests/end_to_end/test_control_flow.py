@@ -14,7 +14,7 @@ import onnx.parser
 import pytest
 
 import tactix
-from tactix.words.errors import ExecutionError, InvalidArgument, TactixError
+from tactix.base.errors import ExecutionError, InvalidArgument, TactixError
 
 ort = pytest.importorskip("onnxruntime")
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import tactix
+from tactix.base.errors import ExecutionError, InvalidArgument, PlanCompatibilityError, ShapeError
 from tactix.contracts.flavour import Options
 from tactix.network.definition import NetworkDefinition
 from tactix.run.engine import Engine
-from tactix.words.errors import ExecutionError, InvalidArgument, PlanCompatibilityError, ShapeError
 
 
 def config(**fields: object) -> tactix.BuilderConfig:

@@ -14,7 +14,7 @@ import onnx.parser
 import pytest
 
 import tactix
-from tactix.words.errors import PlanFormatError, ShapeError, TactixError, UnsupportedOperator
+from tactix.base.errors import PlanFormatError, ShapeError, TactixError, UnsupportedOperator
 
 HEAD = '<ir_version: 9, opset_import: ["" : 20]>\n'
 

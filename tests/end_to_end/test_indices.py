@@ -14,7 +14,7 @@ from onnx.helper import make_node as node
 from small_models import agree, by_onnx_runtime, engine, model
 
 import tactix
-from tactix.words.errors import ExecutionError
+from tactix.base.errors import ExecutionError
 from tactix_refit.refitter import Refitter
 
 F, I64 = np.float32, np.int64

@@ -13,6 +13,7 @@ import pytest
 from kept_log import KeptLog
 
 import tactix
+from tactix.base.errors import AllocationError, InternalError, NoTacticError
 from tactix.config import BuilderFlag
 from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, tensor_in, tensor_out
 from tactix.contracts.device import Device
@@ -22,7 +23,6 @@ from tactix.pipeline.shortfall import Shortfall
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
-from tactix.words.errors import AllocationError, InternalError, NoTacticError
 from tactix_lock import frozen
 from tactix_sdk.evaluate import evaluate
 from tactix_tools.explanation import explain

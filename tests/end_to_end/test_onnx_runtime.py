@@ -11,7 +11,7 @@ from onnx import TensorProto
 from onnx.helper import make_node as node
 from small_models import agree, engine, model
 
-from tactix.words.errors import ExecutionError, ModelImportError
+from tactix.base.errors import ExecutionError, ModelImportError
 
 F = np.float32
 RNG = np.random.default_rng(0)
@@ -210,7 +210,7 @@ def test_a_size_beyond_the_machine_is_no_promise_of_the_system(
         fixed,
     )
     context = engine(m).create_execution_context()
-    monkeypatch.setattr("tactix.words.host_memory.largest", lambda: 1 << 25)
+    monkeypatch.setattr("tactix.base.host_memory.largest", lambda: 1 << 25)
     with pytest.raises(
         ExecutionError, match=r"wide: .* failed: .*cannot allocate \d+ bytes: this machine has"
     ):

@@ -13,9 +13,9 @@ from onnx.helper import make_node as node
 from small_models import agree, model
 
 import tactix
+from tactix.base import dims
 from tactix.pipeline.constraints import settled
 from tactix.pipeline.profiles import LARGEST, ranges
-from tactix.words import dims
 
 F, I64 = np.float32, np.int64
 RNG = np.random.default_rng(0)

@@ -15,9 +15,9 @@ from onnx.reference import ReferenceEvaluator
 from strategies import builder
 
 import tactix
+from tactix.base.dtypes import DType
+from tactix.base.errors import ConfigError
 from tactix.select.accuracy import departure
-from tactix.words.dtypes import DType
-from tactix.words.errors import ConfigError
 from tactix_cpu.features import MASK
 from tactix_sdk.evaluate import evaluate
 

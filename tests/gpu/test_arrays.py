@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tactix
+from tactix.base.errors import DTypeError, InvalidArgument
 from tactix.run.runtime import Runtime
-from tactix.words.errors import DTypeError, InvalidArgument
 from tactix_cuda.arrays import DeviceArray
 from tactix_cuda.device import CudaDevice
 

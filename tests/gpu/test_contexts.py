@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from cuda_steps import LAUNCHER, N, operand
 
+from tactix.base.errors import AllocationError
 from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, tensor_in, tensor_out
 from tactix.contracts.launcher import LinkContext, Step
 from tactix.plan.memory import plan_memory
 from tactix.run.runtime import Runtime
-from tactix.words.errors import AllocationError
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.external_allocators import GpuAllocator, PycudaAllocator
 from tactix_cuda.graph import CudaRun

@@ -13,10 +13,10 @@ import pytest
 import simt
 from library_cases import attentions, convolutions, tokens
 
+from tactix.base.errors import TactixError
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix.select.bench import Expected
-from tactix.words.errors import TactixError
 from tactix_cuda.device import CudaDevice
 from tactix_cudnn import compiler
 from tactix_cudnn.attention_tactic import CudnnAttentionTactic

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from cuda_steps import ADD, SCALE, add_step, scale_step
 
+from tactix.base.errors import AllocationError, ExecutionError
 from tactix.contracts.artifact import Launch, Source, scalar, tensor_out
 from tactix.contracts.launcher import LinkContext, Step
-from tactix.words.errors import AllocationError, ExecutionError
 from tactix_codegen.cuda.target import target
 from tactix_cuda.device import CudaDevice, the_device
 from tactix_cuda.graph import COPIES, CudaRun

@@ -17,8 +17,8 @@ from gpu_networks import feed, outputs
 from test_cubins_alone import MODELS, build, run
 
 import tactix
+from tactix.base.errors import AllocationError
 from tactix.run.runtime import Runtime
-from tactix.words.errors import AllocationError
 from tactix_cuda.device import CudaDevice
 from tactix_sdk.testing.memory import resident
 from tactix_tools.check import Heard

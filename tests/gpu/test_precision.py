@@ -12,8 +12,8 @@ import pytest
 from gpu_networks import MODELS, NAMES, feed, outputs
 
 import tactix
+from tactix.base.dtypes import DType
 from tactix.select.accuracy import departure
-from tactix.words.dtypes import DType
 
 pytestmark = pytest.mark.gpu
 

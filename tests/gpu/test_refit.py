@@ -18,7 +18,7 @@ from refit_threads import Infer, inferring, refitted_apart
 
 import tactix
 from tactix import BuilderFlag
-from tactix.words.errors import ExecutionError
+from tactix.base.errors import ExecutionError
 from tactix_cuda.device import CudaDevice
 from tactix_refit.refitter import Refitter
 

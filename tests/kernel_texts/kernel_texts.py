@@ -24,12 +24,12 @@ sys.path.insert(0, str(HERE.parent / "builtin" / "tactics"))
 
 from harness import fused, node  # noqa: E402
 
+from tactix.base.dtypes import DType  # noqa: E402
+from tactix.base.tensor import LINEAR, TensorSpec, blocked  # noqa: E402
 from tactix.contracts.artifact import Source  # noqa: E402
 from tactix.contracts.device import DeviceProperties  # noqa: E402
 from tactix.contracts.graph import Node  # noqa: E402
 from tactix.contracts.tactic import CompileContext, Tactic, Variant  # noqa: E402
-from tactix.words.dtypes import DType  # noqa: E402
-from tactix.words.tensor import LINEAR, TensorSpec, blocked  # noqa: E402
 from tactix_codegen.cuda.target import target  # noqa: E402
 from tactix_cpu.features import LEVELS  # noqa: E402
 from tactix_cpu.tactics.conv import direct  # noqa: E402

@@ -21,7 +21,7 @@ from cases import KINDS, collect
 from report import ON_CUDA, document, joined, on_cuda, reason
 from suite import CHUNKS, CPU, Result, assert_agrees, assert_passes, plan_of, run_batch, run_suite
 
-from tactix.words.errors import ExecutionError
+from tactix.base.errors import ExecutionError
 
 KNOWN = Path(__file__).with_name("known_failures.txt")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "onnx.md"

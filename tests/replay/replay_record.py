@@ -16,6 +16,7 @@ from replay_networks import Network
 from replay_targets import Target, quiet
 
 import tactix
+from tactix.base.errors import TactixError
 from tactix.builder import Builder, planned
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
@@ -30,7 +31,6 @@ from tactix.pipeline.prepare import prepare
 from tactix.plan.schema import Plan
 from tactix.select.compile import Toolchain
 from tactix.select.enumerate import Bids, Terms, bid, signature
-from tactix.words.errors import TactixError
 
 SMALL = 64
 """Elements of a constant that tactics may look into; of larger ones nodes of one signature are

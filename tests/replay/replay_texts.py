@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base import dims
 from tactix.contracts import region
 from tactix.contracts.artifact import KernelArtifact, Source, encode_launch
 from tactix.contracts.graph import Node
@@ -19,7 +20,6 @@ from tactix.network.definition import NetworkDefinition
 from tactix.plan.encode import encode_plan
 from tactix.plan.schema import Plan
 from tactix.select.enumerate import Candidate
-from tactix.words import dims
 
 LARGEST = 1 << 20
 """Bytes of constants whose content is part of a text; that of larger ones is in the plans, if it

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import click
 
-from tactix.words.errors import PlanCompatibilityError, PlanFormatError
+from tactix.base.errors import PlanCompatibilityError, PlanFormatError
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_cpu.device import CpuDevice, WorkerStream
 from tactix_sdk import (

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 import tactix_sdk
+from tactix.base import dims, errors
 from tactix.contracts import artifact, expr, layer, rule, tactic
 from tactix.plugins import hookspecs
-from tactix.words import dims, errors
 
 MODULES = (
     "tactix_sdk",

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from sdk_site import Site
 
 import tactix
-from tactix.words.errors import ModelImportError, PluginError
+from tactix.base.errors import ModelImportError, PluginError
 from tactix_sdk import hookimpl, layer, pointwise
 from tactix_sdk.testing import Subject
 from tactix_tools.cli import main

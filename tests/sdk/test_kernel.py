@@ -12,10 +12,10 @@ import pytest
 from sdk_packs import Pack, builder
 
 import tactix
+from tactix.base.dims import prod
 from tactix.contracts.artifact import Packed, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import CompileContext, Offer
-from tactix.words.dims import prod
 from tactix_sdk import (
     ALIAS,
     NHWC,

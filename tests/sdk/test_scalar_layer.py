@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import NoAttrs
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument
-from tactix.words.tensor import TensorSpec
 from tactix_sdk import pointwise
 from tactix_sdk.scalar import select
 from tactix_sdk.scalar_layer import PointwiseLayer

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tactix.base.dims import Dim, dmax, dmin, evaluate, floordiv, mod, sym
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar, cast, select
-from tactix.words.dims import Dim, dmax, dmin, evaluate, floordiv, mod, sym
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_codegen import numerics
 from tactix_sdk.scalar_layer import PointwiseLayer
 from tactix_sdk.symbolic import LIMIT, content, propagate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tactix.words.logger import Logger, Severity
+from tactix.base.logger import Logger, Severity
 
 
 class KeptLog(Logger):

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 
 
 class Product(Layer):

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tactix.words import dims
-from tactix.words.arrays import Array
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument
+from tactix.base import dims
+from tactix.base.arrays import Array
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tactix.words import dims
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument
-from tactix.words.tensor import Format
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument
+from tactix.base.tensor import Format
 
 
 class Scoped:

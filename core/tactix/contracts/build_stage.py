@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Generic, TypeVar
 
+from tactix.base.arrays import Array
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import Tactic
-from tactix.words.arrays import Array
-from tactix.words.tensor import TensorSpec
 
 Session = TypeVar("Session")
 Config = TypeVar("Config")

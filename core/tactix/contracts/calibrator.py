@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from tactix.words.arrays import Array
+from tactix.base.arrays import Array
 
 
 class Calibrator(Protocol):

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tactix.base.arrays import Array
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
-from tactix.words.arrays import Array
-from tactix.words.errors import InvalidArgument
 
 if TYPE_CHECKING:
     import numpy as np

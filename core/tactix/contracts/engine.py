@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from tactix.words.arrays import Array
-from tactix.words.error_recorder import Recorded
+from tactix.base.arrays import Array
+from tactix.base.error_recorder import Recorded
 
 
 class ContextView(Protocol):

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any, Union
 
-from tactix.words.arrays import Array
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument
+from tactix.base.arrays import Array
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument
 
 ScalarLike = Union["Scalar", float, int, bool]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tactix.words.errors import PlanCompatibilityError
-from tactix.words.logger import Logger
+from tactix.base.errors import PlanCompatibilityError
+from tactix.base.logger import Logger
 
 if TYPE_CHECKING:
     from tactix.contracts.allocator import Allocator

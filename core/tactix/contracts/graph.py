@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tactix.base.arrays import Array
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import attrs as attribute
 from tactix.contracts.layer import Layer
 from tactix.contracts.reference import computed
 from tactix.contracts.region import FUSED, Body, BodyNode, encode
-from tactix.words.arrays import Array
-from tactix.words.tensor import TensorSpec
 
 
 class Value:

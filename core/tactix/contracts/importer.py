@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tactix.words.errors import ModelImportError
-from tactix.words.files import EMPTY, why_no_file
+from tactix.base.errors import ModelImportError
+from tactix.base.files import EMPTY, why_no_file
 
 GIVE = "Give the path of a model's file, its bytes, or an object that an importer knows"
 

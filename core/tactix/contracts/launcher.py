@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tactix.base.dims import Env, evaluate_shape
+from tactix.base.errors import ExecutionError, ShapeError
+from tactix.base.logger import Logger
+from tactix.base.tensor import Format, TensorSpec
 from tactix.contracts.artifact import KernelArtifact
-from tactix.words.dims import Env, evaluate_shape
-from tactix.words.errors import ExecutionError, ShapeError
-from tactix.words.logger import Logger
-from tactix.words.tensor import Format, TensorSpec
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device

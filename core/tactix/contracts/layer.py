@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.arrays import Array
+from tactix.base.errors import InvalidArgument
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import expr
-from tactix.words.arrays import Array
-from tactix.words.errors import InvalidArgument
-from tactix.words.tensor import TensorSpec
 
 if TYPE_CHECKING:
     from numpy.random import Generator

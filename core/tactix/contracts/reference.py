@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Sized
 
+from tactix.base.arrays import Array
+from tactix.base.dtypes import DType
+from tactix.base.errors import ExecutionError, TactixError, punctuated
 from tactix.contracts.layer import Layer
-from tactix.words.arrays import Array
-from tactix.words.dtypes import DType
-from tactix.words.errors import ExecutionError, TactixError, punctuated
 
 SHOWN = 8
 """Scalars and vectors of up to so many elements are told with their content."""

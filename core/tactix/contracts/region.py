@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.arrays import Array
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, Format, TensorSpec
 from tactix.contracts import attrs as attribute
 from tactix.contracts import expr
 from tactix.contracts.layer import Layer
 from tactix.contracts.reference import computed
-from tactix.words.arrays import Array
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, Format, TensorSpec
 
 if TYPE_CHECKING:
     from numpy.random import Generator

@@ -24,9 +24,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from tactix.base.arrays import Array
+from tactix.base.errors import PluginError
 from tactix.contracts.graph import Node, Value
-from tactix.words.arrays import Array
-from tactix.words.errors import PluginError
 
 
 class AnyAttribute:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from tactix.base.error_recorder import ErrorRecorder
+from tactix.base.logger import Logger
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.engine import EngineView
 from tactix.contracts.flavour import Source, TempfileControlFlag
 from tactix.contracts.session import SessionView
 from tactix.contracts.trust import OnUntrusted
-from tactix.words.error_recorder import ErrorRecorder
-from tactix.words.logger import Logger
 
 Plan = TypeVar("Plan")
 

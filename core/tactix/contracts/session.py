@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tactix.base.logger import Logger
 from tactix.contracts.trust import Seal
-from tactix.words.logger import Logger
 
 if TYPE_CHECKING:
     from tactix.contracts.allocator import Allocator

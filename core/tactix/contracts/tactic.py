@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
+from tactix.base.tensor import LINEAR, Format
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
-from tactix.words.tensor import LINEAR, Format
 
 Work = TypeVar("Work")
 """What a tactic has read off a node: a frozen dataclass of its own, or the node itself."""

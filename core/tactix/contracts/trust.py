@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Protocol
 
-from tactix.words.errors import ConfigError
+from tactix.base.errors import ConfigError
 
 LOCAL = "local"
 """The key of the trust store that signs what is made here."""

@@ -7,10 +7,10 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.layer import Layer
 from tactix.contracts.rule import ANY, AnyOf, Op, Pattern, Var
-from tactix.words.errors import InvalidArgument
 
 Bound = dict[str, Any]
 ABSENT = object()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base.errors import NetworkError
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.region import Body, BodyNode
-from tactix.words.errors import NetworkError
 
 
 def merge(nodes: Sequence[Node], results: Sequence[Value]) -> tuple[Body, list[Value]]:

@@ -15,6 +15,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from tactix.base.dims import show
+from tactix.base.errors import InternalError, NetworkError, TactixError
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.region import FUSED
 from tactix.contracts.rule import PHASES, Fuse, Literal, Op, Rule, call
@@ -22,8 +24,6 @@ from tactix.fuse.match import Match, fits, match_node
 from tactix.fuse.region import merge
 from tactix.fuse.trace import Firing, Trace
 from tactix.network.definition import NetworkDefinition, Use
-from tactix.words.dims import show
-from tactix.words.errors import InternalError, NetworkError, TactixError
 
 FEW = 256
 """Readers of one tensor that are looked at again when another of them is gone; a pass over all

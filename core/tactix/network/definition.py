@@ -11,14 +11,14 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tactix.base.dims import Assumption, Dim, sym, symbol_name, symbols
+from tactix.base.dtypes import DType
+from tactix.base.error_recorder import Recorded, recorded
+from tactix.base.errors import InvalidArgument, NetworkError, TactixError
+from tactix.base.tensor import Element, TensorSpec
 from tactix.contracts.attrs import symbols_in
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Assumption, Dim, sym, symbol_name, symbols
-from tactix.words.dtypes import DType
-from tactix.words.error_recorder import Recorded, recorded
-from tactix.words.errors import InvalidArgument, NetworkError, TactixError
-from tactix.words.tensor import Element, TensorSpec
 
 Use = tuple[Node, int]
 

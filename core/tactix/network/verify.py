@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from tactix.base.errors import NetworkError
 from tactix.contracts.graph import Node
 from tactix.network.definition import NetworkDefinition
-from tactix.words.errors import NetworkError
 
 
 def _has_outputs(net: NetworkDefinition) -> str:

@@ -9,6 +9,9 @@ from dataclasses import replace
 from functools import partial
 
 import tactix
+from tactix.base.dims import symbol_name
+from tactix.base.errors import CompilerError, ToolchainError
+from tactix.base.progress import Quiet
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Step
@@ -24,9 +27,6 @@ from tactix.plugins.session import Session
 from tactix.run.link import layer_keys
 from tactix.select.compile import COMPILED, compiled, with_binary
 from tactix.select.enumerate import Candidate, Terms, bid, estimate, no_tactic
-from tactix.words.dims import symbol_name
-from tactix.words.errors import CompilerError, ToolchainError
-from tactix.words.progress import Quiet
 
 BodyPlanner = Callable[[NetworkDefinition, BuildState, frozenset[str]], Plan]
 """The plan of a network inside a network; with the symbols of those around it."""

@@ -10,6 +10,9 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, Format, TensorSpec
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.build_stage import Content
 from tactix.contracts.graph import Node, Value
@@ -20,9 +23,6 @@ from tactix.plan.schema import Buffer, Plan, TensorIO
 from tactix.run.admission import runs_host_code
 from tactix.select.choose import produced_format
 from tactix.select.enumerate import Candidate
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, Format, TensorSpec
 
 Reformatter = Callable[[Node], Candidate]
 Planner = Callable[[Any], Plan]

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from tactix.base.dims import Assumption, assumptions, evaluate, operations, symbols
+from tactix.base.errors import TactixError
 from tactix.network.definition import NetworkDefinition
-from tactix.words.dims import Assumption, assumptions, evaluate, operations, symbols
-from tactix.words.errors import TactixError
 
 ROUNDS = 8
 """How often all demands are looked at: mending one may break another."""

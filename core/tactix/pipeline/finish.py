@@ -6,12 +6,12 @@ import time
 from collections import ChainMap
 from dataclasses import replace
 
+from tactix.base.errors import TimingCacheError
 from tactix.pipeline import shortfall
 from tactix.pipeline.shortfall import Shortfall
 from tactix.pipeline.state import BuildState
 from tactix.plan.schema import Plan
 from tactix.select.precision import LOWER, told
-from tactix.words.errors import TimingCacheError
 
 
 def finish(plan: Plan, state: BuildState) -> Plan:

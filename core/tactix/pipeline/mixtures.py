@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tactix.base.errors import NoTacticError, TactixError, TimingCacheError, punctuated
 from tactix.contracts.graph import Node
 from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
@@ -28,7 +29,6 @@ from tactix.select.precision import (
     pairs,
     slower,
 )
-from tactix.words.errors import NoTacticError, TactixError, TimingCacheError, punctuated
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tactix.base.errors import ConfigError, punctuated
+from tactix.base.logger import Logger, Once
 from tactix.config import BuilderConfig, BuilderFlag, Locked
 from tactix.contracts.device import Device, DeviceProperties
 from tactix.contracts.launcher import LinkContext
@@ -27,8 +29,6 @@ from tactix.select.bench import Bench
 from tactix.select.compile import Toolchain
 from tactix.select.precision import LOWER, Precisions
 from tactix.select.timing_cache import TimingCache, default_path
-from tactix.words.errors import ConfigError, punctuated
-from tactix.words.logger import Logger, Once
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
+from tactix.base.dims import Expr, evaluate, show, symbol_name, symbols
+from tactix.base.errors import ConfigError, ShapeError
 from tactix.config import BuilderConfig, OptimizationProfile
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.constraints import settled
 from tactix.plan.schema import Profile
-from tactix.words.dims import Expr, evaluate, show, symbol_name, symbols
-from tactix.words.errors import ConfigError, ShapeError
 
 DEFAULT_LENGTHS = (128, 64, 32, 16, 8, 4, 2)
 """What to tune for along a symbolic axis that is not the first, when no profile says; the first is

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tactix.base.dims import symbol_name
+from tactix.base.errors import punctuated
 from tactix.config import BuilderFlag, Locked, MemoryPoolType
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Tactic
@@ -32,8 +34,6 @@ from tactix.select.enumerate import (
 )
 from tactix.select.measure import Measurer
 from tactix.select.precision import LOWER
-from tactix.words.dims import symbol_name
-from tactix.words.errors import punctuated
 
 
 @dataclass

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from tactix.base.errors import ConfigError
 from tactix.config import BuilderConfig
 from tactix.contracts.build_stage import BuildPart, BuildStage, Content
 from tactix.contracts.rule import Rule
@@ -16,7 +17,6 @@ from tactix.network.definition import NetworkDefinition
 from tactix.plan.schema import Plan
 from tactix.plugins.identity import OWN
 from tactix.plugins.session import Session
-from tactix.words.errors import ConfigError
 
 Part = BuildPart[BuilderConfig, NetworkDefinition, Plan]
 """A part over the core's own types."""

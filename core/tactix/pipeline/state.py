@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tactix.base.logger import Logger
 from tactix.config import BuilderConfig
 from tactix.contracts.device import Device
 from tactix.contracts.rule import Rule
@@ -18,7 +19,6 @@ from tactix.select.bench import Bench
 from tactix.select.compile import Toolchain
 from tactix.select.precision import LOWER, Precisions
 from tactix.select.timing_cache import TimingCache
-from tactix.words.logger import Logger
 
 
 @dataclass(frozen=True)

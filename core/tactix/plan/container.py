@@ -25,12 +25,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from tactix.base.errors import InvalidArgument, PlanFormatError, UntrustedPlan, punctuated
+from tactix.base.files import ABSENT, EMPTY, NO_FILE, why_no_file
 from tactix.contracts.trust import Seal
 from tactix.plan.decode import decode_plan
 from tactix.plan.reader import Reader
 from tactix.plan.schema import Plan
-from tactix.words.errors import InvalidArgument, PlanFormatError, UntrustedPlan, punctuated
-from tactix.words.files import ABSENT, EMPTY, NO_FILE, why_no_file
 
 MAGIC = b"\x89tactix\n"
 VERSION = 1
@@ -82,7 +82,7 @@ def save(plan: Plan, path: str | Path, sign: Sign | None = None) -> None:
     """Write the file; readers see the old one or the whole new one. Raises PlanFormatError,
     OSError.
     """
-    from tactix.words.files import replacing
+    from tactix.base.files import replacing
 
     with replacing(path) as f:
         for piece in _pieces(plan, sign):

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from tactix.base.dims import Dim
+from tactix.base.errors import PlanFormatError
+from tactix.base.tensor import Element, TensorSpec
 from tactix.contracts import attrs as attribute
 from tactix.contracts.artifact import Arg, Binary, KernelArtifact, Launch, Packed
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan.reader import LIMIT, Reader
 from tactix.plan.schema import DEEPEST, Buffer, Plan, Profile, Requirement, TensorIO, validate
-from tactix.words.dims import Dim
-from tactix.words.errors import PlanFormatError
-from tactix.words.tensor import Element, TensorSpec
 
 T = TypeVar("T")
 

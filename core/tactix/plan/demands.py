@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.dims import RELATIONS, Assumption, Env, to_json
+from tactix.base.errors import PlanFormatError
 from tactix.plan.reader import Reader
-from tactix.words.dims import RELATIONS, Assumption, Env, to_json
-from tactix.words.errors import PlanFormatError
 
 if TYPE_CHECKING:
     from tactix.plan.schema import Plan

@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tactix.base import dims
+from tactix.base.dims import Shape
+from tactix.base.errors import PlanFormatError
+from tactix.base.tensor import Element
 from tactix.contracts import attrs as attribute
 from tactix.contracts.artifact import Binary, KernelArtifact, encode_launch
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan.decode import REQUIREMENT, BlobTable
 from tactix.plan.schema import Buffer, Plan, TensorIO
-from tactix.words import dims
-from tactix.words.dims import Shape
-from tactix.words.errors import PlanFormatError
-from tactix.words.tensor import Element
 
 
 def encode_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:

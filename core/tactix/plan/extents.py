@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tactix.words import dims
-from tactix.words.dims import Dim, Env
-from tactix.words.errors import PlanFormatError, ShapeError
-from tactix.words.tensor import TensorSpec
+from tactix.base import dims
+from tactix.base.dims import Dim, Env
+from tactix.base.errors import PlanFormatError, ShapeError
+from tactix.base.tensor import TensorSpec
 
 if TYPE_CHECKING:
     from tactix.contracts.launcher import Step

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tactix.words.errors import InvalidArgument
+from tactix.base.errors import InvalidArgument
 
 Lifetimes = Sequence[tuple[int, int]]
 

@@ -7,11 +7,11 @@ import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from tactix.words import dims
-from tactix.words.dims import Dim, Shape
-from tactix.words.dtypes import DType
-from tactix.words.errors import PlanFormatError, TactixError
-from tactix.words.tensor import Format
+from tactix.base import dims
+from tactix.base.dims import Dim, Shape
+from tactix.base.dtypes import DType
+from tactix.base.errors import PlanFormatError, TactixError
+from tactix.base.tensor import Format
 
 T = TypeVar("T")
 LIMIT = 1 << 62

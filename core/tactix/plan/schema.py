@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tactix.base import dims
+from tactix.base.dims import Dim, Shape
+from tactix.base.dtypes import DType
+from tactix.base.errors import PlanFormatError
+from tactix.base.tensor import LINEAR, Element, Format, TensorSpec
 from tactix.contracts.artifact import Arg
 from tactix.contracts.launcher import Step
 from tactix.contracts.trust import Seal
 from tactix.plan.demands import Demand, demands
 from tactix.plan.extents import Extent, extents
-from tactix.words import dims
-from tactix.words.dims import Dim, Shape
-from tactix.words.dtypes import DType
-from tactix.words.errors import PlanFormatError
-from tactix.words.tensor import LINEAR, Element, Format, TensorSpec
 
 KINDS = ("input", "output", "arena", "workspace", "weight", "object")
 WRITTEN = ("output", "arena", "object")

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from tactix.words.errors import PlanFormatError
+from tactix.base.errors import PlanFormatError
 
 GROUP = "tactix.runtime.v1"
 """Entry points of what running a plan may need; that of the hooks, which a lean runtime lacks."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tactix.words.errors import ConfigError, InvalidArgument, PluginError
+from tactix.base.errors import ConfigError, InvalidArgument, PluginError
 
 T = TypeVar("T")
 OWN = "tactix"

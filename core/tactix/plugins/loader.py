@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tactix.base.errors import ConfigError, PluginError, TactixError
+from tactix.base.spelling import did_you_mean
 from tactix.plugins.hookspecs import API, HOOKS
 from tactix.plugins.identity import OWN, Provider, called, check_namespace, installed_files, normal
-from tactix.words.errors import ConfigError, PluginError, TactixError
-from tactix.words.spelling import did_you_mean
 
 _GROUP = re.compile(r"tactix\.(build|runtime)\.v(\d+)")
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from tactix.base.errors import PluginError
+from tactix.base.spelling import did_you_mean
 from tactix.contracts import build_stage, flavour, importer, layer, rule, tactic
 from tactix.plugins.identity import NAME, NAMESPACE, OWN, VERSION, Provider
-from tactix.words.errors import PluginError
-from tactix.words.spelling import did_you_mean
 
 T = TypeVar("T")
 

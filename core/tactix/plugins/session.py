@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from tactix import __version__
+from tactix.base.errors import ConfigError, PluginError, punctuated
+from tactix.base.logger import Logger
+from tactix.base.spelling import did_you_mean
 from tactix.contracts.region import STRUCTURAL
 from tactix.contracts.rule import AnyOf, Op, Rule
 from tactix.contracts.tactic import Tactic
@@ -24,9 +27,6 @@ from tactix.plugins.hookspecs import HOOKS, AllHooks, RuntimeHooks
 from tactix.plugins.identity import OWN, Provider, called, check_namespace, own_first
 from tactix.plugins.loader import Plugin, PluginFailure, Settings
 from tactix.plugins.registry import KINDS, Clash, Entry, Registry
-from tactix.words.errors import ConfigError, PluginError, punctuated
-from tactix.words.logger import Logger
-from tactix.words.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from tactix.contracts.allocator import Allocator

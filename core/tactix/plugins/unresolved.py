@@ -7,10 +7,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
+from tactix.base.spelling import did_you_mean
 from tactix.contracts.layer import Layer
 from tactix.contracts.rule import AnyOf, Op, Rule
 from tactix.contracts.tactic import Tactic
-from tactix.words.spelling import did_you_mean
 
 
 def unresolved(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tactix.base.errors import UntrustedPlan
 from tactix.contracts.artifact import Binary, KernelArtifact
 from tactix.contracts.launcher import Launcher, Step
 from tactix.contracts.trust import Seal
 from tactix.plan.schema import Plan
-from tactix.words.errors import UntrustedPlan
 
 
 @dataclass(frozen=True)

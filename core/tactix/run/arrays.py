@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tactix.base.dims import show
+from tactix.base.errors import DTypeError, InvalidArgument
 from tactix.plan.schema import TensorIO
-from tactix.words.dims import show
-from tactix.words.errors import DTypeError, InvalidArgument
 
 _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 _from_buffer = ctypes.c_char.from_buffer

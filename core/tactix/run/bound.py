@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tactix.base.host_memory import check_array_fits
 from tactix.contracts.launcher import bind
 from tactix.run.link import Layout, LinkedPlan
 from tactix.run.memory import Memory
-from tactix.words.host_memory import check_array_fits
 
 
 class BoundPlan:

@@ -12,21 +12,21 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from tactix.plan.extents import SIZE_LIMIT
-from tactix.run.arrays import address_of, as_input, in_order
-from tactix.run.bound import BoundPlan
-from tactix.run.link import Layout, LinkedPlan
-from tactix.run.memory import ALIGNMENT, Memory
-from tactix.run.shapes import shape_of, solve
-from tactix.words.dims import Shape, show
-from tactix.words.error_recorder import Recorded, recording
-from tactix.words.errors import (
+from tactix.base.dims import Shape, show
+from tactix.base.error_recorder import Recorded, recording
+from tactix.base.errors import (
     AllocationError,
     ExecutionError,
     InvalidArgument,
     ShapeError,
     TactixError,
 )
+from tactix.plan.extents import SIZE_LIMIT
+from tactix.run.arrays import address_of, as_input, in_order
+from tactix.run.bound import BoundPlan
+from tactix.run.link import Layout, LinkedPlan
+from tactix.run.memory import ALIGNMENT, Memory
+from tactix.run.shapes import shape_of, solve
 
 Addressed = Callable[[list[int]], None]
 """What runs at the addresses of inputs and outputs."""

@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tactix.base.dims import Shape, show
+from tactix.base.dtypes import DType
+from tactix.base.error_recorder import Recorded
+from tactix.base.errors import InvalidArgument, PlanCompatibilityError, PluginError, ShapeError
 from tactix.contracts.device import Device
 from tactix.contracts.flavour import Options
 from tactix.contracts.session import SessionView
@@ -17,10 +21,6 @@ from tactix.run.context import ExecutionContext
 from tactix.run.link import Layout, LinkedPlan
 from tactix.run.memory import Weights
 from tactix.run.shapes import shape_of, solve
-from tactix.words.dims import Shape, show
-from tactix.words.dtypes import DType
-from tactix.words.error_recorder import Recorded
-from tactix.words.errors import InvalidArgument, PlanCompatibilityError, PluginError, ShapeError
 
 
 class Engine(Recorded):

@@ -10,6 +10,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tactix.base.dims import Env
+from tactix.base.errors import (
+    ConfigError,
+    InvalidArgument,
+    PlanCompatibilityError,
+    PluginError,
+    punctuated,
+)
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
 from tactix.contracts.flavour import Options
@@ -21,14 +29,6 @@ from tactix.plan.schema import Plan
 from tactix.plugins.identity import OWN, own_first
 from tactix.run.memory import Weights
 from tactix.run.shapes import evaluated
-from tactix.words.dims import Env
-from tactix.words.errors import (
-    ConfigError,
-    InvalidArgument,
-    PlanCompatibilityError,
-    PluginError,
-    punctuated,
-)
 
 LAYOUTS = 64
 """Shapes whose memory layout is kept."""

@@ -9,6 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import tactix
+from tactix.base.error_recorder import ErrorRecorder, Recorded, recording
+from tactix.base.errors import (
+    ConfigError,
+    InvalidArgument,
+    PlanCompatibilityError,
+    PluginError,
+    TactixError,
+    UntrustedPlan,
+    punctuated,
+)
+from tactix.base.logger import Logger, checked_logger
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
 from tactix.contracts.flavour import DEFAULT, Options, Source, TempfileControlFlag
@@ -19,17 +30,6 @@ from tactix.plan.schema import Plan, validate
 from tactix.run.admission import Verdict, code_steps, embedded, refusal, without_packs
 from tactix.run.engine import Engine
 from tactix.run.link import check_requirements, device_of
-from tactix.words.error_recorder import ErrorRecorder, Recorded, recording
-from tactix.words.errors import (
-    ConfigError,
-    InvalidArgument,
-    PlanCompatibilityError,
-    PluginError,
-    TactixError,
-    UntrustedPlan,
-    punctuated,
-)
-from tactix.words.logger import Logger, checked_logger
 
 if TYPE_CHECKING:
     from tactix.plugins.session import Session

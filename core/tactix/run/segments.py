@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base.dims import Env
 from tactix.contracts.launcher import Runnable
-from tactix.words.dims import Env
 
 
 class Segments:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from operator import index
 from typing import Any
 
+from tactix.base.dims import Env, Expr, evaluate_shape, show, symbol_name
+from tactix.base.errors import ShapeError
 from tactix.plan.schema import Profile, TensorIO
-from tactix.words.dims import Env, Expr, evaluate_shape, show, symbol_name
-from tactix.words.errors import ShapeError
 
 Shapes = Sequence[tuple[int, ...]]
 _NONE: Env = {}

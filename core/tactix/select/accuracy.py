@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 
 GATE = 3
 """Goes up when ``departure`` means something else: what timing caches say of errors is not believed

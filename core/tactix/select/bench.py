@@ -10,6 +10,10 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
+from tactix.base.dims import Env, evaluate
+from tactix.base.errors import ExecutionError, TactixError
+from tactix.base.host_memory import check_array_fits
+from tactix.base.tensor import Format, TensorSpec
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
@@ -20,10 +24,6 @@ from tactix.contracts.tactic import Variant
 from tactix.select.accuracy import departure
 from tactix.select.compile import Toolchain, joined
 from tactix.select.error_bounds import ErrorBound, bounds
-from tactix.words.dims import Env, evaluate
-from tactix.words.errors import ExecutionError, TactixError
-from tactix.words.host_memory import check_array_fits
-from tactix.words.tensor import Format, TensorSpec
 
 if TYPE_CHECKING:
     from tactix.select.enumerate import Bids, Candidate

@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tactix.base.dims import Env, evaluate
+from tactix.base.tensor import LINEAR, Format
 from tactix.contracts.device import Costs
 from tactix.contracts.graph import Node, Value
 from tactix.plugins.identity import OWN
 from tactix.select.enumerate import Candidate
-from tactix.words.dims import Env, evaluate
-from tactix.words.tensor import LINEAR, Format
 
 NEAR_TIE = 0.03
 

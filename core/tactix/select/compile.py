@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tactix.base.errors import CompilerError, ToolchainError
 from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
 from tactix.select.enumerate import Candidate, reject
-from tactix.words.errors import CompilerError, ToolchainError
 
 COMPILED = "compiled"
 """The entry of a plan's ledger that ``compiled`` makes."""

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from tactix.contracts import region
-from tactix.contracts.artifact import KernelArtifact
-from tactix.contracts.device import DeviceProperties
-from tactix.contracts.graph import Node, Value
-from tactix.contracts.tactic import CompileContext, Offer, Reject, Tactic, Variant
-from tactix.words.dims import evaluate, evaluate_shape
-from tactix.words.errors import (
+from tactix.base.dims import evaluate, evaluate_shape
+from tactix.base.errors import (
     InternalError,
     InvalidArgument,
     NoTacticError,
     TactixError,
     punctuated,
 )
-from tactix.words.tensor import Format
+from tactix.base.tensor import Format
+from tactix.contracts import region
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.tactic import CompileContext, Offer, Reject, Tactic, Variant
 
 DEFAULT = 1e-3
 """Seconds of a tactic that gives no estimate."""

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from tactix.base.dims import Env
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import attrs as attribute
 from tactix.contracts import expr, region
 from tactix.contracts.graph import Node
 from tactix.contracts.region import BodyNode
 from tactix.select.accuracy import BUDGET, LEAST
-from tactix.words.dims import Env
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 
 ULPS = 16
 """Units of 2^-24, halves of the last place, by which arithmetic and functions in float32 may be

@@ -14,6 +14,16 @@ from math import inf
 from statistics import median
 from typing import Any
 
+from tactix.base.dims import Env
+from tactix.base.errors import (
+    AllocationError,
+    BuildCancelled,
+    CompilerError,
+    ExecutionError,
+    TactixError,
+    TimingCacheError,
+)
+from tactix.base.progress import ProgressMonitor, SilentProgress
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import Runnable
@@ -23,16 +33,6 @@ from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import DEFAULT, Bids, Candidate, estimate, reject
 from tactix.select.precision import Times
 from tactix.select.timing_cache import Timing, TimingCache
-from tactix.words.dims import Env
-from tactix.words.errors import (
-    AllocationError,
-    BuildCancelled,
-    CompilerError,
-    ExecutionError,
-    TactixError,
-    TimingCacheError,
-)
-from tactix.words.progress import ProgressMonitor, SilentProgress
 
 ROUND_SECONDS, SLOW = 0.001, 0.1
 LEAST_ROUNDS, ROUNDS, MOST_ROUNDS = 3, 5, 16

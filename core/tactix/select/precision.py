@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from tactix.base.errors import ConfigError, punctuated
 from tactix.contracts.graph import Node
 from tactix.contracts.rule import Rule, call
 from tactix.fuse.trace import Trace
 from tactix.select.choose import NEAR_TIE, Choice
 from tactix.select.enumerate import Bids, Candidate, reasons
-from tactix.words.errors import ConfigError, punctuated
 
 LOWER = frozenset({"fp16", "bf16", "tf32"})
 """Kinds of numerics that lose precision."""

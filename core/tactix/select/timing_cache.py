@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tactix.words.errors import TimingCacheError
-from tactix.words.files import EMPTY, make_private, read_own, read_regular, replacing
-from tactix.words.logger import Logger
+from tactix.base.errors import TimingCacheError
+from tactix.base.files import EMPTY, make_private, read_own, read_regular, replacing
+from tactix.base.logger import Logger
 
 VERSION = 1
 WHERE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from acme_dla.limits import LAYERS, seconds, why_not
-from tactix.words.dims import evaluate
+from tactix.base.dims import evaluate
 from tactix_ops.rules.sixteen import RULES
 from tactix_ops.tactics.reference import ReferenceTactic
 from tactix_sdk import (

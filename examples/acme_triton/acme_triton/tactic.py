@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tactix.words.dims import evaluate, symbols
+from tactix.base.dims import evaluate, symbols
 from tactix_sdk import Dim, DType, Follower, Operation, Pack, Reject, ceildiv, prod
 from tactix_sdk.triton import Call
 

@@ -19,14 +19,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tactix.base.dims import Dim, Shape
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import region
 from tactix.contracts.expr import Scalar
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
-from tactix.words.dims import Dim, Shape
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import Code, emit_scalar, emit_vector, why_not_vector
 

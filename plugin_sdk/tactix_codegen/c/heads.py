@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.dims import Dim, Shape, broadcast_shapes
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
-from tactix.words.dims import Dim, Shape, broadcast_shapes
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.c.epilogue import Epilogue, epilogue
 from tactix_codegen.c.text import Args, broadcast_strides, contiguous_strides
 from tactix_codegen.c.tile import row_offset

@@ -22,10 +22,10 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument
 from tactix_codegen.c import text as c_text
 from tactix_codegen.numerics import evaluate, numpy_table
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tactix.base.dtypes import DType
 from tactix.contracts.expr import Scalar
-from tactix.words.dtypes import DType
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import Emitter, float_literal, int_literal, unknown

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tactix.words import dims
-from tactix.words.dims import Dim, Shape
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import Format, TensorSpec
+from tactix.base import dims
+from tactix.base.dims import Dim, Shape
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import Format, TensorSpec
 from tactix_codegen.c.text import running_strides
 
 

@@ -22,14 +22,14 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
+from tactix.base import dims
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InternalError, ShapeError
 from tactix.contracts import artifact as art
 from tactix.contracts.artifact import Arg, KernelArtifact, Launch, Packed, Source
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
-from tactix.words import dims
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InternalError, ShapeError
 from tactix_codegen.layout import folded
 
 LAUNCHER = "tactix.cpu.elf@1"

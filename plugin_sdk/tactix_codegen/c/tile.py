@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
 from tactix.contracts import expr
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.expr import Scalar
 from tactix.contracts.tactic import Variant
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
 from tactix_codegen.c.text import Args, block, choice, comment, loop, times
 

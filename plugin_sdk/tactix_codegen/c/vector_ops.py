@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import math
 
+from tactix.base.dtypes import DType
 from tactix.contracts.expr import Scalar
-from tactix.words.dtypes import DType
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c.scalar import (
     VECTOR_INTS,

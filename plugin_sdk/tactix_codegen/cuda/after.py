@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tactix.base.dims import Dim, floordiv
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import Launch
 from tactix.contracts.graph import Node
-from tactix.words.dims import Dim, floordiv
-from tactix.words.dtypes import DType
 from tactix_codegen.c.text import ctype
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.entry import KernelEntry

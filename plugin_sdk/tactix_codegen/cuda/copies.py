@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base import dims
+from tactix.base.dims import Dim
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.tactic import CompileContext
-from tactix.words import dims
-from tactix.words.dims import Dim
 from tactix_codegen.c.copy import Copy
 from tactix_codegen.c.space import collapse
 from tactix_codegen.c.text import block

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base.dims import Dim, dmax
 from tactix.contracts.artifact import KernelArtifact, Launch, Packed, Source
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext
-from tactix.words.dims import Dim, dmax
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.target import required_features

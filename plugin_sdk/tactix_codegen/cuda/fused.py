@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tactix.base.dims import Shape
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
 from tactix.contracts.graph import Node
 from tactix.contracts.region import BodyNode, Expressions
 from tactix.contracts.tactic import Reject
-from tactix.words.dims import Shape
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.cuda import scalar

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tactix.base.dims import Dim, Shape, broadcast_shapes, ceildiv, prod
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
 from tactix.contracts.artifact import Packed
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
-from tactix.words.dims import Dim, Shape, broadcast_shapes, ceildiv, prod
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.text import broadcast_strides
 from tactix_codegen.c.tile import mapped, with_term

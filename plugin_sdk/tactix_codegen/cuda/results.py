@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tactix.base.dims import Dim, Shape, prod
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
-from tactix.words.dims import Dim, Shape, prod
-from tactix.words.dtypes import DType
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
 from tactix_codegen.c.text import block, contiguous_strides
 from tactix_codegen.c.tile import row_offset

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from tactix.base.dtypes import DType
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
-from tactix.words.dtypes import DType
 from tactix_codegen.c.scalar import WIDE, CannotEmit, Code, emitted
 from tactix_codegen.c.scalar_ops import ScalarEmitter
 

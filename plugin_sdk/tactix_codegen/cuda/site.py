@@ -6,11 +6,11 @@ Names of the coordinates: ``n``, ``c``, and ``o0``.. along the spatial axes.
 
 from __future__ import annotations
 
+from tactix.base import dims
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.tensor import NHWC
 from tactix.contracts.tactic import Variant
-from tactix.words import dims
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
-from tactix.words.tensor import NHWC
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.space import strides_in
 from tactix_codegen.cuda import scalar, text

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import InvalidArgument
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 VECTOR_BITS = 128

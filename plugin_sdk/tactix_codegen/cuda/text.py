@@ -11,12 +11,12 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
+from tactix.base import dims
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import Arg, KernelArtifact, Launch, Source
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
-from tactix.words import dims
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import block

@@ -7,13 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tactix.base.dims import Dim, Shape, prod, symbols
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import LINEAR, NHWC, Format
 from tactix.contracts.artifact import Packed
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
-from tactix.words.dims import Dim, Shape, prod, symbols
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import LINEAR, NHWC, Format
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, anchor_spec, epilogue
 from tactix_codegen.c.text import broadcast_strides
 from tactix_codegen.c.tile import with_term

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.dims import Dim
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
-from tactix.words.dims import Dim
 from tactix_codegen.c.epilogue import anchor_spec
 
 

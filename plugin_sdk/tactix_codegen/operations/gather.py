@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tactix.base import dims
+from tactix.base.dims import Dim, Shape
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
-from tactix.words import dims
-from tactix.words.dims import Dim, Shape
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.c.copy import movable
 from tactix_codegen.c.text import has_ctype
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 
 KINDS = ("tactix.Dims@1", "tactix.Range@1", "tactix.Fill@1")
 """Kinds of nodes that make such tensors."""

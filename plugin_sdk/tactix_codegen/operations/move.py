@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tactix.base import dims
+from tactix.base.dims import Dim, Shape
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import LINEAR, Format, TensorSpec
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.tactic import Reject, Variant
-from tactix.words import dims
-from tactix.words.dims import Dim, Shape
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import LINEAR, Format, TensorSpec
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.copy import Copy, bits, fill, movable
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tactix.base import dims
+from tactix.base.dims import Dim, Shape
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import LINEAR, NHWC, Format, TensorSpec
 from tactix.contracts import region
 from tactix.contracts.graph import Node
 from tactix.contracts.region import Program
 from tactix.contracts.tactic import Reject, Variant
-from tactix.words import dims
-from tactix.words.dims import Dim, Shape
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec
 from tactix_codegen.c.scalar import keeps_zero
 from tactix_codegen.c.space import Space, collapse, strides_in
 from tactix_codegen.c.text import contiguous_strides

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tactix.base.dims import Dim
 from tactix.contracts.graph import Node
-from tactix.words.dims import Dim
 
 KINDS = ("tactix.MaxPool@1", "tactix.AveragePool@1")
 """Kinds of nodes whose anchor pools."""

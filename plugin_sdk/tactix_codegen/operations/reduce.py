@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tactix.base.dims import Dim, Shape
+from tactix.base.tensor import LINEAR, Format
 from tactix.contracts.region import BodyNode
-from tactix.words.dims import Dim, Shape
-from tactix.words.tensor import LINEAR, Format
 from tactix_codegen.c.space import Space, collapse
 from tactix_codegen.c.text import contiguous_strides
 

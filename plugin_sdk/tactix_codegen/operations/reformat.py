@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tactix.base import dims
+from tactix.base.tensor import Format, TensorSpec
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
-from tactix.words import dims
-from tactix.words.tensor import Format, TensorSpec
 from tactix_codegen.c.copy import Copy, movable
 
 

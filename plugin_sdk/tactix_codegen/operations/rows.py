@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base import dims
+from tactix.base.dims import Dim, Shape
 from tactix.contracts.region import BodyNode
-from tactix.words import dims
-from tactix.words.dims import Dim, Shape
 from tactix_codegen.c.space import Space, collapse
 from tactix_codegen.c.text import broadcast_strides
 

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tactix.base.errors import ExecutionError
 from tactix.plugins.session import Session
-from tactix.words.errors import ExecutionError
 from tactix_sdk.testing import report
 from tactix_sdk.testing.report import CHECKS, FAILED, Outcome
 from tactix_sdk.testing.subject import Subject

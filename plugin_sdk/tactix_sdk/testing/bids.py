@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tactix.base.errors import CompilerError, ExecutionError, ShapeError, TactixError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import Device, DeviceProperties
 from tactix.contracts.graph import Node
@@ -16,8 +18,6 @@ from tactix.select.accuracy import GRANTED
 from tactix.select.bench import Bench, Expected
 from tactix.select.compile import Toolchain, joined, with_binary
 from tactix.select.enumerate import Candidate
-from tactix.words.errors import CompilerError, ExecutionError, ShapeError, TactixError
-from tactix.words.tensor import TensorSpec
 from tactix_sdk.testing.examples import examples_of, resized, specs_of
 from tactix_sdk.testing.report import (
     Broken,

@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tactix.base.errors import BuildCancelled, CompilerError, ToolchainError
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import Device, DeviceProperties
-from tactix.words.errors import BuildCancelled, CompilerError, ToolchainError
 from tactix_sdk.testing import bids
 from tactix_sdk.testing.looking import held, untyped
 from tactix_sdk.testing.report import NotHere, check, child

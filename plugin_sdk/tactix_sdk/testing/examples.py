@@ -11,9 +11,9 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 
 Example = tuple[dict[str, Any], str]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from tactix import BuilderFlag, Runtime
+from tactix.base.errors import PlanCompatibilityError, TactixError, UntrustedPlan
 from tactix.contracts.flavour import DEFAULT, Flavour
 from tactix.plan import container
 from tactix.plan.schema import Plan
-from tactix.words.errors import PlanCompatibilityError, TactixError, UntrustedPlan
 from tactix_sdk.testing import small_plan
 from tactix_sdk.testing.looking import held, untyped
 from tactix_sdk.testing.report import check

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from tactix.words.errors import TactixError
+from tactix.base.errors import TactixError
 from tactix_sdk.testing.report import (
     Broken,
     NotHere,

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device, DeviceProperties, Stream
 from tactix.select.bench import Bench
-from tactix.words.errors import InvalidArgument
 from tactix_sdk.testing.looking import held, untyped
 from tactix_sdk.testing.report import NotHere, check
 from tactix_sdk.testing.subject import Subject

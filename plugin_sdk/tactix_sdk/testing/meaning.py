@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base import dims
+from tactix.base.errors import TactixError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import attrs as attribute
 from tactix.contracts.layer import Layer
-from tactix.words import dims
-from tactix.words.errors import TactixError
-from tactix.words.tensor import TensorSpec
 from tactix_sdk.testing.examples import examples_of, specs_of
 from tactix_sdk.testing.report import Broken, NothingToRun, check, counted, for_each
 from tactix_sdk.testing.subject import Subject

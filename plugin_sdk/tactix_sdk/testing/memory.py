@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tactix import Builder, BuilderConfig, Runtime
+from tactix.base.errors import AllocationError, CompilerError, InvalidArgument, NoTacticError
 from tactix.contracts.allocator import Allocator
-from tactix.words.errors import AllocationError, CompilerError, InvalidArgument, NoTacticError
 from tactix_sdk.testing.pieces import Counted, Interrupted, Pieces
 from tactix_sdk.testing.report import Broken, NotHere, NothingToRun, check, child
 from tactix_sdk.testing.subject import Subject

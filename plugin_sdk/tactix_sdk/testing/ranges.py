@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.calibrator import Calibrator
-from tactix.words.errors import InvalidArgument
 from tactix_sdk.testing.report import Broken, NothingToRun, check, child
 from tactix_sdk.testing.subject import Subject
 
@@ -120,7 +120,7 @@ def _tensors() -> dict[str, Iterator[Any]]:
     """Batches by tensor name."""
     import numpy as np
 
-    from tactix.words.dtypes import DType
+    from tactix.base.dtypes import DType
 
     kinds = values()
     out = {f"{kind} in {n}": _split(x, n) for kind, x in kinds.items() for n in SPLITS}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tactix.words.errors import InvalidArgument, TactixError
+from tactix.base.errors import InvalidArgument, TactixError
 from tactix_sdk.testing.subject import Subject
 
 PASSED, FAILED, SKIPPED, NOTHING = "passed", "failed", "skipped", "nothing to run"

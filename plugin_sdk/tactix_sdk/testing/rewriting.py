@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.errors import NetworkError
+from tactix.base.tensor import TensorSpec
 from tactix.config import BuilderConfig
 from tactix.contracts.layer import random_array
 from tactix.contracts.rule import Rule
 from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
-from tactix.words.errors import NetworkError
-from tactix.words.tensor import TensorSpec
 from tactix_sdk.testing.report import Broken, NothingToRun, check, counted, for_each
 from tactix_sdk.testing.subject import Subject
 

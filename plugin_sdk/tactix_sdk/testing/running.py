@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tactix.base.errors import ExecutionError
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.launcher import Launcher, LinkContext, Step
-from tactix.words.errors import ExecutionError
 from tactix_sdk.testing.looking import held, untyped
 from tactix_sdk.testing.report import NotHere, check
 from tactix_sdk.testing.subject import THREADS, Subject

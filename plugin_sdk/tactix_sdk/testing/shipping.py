@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tactix import Builder, BuilderConfig, Runtime
+from tactix.base.errors import NoTacticError
 from tactix.contracts.region import REFORMAT
 from tactix.contracts.tactic import Tactic
 from tactix.network.definition import NetworkDefinition
@@ -20,7 +21,6 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.identity import OWN, normal
 from tactix.plugins.session import Session
-from tactix.words.errors import NoTacticError
 from tactix_sdk.testing import bids
 from tactix_sdk.testing.report import Broken, NotHere, NothingToRun, check, child, counted, for_each
 from tactix_sdk.testing.subject import Subject

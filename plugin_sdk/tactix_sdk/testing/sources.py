@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from tactix import Builder
+from tactix.base.errors import TactixError
 from tactix.contracts.importer import Converter, Importer
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
-from tactix.words.errors import TactixError
 from tactix_sdk.show import show
 from tactix_sdk.testing.looking import held, untyped
 from tactix_sdk.testing.report import check

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tactix import BuilderConfig, BuilderFlag, Runtime
+from tactix.base.errors import TactixError
 from tactix.config import STAGED
 from tactix.contracts.build_stage import BuildPart, BuildStage
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
-from tactix.words.errors import TactixError
 from tactix_sdk.show import show
 from tactix_sdk.testing import small_plan
 from tactix_sdk.testing.looking import held, untyped

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tactix.base.errors import TactixError
 from tactix.plugins.hookspecs import HOOKS
 from tactix.plugins.loader import Found
 from tactix.plugins.registry import KINDS, Clash
-from tactix.words.errors import TactixError
 from tactix_sdk.testing.report import Broken, check, child, raised, together
 from tactix_sdk.testing.subject import Subject, provided
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.device import Device
 from tactix.contracts.launcher import LinkContext
 from tactix.contracts.tactic import Tactic
@@ -18,7 +19,6 @@ from tactix.plugins.loader import Found, reset_scan, scan
 from tactix.plugins.registry import KINDS, Entry
 from tactix.plugins.session import Session
 from tactix.select.bench import Bench
-from tactix.words.errors import InvalidArgument
 
 THREADS = 2
 """Of what a check runs."""

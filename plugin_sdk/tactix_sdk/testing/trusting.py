@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from tactix.base.errors import TactixError
 from tactix.contracts.trust import Seal, TrustStore
-from tactix.words.errors import TactixError
 from tactix_sdk.testing.looking import held, untyped
 from tactix_sdk.testing.report import check
 from tactix_sdk.testing.subject import Subject

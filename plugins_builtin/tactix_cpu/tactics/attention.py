@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base.dims import ceildiv, evaluate, prod, symbols
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import ceildiv, evaluate, prod, symbols
-from tactix.words.dtypes import DType
 from tactix_codegen.c import heads as c_heads
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c import tile as c_tile

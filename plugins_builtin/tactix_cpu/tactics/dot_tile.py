@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact, Packed, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.expr import Scalar, maximum, minimum, round_, walk
 from tactix.contracts.graph import Node
-from tactix.words.dtypes import DType
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue
 from tactix_codegen.c.scalar import Code, float_literal, int_range

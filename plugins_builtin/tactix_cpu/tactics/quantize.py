@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base.dims import prod
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, Format, blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import prod
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, Format, blocked
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import float_literal, int_range
 from tactix_codegen.c.text import Args, kernel, loop

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.dims import ceildiv, evaluate, prod, symbols
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import ceildiv, evaluate, prod, symbols
-from tactix.words.dtypes import DType
 from tactix_codegen.c import heads as c_heads
 from tactix_codegen.c.heads import Heads, Matrices
 from tactix_codegen.c.scalar import element, float_literal

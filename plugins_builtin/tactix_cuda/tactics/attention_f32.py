@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base.dims import ceildiv, evaluate, prod, symbols
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import ceildiv, evaluate, prod, symbols
-from tactix.words.dtypes import DType
 from tactix_codegen.c import heads as c_heads
 from tactix_codegen.c.heads import Heads
 from tactix_codegen.c.scalar import element

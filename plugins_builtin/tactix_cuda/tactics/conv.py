@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tactix.base.dims import Dim, ceildiv, evaluate, prod, symbols
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, NHWC, Format
 from tactix.contracts.artifact import KernelArtifact, Launch, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, NHWC, Format
 from tactix_codegen.c.text import block, ctype
 from tactix_codegen.cuda import window
 from tactix_codegen.cuda.entry import KernelEntry, artifact

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tactix.base.dims import Dim, ceildiv, evaluate, symbols
+from tactix.base.tensor import NHWC
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, ceildiv, evaluate, symbols
-from tactix.words.tensor import NHWC
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import window
 from tactix_codegen.cuda.entry import KernelEntry, artifact

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base import dims
+from tactix.base.dims import Dim
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words import dims
-from tactix.words.dims import Dim
 from tactix_codegen.c import text as c_text
 from tactix_codegen.cuda import copies, text
 from tactix_codegen.cuda.text import CudaArgs

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base.dims import Dim, ceildiv, evaluate, prod, symbols
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
-from tactix.words.dtypes import DType
 from tactix_codegen.c.tile import flat
 from tactix_codegen.cuda import results, text
 from tactix_codegen.cuda.entry import artifact

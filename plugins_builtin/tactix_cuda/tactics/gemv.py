@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tactix.base.dims import ceildiv, evaluate
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import ceildiv, evaluate
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import results, text
 from tactix_codegen.cuda.entry import KernelEntry, artifact

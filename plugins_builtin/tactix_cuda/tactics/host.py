@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tactix.base import dims
+from tactix.base.dims import Dim
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
-from tactix.words import dims
-from tactix.words.dims import Dim
 from tactix_cuda.host_launcher import CROSSING_BANDWIDTH, CROSSING_SECONDS, HostLauncher
 from tactix_ops.tactics.control import ControlTactic
 from tactix_ops.tactics.reference import ReferenceTactic

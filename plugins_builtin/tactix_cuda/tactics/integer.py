@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.dims import Dim, ceildiv, evaluate, symbols
+from tactix.base.dtypes import DType
+from tactix.base.tensor import NHWC
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, ceildiv, evaluate, symbols
-from tactix.words.dtypes import DType
-from tactix.words.tensor import NHWC
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import results, window
 from tactix_codegen.cuda.entry import KernelEntry, artifact

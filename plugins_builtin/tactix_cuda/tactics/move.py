@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base.tensor import NHWC
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.tensor import NHWC
 from tactix_codegen.cuda import copies, text
 from tactix_codegen.operations import move
 from tactix_ops.tactics.view import ViewTactic

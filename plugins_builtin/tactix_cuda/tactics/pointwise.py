@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tactix.base import dims
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import LINEAR, NHWC
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words import dims
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import LINEAR, NHWC
 from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import scalar, text

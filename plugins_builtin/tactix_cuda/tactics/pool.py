@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tactix.base.dims import Dim
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import LINEAR, NHWC, Format
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import LINEAR, NHWC, Format
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.c.text import block

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tactix.base.dims import Dim, ceildiv, evaluate, symbols
+from tactix.base.errors import InvalidArgument
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, ceildiv, evaluate, symbols
-from tactix.words.errors import InvalidArgument
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.c.scalar import element
 from tactix_codegen.cuda.entry import KernelEntry, artifact
 from tactix_cuda.tactics import tile

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tactix.words.dims import Dim, ceildiv
-from tactix.words.errors import InvalidArgument
+from tactix.base.dims import Dim, ceildiv
+from tactix.base.errors import InvalidArgument
 from tactix_codegen.c.scalar import element, float_literal, stored
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda.entry import KernelEntry

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tactix.base import dims
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words import dims
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.c.scalar import float_literal

@@ -7,13 +7,13 @@ Indices may count from the end; those beyond an axis meet the nearest element: k
 
 from __future__ import annotations
 
+from tactix.base import dims
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words import dims
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import element, stored

@@ -8,9 +8,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tactix.base.dtypes import DType
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Variant
-from tactix.words.dtypes import DType
 from tactix_codegen.c.text import block
 
 KINDS = {DType.FP16: "f16", DType.BF16: "bf16", DType.FP32: "f32"}

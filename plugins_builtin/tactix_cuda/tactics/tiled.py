@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tactix.base.dims import Dim, ceildiv
 from tactix.contracts.artifact import Launch
 from tactix.contracts.graph import Node
-from tactix.words.dims import Dim, ceildiv
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda.entry import KernelEntry
 from tactix_codegen.cuda.results import WIDTH, RowResults

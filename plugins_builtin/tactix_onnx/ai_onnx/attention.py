@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, floordiv
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, floordiv
-from tactix.words.dtypes import DType
 from tactix_onnx.ai_onnx.index import counting
 from tactix_onnx.convert import Context, Table
 

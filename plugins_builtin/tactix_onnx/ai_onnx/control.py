@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, compare, sym
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, compare, sym
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_onnx.convert import Context, Table
 from tactix_onnx.subgraph import (
     ImportedBody,

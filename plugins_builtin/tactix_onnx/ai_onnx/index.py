@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, symbol_name
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, symbol_name
-from tactix.words.dtypes import DType
 from tactix_onnx.convert import Context, Table
 from tactix_ops.layers.common import axis_of
 

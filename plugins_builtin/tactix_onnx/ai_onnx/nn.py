@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, ceildiv, compare, dmax, floordiv, prod
+from tactix.base.dtypes import DType
+from tactix.base.errors import ModelImportError
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, ceildiv, compare, dmax, floordiv, prod
-from tactix.words.dtypes import DType
-from tactix.words.errors import ModelImportError
 from tactix_onnx.convert import Context, Table
 from tactix_ops.layers.common import axis_of
 

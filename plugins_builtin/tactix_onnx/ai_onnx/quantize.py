@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
-from tactix.words.dtypes import DType
 from tactix_onnx.ai_onnx.nn import convolution_fields
 from tactix_onnx.convert import Context, Table
 from tactix_ops.layers.common import axis_of

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, floordiv
+from tactix.base.errors import ModelImportError
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, floordiv
-from tactix.words.errors import ModelImportError
 from tactix_onnx.convert import Context, Table
 from tactix_ops.layers.common import axes_of
 from tactix_ops.layers.dynamic_resize import fitted, scaled_size

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from tactix.contracts.graph import Value
-from tactix.words.dims import (
+from tactix.base.dims import (
     Assumption,
     Dim,
     Shape,
@@ -18,8 +17,9 @@ from tactix.words.dims import (
     prod,
     symbol_name,
 )
-from tactix.words.dtypes import DType
-from tactix.words.errors import ModelImportError
+from tactix.base.dtypes import DType
+from tactix.base.errors import ModelImportError
+from tactix.contracts.graph import Value
 from tactix_onnx.convert import Context, Table
 from tactix_onnx.dims_of import even_parts, resolved, slice_bounds
 from tactix_ops.layers.common import axes_of, axis_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
-from tactix.words.dtypes import DType
 from tactix_onnx.convert import Context, Table
 
 CONVERTERS = Table()

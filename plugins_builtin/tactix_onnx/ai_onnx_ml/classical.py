@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import prod
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
-from tactix.words.dims import prod
-from tactix.words.dtypes import DType
 from tactix_onnx.ai_onnx.text import is_text, known
 from tactix_onnx.convert import Context, Table
 

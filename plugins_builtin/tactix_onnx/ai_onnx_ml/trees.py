@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.graph import Value
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument
 from tactix_onnx.ai_onnx_ml.classical import (
     ML,
     best_place,

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, compare, dmax, floordiv
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
-from tactix.words.dims import Dim, compare, dmax, floordiv
-from tactix.words.dtypes import DType
 from tactix_onnx.ai_onnx.attention import joined_heads, repeated, split_heads
 from tactix_onnx.ai_onnx.index import counting
 from tactix_onnx.ai_onnx_ml.classical import two

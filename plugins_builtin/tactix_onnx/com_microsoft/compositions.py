@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tactix.base.dims import floordiv
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
-from tactix.words.dims import floordiv
-from tactix.words.dtypes import DType
 from tactix_onnx.ai_onnx.index import triangle
 from tactix_onnx.ai_onnx.nn import (
     convolution_fields,

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import ceildiv, floordiv, prod
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
-from tactix.words.dims import ceildiv, floordiv, prod
-from tactix.words.dtypes import DType
 from tactix_onnx.ai_onnx.nn import convolution_fields, window_fields
 from tactix_onnx.ai_onnx.quantize import dequantize, quantize
 from tactix_onnx.ai_onnx_ml.classical import two

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from tactix.base.dims import Dim, prod
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
-from tactix.words.dims import Dim, prod
-from tactix.words.dtypes import DType
 from tactix_onnx.training.optimizers import Arithmetic
 
 Gradients = Sequence[Value | None]

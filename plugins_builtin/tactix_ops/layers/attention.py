@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tactix.base.dims import broadcast_shapes
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dims import broadcast_shapes
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import (
     Array,
     Specs,

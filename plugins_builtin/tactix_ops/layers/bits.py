@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InvalidArgument
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, pick, required, wide
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, Expr, Shape, assume, compare
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
 from tactix.contracts.reference import computed
-from tactix.words.dims import Dim, Expr, Shape, assume, compare
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_sdk.symbolic import LIMIT
 
 Array = Any

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import evaluate as evaluate_dim
+from tactix.base.dims import symbols
+from tactix.base.errors import ExecutionError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.attrs import Scoped, symbols_in
 from tactix.contracts.launcher import Call
 from tactix.contracts.layer import Layer
 from tactix.network.definition import NetworkDefinition
-from tactix.words.dims import evaluate as evaluate_dim
-from tactix.words.dims import symbols
-from tactix.words.errors import ExecutionError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, Shape
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, Shape
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers import windows as win
 from tactix_ops.layers.common import (
     Array,

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, Shape, sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
+from tactix.base.host_memory import check_array_fits, check_fits
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer, random_array
-from tactix.words.dims import Dim, Shape, sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
-from tactix.words.host_memory import check_array_fits, check_fits
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers import reduce as reductions
 from tactix_ops.layers import sort
 from tactix_ops.layers.common import Array, Specs, axes_of, axis_of, optional, pick, required

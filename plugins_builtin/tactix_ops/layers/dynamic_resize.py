@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Shape
+from tactix.base.errors import ShapeError
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Shape
-from tactix.words.errors import ShapeError
 from tactix_ops.layers.common import Array, Specs, pick, required
 from tactix_ops.layers.dynamic import Dynamic, fresh, numbers
 from tactix_ops.layers.resize import Resize, ResizeAttrs

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from tactix.base.dtypes import DType
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar, select
 from tactix.contracts.layer import Layer
-from tactix.words.dtypes import DType
 from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 
 

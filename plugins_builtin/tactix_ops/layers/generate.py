@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, ceildiv, dmax, sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
+from tactix.base.host_memory import check_fits
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, ceildiv, dmax, sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
-from tactix.words.host_memory import check_fits
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, content, is_tracked, required
 from tactix_sdk.symbolic import content as known_content
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, ExecutionError, InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer, random_array
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, ExecutionError, InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, required
 from tactix_ops.layers.dynamic import DynamicAttrs, fresh
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, Shape, assume, compare
+from tactix.base.errors import DTypeError, ShapeError, out_of_range
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer, random_array
-from tactix.words.dims import Dim, Shape, assume, compare
-from tactix.words.errors import DTypeError, ShapeError, out_of_range
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.numerics import array
 from tactix_ops.layers.common import Array, Movement, Specs, axis_of, pick, required, same_dim, wide
 from tactix_ops.layers.shape import AxisAttrs

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.expr import Scalar, cast, maximum, minimum, round_
 from tactix.contracts.layer import Layer
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers import windows as win
 from tactix_ops.layers.common import Array, Specs, optional, pick, required
 from tactix_ops.layers.conv import Convolution, ConvolutionAttrs, correlate

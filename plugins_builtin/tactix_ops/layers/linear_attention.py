@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tactix.base.dims import floordiv
+from tactix.base.errors import InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dims import floordiv
-from tactix.words.errors import InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, optional, pick, required, wide
 
 RULES = ("linear", "gated", "delta", "gated_delta")

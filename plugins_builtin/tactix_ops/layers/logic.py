@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
 from tactix.contracts.layer import Layer
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Specs
 from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, Shape, broadcast, broadcast_shapes
+from tactix.base.errors import InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, Shape, broadcast, broadcast_shapes
-from tactix.words.errors import InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, optional, pick, required, same_dim, wide
 
 

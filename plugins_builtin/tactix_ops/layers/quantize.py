@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tactix.base.dims import Shape
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Shape
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, axis_of, optional, pick, required, same_dim, wide
 from tactix_ops.layers.elementwise import CAST, CastAttrs
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, float_only, required
 
 

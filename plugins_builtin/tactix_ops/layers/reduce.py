@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Shape, dmax, dmin
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Shape, dmax, dmin
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, axes_of, float_only, required, track, wide
 
 

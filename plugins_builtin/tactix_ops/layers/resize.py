@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, assume, dmin
+from tactix.base.errors import InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, assume, dmin
-from tactix.words.errors import InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, required, wide
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, compare, sym
+from tactix.base.errors import InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, compare, sym
-from tactix.words.errors import InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers import windows as win
 from tactix_ops.layers.common import Array, Specs, pick, required, same_dim, wide
 from tactix_ops.layers.dynamic import length

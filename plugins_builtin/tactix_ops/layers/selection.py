@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, axis_of, pick, required, same_dim
 
 

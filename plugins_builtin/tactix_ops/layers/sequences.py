@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, Expr, Shape, sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
+from tactix.base.tensor import Element, TensorSpec
 from tactix.contracts.layer import Layer, NoAttrs
-from tactix.words.dims import Dim, Expr, Shape, sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
-from tactix.words.tensor import Element, TensorSpec
 from tactix_ops.layers.common import Array, Specs, axis_of, optional, pick, required
 
 
@@ -346,7 +346,7 @@ class ZipMap(ObjectLayer):
 
 def outside(element: Element, known: frozenset[str]) -> Element:
     """The element as it looks where only those symbols have a value."""
-    from tactix.words.dims import symbols
+    from tactix.base.dims import symbols
 
     of = None if element.of is None else outside(element.of, known)
     if element.shape is None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, assume, broadcast_shapes, compare, prod, show, sym
+from tactix.base.dims import Shape as DimShape
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.dims import Dim, assume, broadcast_shapes, compare, prod, show, sym
-from tactix.words.dims import Shape as DimShape
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import (
     Array,
     Movement,

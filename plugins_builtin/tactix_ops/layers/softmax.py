@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, axis_of, float_only, required, wide
 
 

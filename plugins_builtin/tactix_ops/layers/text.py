@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, broadcast_shapes, dmax, sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
 from tactix.contracts.layer import random_array as random_numbers
-from tactix.words.dims import Dim, broadcast_shapes, dmax, sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, required
 from tactix_ops.layers.text_pattern import compiled
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tactix.words.errors import InvalidArgument
+from tactix.base.errors import InvalidArgument
 
 MOST = 10_000
 """States of an automaton: a counted repetition has a copy of what it repeats for each time."""

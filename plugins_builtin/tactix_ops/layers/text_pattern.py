@@ -11,7 +11,7 @@ import functools
 import re
 import string
 
-from tactix.words.errors import InvalidArgument
+from tactix.base.errors import InvalidArgument
 from tactix_ops.layers.text_automaton import Automaton
 
 _POSIX = {

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.errors import InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer, random_array
-from tactix.words.errors import InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers.common import Array, Specs, pick, required
 
 MODES = (

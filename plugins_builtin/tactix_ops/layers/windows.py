@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tactix.words.dims import Dim, Shape, assume, ceildiv, compare, dmin, floordiv
-from tactix.words.errors import ShapeError
+from tactix.base.dims import Dim, Shape, assume, ceildiv, compare, dmin, floordiv
+from tactix.base.errors import ShapeError
 from tactix_ops.layers.common import Array
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, Shape, compare, prod
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, literal, var
-from tactix.words.dims import Dim, Shape, compare, prod
 from tactix_ops.rules.facts import uniform
 
 T = P.tactix

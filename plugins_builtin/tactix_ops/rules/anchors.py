@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from tactix.base.dims import Shape
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.expr import result_dtypes
 from tactix.contracts.graph import Node
 from tactix.contracts.region import Program, program
-from tactix.words.dims import Shape
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 
 
 def takes_epilogue(node: Node) -> bool:

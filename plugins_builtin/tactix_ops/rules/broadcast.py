@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import broadcast_shapes
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import ANY, Op, P, Rule, any_of, const, literal, pointwise, var
-from tactix.words.dims import broadcast_shapes
-from tactix.words.dtypes import DType
 from tactix_ops.rules.facts import again, is_static
 
 

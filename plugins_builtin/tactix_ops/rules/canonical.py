@@ -8,9 +8,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, anything, const, var
-from tactix.words.dtypes import DType
 from tactix_ops.rules.facts import uniform
 
 INF = float("inf")

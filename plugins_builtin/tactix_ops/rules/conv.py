@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
-from tactix.words.dims import Dim
 from tactix_ops.rules.facts import Array, again, along_axis
 
 CONVS = ("Convolution", "ConvTranspose")

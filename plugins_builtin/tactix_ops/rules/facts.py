@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, Expr, Shape
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op
-from tactix.words.dims import Dim, Expr, Shape
-from tactix.words.dtypes import DType
 
 Array = Any
 """A numpy array."""

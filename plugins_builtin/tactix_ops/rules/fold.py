@@ -10,10 +10,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tactix.base.dims import evaluate, symbols
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, run_node
 from tactix.contracts.rule import Op, P, Rule, anything, const, literal
-from tactix.words.dims import evaluate, symbols
-from tactix.words.dtypes import DType
 from tactix_ops.rules.facts import contiguous, is_static
 
 MAX_BYTES = 64 << 20

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import prod
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, const, literal, var
-from tactix.words.dims import prod
 from tactix_ops.rules.facts import is_static
 
 T = P.tactix

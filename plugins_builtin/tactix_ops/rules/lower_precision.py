@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Fuse, Op, P, Rule, any_of, const, fuse, literal, var
-from tactix.words.dtypes import DType
 from tactix_ops.rules.anchors import takes_epilogue
 from tactix_ops.rules.epilogue import MAX_NODES
 from tactix_ops.rules.facts import again, fields_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tactix.base.dims import Dim, Shape, compare
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, var
-from tactix.words.dims import Dim, Shape, compare
 from tactix_ops.rules.facts import used_only_by
 
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import evaluate
+from tactix.base.dtypes import DType
 from tactix.contracts.expr import walk
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.region import program
 from tactix.contracts.rule import Fuse, Op, P, Rule, any_of, const, fuse, literal, var
-from tactix.words.dims import evaluate
-from tactix.words.dtypes import DType
 from tactix_ops.rules.anchors import broadcasts_surely, takes_epilogue
 from tactix_ops.rules.facts import Array, contiguous, fields_of
 from tactix_ops.rules.fold import MAX_BYTES

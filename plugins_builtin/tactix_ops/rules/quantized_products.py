@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, const, literal, var
-from tactix.words.dtypes import DType
 from tactix_ops.rules.facts import Array
 
 MOST = 1 << 30

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, Shape
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import ANY, Op, P, Rule, pointwise, var
-from tactix.words.dims import Dim, Shape
 from tactix_ops.rules.anchors import takes_epilogue
 from tactix_ops.rules.facts import again, used_only_by
 

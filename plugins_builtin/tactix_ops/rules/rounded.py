@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, pointwise, var
-from tactix.words.dtypes import DType
 from tactix_ops.rules.anchors import takes_epilogue
 from tactix_ops.rules.facts import again, used_only_by
 

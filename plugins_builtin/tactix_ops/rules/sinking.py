@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim, prod
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, pointwise, var
-from tactix.words.dims import Dim, prod
 from tactix_ops.rules.facts import again, used_only_by
 from tactix_ops.rules.reshape import groups_of
 

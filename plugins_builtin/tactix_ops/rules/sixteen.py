@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import TactixError
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import P, Rule, anything, literal
-from tactix.words.dtypes import DType
-from tactix.words.errors import TactixError
 from tactix_ops.rules.facts import again
 
 PRODUCTS = frozenset({

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tactix.base import dims
+from tactix.base.dims import Dim
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words import dims
-from tactix.words.dims import Dim
 
 
 def tactics() -> list[Tactic]:

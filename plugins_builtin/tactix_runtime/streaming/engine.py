@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
+from tactix.base.dims import Env
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.device import Device
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.plan.schema import Plan
@@ -18,8 +20,6 @@ from tactix.run.context import ExecutionContext
 from tactix.run.link import allocator_of
 from tactix.run.tracked import TrackedEngine
 from tactix.run.weight_schedule import Group, WeightSchedule
-from tactix.words.dims import Env
-from tactix.words.errors import InvalidArgument
 from tactix_runtime.streaming.pages import Pages
 from tactix_runtime.streaming.uses import Reads
 

@@ -12,8 +12,8 @@ from typing import Any
 from tactix_runtime.memory_importer import MemoryImporter
 
 _HOMES = {
-    "Engine": "run.engine", "ErrorCode": "words.errors", "ExecutionContext": "run.context", "Logger": "words.logger",
-    "Plan": "plan.schema", "Runtime": "run.runtime", "Session": "plugins.session", "TactixError": "words.errors",
+    "Engine": "run.engine", "ErrorCode": "base.errors", "ExecutionContext": "run.context", "Logger": "base.logger",
+    "Plan": "plan.schema", "Runtime": "run.runtime", "Session": "plugins.session", "TactixError": "base.errors",
 }  # fmt: skip
 
 this = sys.modules[__name__]
@@ -49,10 +49,10 @@ def open_plan(source: Any, settings: Mapping[str, Any]) -> Any:
     ``vouched``: sha256 of the header of the plan that the caller trusts, or nothing.
     ``engine_host_code_allowed`` and ``references`` are what ``OnUntrusted`` is made of.
     """
+    from tactix.base.logger import Logger
     from tactix.contracts.trust import OnUntrusted
     from tactix.plugins.session import Session
     from tactix.run.runtime import Runtime
-    from tactix.words.logger import Logger
 
     logger = Logger()
     logger.log = settings["log"]  # type: ignore[method-assign]

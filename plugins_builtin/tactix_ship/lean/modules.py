@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from tactix.words.errors import InternalError
+from tactix.base.errors import InternalError
 from tactix_ops.layers import FAMILIES
 from tactix_ship.lean.strip_types import without_types
 
@@ -66,7 +66,7 @@ COLD = (
     "tactix.contracts.compiler", "tactix.contracts.expr",
     "tactix.contracts.graph", "tactix.contracts.importer", "tactix.contracts.layer", "tactix.contracts.region",
     "tactix.contracts.rule", "tactix.contracts.tactic", "tactix.contracts.tool", "tactix.plan.encode",
-    "tactix.plan.wheels", "tactix.plugins.registry", "tactix.words.files",
+    "tactix.plan.wheels", "tactix.plugins.registry", "tactix.base.files",
     "tactix_cublaslt", "tactix_cuda", "tactix_cudnn", "tactix_cpu.mask", "tactix_ship", "tactix_runtime.host_mirror",
     "tactix_runtime.dynamic_shapes", "tactix_runtime.references", "tactix_runtime.values",
     "tactix_ops.control_launcher", "tactix_sdk.numpy_launcher", "tactix_trust.changing",
@@ -178,7 +178,7 @@ def _check_left_out(module: str, tree: ast.Module) -> None:
 
 
 def place(module: str) -> str:
-    """Its file in the lean package: ``words/dims.py``."""
+    """Its file in the lean package: ``base/dims.py``."""
     parts = _parts(module)
     return "/".join([*parts, "__init__.py"]) if is_package(module) else "/".join(parts) + ".py"
 

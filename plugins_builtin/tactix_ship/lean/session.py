@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tactix
+from tactix.base.errors import ConfigError, PluginError
 from tactix.contracts.flavour import DEFAULT, Flavour
 from tactix.contracts.trust import LOCAL
 from tactix.plan.schema import Plan
-from tactix.words.errors import ConfigError, PluginError
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from tactix.words.errors import InternalError
+from tactix.base.errors import InternalError
 from tactix_ship.lean.modules import PLACES, is_package
 
 
@@ -59,7 +59,7 @@ _TOKEN = re.compile(rf"(?:\b[bfru]+)?(?:{_STRING})|\w+|\S")
 
 
 class _Shrink(ast.NodeTransformer):
-    """``level``: how many packages up the whole one is, as in ``from ...words import dims``."""
+    """``level``: how many packages up the whole one is, as in ``from ...base import dims``."""
 
     def __init__(self, module: str, level: int) -> None:
         self.module, self.level = module, level

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from tactix.words.errors import InternalError
+from tactix.base.errors import InternalError
 
 
 def without_types(module: str, tree: ast.Module) -> ast.Module:

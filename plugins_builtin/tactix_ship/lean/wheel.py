@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import tactix
-from tactix.words.files import replacing
+from tactix.base.files import replacing
 from tactix_ship.lean.modules import COLD, PLACES, closure, place, source_folder, within
 from tactix_ship.lean.shrink import shrink
 from tactix_trust import object_cache

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tactix
-from tactix.words.errors import ModelImportError
+from tactix.base.errors import ModelImportError
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -355,7 +355,7 @@ LONG: dict[str, Case] = {"50000 nodes in a chain": (lambda: chain(50_000), None)
 
 def main(table: dict[str, Case]) -> None:
     import tactix
-    from tactix.words.errors import ModelImportError
+    from tactix.base.errors import ModelImportError
 
     builder = tactix.Builder()
     builder.import_model(model([make_node("Relu", ["x"], ["y"])]))

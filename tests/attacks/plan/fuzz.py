@@ -27,8 +27,8 @@ from plan_mutations import Mutator
 from plan_samples import files, plans
 from plan_trial import ROOM, Trial, held_back, no_endless_loops, peak, poisoned
 
+from tactix.base.errors import PlanFormatError
 from tactix.plan import container
-from tactix.words.errors import PlanFormatError
 
 ORDER = (0, 0, 1, 1, 1, 2, 3, 4, 5, 5, 6, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10)
 """Samples by number; those with short headers, which take little time, come more often."""

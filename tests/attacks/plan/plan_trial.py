@@ -22,12 +22,12 @@ import numpy as np
 from rich.console import Console
 
 import tactix
+from tactix.base.errors import ExecutionError, InternalError, TactixError
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plan.wheels import content, unpack
 from tactix.run.admission import embedded
 from tactix.run.bound import BoundPlan
-from tactix.words.errors import ExecutionError, InternalError, TactixError
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_ops.layers import control
 from tactix_refit.refitter import Refitter

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from plan_mutations import Mutator
 from plan_trial import ROOM, WHOLE, peak
 
+from tactix.base.errors import PlanFormatError
 from tactix.plan import container
-from tactix.words.errors import PlanFormatError
 
 NAMES = (
     "native",

@@ -15,8 +15,8 @@ from plan_samples import opened, plans, sealed
 from plan_trial import ROOM, peak
 
 import tactix
+from tactix.base.errors import ExecutionError, PlanFormatError, TactixError
 from tactix.plan import container
-from tactix.words.errors import ExecutionError, PlanFormatError, TactixError
 from tactix_tools.arrays import random, sizes
 
 

@@ -15,7 +15,7 @@ import pytest
 from plan_samples import opened, sealed
 from plan_trial import inspected
 
-from tactix.words.errors import PlanFormatError
+from tactix.base.errors import PlanFormatError
 from tactix_tools import cli
 
 WATCHED = """

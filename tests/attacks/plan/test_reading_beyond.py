@@ -14,8 +14,8 @@ import pytest
 from plan_samples import BODY, HELD, LOOP, PLAIN, STACKED, opened, produced_plan, sealed
 
 import tactix
+from tactix.base.errors import ExecutionError, PlanFormatError, TactixError
 from tactix.plan import container
-from tactix.words.errors import ExecutionError, PlanFormatError, TactixError
 
 INPUTS = {"x": np.ones((2, 4), np.float32), "which": np.array(True), "times": np.array(3)}
 

@@ -14,8 +14,8 @@ import pytest
 from plan_samples import opened, sealed
 
 import tactix
+from tactix.base.errors import PlanFormatError
 from tactix.plan import container
-from tactix.words.errors import PlanFormatError
 from tactix_runtime.streaming.pages import Pages
 
 WIDTH = 64

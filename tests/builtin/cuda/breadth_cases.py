@@ -14,9 +14,9 @@ import numpy as np
 from simt import Case
 from tactic_cases import TACTICS, N, S, one, real, spec, symbolic, whole
 
-from tactix.words.dims import floordiv
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
+from tactix.base.dims import floordiv
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 

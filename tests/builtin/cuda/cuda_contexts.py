@@ -11,7 +11,7 @@ import cuda_engine as e
 import numpy as np
 import pytest
 
-from tactix.words.errors import InvalidArgument
+from tactix.base.errors import InvalidArgument
 
 
 class Placed:

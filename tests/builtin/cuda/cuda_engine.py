@@ -10,10 +10,10 @@ import numpy as np
 from cuda_steps import BLOCK, LAUNCHER
 
 import tactix
+from tactix.base.dims import ceildiv
 from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, tensor_in, tensor_out
 from tactix.contracts.tactic import Reject, Tactic, Variant
 from tactix.plugins.hookspecs import hookimpl
-from tactix.words.dims import ceildiv
 
 TEXT = """
 extern "C" __global__ void TX_ENTRY(const float* x, const float* y, float* z, long long n) {

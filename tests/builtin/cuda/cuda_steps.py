@@ -4,6 +4,9 @@ between them.
 
 from __future__ import annotations
 
+from tactix.base.dims import ceildiv, sym
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, TensorSpec
 from tactix.contracts.artifact import (
     Binary,
     KernelArtifact,
@@ -17,9 +20,6 @@ from tactix.contracts.artifact import (
     workspace,
 )
 from tactix.contracts.launcher import Operand, Step
-from tactix.words.dims import ceildiv, sym
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, TensorSpec
 
 N = sym("n")
 BLOCK = 256

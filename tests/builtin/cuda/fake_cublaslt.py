@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from fake_driver import FakeApi, Work
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 from tactix_cublaslt.library import PRODUCT, CublasLt
 from tactix_cuda.library import LoadedLibrary
 

@@ -16,7 +16,7 @@ import harness as h
 import numpy as np
 from fake_driver import FakeApi, Work
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 from tactix_cuda.library import LoadedLibrary
 from tactix_cudnn import library as dnn
 from tactix_cudnn.library import C_TYPES, PRODUCT, Cudnn

@@ -13,10 +13,10 @@ import numpy as np
 import product_cases as pc
 import simt
 
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import Reject, Variant
-from tactix.words import dims
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.cuda.target import target
 from tactix_cuda.tactics.hopper import attention as hopper_attention
 from tactix_cuda.tactics.hopper import conv as hopper_conv

@@ -15,10 +15,10 @@ import harness as h
 import numpy as np
 import simt
 
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import Tactic
-from tactix.words import dims
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_cuda.tactics import attention, attention_f32, conv, direct_conv, gemm, gemv
 
 GEMM, TF32_GEMM = gemm.tactics()

@@ -23,12 +23,12 @@ import asked
 import harness as h
 import pytest
 
+from tactix.base import dims
 from tactix.contracts.artifact import KernelArtifact, Launch, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.select.bench import Expected
-from tactix.words import dims
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.target import target
 from tactix_cuda.tensor_maps import TensorMap, maps_of

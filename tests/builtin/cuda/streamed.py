@@ -12,6 +12,7 @@ from cuda_steps import BLOCK, LAUNCHER
 
 import tactix
 from tactix import BuilderFlag
+from tactix.base.dims import ceildiv
 from tactix.contracts.artifact import (
     KernelArtifact,
     Launch,
@@ -24,7 +25,6 @@ from tactix.contracts.artifact import (
 from tactix.contracts.tactic import Reject, Tactic, Variant
 from tactix.plugins.hookspecs import hookimpl
 from tactix.run.runtime import Runtime
-from tactix.words.dims import ceildiv
 
 LAYERS, WIDTHS = 13, {"x": 500, "y": 90}
 AGAIN = 3

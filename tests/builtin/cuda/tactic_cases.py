@@ -15,10 +15,10 @@ import harness as h
 import numpy as np
 from simt import Case
 
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, NHWC, TensorSpec
 from tactix.contracts.graph import Node
-from tactix.words import dims
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, NHWC, TensorSpec
 from tactix_cuda.tactics import all_tactics
 
 TACTICS = {t.key.split(".")[1].removesuffix("@1").removeprefix("cuda_"): t for t in all_tactics()}

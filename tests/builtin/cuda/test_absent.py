@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import tactix
+from tactix.base.errors import ConfigError, NoTacticError, TimingCacheError
+from tactix.base.logger import Logger
+from tactix.base.progress import SilentProgress
 from tactix.config import BuilderFlag
-from tactix.words.errors import ConfigError, NoTacticError, TimingCacheError
-from tactix.words.logger import Logger
-from tactix.words.progress import SilentProgress
 from tactix_cuda.nvrtc import NvrtcCompiler, why_missing
 from tactix_tools.check import Heard
 

@@ -16,9 +16,9 @@ import pytest
 from fake_driver import FakeApi
 from test_engine import here as _here
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument, TactixError
 from tactix.run.runtime import Runtime
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InvalidArgument, TactixError
 from tactix_cuda import dlpack
 from tactix_cuda.arrays import DeviceArray
 from tactix_cuda.device import CudaDevice

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from fake_driver import FakeApi, FakeKernel, fake_device
 
+from tactix.base.errors import AllocationError
+from tactix.base.tensor import NHWC
 from tactix.contracts.artifact import (
     Binary,
     KernelArtifact,
@@ -27,8 +29,6 @@ from tactix.contracts.graph import Node
 from tactix.contracts.launcher import LinkContext
 from tactix.contracts.tactic import Variant
 from tactix.select.bench import Expected
-from tactix.words.errors import AllocationError
-from tactix.words.tensor import NHWC
 from tactix_cuda import bench as tuning
 from tactix_cuda.bench import ROWS, CudaBench, Turns, rows_of
 from tactix_cuda.launcher import CubinLauncher

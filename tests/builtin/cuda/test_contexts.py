@@ -16,11 +16,11 @@ from fake_driver import FakeApi, FakeKernel, fake_device
 from test_engine import combine
 
 import tactix
+from tactix.base.errors import AllocationError, ConfigError
+from tactix.base.logger import Logger, Severity
 from tactix.contracts.artifact import Binary
 from tactix.contracts.launcher import LinkContext
 from tactix.run.runtime import Runtime
-from tactix.words.errors import AllocationError, ConfigError
-from tactix.words.logger import Logger, Severity
 from tactix_codegen.compiling import symbol
 from tactix_cuda import device as real
 from tactix_cuda.device import CudaDevice

@@ -18,14 +18,14 @@ from fake_cublaslt import FakeFunctions, fake_cublaslt
 from fake_driver import FakeApi, fake_device
 from library_cases import ERF, cases, kept, real
 
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import ExecutionError, PlanCompatibilityError, PlanFormatError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.launcher import LinkContext, Step
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.select.bench import Bench, Expected, sample
-from tactix.words.dims import sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import ExecutionError, PlanCompatibilityError, PlanFormatError
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.cuda.target import required_features
 from tactix_cublaslt.launcher import CublasLtLauncher
 from tactix_cublaslt.library import CublasLt

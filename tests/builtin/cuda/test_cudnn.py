@@ -19,20 +19,20 @@ from fake_cudnn import FakeCudnnFunctions, fake_cudnn
 from fake_driver import FakeApi, fake_device
 from library_cases import attentions, convolutions, kept, real, tokens
 
-from tactix.contracts.artifact import KernelArtifact, Source
-from tactix.contracts.launcher import LinkContext
-from tactix.contracts.tactic import CompileContext, Reject
-from tactix.select.bench import Bench, Expected
-from tactix.select.compile import Toolchain, with_binary
-from tactix.words.dims import sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import (
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import (
     CompilerError,
     ExecutionError,
     PlanCompatibilityError,
     PlanFormatError,
 )
-from tactix.words.tensor import TensorSpec
+from tactix.base.tensor import TensorSpec
+from tactix.contracts.artifact import KernelArtifact, Source
+from tactix.contracts.launcher import LinkContext
+from tactix.contracts.tactic import CompileContext, Reject
+from tactix.select.bench import Bench, Expected
+from tactix.select.compile import Toolchain, with_binary
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.library import LibraryFailure
 from tactix_cudnn import compiler

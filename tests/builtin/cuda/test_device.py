@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fake_driver import FakeApi, fake_device
 
-from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument
+from tactix.base.errors import AllocationError, ExecutionError, InvalidArgument
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.driver import Driver
 from tactix_cuda.memory import LARGE, PoolAllocator, RecyclingAllocator

@@ -16,10 +16,10 @@ import pytest
 from fake_driver import FakeApi, FakeKernel, fake_device
 
 import tactix
+from tactix.base.errors import ConfigError, PlanCompatibilityError
 from tactix.plan import container
 from tactix.plan.compat import warnings
 from tactix.run.runtime import Runtime
-from tactix.words.errors import ConfigError, PlanCompatibilityError
 from tactix_codegen.compiling import symbol
 from tactix_cuda import device as real
 from tactix_cuda.device import CudaDevice

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from fake_driver import fake_device
 
-from tactix.words.errors import AllocationError, InvalidArgument, PluginError
+from tactix.base.errors import AllocationError, InvalidArgument, PluginError
 from tactix_cuda import allocators
 from tactix_cuda.device import the_device
 from tactix_cuda.external_allocators import GpuAllocator, PycudaAllocator

@@ -15,9 +15,9 @@ import simt
 from tactic_cases import group, one
 
 import tactix_codegen
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import Source
 from tactix.contracts.tactic import CompileContext
-from tactix.words.dtypes import DType
 
 
 @pytest.mark.parametrize(("first", "last", "budget"), [(-6, 6, 0.01), (-1, 1, 0.1), (-6, -3, 2)])

@@ -12,12 +12,12 @@ import pytest
 import simt
 from product_cases import GEMM, TABLE, plain, real
 
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import CompileContext, Reject, Variant
-from tactix.words import dims
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.cuda.target import architecture, target
 from tactix_cuda import nvrtc
 from tactix_cuda.tactics import tile

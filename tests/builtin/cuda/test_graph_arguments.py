@@ -13,9 +13,9 @@ import pytest
 from cuda_steps import BLOCK, SHARED, add_step, scale_step
 from fake_driver import FakeApi, FakeKernel, PlainTypes, fake_device
 
+from tactix.base.errors import AllocationError, ExecutionError, ShapeError
 from tactix.contracts.artifact import Binary, Launch
 from tactix.contracts.launcher import LinkContext, Step
-from tactix.words.errors import AllocationError, ExecutionError, ShapeError
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.graph import COPIES, CudaRun
 from tactix_cuda.launcher import CubinLauncher

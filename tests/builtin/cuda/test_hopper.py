@@ -15,10 +15,10 @@ from product_cases import plain, real
 from test_gemm_compile import fits
 from test_products_run import Mutated
 
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.words import dims
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.cuda.target import target
 from tactix_cuda import nvrtc
 from tactix_cuda.tactics import tile

@@ -15,12 +15,12 @@ import simt
 from hopper_cases import TABLE, every_flow, tiles, windows
 from test_products_run import Mutated
 
+from tactix.base.dims import Dim, sym
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import Source
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.words.dims import Dim, sym
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_cuda.tactics.hopper import flow as hopper
 from tactix_cuda.tactics.hopper.flow import Flow
 

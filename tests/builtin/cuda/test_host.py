@@ -19,15 +19,15 @@ from test_arrays import Shared
 from test_engine import combine
 
 import tactix
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, NoTacticError
+from tactix.base.tensor import LINEAR, TensorSpec
 from tactix.config import BuilderFlag
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.run.runtime import Runtime
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, NoTacticError
-from tactix.words.tensor import LINEAR, TensorSpec
 from tactix_codegen.compiling import symbol
 from tactix_cpu.device import CpuDevice
 from tactix_cuda import device as real

@@ -15,8 +15,8 @@ from fake_driver import FakeApi
 from test_arrays import Shared
 from test_engine import here as _here
 
+from tactix.base.errors import ExecutionError
 from tactix.run.runtime import Runtime
-from tactix.words.errors import ExecutionError
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.memory import RecyclingAllocator
 from tactix_cuda.nvrtc import why_missing

@@ -9,11 +9,11 @@ from cuda_steps import LAUNCHER, operand
 from fake_driver import FakeApi, FakeKernel, fake_device
 from test_graph_arguments import linked, types
 
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.artifact import Binary, KernelArtifact, Launch, scalar, tensor_in, tensor_out
 from tactix.contracts.launcher import Step
-from tactix.words.dims import sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.tensor_maps import ALIGNMENT, MapMemory, TensorMap, maps_of
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from cuda_steps import ADD, SCALE
 
+from tactix.base.errors import BuildCancelled, CompilerError, InvalidArgument
 from tactix.contracts.artifact import Source
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import BuildCancelled, CompilerError, InvalidArgument
 from tactix_codegen.compiling import symbol
 from tactix_codegen.cuda.target import target
 from tactix_cuda import nvrtc

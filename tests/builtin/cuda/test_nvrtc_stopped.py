@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tactix.base.errors import BuildCancelled
 from tactix.contracts.artifact import Source
-from tactix.words.errors import BuildCancelled
 from tactix_codegen.cuda.target import target
 from tactix_cuda import nvrtc
 

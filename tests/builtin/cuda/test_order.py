@@ -18,6 +18,7 @@ from breadth_cases import recurrent
 from cuda_steps import LAUNCHER, N, operand
 from fake_driver import FakeApi, FakeKernel, fake_device
 
+from tactix.base.errors import ExecutionError
 from tactix.contracts.artifact import (
     Binary,
     KernelArtifact,
@@ -30,7 +31,6 @@ from tactix.contracts.artifact import (
 from tactix.contracts.launcher import LinkContext, Step
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.plan.memory import plan_memory
-from tactix.words.errors import ExecutionError
 from tactix_codegen.cuda.target import target
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.graph import CudaRun

@@ -10,11 +10,11 @@ import pytest
 
 import tactix
 from tactix.api import configure
+from tactix.base.dtypes import DType
+from tactix.base.errors import ConfigError, NoTacticError
 from tactix.config import BuilderFlag
 from tactix.contracts.tactic import Reject
 from tactix.plan.schema import Plan
-from tactix.words.dtypes import DType
-from tactix.words.errors import ConfigError, NoTacticError
 from tactix_cuda.tactics.gemm import CudaGemmTactic
 from tactix_cuda.tactics.host import HostTactic
 from tactix_cuda.tactics.pointwise import CudaPointwiseTactic

@@ -14,11 +14,11 @@ import pytest
 import simt
 from product_cases import CONV, GEMM, TABLE, TF32_BUDGET, TF32_GEMM, epilogues, images, plain, real
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_cuda.tactics import attention, tile
 
 

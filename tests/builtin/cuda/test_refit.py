@@ -19,9 +19,9 @@ from test_engine import combine
 from test_lifetime import open_of
 
 from tactix import BuilderFlag
+from tactix.base.errors import AllocationError, ExecutionError, InvalidArgument, PlanFormatError
 from tactix.plan import container
 from tactix.run.runtime import Runtime
-from tactix.words.errors import AllocationError, ExecutionError, InvalidArgument, PlanFormatError
 from tactix_codegen.compiling import symbol
 from tactix_cuda import device as real
 from tactix_cuda.device import CudaDevice

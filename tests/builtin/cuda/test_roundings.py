@@ -14,7 +14,7 @@ import simt
 from rounding_cases import GROUPS, KINDS, WIDER, group
 from tactic_cases import TACTICS
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 from tactix_codegen.cuda.fused import Around, around
 
 

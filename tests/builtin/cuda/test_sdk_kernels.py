@@ -10,9 +10,9 @@ import pytest
 import simt
 from product_cases import GEMM, epilogues
 
+from tactix.base.dims import ceildiv, prod
 from tactix.contracts.artifact import Source
 from tactix.contracts.tactic import CompileContext
-from tactix.words.dims import ceildiv, prod
 from tactix_codegen.cuda.target import target
 from tactix_cuda import nvrtc
 from tactix_sdk import Kernel, Operation, Reject, cuda_tactic

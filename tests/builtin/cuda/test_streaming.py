@@ -18,9 +18,9 @@ from cuda_engine import RIGHT
 from lazy_driver import LazyApi
 from test_engine import combine
 
+from tactix.base.errors import AllocationError, InvalidArgument
+from tactix.base.logger import Logger, Severity
 from tactix.run.weight_schedule import Group
-from tactix.words.errors import AllocationError, InvalidArgument
-from tactix.words.logger import Logger, Severity
 from tactix_codegen.compiling import symbol
 from tactix_cuda import device as real
 from tactix_cuda.device import CudaDevice

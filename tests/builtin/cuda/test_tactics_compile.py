@@ -13,10 +13,10 @@ import pytest
 from simt import Case
 from tactic_cases import TABLE, TACTICS, real
 
+from tactix.base import dims
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.expr import Primitive
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.words import dims
 from tactix_codegen.cuda.target import target
 from tactix_cuda import nvrtc
 from tactix_sdk.scalar_layer import pointwise

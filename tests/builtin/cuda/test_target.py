@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from fake_driver import FakeApi, fake_device
 
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import InvalidArgument
 from tactix_codegen.cuda.target import (
     AMPERE_PLUS,
     LADDER,

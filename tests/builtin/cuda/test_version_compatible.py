@@ -8,10 +8,10 @@ import pytest
 from cuda_engine import SumTactic, config, sums
 
 import tactix
+from tactix.base.errors import ConfigError
 from tactix.config import BuilderFlag
 from tactix.contracts.tactic import Tactic
 from tactix.plugins.hookspecs import hookimpl
-from tactix.words.errors import ConfigError
 from tactix_cuda import nvrtc
 
 OWN, VENDOR = SumTactic("test.own@1", "+"), SumTactic("test.vendor@1", "+")

@@ -17,6 +17,9 @@ from fake_driver import FakeApi, FakeKernel, fake_device
 from test_bench import view
 
 import tactix
+from tactix.base.dims import ceildiv
+from tactix.base.errors import AllocationError, TimingCacheError
+from tactix.base.progress import SilentProgress
 from tactix.contracts.artifact import (
     KernelArtifact,
     Launch,
@@ -30,9 +33,6 @@ from tactix.pipeline.state import BuildState
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
 from tactix.select.bench import Expected
-from tactix.words.dims import ceildiv
-from tactix.words.errors import AllocationError, TimingCacheError
-from tactix.words.progress import SilentProgress
 from tactix_codegen.compiling import symbol
 from tactix_codegen.cuda.target import target
 from tactix_cuda import device as real

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import tactix
+from tactix.base.errors import PlanFormatError, PluginError
 from tactix.plan import container, wheels
 from tactix.plan.schema import Plan, Requirement, validate
 from tactix.plugins.hookspecs import RUNTIME_GROUP
-from tactix.words.errors import PlanFormatError, PluginError
 from tactix_runtime.embedded_packs import carried
 from tactix_sdk.pack_files import PackFiles
 from tactix_ship.embed import wheel_of as wheel_of_pack

@@ -13,9 +13,9 @@ import pytest
 from kept_log import KeptLog
 
 import tactix
+from tactix.base.errors import ConfigError
 from tactix.plan import wheels
 from tactix.plan.schema import Plan, Requirement
-from tactix.words.errors import ConfigError
 from tactix_sdk.pack_files import PackFiles, pack_of
 from tactix_ship.embed import AUTO, embed, wheel_of
 from tactix_tools.cli import main

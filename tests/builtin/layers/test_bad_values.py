@@ -11,8 +11,8 @@ import onnx.parser
 import pytest
 
 import tactix
+from tactix.base.errors import ExecutionError, ModelImportError
 from tactix.contracts.reference import shown
-from tactix.words.errors import ExecutionError, ModelImportError
 
 HEAD = '<ir_version: 9, opset_import: ["" : 20]>\n'
 X = np.arange(6, dtype=np.float32).reshape(3, 2)

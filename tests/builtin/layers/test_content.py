@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tactix.words.dims import Dim, dmax, dmin, floordiv, sym
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
+from tactix.base.dims import Dim, dmax, dmin, floordiv, sym
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix_ops.layers import all_layers
 
 LAYERS = {x.name: x for x in all_layers()}

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.base.dims import learn
+from tactix.base.dtypes import DType
 from tactix.contracts import attrs as attribute
-from tactix.words.dims import learn
-from tactix.words.dtypes import DType
 from tactix_ops.layers import all_layers
 from tactix_sdk.testing.examples import EXAMPLES, specs_of
 

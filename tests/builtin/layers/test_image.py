@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, ExecutionError, InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, ExecutionError, InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix_ops.layers.image import ImageDecoder, ImageDecoderAttrs
 
 Image = pytest.importorskip("PIL.Image")

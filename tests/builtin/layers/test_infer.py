@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tactix.words.dims import evaluate, floordiv, sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
+from tactix.base.dims import evaluate, floordiv, sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix_ops.layers import all_layers
 
 LAYERS = {x.name: x for x in all_layers()}

@@ -14,7 +14,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import tactix
-from tactix.words.errors import ExecutionError, ModelImportError, ShapeError
+from tactix.base.errors import ExecutionError, ModelImportError, ShapeError
 
 HEAD = '<ir_version: 9, opset_import: ["" : 20]>\n'
 REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tactix.words.dims import sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, ShapeError
-from tactix.words.tensor import TensorSpec
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix_ops.layers import all_layers
 
 LAYERS = {x.name: x for x in all_layers()}

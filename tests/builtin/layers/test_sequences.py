@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tactix.words.dims import sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
-from tactix.words.tensor import Element, TensorSpec
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
+from tactix.base.tensor import Element, TensorSpec
 from tactix_ops.layers.sequences import LAYERS, element_of, join, outside, sequence
 
 BY_NAME = {x.name: x for x in LAYERS}

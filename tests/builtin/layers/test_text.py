@@ -11,10 +11,10 @@ import numpy as np
 import onnx
 import pytest
 
-from tactix.words.dims import sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InvalidArgument, ShapeError
-from tactix.words.tensor import TensorSpec
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix_ops.layers import all_layers
 from tactix_ops.layers.text_pattern import compiled
 

@@ -19,12 +19,12 @@ from kept_log import KeptLog
 
 import tactix
 from tactix import BuilderFlag
+from tactix.base import dims, errors
+from tactix.base.dtypes import DType
+from tactix.base.tensor import Element
 from tactix.contracts.flavour import TempfileControlFlag
 from tactix.plan import container
 from tactix.plan.schema import Plan, Profile, TensorIO
-from tactix.words import dims, errors
-from tactix.words.dtypes import DType
-from tactix.words.tensor import Element
 from tactix_runtime import dispatch, envelope, lean_runtime
 from tactix_ship.lean import wheel
 from tactix_tools import arrays
@@ -174,9 +174,7 @@ def test_its_errors_are_ours(saved: Any) -> None:
     lean = sys.modules[type(engine).__module__.partition(".")[0]]
     with pytest.raises(errors.PlanFormatError):
         lean.load(b"nothing")
-    error = sys.modules[f"{lean.__name__}.words.errors"].AllocationError(
-        "none", who="it", do="less"
-    )
+    error = sys.modules[f"{lean.__name__}.base.errors"].AllocationError("none", who="it", do="less")
     assert isinstance(error, MemoryError)
     assert isinstance(error, errors.AllocationError)
     assert str(error) == "it: none. less"

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import tactix
-from tactix.words.errors import PlanCompatibilityError, UntrustedPlan
+from tactix.base.errors import PlanCompatibilityError, UntrustedPlan
 from tactix_tools.cli import main
 
 BUILD = """

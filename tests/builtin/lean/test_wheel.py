@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 import tactix_sdk
+from tactix.base.errors import InternalError
 from tactix.contracts.flavour import TempfileControlFlag
-from tactix.words.errors import InternalError
 from tactix_runtime import lean_runtime
 from tactix_ship.lean import modules, wheel
 from tactix_ship.lean.shrink import shrink
@@ -183,7 +183,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from dataclasses import dataclass
 import tactix
-from tactix.words import dims
+from tactix.base import dims
 from tactix_runtime.memory_importer import MemoryImporter
 if TYPE_CHECKING:
     from tactix.run.engine import Engine
@@ -212,7 +212,7 @@ class Box(Sequence, MemoryImporter, tactix.Engine):
 '''
 SMALL = r"""
 from collections.abc import Sequence;from dataclasses import dataclass
-from..import this as tactix;from..words import dims;from..runtime.memory_importer import MemoryImporter
+from..import this as tactix;from..base import dims;from..runtime.memory_importer import MemoryImporter
 NAMES:0={};__all__=['dims']
 @dataclass
 class Box(Sequence,MemoryImporter,tactix.Engine):
@@ -249,7 +249,7 @@ def test_text_with_strings_inside_is_read_by_every_python(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["import tactix.words.dims", "import tactix as t", "import os, tactix"]
+    "line", ["import tactix.base.dims", "import tactix as t", "import os, tactix"]
 )
 def test_what_cannot_be_rewritten_is_told(line: str) -> None:
     with pytest.raises(InternalError, match="cannot rewrite"):

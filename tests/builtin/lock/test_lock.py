@@ -20,11 +20,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tactix
+from tactix.base.errors import BuildCancelled, LockError
 from tactix.plan import container
 from tactix.plugins.identity import Provider
 from tactix.select.bench import Bench
 from tactix.select.precision import LOCKED
-from tactix.words.errors import BuildCancelled, LockError
 from tactix_cpu import device as cpu
 from tactix_cpu.compiler import CCompiler
 from tactix_lock import document, facts, frozen
@@ -388,7 +388,7 @@ def test_the_command_refuses_what_makes_no_sense(
 def test_a_build_that_was_stopped_gives_no_lock(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tactix.words.progress import SilentProgress
+    from tactix.base.progress import SilentProgress
 
     monitor = SilentProgress()
     builder = tactix.Builder()

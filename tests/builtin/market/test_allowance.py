@@ -10,7 +10,7 @@ import pytest
 from strangers import installed
 
 import tactix
-from tactix.words.errors import ConfigError
+from tactix.base.errors import ConfigError
 from tactix_isolate.allowance import FAILURES, Allowance
 from tactix_isolate.process import TrialResult
 from tactix_isolate.trial import TrialBench

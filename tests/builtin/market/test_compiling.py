@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from tactix.base.errors import CompilerError, ToolchainError
 from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Tactic, Variant
 from tactix.plugins.identity import Provider
 from tactix.select.compile import joined
 from tactix.select.enumerate import Candidate
-from tactix.words.errors import CompilerError, ToolchainError
 from tactix_cuda.bench import CudaBench
 
 DEVICE = DeviceProperties("cpu", "some processor")

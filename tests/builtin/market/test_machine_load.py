@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tactix
-from tactix.words.progress import SilentProgress
+from tactix.base.progress import SilentProgress
 from tactix_isolate import machine_load
 
 

@@ -13,9 +13,9 @@ import pytest
 from strangers import installed, relu
 
 import tactix
+from tactix.base.errors import ExecutionError, InvalidArgument
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import LinkContext
-from tactix.words.errors import ExecutionError, InvalidArgument
 from tactix_cpu.device import CpuDevice
 from tactix_isolate.process import Worker
 from tactix_isolate.quarantine import Quarantine, key_of

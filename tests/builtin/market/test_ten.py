@@ -13,8 +13,8 @@ import pytest
 from strangers import LOOP, installed
 
 import tactix
-from tactix.words.errors import ExecutionError
-from tactix.words.progress import SilentProgress
+from tactix.base.errors import ExecutionError
+from tactix.base.progress import SilentProgress
 from tactix_isolate.process import TrialResult
 from tactix_isolate.trial import TrialBench
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from tactix.base.dims import learn
 from tactix.contracts.graph import run_node
-from tactix.words.dims import learn
 from tactix_sdk.evaluate import bind_symbols
 
 Arrays = list[Any]

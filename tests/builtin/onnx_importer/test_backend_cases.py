@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 import pytest
 
+from tactix.base.errors import UnsupportedOperator
 from tactix.network.definition import NetworkDefinition
-from tactix.words.errors import UnsupportedOperator
 from tactix_onnx.weights import WeightReader
 from tactix_sdk.evaluate import evaluate
 

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx.helper import make_function, make_node, make_opsetid
 
-from tactix.words.errors import ModelImportError, UnsupportedOperator
+from tactix.base.errors import ModelImportError, UnsupportedOperator
 from tactix_sdk.evaluate import evaluate
 
 F32 = np.float32

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tactix.words.errors import UnsupportedOperator
+from tactix.base.errors import UnsupportedOperator
 from tactix_sdk.evaluate import evaluate
 
 PREVIEW = "ai.onnx.preview.training"

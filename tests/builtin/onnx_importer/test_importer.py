@@ -11,10 +11,10 @@ import pytest
 from onnx.helper import make_node
 
 import tactix
+from tactix.base.dims import sym
+from tactix.base.errors import ConfigError, ModelImportError, ShapeError, UnsupportedOperator
 from tactix.contracts.expr import Scalar
 from tactix.contracts.importer import Converter
-from tactix.words.dims import sym
-from tactix.words.errors import ConfigError, ModelImportError, ShapeError, UnsupportedOperator
 from tactix_onnx import converters, importers
 from tactix_sdk.evaluate import evaluate
 from tactix_sdk.scalar_layer import pointwise

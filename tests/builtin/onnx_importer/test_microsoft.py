@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from microsoft_oracle import Case, by_converter, by_onnx_runtime, check
 
-from tactix.words.errors import UnsupportedOperator
+from tactix.base.errors import UnsupportedOperator
 from tactix_sdk.evaluate import evaluate
 
 F32 = np.float32

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from microsoft_oracle import Case, by_converter, by_onnx_runtime, check
 
-from tactix.words.errors import UnsupportedOperator
+from tactix.base.errors import UnsupportedOperator
 
 F32 = np.float32
 RNG = np.random.default_rng(53)

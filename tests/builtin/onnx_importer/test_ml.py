@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import tactix
-from tactix.words.errors import (
+from tactix.base.errors import (
     ExecutionError,
     InvalidArgument,
     ModelImportError,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from microsoft_oracle import Case, by_converter, by_onnx_runtime, check
 
+from tactix.base.errors import TactixError
 from tactix.contracts.device import DeviceProperties
-from tactix.words.errors import TactixError
 from tactix_cpu.tactics.rnn.tactic import CpuRecurrentTactic
 
 F32 = np.float32

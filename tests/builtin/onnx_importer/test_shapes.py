@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx.helper import make_node
 
-from tactix.words.dims import Dim, dmax, evaluate_shape, floordiv, sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
+from tactix.base.dims import Dim, dmax, evaluate_shape, floordiv, sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
 from tactix_onnx.dim_text import dim_of
 from tactix_onnx.dims_of import even_parts, resolved, slice_bounds
 from tactix_sdk.evaluate import evaluate

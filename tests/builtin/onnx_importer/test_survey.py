@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx.helper import make_graph, make_node, make_tensor_value_info
 
-from tactix.words.errors import ModelImportError, UnsupportedOperator
+from tactix.base.errors import ModelImportError, UnsupportedOperator
 from tactix_onnx import survey as surveys
 from tactix_onnx.wire import check_count, node_offsets
 

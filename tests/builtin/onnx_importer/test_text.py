@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tactix.words.errors import DTypeError, ModelImportError
+from tactix.base.errors import DTypeError, ModelImportError
 from tactix_sdk.evaluate import evaluate
 
 STRING = onnx.TensorProto.STRING

@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from tactix.words.errors import ModelImportError
+from tactix.base.errors import ModelImportError
 from tactix_onnx.importer import OnnxImporter
 from tactix_onnx.weights import WeightReader
 from tactix_onnx.wire import OWN, without_weights

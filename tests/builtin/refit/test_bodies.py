@@ -13,7 +13,7 @@ from refit_threads import inferring, one_of
 
 import tactix
 from tactix import BuilderFlag
-from tactix.words.errors import ExecutionError, PlanFormatError
+from tactix.base.errors import ExecutionError, PlanFormatError
 from tactix_refit import recipe
 from tactix_refit.refitter import Refitter
 

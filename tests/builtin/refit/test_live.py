@@ -16,8 +16,8 @@ from refit_threads import inferring, one_of, refitted_apart
 
 import tactix
 from tactix import BuilderFlag
+from tactix.base.errors import ExecutionError, InvalidArgument, PlanFormatError
 from tactix.plan import container
-from tactix.words.errors import ExecutionError, InvalidArgument, PlanFormatError
 from tactix_refit.engine import RefittableEngine
 from tactix_refit.refitter import Refitter
 from tactix_tools import cli

@@ -12,7 +12,7 @@ from refit_models import conv_bn, model, normal
 
 import tactix
 from tactix import BuilderFlag
-from tactix.words.errors import (
+from tactix.base.errors import (
     ConfigError,
     DTypeError,
     InvalidArgument,

@@ -10,8 +10,8 @@ from onnx import helper
 from refit_models import model, normal
 
 from tactix import BuilderFlag
-from tactix.words.dtypes import DType
-from tactix.words.errors import PlanFormatError
+from tactix.base.dtypes import DType
+from tactix.base.errors import PlanFormatError
 from tactix_refit import parts as rows
 from tactix_refit import replay
 from tactix_refit.moves import composed

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
 from tactix.plan.schema import Plan
-from tactix.words.dtypes import DType
 from tactix_refit.build import RefitBuild, _Flat
 from tactix_refit.recipe import Recipes, needs
 from tactix_refit.replay import Replay

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
 from tactix.contracts.layer import random_array
 from tactix.contracts.rule import Rule
@@ -17,7 +18,6 @@ from tactix.fuse.rewrite import fuse
 from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
-from tactix.words.tensor import TensorSpec
 from tactix_ops.layers import all_layers
 from tactix_ops.rules import all_rules
 from tactix_sdk.evaluate import evaluate

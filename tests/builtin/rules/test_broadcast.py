@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tactix.words.dims import sym
-from tactix.words.dtypes import DType
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
 
 
 def test_vanishes_beside_a_full_operand(net, apply):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 from tactix_ops.rules.canonical import NEUTRAL
 
 ARITHMETIC = [(name, number) for name, number in NEUTRAL if name not in ("And", "Or", "Xor")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
 from tactix.fuse.rewrite import fuse
-from tactix.words.dtypes import DType
 from tactix_ops.layers import all_layers
 from tactix_ops.rules import all_rules
 from tactix_ops.rules.epilogue import MAX_NODES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tactix.words.dtypes import DType
+from tactix.base.dtypes import DType
 
 
 def halved(net, x, inner, order):

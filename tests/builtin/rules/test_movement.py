@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tactix.words.dims import sym
+from tactix.base.dims import sym
 
 
 def cut(net, x, begin, size, step=1, axis=1):

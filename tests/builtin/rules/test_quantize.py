@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tests.builtin.rules.conftest import compare, names
 
+from tactix.base.dtypes import DType
 from tactix.fuse.rewrite import fuse
 from tactix.network.verify import verify
-from tactix.words.dtypes import DType
 from tactix_ops.rules import all_rules, lowering_rules
 
 SCALE, ZERO = 0.04, 119

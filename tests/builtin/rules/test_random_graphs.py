@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tactix.words.dims import sym
+from tactix.base.dims import sym
 
 N = sym("n")
 UNARY = ("Relu", "Neg", "Tanh", "Sigmoid", "Abs", "Erf", "Exp")

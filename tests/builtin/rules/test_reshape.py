@@ -9,8 +9,8 @@ import itertools
 import numpy as np
 import pytest
 
+from tactix.base.dims import sym
 from tactix.fuse.rewrite import fuse
-from tactix.words.dims import sym
 from tactix_ops.rules import all_rules
 from tactix_sdk.evaluate import evaluate
 

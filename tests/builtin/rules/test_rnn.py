@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tactix.words.dims import sym
-from tactix.words.dtypes import DType
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 

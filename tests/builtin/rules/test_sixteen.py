@@ -12,12 +12,12 @@ import pytest
 from tests.builtin.rules.conftest import names
 
 import tactix
+from tactix.base.dtypes import DType
 from tactix.contracts.rule import Rule
 from tactix.fuse.rewrite import fuse
 from tactix.network.verify import verify
 from tactix.select.accuracy import departure
 from tactix.select.precision import Precisions
-from tactix.words.dtypes import DType
 from tactix_ops.rules import all_rules, sixteen
 from tactix_sdk.evaluate import evaluate
 

@@ -21,8 +21,8 @@ from resident import resident
 
 import tactix
 from tactix import BuilderFlag
+from tactix.base.errors import InvalidArgument
 from tactix.run import weight_schedule as schedule
-from tactix.words.errors import InvalidArgument
 from tactix_refit.refitter import Refitter
 from tactix_runtime.streaming.engine import StreamedEngine
 from tactix_runtime.streaming.pages import Pages

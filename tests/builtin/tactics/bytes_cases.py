@@ -10,9 +10,9 @@ import asked
 import harness as h
 import numpy as np
 
+from tactix.base.dtypes import DType
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Reject, Tactic
-from tactix.words.dtypes import DType
 
 RNG = np.random.default_rng(31)
 DTYPES = (np.uint8, np.int8)

@@ -23,6 +23,9 @@ import asked
 import numpy as np
 import pytest
 
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import attrs as attribute
 from tactix.contracts import region
 from tactix.contracts.artifact import Binary, KernelArtifact, Launch
@@ -31,9 +34,6 @@ from tactix.contracts.graph import Node, Value
 from tactix.contracts.layer import Layer
 from tactix.contracts.region import FUSED, STRUCTURAL, Body, BodyNode
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words import dims
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.c.target import other_architecture
 from tactix_cpu.compiler import CCompiler
 from tactix_cpu.device import CpuDevice

@@ -12,8 +12,8 @@ from typing import Any
 import harness as h
 import numpy as np
 
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node
-from tactix.words.dtypes import DType
 
 KINDS = ("f16", "bf16")
 WIDER: Mapping[str, Any] = {"to": DType.FP32}

@@ -9,13 +9,13 @@ import harness as h
 import numpy as np
 from bytes_cases import biases, product, requantised, whole_range
 
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, NHWC, blocked
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.region import REFORMAT
 from tactix.contracts.tactic import Tactic
-from tactix.words import dims
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, NHWC, blocked
 from tactix_cpu.tactics import all_tactics
 
 TACTICS: Mapping[str, Tactic] = {t.key: t for t in all_tactics() if t.source in ("c", "winograd")}

@@ -11,9 +11,9 @@ import harness as h
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_cpu.tactics.attention import KEYS, MAX_DIM, CpuAttentionTactic
 
 ATTENTION = CpuAttentionTactic()

@@ -11,9 +11,9 @@ import harness as h
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR
 from tactix.contracts.tactic import Reject
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR
 from tactix_cpu.tactics.conv import bf16 as c_bf16_conv
 from tactix_cpu.tactics.matmul import bf16 as c_bf16_gemm
 

@@ -12,9 +12,9 @@ import harness as h
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, blocked
 from tactix.contracts.tactic import CompileContext, Reject, Variant
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, blocked
 from tactix_cpu.tactics.conv import bf16 as c_bf16_conv
 from tactix_cpu.tactics.conv import bf16_amx as c_bf16_amx_conv
 from tactix_cpu.tactics.conv import transpose as c_conv_transpose

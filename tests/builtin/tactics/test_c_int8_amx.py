@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from bytes_cases import DTYPES, product, requantised, whole_range
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_cpu.tactics.conv import bf16_amx as c_bf16_amx_conv
 from tactix_cpu.tactics.conv import int8_amx as c_int8_amx_conv
 from tactix_cpu.tactics.matmul import int8_amx as c_int8_amx

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from bytes_cases import DTYPES, first, on_every_target, product, requantised, whole_range
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, TensorSpec, blocked
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, TensorSpec, blocked
 from tactix_cpu.tactics.conv import int8 as c_int8_conv
 from tactix_cpu.tactics.conv import int8_depthwise as c_int8_depthwise
 from tactix_cpu.tactics.pool import int8 as c_int8_pool

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from bytes_cases import DTYPES, biases, on_every_target, product, requantised, whole_range
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_cpu.tactics.matmul import int8 as c_int8_gemm
 
 (GEMM,) = c_int8_gemm.tactics()

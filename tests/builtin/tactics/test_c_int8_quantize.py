@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from bytes_cases import DTYPES, on_every_target, whole_range
 
+from tactix.base.dtypes import DType
 from tactix.contracts.tactic import Reject
-from tactix.words.dtypes import DType
 from tactix_cpu.tactics import quantize as c_int8_quantize
 from tactix_cpu.tactics.pointwise import int8 as c_int8_pointwise
 

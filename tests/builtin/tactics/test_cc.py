@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from harness import NATIVE, V3, V4, Case, Run, check, check_all, devices, node
 
+from tactix.base.errors import BuildCancelled, CompilerError, ConfigError
 from tactix.contracts.artifact import Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
-from tactix.words.errors import BuildCancelled, CompilerError, ConfigError
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.target import required_features, target_flags
 from tactix_cpu import compiler as cc

@@ -10,9 +10,9 @@ import harness as h
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, TensorSpec, blocked
 from tactix.contracts.tactic import CompileContext, Reject, Tactic
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, TensorSpec, blocked
 from tactix_cpu.tactics.conv.direct import CpuConvTactic
 from tactix_cpu.tactics.conv.general import GeneralConvTactic
 

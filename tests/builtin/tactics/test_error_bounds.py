@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from rounding_cases import GROUPS, KINDS, WIDER, group
 
+from tactix.base.dtypes import DType
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
 from tactix.contracts.graph import Node
 from tactix.contracts.region import program
 from tactix.select.bench import Expected
-from tactix.words.dtypes import DType
 from tactix_codegen.numerics import evaluate
 from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic
 

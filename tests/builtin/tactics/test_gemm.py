@@ -11,10 +11,10 @@ import harness as h
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import tensor_in
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_cpu.tactics.matmul.gemm import DEEP, CpuGemmTactic
 
 GEMM = CpuGemmTactic()

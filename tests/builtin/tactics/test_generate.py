@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from harness import NATIVE, Case, check_all, node
 
+from tactix.base import dims
+from tactix.base.dtypes import DType
 from tactix.contracts.tactic import Reject
-from tactix.words import dims
-from tactix.words.dtypes import DType
 from tactix_codegen.operations.generate import DTYPES
 from tactix_cpu.tactics.move.generate import CpuGenerateTactic
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from harness import NATIVE, Case, check, check_all, devices, fused, node, quotients, spec
 
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.tensor import NHWC, TensorSpec, blocked
 from tactix.contracts import expr
 from tactix.contracts.expr import Primitive
 from tactix.contracts.tactic import Reject
-from tactix.words import dims
-from tactix.words.dtypes import DType
-from tactix.words.tensor import NHWC, TensorSpec, blocked
 from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic
 from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from harness import Case, check, check_all, devices, fused, node
 
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.tensor import NHWC, TensorSpec, blocked
 from tactix.contracts.tactic import Reject
-from tactix.words import dims
-from tactix.words.dtypes import DType
-from tactix.words.tensor import NHWC, TensorSpec, blocked
 from tactix_cpu.tactics.reduce.tactic import CpuReduceTactic
 
 TACTIC = CpuReduceTactic()

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from harness import NATIVE, Case, check_all, devices, encode_and_back, fused, node
 
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, NHWC, TensorSpec, blocked
 from tactix.contracts import region
 from tactix.contracts.region import REFORMAT
 from tactix.contracts.tactic import CompileContext, Reject, Variant
-from tactix.words import dims
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, NHWC, TensorSpec, blocked
 from tactix_cpu.tactics.move.reformat import CpuReformatTactic
 from tactix_ops.tactics.reference import ReferenceTactic
 

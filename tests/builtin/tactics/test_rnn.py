@@ -9,8 +9,8 @@ import asked
 import harness as h
 import numpy as np
 
+from tactix.base.dtypes import DType
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.words.dtypes import DType
 from tactix_cpu.tactics.rnn.tactic import CpuRecurrentTactic
 
 RNN = CpuRecurrentTactic()

@@ -12,10 +12,10 @@ import pytest
 from harness import Case, check_all, devices, fused
 from rounding_cases import GROUPS, KINDS, WIDER, group
 
+from tactix.base.dtypes import DType
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.region import program
-from tactix.words.dtypes import DType
 from tactix_cpu.tactics.norm import softmax as c_softmax
 from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic
 

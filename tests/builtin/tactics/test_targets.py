@@ -15,10 +15,10 @@ import harness as h
 import pytest
 from target_cases import TACTICS, integer_products, pointwise, reductions, table
 
+from tactix.base.errors import CompilerError
 from tactix.contracts.artifact import Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import Reject
-from tactix.words.errors import CompilerError
 from tactix_codegen.c.target import other_architecture, required_features, target_flags, zig_flags
 from tactix_cpu import compiler as cc
 from tactix_cpu.compiler import CCompiler, cross_compiler

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from target_cases import table
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import Packed
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_cpu.levels import target
 from tactix_runtime.references import MOST_STEPS, unpacked
 

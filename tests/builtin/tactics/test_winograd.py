@@ -11,8 +11,8 @@ import harness as h
 import numpy as np
 import pytest
 
+from tactix.base.tensor import LINEAR, blocked
 from tactix.contracts.tactic import CompileContext, Reject, Variant
-from tactix.words.tensor import LINEAR, blocked
 from tactix_cpu.tactics.conv.winograd import WinogradTactic
 from tactix_cpu.tactics.conv.winograd_kernel import TURNS
 

@@ -13,9 +13,9 @@ import pytest
 
 import tactix
 from tactix.api import configure
+from tactix.base.errors import InvalidArgument
 from tactix.plan import container
 from tactix.plugins.session import Session
-from tactix.words.errors import InvalidArgument
 from tactix_sdk import Reject, c_tactic, hookimpl
 from tactix_tools.cli import main
 from tactix_tools.explanation import SCHEMA, explain

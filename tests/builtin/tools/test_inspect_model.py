@@ -16,8 +16,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 
+from tactix.base.errors import ConfigError, ModelImportError
 from tactix.plugins.session import Session
-from tactix.words.errors import ConfigError, ModelImportError
 from tactix_onnx.wire import LARGE
 from tactix_sdk import hookimpl
 from tactix_tools import cli, inspect, inspect_shapes, model_report

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tactix
+from tactix.base.errors import InvalidArgument
 from tactix.plan import container
 from tactix.plan.schema import Plan
-from tactix.words.errors import InvalidArgument
 from tactix_tools import cli
 from tactix_tools.kernel_source import kernel_texts
 

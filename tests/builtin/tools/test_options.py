@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tactix.base.errors import ConfigError
 from tactix.config import BuilderFlag
-from tactix.words.errors import ConfigError
 from tactix_tools import options
 from tactix_tools.options import DURATION, SHAPES
 

@@ -36,8 +36,8 @@ class Failing:
 
 
 def test_who_provides_a_key() -> None:
+    from tactix.base.logger import Logger, Severity
     from tactix.plugins.session import Session
-    from tactix.words.logger import Logger, Severity
 
     session = Session(
         plugins=[("acme", Pack()), ("other", Failing())], logger=Logger(Severity.ERROR)

@@ -141,7 +141,7 @@ def test_what_sigkill_leaves_the_next_start_removes(running):
     running.process.wait(ENOUGH)
     assert list(running.temporary.iterdir())
     build = (
-        "import tempfile; from tactix.words.scratch import ScratchFolder; ScratchFolder().cleanup()"
+        "import tempfile; from tactix.base.scratch import ScratchFolder; ScratchFolder().cleanup()"
     )
     subprocess.run(
         [sys.executable, "-c", build],

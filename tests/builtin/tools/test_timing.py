@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tactix.words.errors import InvalidArgument
+from tactix.base.errors import InvalidArgument
 from tactix_tools.timing import Latency, Schedule, measure
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import tactix
+from tactix.base.errors import ConfigError, UntrustedPlan
 from tactix.plan import container
 from tactix.plan.schema import Plan
-from tactix.words.errors import ConfigError, UntrustedPlan
 from tactix_tools import cli
 from tactix_trust import key_exchange
 from tactix_trust.changing import generate

@@ -17,13 +17,13 @@ from kept_log import KeptLog
 from onnx import TensorProto, helper
 
 import tactix
+from tactix.base.error_recorder import ErrorRecorder
+from tactix.base.errors import ConfigError, PlanFormatError, TactixError, UntrustedPlan
 from tactix.contracts.artifact import Binary, KernelArtifact
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.run.admission import code_steps
-from tactix.words.error_recorder import ErrorRecorder
-from tactix.words.errors import ConfigError, PlanFormatError, TactixError, UntrustedPlan
 from tactix_tools import cli
 from tactix_trust import trust_digest
 from tactix_trust.store import LocalStore

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tactix.base.errors import ConfigError, InvalidArgument, UntrustedPlan
 from tactix.contracts.trust import Seal
-from tactix.words.errors import ConfigError, InvalidArgument, UntrustedPlan
 from tactix_trust import key as keys
 from tactix_trust import key_exchange, trust_digest, trust_file
 from tactix_trust.changing import changing, generate

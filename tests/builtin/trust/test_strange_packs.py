@@ -15,11 +15,11 @@ import pytest
 from onnx import TensorProto, helper
 
 import tactix
+from tactix.base.errors import ModelImportError, UntrustedPlan
 from tactix.contracts.compiler import Compiler
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
-from tactix.words.errors import ModelImportError, UntrustedPlan
 
 Become = Callable[[str], Path]
 

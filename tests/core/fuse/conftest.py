@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import expr
 from tactix.contracts.layer import Layer
 from tactix.fuse.rewrite import fuse
 from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_sdk.evaluate import evaluate
 from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tactix.base.errors import InvalidArgument
 from tactix.contracts.rule import ANY, P, Rule, anchor, any_of, anything, const, pointwise, var
 from tactix.fuse.match import match_node
-from tactix.words.errors import InvalidArgument
 
 
 def matches(pattern, value):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tactix.base.errors import InternalError, NetworkError
 from tactix.contracts import expr
 from tactix.contracts.region import FUSED, program
 from tactix.contracts.rule import P, Rule, anchor, anything, fuse, pointwise, var
 from tactix.fuse import rewrite
 from tactix.fuse.region import merge
-from tactix.words.errors import InternalError, NetworkError
 
 CHAIN = Rule(
     "toy.chain",

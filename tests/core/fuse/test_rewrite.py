@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tactix.base.errors import InternalError, PluginError, ShapeError
 from tactix.contracts.rule import P, Rule, any_of, const, literal, var
 from tactix.fuse.rewrite import fuse
-from tactix.words.errors import InternalError, PluginError, ShapeError
 from tactix_sdk.evaluate import evaluate
 
 DOUBLE_NEG = Rule("toy.double_neg", P.toy.Neg(P.toy.Neg(var("x"))), lambda x: x)

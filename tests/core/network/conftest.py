@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
 from tactix.network.definition import NetworkDefinition
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
-from tactix.words.tensor import TensorSpec
 from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 
 ADD = PointwiseLayer("toy.Add@1", lambda a, b: a + b, commutative=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tactix.words.dims import sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument, NetworkError, ShapeError
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument, NetworkError, ShapeError
 from tactix_sdk.evaluate import evaluate
 from tactix_sdk.scalar_layer import PointwiseLayer
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tactix.base.dims import sym
+from tactix.base.errors import InvalidArgument, ShapeError
 from tactix.contracts.region import FUSED
 from tactix.fuse.region import merge
-from tactix.words.dims import sym
-from tactix.words.errors import InvalidArgument, ShapeError
 from tactix_sdk.evaluate import bind_symbols, evaluate
 
 

@@ -6,9 +6,9 @@ import textwrap
 
 import numpy as np
 
+from tactix.base.dims import sym
 from tactix.contracts.region import FUSED
 from tactix.fuse.region import merge
-from tactix.words.dims import sym
 from tactix_sdk.show import show, show_node
 
 

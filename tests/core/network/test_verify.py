@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tactix.base.errors import NetworkError
+from tactix.base.tensor import TensorSpec
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
-from tactix.words.errors import NetworkError
-from tactix.words.tensor import TensorSpec
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from products import HALF, WIDE
 
+from tactix.base.errors import InternalError, NoTacticError, TimingCacheError
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.rule import Op, Rule, var
 from tactix.contracts.tactic import Tactic, Variant
@@ -20,7 +21,6 @@ from tactix.pipeline.mixtures import Attempt, Mixtures, NotLowered
 from tactix.select.choose import Choice
 from tactix.select.enumerate import Candidate
 from tactix.select.precision import NOT_FASTER, Lost, Lowering, Precisions, Stays
-from tactix.words.errors import InternalError, NoTacticError, TimingCacheError
 
 RULE = Rule(
     "t.half", Op("t.Wide", (var("x"),)), lambda x: Op("t.Half", (x,)), numerics="fp16", phase="fuse"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import tactix
+from tactix.base.errors import ConfigError, PluginError
 from tactix.config import BuilderConfig, BuilderFlag
 from tactix.contracts.build_stage import BuildPart, BuildStage, Content
 from tactix.contracts.rule import P, Rule, var
@@ -20,7 +21,6 @@ from tactix.pipeline.stages import Part, Staged, joined
 from tactix.plan.schema import Plan
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
-from tactix.words.errors import ConfigError, PluginError
 
 
 @dataclass

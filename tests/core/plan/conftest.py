@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tactix.base.dims import ceildiv, sym
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, TensorSpec, blocked
 from tactix.contracts.artifact import (
     Binary,
     KernelArtifact,
@@ -19,9 +22,6 @@ from tactix.contracts.artifact import (
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan import container
 from tactix.plan.schema import Buffer, Plan, Profile, Requirement, TensorIO
-from tactix.words.dims import ceildiv, sym
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, TensorSpec, blocked
 
 BATCH = sym("batch")
 

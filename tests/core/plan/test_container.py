@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tactix.base.errors import PlanFormatError
 from tactix.contracts.artifact import Source
 from tactix.plan import container
 from tactix.plan.schema import Plan, Profile
-from tactix.words.errors import PlanFormatError
 
 
 def test_a_round_trip_keeps_everything(plan: Plan) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import PlanFormatError
+from tactix.base.tensor import LINEAR, Element, TensorSpec
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan import container
 from tactix.plan.schema import DEEPEST, Buffer, Plan, TensorIO, validate
-from tactix.words.dims import sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import PlanFormatError
-from tactix.words.tensor import LINEAR, Element, TensorSpec
 
 N, M = sym("n"), sym("m")
 F32 = DType.FP32

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tactix.base.errors import InvalidArgument
 from tactix.plan.memory import CROWD, lower_bound, plan_memory
-from tactix.words.errors import InvalidArgument
 
 BUFFERS = st.lists(
     st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 8)), max_size=60

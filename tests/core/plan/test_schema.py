@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from tactix.base.dims import sym
+from tactix.base.errors import PlanFormatError
+from tactix.base.tensor import TensorSpec, blocked
 from tactix.contracts.artifact import Arg, Launch, scalar, workspace
 from tactix.plan.schema import Plan, Profile, validate
-from tactix.words.dims import sym
-from tactix.words.errors import PlanFormatError
-from tactix.words.tensor import TensorSpec, blocked
 
 
 def _refused(plan: Plan, match: str) -> None:

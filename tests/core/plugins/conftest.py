@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from kept_log import KeptLog
 
+from tactix.base.logger import Severity
 from tactix.plugins import loader
 from tactix.plugins._metadata import metadata
 from tactix.plugins.hookspecs import hookimpl
-from tactix.words.logger import Severity
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from plugin_things import Thing
 
+from tactix.base.errors import ConfigError
+from tactix.base.logger import Severity
 from tactix.contracts.importer import Converter
 from tactix.contracts.rule import P, Rule, any_of, pointwise, var
 from tactix.contracts.trust import Seal
 from tactix.plugins.session import Session
-from tactix.words.errors import ConfigError
-from tactix.words.logger import Severity
 from tactix_tools.pack_info import packs
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tactix.base.errors import PluginError
+from tactix.base.logger import Severity
 from tactix.plugins.registry import MissingKey
 from tactix.plugins.session import Session
-from tactix.words.errors import PluginError
-from tactix.words.logger import Severity
 from tactix_tools.pack_info import packs
 
 BOOM = "raise ImportError('libfoo.so.1: cannot open')"

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tactix.base.errors import ConfigError, InvalidArgument, PluginError
 from tactix.plugins.identity import (
     Key,
     Provider,
@@ -17,7 +18,6 @@ from tactix.plugins.identity import (
     normal,
     package_files,
 )
-from tactix.words.errors import ConfigError, InvalidArgument, PluginError
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from typing import Any
 import pluggy
 import pytest
 
+from tactix.base.errors import PluginError
 from tactix.plugins import loader
 from tactix.plugins._metadata import metadata
 from tactix.plugins.hookspecs import API, HOOKS, hookimpl
 from tactix.plugins.session import Session
-from tactix.words.errors import PluginError
 from tactix_tools.pack_info import packs
 
 parse = pluggy.PluginManager("tactix").parse_hookimpl_opts

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 from plugin_things import Thing
 
+from tactix.base.errors import PlanCompatibilityError, PluginError
 from tactix.contracts.flavour import Flavour
 from tactix.contracts.runtime import RuntimeView
 from tactix.plugins.hookspecs import AllHooks, hooks_of
 from tactix.plugins.identity import Provider
 from tactix.plugins.registry import KINDS, Entry, MissingKey, Registry
-from tactix.words.errors import PlanCompatibilityError, PluginError
 
 ACME = Provider("acme-trt", "0.4.2")
 ZETA = Provider("zeta", "2.0")

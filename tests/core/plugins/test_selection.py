@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from plugin_things import Thing
 
+from tactix.base.errors import ConfigError, PluginError
+from tactix.base.logger import Severity
 from tactix.contracts.rule import P, Rule, var
 from tactix.plugins import loader
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.identity import Provider
 from tactix.plugins.registry import MissingKey
 from tactix.plugins.session import Session
-from tactix.words.errors import ConfigError, PluginError
-from tactix.words.logger import Severity
 from tactix_tools.pack_info import packs
 
 SWISH = """

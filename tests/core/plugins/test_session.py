@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from plugin_things import Thing
 
+from tactix.base.errors import ConfigError, PluginError
 from tactix.plugins import loader
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.identity import Provider
 from tactix.plugins.registry import KINDS, MissingKey
 from tactix.plugins.session import Session
-from tactix.words.errors import ConfigError, PluginError
 from tactix_tools.pack_info import packs
 
 SWISH = """

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.base.dims import Dim, sym
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, TensorSpec, blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.launcher import Operand, Step
 from tactix.contracts.layer import Layer, NoAttrs
 from tactix.contracts.region import encode
 from tactix.plan.schema import Buffer, Plan, Profile, TensorIO
-from tactix.words.dims import Dim, sym
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, TensorSpec, blocked
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_cpu.device import CpuDevice
 from tactix_cpu.launcher import ElfLauncher

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.base.dims import sym
+from tactix.base.error_recorder import ErrorRecorder
+from tactix.base.errors import DTypeError, ErrorCode, ExecutionError, InvalidArgument, ShapeError
 from tactix.contracts.device import Device
 from tactix.run.context import BOUND, ExecutionContext
 from tactix.run.engine import Engine
 from tactix.run.memory import Memory
 from tactix.run.runtime import Runtime
-from tactix.words.dims import sym
-from tactix.words.error_recorder import ErrorRecorder
-from tactix.words.errors import DTypeError, ErrorCode, ExecutionError, InvalidArgument, ShapeError
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_cpu.device import CpuDevice
 

@@ -13,15 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tactix.contracts.flavour import Options
-from tactix.contracts.launcher import Operand
-from tactix.plan import container
-from tactix.plan.schema import Buffer, TensorIO
-from tactix.run.engine import Engine
-from tactix.run.runtime import Runtime
-from tactix.words.dims import sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import (
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import (
     DTypeError,
     ExecutionError,
     InvalidArgument,
@@ -29,7 +23,13 @@ from tactix.words.errors import (
     PluginError,
     ShapeError,
 )
-from tactix.words.tensor import LINEAR, TensorSpec
+from tactix.base.tensor import LINEAR, TensorSpec
+from tactix.contracts.flavour import Options
+from tactix.contracts.launcher import Operand
+from tactix.plan import container
+from tactix.plan.schema import Buffer, TensorIO
+from tactix.run.engine import Engine
+from tactix.run.runtime import Runtime
 
 Feeds = Callable[..., dict[str, Any]]
 

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 import tactix
-from tactix.contracts.launcher import MOST_THREADS
-from tactix.plan import container
-from tactix.plan.schema import Requirement
-from tactix.run.runtime import Runtime, default_threads
-from tactix.words.error_recorder import ErrorRecorder
-from tactix.words.errors import (
+from tactix.base.error_recorder import ErrorRecorder
+from tactix.base.errors import (
     ConfigError,
     InvalidArgument,
     PlanCompatibilityError,
     PlanFormatError,
     PluginError,
 )
-from tactix.words.logger import Logger
+from tactix.base.logger import Logger
+from tactix.contracts.launcher import MOST_THREADS
+from tactix.plan import container
+from tactix.plan.schema import Requirement
+from tactix.run.runtime import Runtime, default_threads
 
 
 def test_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

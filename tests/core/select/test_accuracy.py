@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
 from tactix.contracts.device import DeviceProperties
 from tactix.select import measure
 from tactix.select.accuracy import BUDGET, departure
 from tactix.select.measure import Measurer
 from tactix.select.timing_cache import TimingCache
-from tactix.words.dtypes import DType
 
 
 def test_the_budget_is_relative_to_the_largest_magnitude() -> None:

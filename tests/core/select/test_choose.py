@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tactix.base.tensor import LINEAR, Format, blocked
 from tactix.contracts.artifact import KernelArtifact, Launch
 from tactix.contracts.device import Costs
 from tactix.contracts.expr import maximum
@@ -15,7 +16,6 @@ from tactix.contracts.tactic import Tactic, Variant
 from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Chooser
 from tactix.select.enumerate import Candidate
-from tactix.words.tensor import LINEAR, Format, blocked
 from tactix_sdk.scalar_layer import PointwiseLayer
 
 RELU = PointwiseLayer("t.Relu@1", lambda x: maximum(x, 0.0))

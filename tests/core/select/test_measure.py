@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import tactix
+from tactix.base.progress import SilentProgress
 from tactix.select.measure import HOPELESS, LEAST_ROUNDS, MOST_ROUNDS, ROUNDS, interleave
-from tactix.words.progress import SilentProgress
 
 
 class Clock:

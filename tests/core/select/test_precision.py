@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from products import HALF, WIDE
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import ConfigError
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.expr import cast
 from tactix.contracts.graph import Node
@@ -25,8 +27,6 @@ from tactix.select.precision import (
     pairs,
     slower,
 )
-from tactix.words.dtypes import DType
-from tactix.words.errors import ConfigError
 from tactix_sdk.scalar_layer import PointwiseLayer
 
 ROUND = PointwiseLayer("t.Round@1", lambda x: cast(x, DType.BF16))

@@ -11,10 +11,10 @@ import pytest
 from kept_log import KeptLog
 
 import tactix
+from tactix.base.errors import TimingCacheError
+from tactix.base.logger import Logger
 from tactix.plan.schema import Plan
 from tactix.select.timing_cache import Timing, TimingCache, default_path
-from tactix.words.errors import TimingCacheError
-from tactix.words.logger import Logger
 
 
 def test_what_was_put_is_found_by_another_process_and_old_entries_stay(tmp_path: Path) -> None:

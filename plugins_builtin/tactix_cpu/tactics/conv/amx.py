@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import evaluate, symbols
+from tactix.base.tensor import blocked
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import evaluate, symbols
-from tactix.words.tensor import blocked
 from tactix_codegen.c.tile import TileSite
 from tactix_cpu.tactics.conv.window import BlockedSite, CpuConvolutionWindow, formats, window
 from tactix_cpu.tactics.dot_tile import HALVES, has_tiles

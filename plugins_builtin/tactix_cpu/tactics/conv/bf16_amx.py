@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tactix.base.dims import evaluate, symbols
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, blocked
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import evaluate, symbols
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, blocked
 from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.c.text import Args, block, ctype, kernel, loop, store
 from tactix_codegen.c.text import prelude as text_of

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tactix.base.dims import evaluate, symbols
+from tactix.base.dtypes import DType
+from tactix.base.tensor import blocked
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import evaluate, symbols
-from tactix.words.dtypes import DType
-from tactix.words.tensor import blocked
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import block, load, loop
 from tactix_codegen.c.tile import RegisterTile

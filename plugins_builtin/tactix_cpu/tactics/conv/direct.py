@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base.dims import Dim, evaluate, symbols
+from tactix.base.tensor import LINEAR, Format, blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, evaluate, symbols
-from tactix.words.tensor import LINEAR, Format, blocked
 from tactix_codegen.c import tile as c_tile
 from tactix_cpu.tactics.conv.kernel import ConvKernel, GatherKernel, gathered
 from tactix_cpu.tactics.conv.span import SpanKernel, can_span, pixels_of

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, anchor_spec, epilogue
 from tactix_codegen.c.text import Args, block, decode, kernel, load, loop, splat, split, store
 from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish, flat, with_term

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base.dims import evaluate, symbols
+from tactix.base.tensor import LINEAR, blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import evaluate, symbols
-from tactix.words.tensor import LINEAR, blocked
 from tactix_codegen.c.text import Args, block, kernel, loop
 from tactix_codegen.c.text import prelude as text_of
 from tactix_codegen.c.tile import GRID, Functions

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.tensor import Format
 from tactix.contracts.artifact import Packed
-from tactix.words.tensor import Format
 from tactix_codegen.c.text import Args, block, loop, split
 from tactix_cpu.tactics.conv.int8_window import FEW_CHANNELS, DotWindow
 from tactix_cpu.tactics.dot_tile import DEEP, HIGH, SIDE

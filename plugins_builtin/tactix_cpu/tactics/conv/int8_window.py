@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, Format
 from tactix.contracts.artifact import Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject, Variant
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, Format
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, anchor_spec, epilogue
 from tactix_codegen.c.text import Args, block, load, loop, splat, store
 from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tactix.base.dims import Dim, ceildiv
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.tactic import CompileContext, Variant
-from tactix.words.dims import Dim, ceildiv
-from tactix.words.dtypes import DType
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import Args, block, comment, ctype, kernel, loop, split, times
 from tactix_codegen.c.tile import GRID, Functions, RegisterTile, by_rows, finish

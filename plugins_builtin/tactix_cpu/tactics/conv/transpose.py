@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from tactix.base.dims import symbols
+from tactix.base.dtypes import DType
+from tactix.base.tensor import blocked
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import symbols
-from tactix.words.dtypes import DType
-from tactix.words.tensor import blocked
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.epilogue import anchor_spec, epilogue
 from tactix_cpu.tactics.conv.direct import cycles

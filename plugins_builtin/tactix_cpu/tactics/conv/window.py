@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.dims import Dim, Shape, ceildiv, prod
+from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, Format
 from tactix.contracts.artifact import Packed
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
-from tactix.words.dims import Dim, Shape, ceildiv, prod
-from tactix.words.dtypes import DType
-from tactix.words.tensor import LINEAR, Format
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.scalar import keeps_zero
 from tactix_codegen.c.text import Args, load, splat, store

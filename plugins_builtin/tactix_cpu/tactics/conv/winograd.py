@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base.dims import evaluate, symbols
+from tactix.base.tensor import blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import evaluate, symbols
-from tactix.words.tensor import blocked
 from tactix_codegen.c import tile as c_tile
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, window
 from tactix_cpu.tactics.conv.winograd_kernel import WinogradKernel

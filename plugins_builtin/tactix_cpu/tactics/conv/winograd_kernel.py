@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.dims import Dim, evaluate
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.tactic import CompileContext, Variant
-from tactix.words.dims import Dim, evaluate
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import Args, block, decode, kernel, loop, split
 from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish_saved

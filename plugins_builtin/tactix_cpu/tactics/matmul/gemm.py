@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tactix.base.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import Args, block, comment, kernel, loop, split, times
 from tactix_codegen.c.tile import GRID, Functions, RegisterTile, by_rows, finish, flat

@@ -18,11 +18,11 @@ from math import inf
 
 import numpy as np
 
+from tactix.base.dims import Dim, ceildiv, evaluate, symbols
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, ceildiv, evaluate, symbols
 from tactix_codegen.c.epilogue import Epilogue
 from tactix_codegen.c.text import Args, block, kernel, loop, prelude, split
 from tactix_codegen.c.tile import GRID, Functions, RegisterTile, TileSite, finish_saved

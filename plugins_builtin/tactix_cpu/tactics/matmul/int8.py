@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
-from tactix.words.dtypes import DType
-from tactix.words.tensor import TensorSpec
 from tactix_codegen.c.epilogue import Epilogue, epilogue
 from tactix_codegen.c.text import Args, block, kernel, loop
 from tactix_codegen.c.tile import GRID, Functions, by_rows, rest_sizes

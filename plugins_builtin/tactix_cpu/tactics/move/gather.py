@@ -6,11 +6,11 @@ reported: the run fails.
 
 from __future__ import annotations
 
+from tactix.base import dims
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words import dims
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, loop

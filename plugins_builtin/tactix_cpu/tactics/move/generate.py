@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dtypes import DType
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, loop, split
 from tactix_codegen.operations import generate

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.region import BodyNode
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dtypes import DType
-from tactix.words.errors import ShapeError
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue, epilogue
 from tactix_codegen.c.scalar import float_literal

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tactix.words import dims
-from tactix.words.dtypes import DType
+from tactix.base import dims
+from tactix.base.dtypes import DType
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue
 from tactix_codegen.c.space import Space

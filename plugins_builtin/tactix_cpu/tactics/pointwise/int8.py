@@ -4,11 +4,11 @@ bytes come out equal.
 
 from __future__ import annotations
 
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dtypes import DType
 from tactix_cpu.tactics.dot_tile import without_fma
 from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic, PointwiseWork
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tactix.base import dims
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
 from tactix.contracts.expr import Scalar
 from tactix.contracts.tactic import CompileContext
-from tactix.words import dims
-from tactix.words.dims import Dim
-from tactix.words.dtypes import DType
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, block, loop

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tactix.base.dtypes import DType
+from tactix.base.tensor import blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dtypes import DType
-from tactix.words.tensor import blocked
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import int_range
 from tactix_codegen.c.text import Args, block, kernel, loop

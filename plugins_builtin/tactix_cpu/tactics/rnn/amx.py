@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.dims import ceildiv
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import Packed
 from tactix.contracts.device import DeviceProperties
-from tactix.words.dims import ceildiv
-from tactix.words.dtypes import DType
 from tactix_codegen.c.text import block, loop, prelude
 from tactix_cpu.tactics.dot_tile import DEEP, HALVES, HIGH, SIDE, has_tiles
 from tactix_cpu.tactics.matmul.int8_amx import rows_left

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.dims import Dim, ceildiv
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import CompileContext, Variant
-from tactix.words.dims import Dim, ceildiv
-from tactix.words.dtypes import DType
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import Args, block, kernel, loop, split
 from tactix_codegen.c.tile import GRID, Functions, RegisterTile, by_rows

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tactix.base.dims import Dim, evaluate, symbols
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import Dim, evaluate, symbols
-from tactix.words.dtypes import DType
 from tactix_codegen.c import tile as c_tile
 from tactix_cpu.tactics.rnn.kernel import GRUKernel, LSTMKernel, one_pass
 

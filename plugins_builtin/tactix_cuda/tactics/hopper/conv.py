@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tactix.base.dims import evaluate, prod, symbols
+from tactix.base.tensor import NHWC, Format
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import evaluate, prod, symbols
-from tactix.words.tensor import NHWC, Format
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import window
 from tactix_codegen.cuda.window import ConvolutionWindow

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tactix.base.dims import Dim, ceildiv, dmax, dmin, mod
+from tactix.base.dtypes import DType
+from tactix.base.tensor import Format
 from tactix.contracts.artifact import (
     Arg,
     KernelArtifact,
@@ -22,9 +25,6 @@ from tactix.contracts.artifact import (
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
-from tactix.words.dims import Dim, ceildiv, dmax, dmin, mod
-from tactix.words.dtypes import DType
-from tactix.words.tensor import Format
 from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.c.text import block, ctype, indent
 from tactix_codegen.cuda import entry

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tactix.base.dims import evaluate, prod, symbols
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.words.dims import evaluate, prod, symbols
 from tactix_codegen.cuda import results
 from tactix_codegen.cuda.product import CudaProduct, product
 from tactix_cuda.tactics import gemm

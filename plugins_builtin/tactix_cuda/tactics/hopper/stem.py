@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tactix.base.dims import Dim, ceildiv, evaluate
+from tactix.base.tensor import LINEAR, NHWC, Format
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
-from tactix.words.dims import Dim, ceildiv, evaluate
-from tactix.words.tensor import LINEAR, NHWC, Format
 from tactix_codegen.c.text import block, ctype
 from tactix_codegen.cuda import window
 from tactix_codegen.cuda.entry import KernelEntry

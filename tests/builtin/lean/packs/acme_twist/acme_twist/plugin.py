@@ -7,7 +7,7 @@ from typing import Any
 
 import acme_twist.rows as rows
 from acme_twist.rows import RowsLauncher
-from tactix.words.errors import ShapeError
+from tactix.base.errors import ShapeError
 from tactix_sdk import KernelArtifact, Launcher, Layer, P, Rule, Tactic, Variant, hookimpl, var
 
 from . import rows as same

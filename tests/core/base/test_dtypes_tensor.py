@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tactix.words.dims import sym
-from tactix.words.dtypes import DType
-from tactix.words.errors import DTypeError, InvalidArgument
-from tactix.words.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument
+from tactix.base.tensor import LINEAR, NHWC, Format, TensorSpec, blocked
 
 
 @pytest.mark.parametrize("dtype", [d for d in DType if not d.on_host])

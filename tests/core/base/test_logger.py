@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tactix.words.logger import Logger, Once, Severity
+from tactix.base.logger import Logger, Once, Severity
 from tactix_sdk.stdlib_logger import StdlibLogger
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tactix.words.files import replacing
+from tactix.base.files import replacing
 
 
 @pytest.mark.parametrize("name", ["a.txt", "ein Plan ☃.txt", "n" * 255])

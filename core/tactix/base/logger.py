@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import TextIO
 
-from tactix.words.errors import InvalidArgument
+from tactix.base.errors import InvalidArgument
 
 
 class Severity(enum.IntEnum):

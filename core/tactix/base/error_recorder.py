@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from tactix.words.errors import ErrorCode, InvalidArgument, TactixError
+from tactix.base.errors import ErrorCode, InvalidArgument, TactixError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -4,8 +4,8 @@ import inspect
 
 import pytest
 
-from tactix.words import errors
-from tactix.words.errors import (
+from tactix.base import errors
+from tactix.base.errors import (
     ErrorCode,
     PlanCompatibilityError,
     PluginError,

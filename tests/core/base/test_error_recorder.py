@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from tactix.words.error_recorder import ErrorRecorder, Recorded, recording
-from tactix.words.errors import ErrorCode, ExecutionError, InvalidArgument, ShapeError
+from tactix.base.error_recorder import ErrorRecorder, Recorded, recording
+from tactix.base.errors import ErrorCode, ExecutionError, InvalidArgument, ShapeError
 
 
 class Thing(Recorded):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tactix.words.dims import Dim, Shape, ceildiv, evaluate_shape, prod, show
-from tactix.words.dtypes import DType
-from tactix.words.errors import InvalidArgument
+from tactix.base.dims import Dim, Shape, ceildiv, evaluate_shape, prod, show
+from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tactix.words import dims
-from tactix.words.dims import (
+from tactix.base import dims
+from tactix.base.dims import (
     Dim,
     along,
     broadcast,
@@ -30,7 +30,7 @@ from tactix.words.dims import (
     symbols,
     to_json,
 )
-from tactix.words.errors import InvalidArgument, ShapeError
+from tactix.base.errors import InvalidArgument, ShapeError
 
 n, m = sym("n"), sym("m")
 

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Union
 
-from tactix.words.errors import InvalidArgument, ShapeError
+from tactix.base.errors import InvalidArgument, ShapeError
 
 Dim = Union[int, "Expr"]
 Shape = tuple[Dim, ...]

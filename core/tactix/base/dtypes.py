@@ -6,7 +6,7 @@ import enum
 import functools
 from typing import TYPE_CHECKING, Any
 
-from tactix.words.errors import DTypeError
+from tactix.base.errors import DTypeError
 
 if TYPE_CHECKING:
     import numpy as np

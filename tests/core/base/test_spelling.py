@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tactix.words.spelling import did_you_mean, near
+from tactix.base.spelling import did_you_mean, near
 
 ROOT = Path(__file__).resolve().parents[3]
 

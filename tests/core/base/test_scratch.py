@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tactix.words import scratch
-from tactix.words.scratch import OWNER, ScratchFolder, sweep
+from tactix.base import scratch
+from tactix.base.scratch import OWNER, ScratchFolder, sweep
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="no locks of this kind, and no signals"
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 HOLDS = """
 import sys, time
-from tactix.words.scratch import ScratchFolder
+from tactix.base.scratch import ScratchFolder
 held = ScratchFolder(sys.argv[1])
 print(held.name, flush=True)
 time.sleep(600)

@@ -22,6 +22,8 @@ from tactix.plan.wheels import content, entries, unpack
 from tactix_runtime.memory_importer import MemoryImporter
 
 HERE: Mapping[str, str] = {}
+"""Packages of tactix that packs in older plans know by the names they had (``from ... import``)."""
+MOVED = {"tactix.words": "tactix.base"}
 _lock = threading.Lock()
 
 
@@ -47,11 +49,20 @@ class PackImporter(MemoryImporter):
         self, name: str, scope: Any = None, local: Any = None, fromlist: Any = (), level: int = 0
     ) -> Any:
         """As Python's ``__import__``."""
+        name = _today(name) if not level else name
         top, dot, rest = name.partition(".")
         if level or top not in self._places:
             return __import__(name, scope, local, fromlist, level)
         found = __import__(f"{self._places[top]}{dot}{rest}", scope, local, fromlist, 0)
         return found if fromlist else sys.modules[self._places[top]]
+
+
+def _today(name: str) -> str:
+    """The name that a module has now."""
+    for before, now in MOVED.items():
+        if name == before or name.startswith(f"{before}."):
+            return now + name[len(before) :]
+    return name
 
 
 class Carried:

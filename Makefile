@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 WORKERS := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test masks docs sanitize clean
+.PHONY: help venv demo test masks docs changes sanitize clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ masks: $(VENV)/.test ## the tests that depend on the processor again, as older o
 
 docs: $(VENV)/.docs ## the documents as a site in build/site; a warning is an error
 	$(PY) -m mkdocs build --strict
+
+changes: $(VENV)/.docs ## what the next release will say, of the files in docs/changes
+	$(PY) -m towncrier build --draft --version next
 
 sanitize: $(VENV)/.test ## the tests of every CUDA kernel under NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
 	$(PY) tests/gpu/sanitize.py

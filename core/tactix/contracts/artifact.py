@@ -55,7 +55,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class Arg:
-    """One kernel argument; the functions below make one of each kind and say what the kernel gets."""
+    """One kernel argument; the functions below make each kind and say what the kernel gets."""
 
     kind: str
     index: int = 0
@@ -149,9 +149,11 @@ class Packed:
 
 
 _PACK: Mapping[str, Any] = {
-    "cast": lambda np, x, what: x.astype(DType.of(what).numpy), "reshape": lambda np, x, what: x.reshape(what),
-    "transpose": lambda np, x, what: x.transpose(what), "pad": lambda np, x, what: np.pad(x, what),
-}  # fmt: skip
+    "cast": lambda np, x, what: x.astype(DType.of(what).numpy),
+    "reshape": lambda np, x, what: x.reshape(what),
+    "transpose": lambda np, x, what: x.transpose(what),
+    "pad": lambda np, x, what: np.pad(x, what),
+}
 
 
 @dataclass(frozen=True)

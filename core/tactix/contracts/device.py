@@ -162,7 +162,10 @@ class Device:
         raise NotImplementedError(f"{self.key}: create_event")
 
     def stream_of(self, stream: object) -> Stream:
-        """The stream that a handle names, or an object that stands for one. Raises InvalidArgument."""
+        """The stream that a handle, or an object that stands for one, names.
+
+        Raises InvalidArgument.
+        """
         raise NotImplementedError(f"{self.key}: stream_of")
 
     def copy_in(self, address: int, array: Array) -> None:

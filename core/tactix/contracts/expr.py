@@ -147,13 +147,13 @@ def _binary(name: str) -> Callable[[ScalarLike, ScalarLike], Scalar]:
 
 
 UNARY = (
-    "neg", "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "erf", "tanh", "sin", "cos", "floor", "ceil",
-    "round", "trunc", "isnan", "isinf", "not", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
-    "bitnot",
+    "neg", "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "erf", "tanh", "sin", "cos",
+    "floor", "ceil", "round", "trunc", "isnan", "isinf", "not", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "asinh", "acosh", "atanh", "bitnot",
 )  # fmt: skip
 BINARY = (
-    "add", "sub", "mul", "div", "pow", "min", "max", "mod", "fmod", "lt", "le", "eq", "and", "or", "xor",
-    "bitand", "bitor", "bitxor", "shl", "shr",
+    "add", "sub", "mul", "div", "pow", "min", "max", "mod", "fmod", "lt", "le", "eq",
+    "and", "or", "xor", "bitand", "bitor", "bitxor", "shl", "shr",
 )  # fmt: skip
 BOOLEAN = frozenset({"lt", "le", "eq", "and", "or", "xor", "not", "isnan", "isinf"})
 _OWN_DTYPE = BOOLEAN | {"var", "cast", "const"}
@@ -241,7 +241,7 @@ def jumps_on(s: Scalar) -> frozenset[int]:
 
 
 def on_grid(s: Scalar, dtype: DType, inputs: Sequence[DType]) -> bool:
-    """Whether the expression, though computed more exactly, surely gives numbers of a 16-bit dtype."""
+    """Whether the expression, computed more exactly, surely gives numbers of a 16-bit dtype."""
     if s.op == "var":
         return inputs[int(s.value)] is dtype
     if s.op == "cast":

@@ -116,7 +116,8 @@ class Node:
         return "pointwise" if self.anchor is None else self.anchor.layer.key
 
     def __repr__(self) -> str:
-        return f"<node {self.name} {self.layer.key}({', '.join(v.name if v else '-' for v in self.inputs)})>"
+        inputs = ", ".join(v.name if v else "-" for v in self.inputs)
+        return f"<node {self.name} {self.layer.key}({inputs})>"
 
 
 def run_node(node: Node, inputs: list[Array | None], env: Mapping[str, int]) -> tuple[Array, ...]:

@@ -1,4 +1,4 @@
-"""Importer: turns a model file into layers of a network. Converter: one operator of such a format."""
+"""Importer: a model file into layers of a network. Converter: one operator of such a format."""
 
 from __future__ import annotations
 

@@ -133,8 +133,9 @@ class Launcher:
     host_code: bool = True
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
-        """One runnable of consecutive steps that all name this launcher. Raises ExecutionError, also
-        for a step that lacks what it needs, as one of a damaged plan may.
+        """One runnable of consecutive steps that all name this launcher.
+
+        Raises ExecutionError, also for a step that lacks what it needs, as in a damaged plan.
         """
         raise NotImplementedError(f"{self.key}: link")
 

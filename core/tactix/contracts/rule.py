@@ -1,6 +1,11 @@
 """Rule: a pattern over the network, a replacement in the same words, and an example that proves it.
 
-    Rule("acme.swish", P.tactix.Mul(x, P.tactix.Sigmoid(x)), replace=lambda x: P.acme.Swish(x), example=...)
+    Rule(
+        "acme.swish",
+        P.tactix.Mul(x, P.tactix.Sigmoid(x)),
+        replace=lambda x: P.acme.Swish(x),
+        example=...,
+    )
 
 ``var("x")`` matches any tensor (the same one wherever it appears twice), ``const("w")`` a constant.
 ``P.ns.Name(...)`` matches a layer of that name at any version whose attributes are those written,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SessionView(Protocol):
-    """Mappings raise PluginError for a key that nobody provides. May be used from several threads."""
+    """May be used from several threads. Mappings raise PluginError for a key nobody provides."""
 
     @property
     def logger(self) -> Logger: ...

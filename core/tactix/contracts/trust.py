@@ -1,4 +1,4 @@
-"""Trust store: which plans are trusted to run their code here, and what becomes of one that is not."""
+"""Trust store: which plans are trusted to run their code, and what becomes of one that is not."""
 
 from __future__ import annotations
 

@@ -39,12 +39,16 @@ class Served:
     """A process that answers in lines with the mark. ``timeout``: seconds for one answer."""
 
     def __init__(
-        self, command: Sequence[str], timeout: float, environment: Mapping[str, str]
+        self,
+        command: Sequence[str],
+        timeout: float,
+        environment: Mapping[str, str],
+        python: str = sys.executable,
     ) -> None:
         self._timeout = timeout
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
-            [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
+            [python, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
             env={**os.environ, **environment},
         )  # fmt: skip
 
@@ -93,16 +97,26 @@ class Peer(Served):
     """One engine on one model; ``facts`` are those of its first answer. Raises PeerFailed.
 
     ``options``: what ``peer_engines.py`` takes. ``timeout``: seconds for one answer.
+    ``python``: another one's, to time what is installed there.
     """
 
     def __init__(
-        self, engine: str, model: Path, threads: int, timeout: float, **options: Any
+        self,
+        engine: str,
+        model: Path,
+        threads: int,
+        timeout: float,
+        python: str = sys.executable,
+        **options: Any,
     ) -> None:
         command = [str(SCRIPT), engine, str(model), "--threads", str(threads)]
         for name, value in options.items():
             command += [f"--{name}", str(value)]
         super().__init__(
-            command, timeout, {"OMP_NUM_THREADS": str(threads), "TACTIX_NUM_THREADS": str(threads)}
+            command,
+            timeout,
+            {"OMP_NUM_THREADS": str(threads), "TACTIX_NUM_THREADS": str(threads)},
+            python,
         )
         self.facts: dict[str, Any] = self.answer()
 

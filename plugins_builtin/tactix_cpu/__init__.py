@@ -1,4 +1,4 @@
-"""The host's own processor: its device, memory, C compiler and launcher, and tactics that write C."""
+"""The host's own processor: its device, memory, C compiler, launcher, and tactics that write C."""
 
 from __future__ import annotations
 

@@ -39,9 +39,17 @@ from tactix_codegen.compiling import first_errors, symbol
 from tactix_trust import object_cache
 
 FLAGS = (
-    "-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fwrapv", "-fPIC",
-    "-fvisibility=hidden", "-fno-ident", "-w",
-)  # fmt: skip
+    "-std=gnu11",
+    "-O3",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-fwrapv",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-ident",
+    "-w",
+)
 LINK_FLAGS = ("-shared", "-s", "-pthread", "-lm")
 _UNITS = 8
 _SHARED_BY = 4
@@ -100,7 +108,10 @@ class CCompiler(Compiler):
     def available(self) -> str:
         if self.command:
             return ""
-        return "no C compiler was found (CC, cc, gcc, clang, ziglang); `pip install tactix[compiler]` installs one"
+        return (
+            "no C compiler was found (CC, cc, gcc, clang, ziglang); "
+            "`pip install tactix[compiler]` installs one"
+        )
 
     def identity(self) -> str:
         return " ".join((version(self.command), *FLAGS, *LINK_FLAGS, executor_digest()[:16]))
@@ -148,7 +159,7 @@ class CCompiler(Compiler):
 
     @property
     def _precompiles(self) -> bool:
-        """Whether headers can be compiled beforehand without changing the code that comes out: GCC."""
+        """Whether headers compiled beforehand leave the code that comes out as it is: GCC's do."""
         return "Free Software Foundation" in told(self.command)
 
     def _target(self, device: DeviceProperties) -> tuple[str, ...]:

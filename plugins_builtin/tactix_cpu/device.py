@@ -253,7 +253,7 @@ def _cpuinfo() -> tuple[str, frozenset[str]]:
 
 
 def _caches() -> dict[str, int]:
-    """Bytes of the data caches, ``l1d``, ``l2``, ``l3``; what the system does not tell is left out."""
+    """Bytes of the data caches, ``l1d``, ``l2``, ``l3``, as far as the system tells them."""
     out = {}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:

@@ -30,19 +30,30 @@ X86 = V4 | frozenset(
 """Flags of /proc/cpuinfo that code generators ask for, under Linux's own names."""
 
 ARM = {
-    "asimd": "neon", "asimdhp": "neon_fp16", "asimddp": "neon_dotprod", "bf16": "neon_bf16", "i8mm": "neon_i8mm",
-    "sve": "sve", "sve2": "sve2",
-}  # fmt: skip
+    "asimd": "neon",
+    "asimdhp": "neon_fp16",
+    "asimddp": "neon_dotprod",
+    "bf16": "neon_bf16",
+    "i8mm": "neon_i8mm",
+    "sve": "sve",
+    "sve2": "sve2",
+}
 """The same for 64-bit ARM, by Linux's name."""
 
-BASELINE = {"x86_64": frozenset({"sse2"}), "amd64": frozenset({"sse2"}), "arm64": frozenset({"neon"}),
-            "aarch64": frozenset({"neon"})}  # fmt: skip
+BASELINE = {
+    "x86_64": frozenset({"sse2"}),
+    "amd64": frozenset({"sse2"}),
+    "arm64": frozenset({"neon"}),
+    "aarch64": frozenset({"neon"}),
+}
 """What every processor of the architecture has, where the system tells nothing."""
 
 LEVELS: dict[str, tuple[str, int, frozenset[str]]] = {
-    "x86-64-v2": ("x86_64", 128, V2), "x86-64-v3": ("x86_64", 256, V3), "x86-64-v4": ("x86_64", 512, V4),
+    "x86-64-v2": ("x86_64", 128, V2),
+    "x86-64-v3": ("x86_64", 256, V3),
+    "x86-64-v4": ("x86_64", 512, V4),
     "armv8": ("aarch64", 128, frozenset({"neon"})),
-}  # fmt: skip
+}
 """Architecture, vector bits and features of the levels that plans are built for: those of the
 System V ABI for x86-64, under Linux's names (``pni`` is SSE3, ``abm`` LZCNT), and what every 64-bit
 ARM processor has.

@@ -49,8 +49,12 @@ PYTHON = ("PyCapsule_GetPointer", "PyEval_SaveThread", "PyEval_RestoreThread", "
 class _Method(ctypes.Structure):
     """PyMethodDef."""
 
-    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
-                ("doc", ctypes.c_char_p))  # fmt: skip
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
 
 
 class SharedObject:
@@ -133,7 +137,8 @@ class Executor:
         """
         if self._method is None:
             return functools.partial(self.run, ctypes.c_void_p(table))
-        return _new_function(ctypes.byref(self._method), _new_capsule(table, None, None), None)  # type: ignore[no-any-return]
+        method, capsule = ctypes.byref(self._method), _new_capsule(table, None, None)
+        return _new_function(method, capsule, None)  # type: ignore[no-any-return]
 
 
 def _interpreter(name: str, *types: Any) -> Any:

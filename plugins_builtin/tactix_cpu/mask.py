@@ -9,15 +9,40 @@ from tactix.base.spelling import did_you_mean
 from tactix_cpu.features import ARM, LEVELS, MASK, X86
 
 _BENEATH = {
-    "pni": "sse2", "ssse3": "pni", "sse4_1": "ssse3", "sse4_2": "sse4_1", "avx": "sse4_2", "avx2": "avx",
-    "fma": "avx", "f16c": "avx", "avx512f": "avx2 fma f16c", "avx512dq": "avx512f", "avx512cd": "avx512f",
-    "avx512bw": "avx512f", "avx512vl": "avx512f", "avx512ifma": "avx512f", "avx512_vnni": "avx512f",
-    "avx512_vpopcntdq": "avx512f", "avx512vbmi": "avx512bw", "avx512_vbmi2": "avx512bw", "avx512_bitalg": "avx512bw",
-    "avx512_bf16": "avx512bw", "avx512_fp16": "avx512bw", "avx_vnni": "avx2", "avx_vnni_int8": "avx2",
-    "avx_ne_convert": "avx2", "amx_int8": "amx_tile", "amx_bf16": "amx_tile", "amx_fp16": "amx_tile",
-    "neon_fp16": "neon", "neon_dotprod": "neon", "neon_bf16": "neon", "neon_i8mm": "neon", "sve": "neon",
+    "pni": "sse2",
+    "ssse3": "pni",
+    "sse4_1": "ssse3",
+    "sse4_2": "sse4_1",
+    "avx": "sse4_2",
+    "avx2": "avx",
+    "fma": "avx",
+    "f16c": "avx",
+    "avx512f": "avx2 fma f16c",
+    "avx512dq": "avx512f",
+    "avx512cd": "avx512f",
+    "avx512bw": "avx512f",
+    "avx512vl": "avx512f",
+    "avx512ifma": "avx512f",
+    "avx512_vnni": "avx512f",
+    "avx512_vpopcntdq": "avx512f",
+    "avx512vbmi": "avx512bw",
+    "avx512_vbmi2": "avx512bw",
+    "avx512_bitalg": "avx512bw",
+    "avx512_bf16": "avx512bw",
+    "avx512_fp16": "avx512bw",
+    "avx_vnni": "avx2",
+    "avx_vnni_int8": "avx2",
+    "avx_ne_convert": "avx2",
+    "amx_int8": "amx_tile",
+    "amx_bf16": "amx_tile",
+    "amx_fp16": "amx_tile",
+    "neon_fp16": "neon",
+    "neon_dotprod": "neon",
+    "neon_bf16": "neon",
+    "neon_i8mm": "neon",
+    "sve": "neon",
     "sve2": "sve",
-}  # fmt: skip
+}
 """What features build on. No processor has one without the other, and compilers that may use one
 use the other.
 """

@@ -218,11 +218,21 @@ class _Kernel:
         at_v = f"v + t * {self.panels * width if self.packs_v else h.e}"
         walk = [
             f"const int64_t keys = last - t < {KEYS} ? last - t : {KEYS};",
-            loop("j", "0", "keys", f"TX_NAME(scores{rows})(a, q, k + (t + j) * {h.d}, s + j);", step=width),
+            loop(
+                "j",
+                "0",
+                "keys",
+                f"TX_NAME(scores{rows})(a, q, k + (t + j) * {h.d}, s + j);",
+                step=width,
+            ),
             *self._rows_of_softmax(rows),
-            loop("p", "0", str(self.panels),
-                 f"TX_NAME(weigh{rows})(a, s, {at_v} + p * {width}, keys, o + p * {size}, t == 0);"),
-        ]  # fmt: skip
+            loop(
+                "p",
+                "0",
+                str(self.panels),
+                f"TX_NAME(weigh{rows})(a, s, {at_v} + p * {width}, keys, o + p * {size}, t == 0);",
+            ),
+        ]
         aligned = "__attribute__((aligned(64)))"
         body = [
             f"float s[{rows * KEYS}] {aligned}, o[{self.panels * size}] {aligned};",
@@ -234,7 +244,10 @@ class _Kernel:
         ]
         self.functions.add(
             f"unit{rows}",
-            "const float* q, const float* k, const float* v, const float* mask, int64_t row, int64_t column",
+            (
+                "const float* q, const float* k, const float* v, const float* mask, int64_t row, "
+                "int64_t column"
+            ),
             body,
         )
 
@@ -276,7 +289,10 @@ class _Kernel:
         size, m, lines = rows * self.width, 0, []
         for count in groups(rows):
             place = f"{at} + {m} * {self.args.dim(mask[2])}" if m and mask[2] != 0 else at
-            call = f"a, s + {m * KEYS}, keys, {place}, top + {m}, sum + {m}, o + {m * self.width}, t ? {size} : 0"
+            call = (
+                f"a, s + {m * KEYS}, keys, {place}, top + {m}, sum + {m}, "
+                f"o + {m * self.width}, t ? {size} : 0"
+            )
             lines.append(f"TX_NAME(softmax{count})({call});")
             m += count
         return lines
@@ -349,7 +365,10 @@ class _Kernel:
         """Keys of every head as panels: (matrix, panel, d, width), zero past the last key."""
         h, width, lanes = self.h, self.width, self.tile.lanes
         panels, pitch = self.args.dim(self.key_panels), self.args.dim(h.k.pitch)
-        turn = f"TX_NAME(turn)(in + j * {pitch} + i, {pitch}, left - j, {h.d} - i, out + i * {width} + j, {width});"
+        turn = (
+            f"TX_NAME(turn)(in + j * {pitch} + i, {pitch}, left - j, {h.d} - i, "
+            f"out + i * {width} + j, {width});"
+        )
         body = [
             f"const int64_t panel = u % {panels}, left = {self.t} - panel * {width};",
             f"const float* in = {self._matrix(h.k, f'u / {panels}')} + panel * {width} * {pitch};",

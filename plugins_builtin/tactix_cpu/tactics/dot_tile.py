@@ -338,9 +338,15 @@ def in_floats(s: Scalar) -> Scalar:
 
 
 _BUILD: dict[str, Callable[..., Scalar]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
-    "max": maximum, "min": minimum, "round": round_,
-}  # fmt: skip
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "neg": operator.neg,
+    "max": maximum,
+    "min": minimum,
+    "round": round_,
+}
 
 
 def starts(
@@ -373,7 +379,7 @@ def starts(
 
 
 def step_cycles(rows: int, vectors: int) -> float:
-    """Cycles of one step: two products or loads at a time, and five of latency hidden by ten sums."""
+    """Cycles of one step: two products or loads at a time, five of latency hidden by ten sums."""
     return (
         max(rows * vectors / 2, 0.5 * (rows + vectors), 5.0 if rows * vectors < 10 else 0.0)
         + 0.1 * vectors

@@ -100,10 +100,13 @@ class _ConvKernel(PartsKernel):
         win, count = self.win, -(-self.n // WIDTH)
         fill = (0, count * WIDTH - win.co), (0, depth(win) // win.taps - win.c), (0, 0)
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (win.co, win.c, win.taps)), ("pad", fill), ("transpose", (2, 1, 0)),
-            ("reshape", (depth(win), count, WIDTH)), ("pad", ((0, self.steps * DEPTH - depth(win)), (0, 0), (0, 0))),
+            ("reshape", (win.co, win.c, win.taps)),
+            ("pad", fill),
+            ("transpose", (2, 1, 0)),
+            ("reshape", (depth(win), count, WIDTH)),
+            ("pad", ((0, self.steps * DEPTH - depth(win)), (0, 0), (0, 0))),
             ("transpose", (1, 0, 2)),
-        )  # fmt: skip
+        )
         return Packed(win.w, steps)
 
     def place(self) -> list[str]:
@@ -133,7 +136,10 @@ class _ConvKernel(PartsKernel):
         return [
             *lines,
             f"const float* x = {self.x} + (({image}) * {plane} + {at}) * {LANES};",
-            f"const int64_t half = {plane} * {LANES}, left = {valid} ? {win.c} - step % {each} * {DEPTH} : 0;",
+            (
+                f"const int64_t half = {plane} * {LANES}, left = {valid} "
+                f"? {win.c} - step % {each} * {DEPTH} : 0;"
+            ),
         ]
 
     def site(self) -> tuple[TileSite, str]:

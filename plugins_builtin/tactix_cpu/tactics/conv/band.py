@@ -192,7 +192,10 @@ class Bands:
             taken = " | ".join(
                 f"(uint64_t)in[{c * pixels} + i * {self.pick[1]}] << {16 * c}" for c in range(win.c)
             )
-            start = f"const uint16_t* in = {x} + (image * {win.c} * {win.size[0]} + {y}) * {win.size[1]} + {column};"
+            start = (
+                f"const uint16_t* in = {x} + (image * {win.c} * {win.size[0]} + {y}) "
+                f"* {win.size[1]} + {column};"
+            )
             return [
                 f"{start}\nuint64_t* to = (uint64_t*)({out});",
                 loop("i", "0", count, f"to[i] = {taken};"),

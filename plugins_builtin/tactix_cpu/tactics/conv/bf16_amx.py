@@ -87,9 +87,25 @@ def work_of(node: Node) -> AmxConvWork | Reject:
             "epilogue operands are one number, one per channel, or as large as the output"
         )
     win = DotWindow(
-        found.x, found.w, -1, found.n, found.c, found.co, 1, sizes[:2], sizes[:2], (1, 1), (1, 1), (1, 1),
-        (0, 0, 0, 0), node, 0, False, HALVES, found.epi,
-    )  # fmt: skip
+        found.x,
+        found.w,
+        -1,
+        found.n,
+        found.c,
+        found.co,
+        1,
+        sizes[:2],
+        sizes[:2],
+        (1, 1),
+        (1, 1),
+        (1, 1),
+        (0, 0, 0, 0),
+        node,
+        0,
+        False,
+        HALVES,
+        found.epi,
+    )
     return AmxConvWork(win, replace(win, out=sizes[2:]), found.strides, True)
 
 
@@ -219,7 +235,8 @@ class _Kernel:
         self.first = self.args.constant("first", first, HALVES.sums)
         self._finish()
         body = [self._walk(size)]
-        helpers = f"{text_of('amx.h')}{GRID}{self.bands.functions()}{self._product()}{self.functions.text()}"
+        own = f"{self.bands.functions()}{self._product()}{self.functions.text()}"
+        helpers = f"{text_of('amx.h')}{GRID}{own}"
         return kernel(
             self.args,
             body,
@@ -237,16 +254,19 @@ class _Kernel:
         if self.work.turned:
             taps = self.work.taps[0] * self.work.taps[1]
             spread: tuple[tuple[str, Any], ...] = (
-                ("reshape", (win.c, win.co, taps)), ("pad", ((0, b.planes * 32 - win.c), pad, (0, 0))),
-                ("reshape", (b.planes, HIGH, 2, self.per_tap, self.columns, taps)), ("transpose", (5, 3, 0, 1, 4, 2)),
-            )  # fmt: skip
+                ("reshape", (win.c, win.co, taps)),
+                ("pad", ((0, b.planes * 32 - win.c), pad, (0, 0))),
+                ("reshape", (b.planes, HIGH, 2, self.per_tap, self.columns, taps)),
+                ("transpose", (5, 3, 0, 1, 4, 2)),
+            )
             return Packed(win.inputs[1], spread)
         if not b.linear:
             steps: tuple[tuple[str, Any], ...] = (
-                ("reshape", (win.co, win.c, kh, kw)), ("pad", (pad, (0, b.planes * 32 - win.c), (0, 0), (0, 0))),
+                ("reshape", (win.co, win.c, kh, kw)),
+                ("pad", (pad, (0, b.planes * 32 - win.c), (0, 0), (0, 0))),
                 ("reshape", (self.panels, self.columns, b.planes, HIGH, 2, kh, kw)),
                 ("transpose", (0, 2, 5, 6, 3, 1, 4)),
-            )  # fmt: skip
+            )
             return Packed(win.inputs[1], steps)
         dx, taps = win.dilations[1], DEEP // b.cell
         steps = (
@@ -256,7 +276,7 @@ class _Kernel:
             ("pad", ((0, 0), (0, 0), (0, 0), (0, b.runs * taps - kw * dx))),
             ("reshape", (self.panels, self.columns, FEW_CHANNELS // 2, 2, kh, b.runs, taps)),
             ("transpose", (0, 4, 5, 6, 2, 1, 3)),
-        )  # fmt: skip
+        )
         return Packed(win.inputs[1], steps)
 
     def _product(self) -> str:
@@ -282,7 +302,10 @@ class _Kernel:
             loop("c", "0", str(b.planes), taps),
             *(f"_tile_stored({t}, sums + {place}, {4 * self.columns});" for t, place in at),
         ]
-        parameters = "const uint8_t* x, const int8_t* w, const int8_t* ahead, const float* first, float* sums"
+        parameters = (
+            "const uint8_t* x, const int8_t* w, const int8_t* ahead, const float* first, "
+            "float* sums"
+        )
         return block(f"TX_RARE void TX_NAME(product)({parameters})", *body) + "\n"
 
     @property
@@ -342,7 +365,10 @@ class _Kernel:
             f"const int64_t y = f / {wide}, column = f % {wide};",
             f"const int64_t past = f + {wide} - column < stop ? f + {wide} - column : stop;",
             f"const int64_t here = {out} - column < past - f ? {out} - column : past - f;",
-            f"if (here > 0) {call.format(f'sums + (f - k * {pixels}) * {self.columns}, here', pixel)}",
+            (
+                "if (here > 0) "
+                f"{call.format(f'sums + (f - k * {pixels}) * {self.columns}, here', pixel)}"
+            ),
             "f = past;",
         ]
         return [
@@ -354,18 +380,28 @@ class _Kernel:
         """Loops over this thread's bands, panels, and blocks of pixels."""
         b, win = self.bands, self.win
         product = [
-            f"s + k * {self.pixels * b.step[1] * b.cell}", "wp",
-            f"wp + {self.slab} + k * {self.steps * self._lines * DEEP}", f"{self.first} + block * {HIGH}", "sums",
-        ]  # fmt: skip
+            f"s + k * {self.pixels * b.step[1] * b.cell}",
+            "wp",
+            f"wp + {self.slab} + k * {self.steps * self._lines * DEEP}",
+            f"{self.first} + block * {HIGH}",
+            "sums",
+        ]
         panel = [
             f"const int8_t* wp = (const int8_t*){self.w} + p * {self.slab};",
-            f"const int64_t block = p % {self.per_tap} * {self.vectors}, tap = p / {self.per_tap};\n(void)tap;",
+            (
+                f"const int64_t block = p % {self.per_tap} * {self.vectors}, "
+                f"tap = p / {self.per_tap};\n(void)tap;"
+            ),
             loop("k", "0", "blocks", f"TX_NAME(product)({', '.join(product)});", *self._results()),
         ]
         band = [
             f"const int64_t image = u / {b.bands}, y0 = u % {b.bands} * {b.rows};",
             f"const int64_t rows = {win.out[0]} - y0 < {b.rows} ? {win.out[0]} - y0 : {b.rows};",
-            f"const int64_t places = rows * {b.out_wide}, blocks = (places + {self.pixels - 1}) / {self.pixels};",
+            (
+                f"const int64_t places = rows * {b.out_wide}, "
+                f"blocks = (places + {self.pixels - 1}) "
+                f"/ {self.pixels};"
+            ),
             b.copy(self.args, "s"),
             loop("p", "g[2]", "g[3]", *panel),
         ]

@@ -103,9 +103,12 @@ class DepthwiseKernel(ConvKernel):
         """Weights as (channel block, row tap, column tap, channel in block)."""
         win, lanes = self.win, self.tile.lanes
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (win.c, win.taps)), ("pad", ((0, self.panels * lanes - win.c), (0, 0))),
-            ("reshape", (self.panels, lanes, win.taps)), ("transpose", (0, 2, 1)), ("cast", "f32"),
-        )  # fmt: skip
+            ("reshape", (win.c, win.taps)),
+            ("pad", ((0, self.panels * lanes - win.c), (0, 0))),
+            ("reshape", (self.panels, lanes, win.taps)),
+            ("transpose", (0, 2, 1)),
+            ("cast", "f32"),
+        )
         return Packed(win.w, steps)
 
     def _reduce(self, tile: RegisterTile, run: TileRun | None, deep: str) -> str:
@@ -124,5 +127,8 @@ class DepthwiseKernel(ConvKernel):
             columns.append(
                 block("", f"const vf v = {load(win.dtype, f'xr + {at * lanes}')};", *sums)
             )
-        head = f"const {self.element}* xr = x + i * {row};\nconst float* wr = w + i * {win.kernel[1] * lanes};"
+        head = (
+            f"const {self.element}* xr = x + i * {row};\n"
+            f"const float* wr = w + i * {win.kernel[1] * lanes};"
+        )
         return loop("i", "top", "bottom", head, *weights, *columns)

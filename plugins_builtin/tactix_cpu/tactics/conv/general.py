@@ -152,7 +152,7 @@ def tactics() -> list[Tactic]:
 
 
 class GeneralConvTactic(Tactic[ConvolutionTaps]):
-    """float32, any number of spatial axes, any groups, computed weights, symbolic sizes and pads."""
+    """float32, any spatial axes and groups, computed weights, symbolic sizes and pads."""
 
     key = "tactix.c_conv_general@1"
     implements = ("tactix.Convolution@1", "tactix.ConvTranspose@1")
@@ -205,7 +205,10 @@ class LineSite:
 
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
         lines, width = self.args.dim(prod(self.taps.out[:-1])), self.args.dim(self.taps.out[-1])
-        at = f"((image * {self.taps.co} + channel + {row}) * {lines} + line) * {width} + col + {vector * self.lanes}"
+        at = (
+            f"((image * {self.taps.co} + channel + {row}) * {lines} + line) * {width} + col "
+            f"+ {vector * self.lanes}"
+        )
         return store(dtype, f"{self.args.output(output)} + {at}", value, count)
 
 
@@ -261,7 +264,10 @@ class _Kernel:
             self._reduce(step),
             *finish(tile, t.epi, LineSite(self.args, t, self.lanes, left)),
         ]
-        parameters = "const float* x, const float* w, int64_t image, int64_t channel, int64_t line, int64_t col"
+        parameters = (
+            "const float* x, const float* w, int64_t image, int64_t channel, "
+            "int64_t line, int64_t col"
+        )
         self.functions.add(f"t{rows}", parameters, body)
 
     def _reduce(self, step: str) -> str:
@@ -305,13 +311,14 @@ class _Kernel:
             t.channel_stride * self.rows if not t.reversed else t.input_stride * inputs
         )
         w = f"{self.args.input(t.w)} + group * {weights} + m * {count * t.channel_stride}"
+        first = f"(image * {t.c} + group * {inputs}) * {plane}"
         call = f"a, xl + q, {w}, image, group * {self.rows} + m, line, q"
         rows = [s for s in sizes if s <= self.rows]
         tiles = by_rows(rows, "m", str(self.rows), lambda s: f"TX_NAME(t{s})({call});")
         body = [
             decode("u", ["image", "group", "line"], ["0", str(t.group), self.args.dim(lines)]),
             decode("line", names, [self.args.dim(d) for d in t.out[:-1]]),
-            f"const float* xl = {self.args.sum(self.x, f'(image * {t.c} + group * {inputs}) * {plane}', *places)};",
+            f"const float* xl = {self.args.sum(self.x, first, *places)};",
             loop(
                 "q",
                 "0",

@@ -198,10 +198,22 @@ class DotConvKernel:
             (0, 0),
         )
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (win.co, win.c, kh, kw)), ("pad", pad),
-            ("reshape", (self.panels, self.width, src.planes, src.cell // win.dot.group, win.dot.group, kh, kw)),
+            ("reshape", (win.co, win.c, kh, kw)),
+            ("pad", pad),
+            (
+                "reshape",
+                (
+                    self.panels,
+                    self.width,
+                    src.planes,
+                    src.cell // win.dot.group,
+                    win.dot.group,
+                    kh,
+                    kw,
+                ),
+            ),
             ("transpose", (0, 2, 5, 6, 3, 1, 4)),
-        )  # fmt: skip
+        )
         return Packed(win.inputs[1], steps)
 
     def _offset(self, pixel: int) -> int:

@@ -66,7 +66,8 @@ class ByteAmxConvTactic(Tactic[DotWindow]):
             return win
         if not window.fills_tiles(win, device):
             return Reject(
-                "it needs AMX, channels that fill tiles or are few, one group, and more than a few pixels"
+                "it needs AMX, channels that fill tiles or are few, one group, and more than a "
+                "few pixels"
             )
         return win
 
@@ -74,7 +75,8 @@ class ByteAmxConvTactic(Tactic[DotWindow]):
         wide = WIDE if win.co % DEEP == 0 else NARROW
         sources = (LINEAR,) if window.is_image(win) else (WIDE,) if wide is WIDE else (WIDE, NARROW)
         found = [window.variant_of(win, s, wide, NARROW) for s in sources]
-        return [v for v in found if isinstance(v, Variant)] or found[0]  # type: ignore[return-value]
+        made = [v for v in found if isinstance(v, Variant)]
+        return made or found[0]  # type: ignore[return-value]
 
     def cost(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(win.n) <= set(ctx.opt):
@@ -136,14 +138,18 @@ class _Kernel:
         cells = self.cells
         call = "dpbssd" if self.win.flip else "dpbusd"
         step = [
-            f"const uint8_t* xt = x + c * {cells.plane} + {cells.row_of_tap('i')} + j * {cells.tap};",
+            (
+                f"const uint8_t* xt = x + c * {cells.plane} + {cells.row_of_tap('i')} + j "
+                f"* {cells.tap};"
+            ),
             *multiply(call, "xt", f"xt + {HIGH * cells.move}", cells.move),
             *ask_ahead(),
             self._finish(-(-SIDE // cells.steps)),
         ]
         taps = loop("i", "0", str(cells.taps[0]), loop("j", "0", str(cells.taps[1]), *step))
         parameters = (
-            "const uint8_t* x, const int8_t* w, const int8_t* next, int64_t lines, const int32_t* first, "
+            "const uint8_t* x, const int8_t* w, const int8_t* next, int64_t lines, "
+            "const int32_t* first, "
             f"int32_t* made, const int32_t* sums, {PENDING}"
         )
         self.functions.add(
@@ -153,16 +159,20 @@ class _Kernel:
         )
 
     def _finish(self, most: int) -> str:
-        """Statements that take at most so many rows of ``sums`` from place ``f`` on to the outputs."""
+        """Statements that take at most so many rows of ``sums``, from ``f`` on, to the outputs."""
         blocks, wide, out = -(-self.win.co // HIGH), self.cells.out_wide, self.win.out[1]
         left = "" if blocks % 2 == 0 else f"({blocks} - block) * {HIGH}"
         site = DotSite(self.args, self.win, HIGH, left, self.variant)
         row = ["const int64_t pixel = f + m;"]
         if wide != out:
             row = [
-                f"const int64_t y = (uint32_t)(f + m) / {wide}, column = (uint32_t)(f + m) % {wide};",
-                f"if (column >= {out}) continue;", f"const int64_t pixel = y * {out} + column;",
-            ]  # fmt: skip
+                (
+                    f"const int64_t y = (uint32_t)(f + m) / {wide}, "
+                    f"column = (uint32_t)(f + m) % {wide};"
+                ),
+                f"if (column >= {out}) continue;",
+                f"const int64_t pixel = y * {out} + column;",
+            ]
         sums = f"tx_load_i32(sums + m * {SIDE})", f"tx_load_i32(sums + m * {SIDE} + {HIGH})"
         text = byte.results(
             self.win.epi,
@@ -193,9 +203,14 @@ class _Kernel:
         inner = [
             f"const int64_t start = {start};",
             f"const int8_t* ahead = after + (k - t) * lines * {cells.steps * DEEP};",
-            f"TX_NAME(product)(a, xi + start * {cells.move}, wp, ahead, lines, {self.first} + p * {SIDE}, sums[at], "
+            f"TX_NAME(product)(a, xi + start * {cells.move}, wp, ahead, lines, "
+            f"{self.first} + p * {SIDE}, sums[at], "
             "old, f, stop, of, block);",
-            f"f = k * {SIDE}; stop = f + {SIDE} < {cells.places} ? f + {SIDE} : {cells.places}; of = image;",
+            (
+                f"f = k * {SIDE}; stop = f + {SIDE} < {cells.places} ? f + {SIDE} "
+                f": {cells.places}; "
+                "of = image;"
+            ),
             f"block = p * 2; old = sums[at] + (f - start) * {SIDE}; at = 1 - at;",
         ]
         head = [

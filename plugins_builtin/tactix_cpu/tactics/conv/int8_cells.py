@@ -134,7 +134,10 @@ class Cells:
         if self.image_rows:
             return f"{tap} * {self.wide * self.cell}"
         dy, parts = self.win.dilations[0], self.parts
-        return f"({tap} * {dy} % {parts} * {self.part_rows} + {tap} * {dy} / {parts}) * {self.wide * DEEP}"
+        return (
+            f"({tap} * {dy} % {parts} * {self.part_rows} + {tap} * {dy} / {parts}) "
+            f"* {self.wide * DEEP}"
+        )
 
     def packed(self, panels: int) -> Packed:
         """Weights as [panel][plane][row of taps][tap or run][group of four bytes][column][4]."""
@@ -142,16 +145,20 @@ class Cells:
         kh, kw = win.kernel
         if not rows:
             steps: tuple[tuple[str, Any], ...] = (
-                ("reshape", (win.co, win.c, kh, kw)), ("pad", ((0, panels * SIDE - win.co), (0, 0), (0, 0), (0, 0))),
-                ("reshape", (panels, SIDE, self.planes, HIGH, 4, kh, kw)), ("transpose", (0, 2, 5, 6, 3, 1, 4)),
-            )  # fmt: skip
+                ("reshape", (win.co, win.c, kh, kw)),
+                ("pad", ((0, panels * SIDE - win.co), (0, 0), (0, 0), (0, 0))),
+                ("reshape", (panels, SIDE, self.planes, HIGH, 4, kh, kw)),
+                ("transpose", (0, 2, 5, 6, 3, 1, 4)),
+            )
             return Packed(win.inputs[1], steps)
         (high, runs), columns = self.taps, DEEP // self.cell
         pads = (panels * SIDE - win.co, FEW_CHANNELS - win.c, high * rows - kh, runs * columns - kw)
         steps = (
-            ("reshape", (win.co, win.c, kh, kw)), ("pad", tuple((0, p) for p in pads)),
-            ("reshape", (panels, SIDE, FEW_CHANNELS, high, rows, runs, columns)), ("transpose", (0, 3, 5, 6, 4, 1, 2)),
-        )  # fmt: skip
+            ("reshape", (win.co, win.c, kh, kw)),
+            ("pad", tuple((0, p) for p in pads)),
+            ("reshape", (panels, SIDE, FEW_CHANNELS, high, rows, runs, columns)),
+            ("transpose", (0, 3, 5, 6, 4, 1, 2)),
+        )
         return Packed(win.inputs[1], steps)
 
     def copy(self, args: Args, target: str) -> str:
@@ -172,7 +179,10 @@ class Cells:
         many = DEEP // lanes
         x = f"(const uint8_t*){args.input(win.inputs[0])}"
         move = [
-            f"memcpy(to + i * {DEEP} + {j * lanes}, in + {j * high * wide * lanes} + i * {px * lanes}, {lanes});"
+            (
+                f"memcpy(to + i * {DEEP} + {j * lanes}, in + {j * high * wide * lanes} + i "
+                f"* {px * lanes}, {lanes});"
+            )
             for j in range(many)
         ]
         whole = (

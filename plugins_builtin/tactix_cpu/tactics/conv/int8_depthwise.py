@@ -66,7 +66,8 @@ class ByteDepthwiseTactic(Tactic[DotWindow]):
         found = [
             window.variant_of(win, fmt, fmt, blocked(lanes)) for fmt in (*wide, blocked(lanes))
         ]
-        return [v for v in found if isinstance(v, Variant)] or found[0]  # type: ignore[return-value]
+        made = [v for v in found if isinstance(v, Variant)]
+        return made or found[0]  # type: ignore[return-value]
 
     def cost(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(win.n) <= set(ctx.opt):
@@ -151,7 +152,10 @@ class _Kernel:
         body = [
             f"const int64_t plane = u / {bands}, top = u % {bands} * {self.lines};",
             f"const int64_t image = plane / {self.blocks}, block = plane % {self.blocks};",
-            f"const int64_t lines = {win.out[0]} - top < {self.lines} ? {win.out[0]} - top : {self.lines};",
+            (
+                f"const int64_t lines = {win.out[0]} - top < {self.lines} ? {win.out[0]} - top "
+                f": {self.lines};"
+            ),
             *self._copy(),
             *weights,
             f"const vi start = tx_load_i32({first} + block * {lanes});",

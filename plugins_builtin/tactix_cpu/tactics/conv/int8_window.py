@@ -51,7 +51,7 @@ class DotWindow(ConvolutionGeometry):
 
 
 def dot_window(node: Node, dot: Dot = byte.BYTES) -> DotWindow | Reject:
-    """The geometry of a convolution with constant weights; or why blocked kernels cannot take it."""
+    """The geometry of a convolution of constant weights, or why blocked kernels cannot take it."""
     epi = epilogue(node)
     if isinstance(epi, Reject):
         return epi

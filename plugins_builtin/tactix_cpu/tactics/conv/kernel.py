@@ -60,12 +60,18 @@ class ConvKernel:
         """What the text calls them by: of x in elements, of weights and results in floats."""
         win, width = self.win, self.tile.width
         sizes: dict[str, Dim] = {
-            "CELL": self.cell, "DEEP": self.deep, "PANELS": self.panels, "WIDTH": width,
-            "X_LINE": self.pitch * self.cell, "X_PLANE": win.size[0] * self.pitch * self.cell,
+            "CELL": self.cell,
+            "DEEP": self.deep,
+            "PANELS": self.panels,
+            "WIDTH": width,
+            "X_LINE": self.pitch * self.cell,
+            "X_PLANE": win.size[0] * self.pitch * self.cell,
             "X_IMAGE": win.size[0] * self.pitch * (self.cell * self._planes()),
-            "W_TAP": self.cell * width, "W_LINE": win.kernel[1] * self.cell * width, "W_BLOCK": self.slab,
+            "W_TAP": self.cell * width,
+            "W_LINE": win.kernel[1] * self.cell * width,
+            "W_BLOCK": self.slab,
             "W_PANEL": self.deep * self.slab,
-        }  # fmt: skip
+        }
         for name, size in sizes.items():
             self.args.size(name, size)
 
@@ -97,9 +103,11 @@ class ConvKernel:
         channels = win.c // win.group
         pad = (0, self.panels * width - win.co), (0, self.deep * cell - channels), (0, 0), (0, 0)
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (win.co, channels, *win.kernel)), ("pad", pad),
-            ("reshape", (self.panels, width, self.deep, cell, *win.kernel)), ("transpose", (0, 2, 4, 5, 3, 1)),
-        )  # fmt: skip
+            ("reshape", (win.co, channels, *win.kernel)),
+            ("pad", pad),
+            ("reshape", (self.panels, width, self.deep, cell, *win.kernel)),
+            ("transpose", (0, 2, 4, 5, 3, 1)),
+        )
         return Packed(win.w, steps)
 
     def _workspace(self) -> Dim:
@@ -143,10 +151,16 @@ class ConvKernel:
         body += [reduce(tile, deep), tile.join()]
         if self.sweep:
             body.append(block("if (!last)", tile.save("part"), "return;"))
-        about = f"{size} pixels from pixel on, {tile.vectors} x {tile.lanes} channels from channel block `block` on: "
+        about = (
+            f"{size} pixels from pixel on, "
+            f"{tile.vectors} x {tile.lanes} channels from channel block `block` on: "
+        )
         about += f"sums s<pixel>_<vector> over {deep} blocks of CELL channels and the row taps "
         about += "from top to bottom, of x, "
-        about += "the window of the first pixel, times w, a panel of weights; then what follows the convolution."
+        about += (
+            "the window of the first pixel, times w, a panel of weights; "
+            "then what follows the convolution."
+        )
         about += " Sums over some of the channel blocks wait in part." * bool(self.sweep)
         self.functions.add(name, parameters, [*body, *finish(tile, self.win.epi, self.site)], about)
 
@@ -266,7 +280,10 @@ class ConvKernel:
             return self._call(names[size], "xp + p * CELL", "p", "0", "1")
 
         body = [f"int64_t p = t * {rows};", by_rows(sizes, "p", "end", call)]
-        end = f"const int64_t end = (t + next - u) * {rows} < {count} ? (t + next - u) * {rows} : {count};"
+        end = (
+            f"const int64_t end = (t + next - u) * {rows} < {count} ? (t + next - u) * {rows} "
+            f": {count};"
+        )
         return self._sweep(tiles, rows * self.win.c * 4, [end], body)
 
     def _windowed(self) -> str:
@@ -311,12 +328,14 @@ class ConvKernel:
         return "\n".join(
             [
                 comment(
-                    f"of the grid of {unit} and panels this thread has {unit} [g[0], g[1]) and panels [g[2], g[3])"
+                    f"of the grid of {unit} and panels this thread has {unit} [g[0], "
+                    "g[1]) and panels [g[2], g[3])"
                 ),
                 "int64_t g[4];",
                 f"TX_NAME(grid)({total}, PANELS, tid, nt, g);",
                 comment(
-                    f"blocks of at most SWEEP {unit} of an image, whose input stays in the second cache"
+                    f"blocks of at most SWEEP {unit} of an image, "
+                    "whose input stays in the second cache"
                 ),
                 walk,
             ]
@@ -363,7 +382,10 @@ class ConvKernel:
             comment(
                 "row taps [top, bottom) of the window are inside, the first is line `first` of x"
             ),
-            f"const int64_t first = y{down}{f' - {win.pads[0]}' * (win.pads[0] != 0)}, below = {high} - first;",
+            (
+                f"const int64_t first = y{down}{f' - {win.pads[0]}' * (win.pads[0] != 0)}, "
+                f"below = {high} - first;"
+            ),
             f"const int64_t top = first < 0 ? {over} : 0;",
             f"const int64_t reach = below > 0 ? {under} : 0, bottom = reach < {kh} ? reach : {kh};",
             f"const {self.element}* xl = xp + first * X_LINE;",
@@ -455,7 +477,10 @@ class GatherKernel(ConvKernel):
         win, cell = self.whole, self.cell
         high, wide = (self.args.dim(d) for d in win.size)
         lines, width = (self.args.dim(d) for d in win.out)
-        place = f"((r / {lines} * {high} + r % {lines} * {win.strides[0]}) * {wide} + q * {win.strides[1]}) * {cell}"
+        place = (
+            f"((r / {lines} * {high} + r % {lines} * {win.strides[0]}) * {wide} + q "
+            f"* {win.strides[1]}) * {cell}"
+        )
         copy = f"tx_store_f32(out + q * {cell}, tx_load_f32({self.args.input(win.x)} + {place}));"
         rows = self.args.dim(win.n * self._planes() * win.out[0])
         body = [f"float* out = {self.x} + r * {width} * {cell};", loop("q", "0", width, copy)]

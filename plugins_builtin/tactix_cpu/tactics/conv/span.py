@@ -73,4 +73,5 @@ class SpanKernel(ConvKernel):
                     self._channels(tile, "xr", self.args.sum("wr", times(tap, "W_TAP")), places),
                 ]
         head = "const float *xr = x + c * X_PLANE, *wr = w + c * W_BLOCK;"
-        return f"{comment('blocks of CELL channels')}\n{loop('c', '0', deep, self._cells(deep), head, *lines)}"
+        walk = loop("c", "0", deep, self._cells(deep), head, *lines)
+        return f"{comment('blocks of CELL channels')}\n{walk}"

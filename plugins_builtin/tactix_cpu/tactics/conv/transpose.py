@@ -149,20 +149,28 @@ class SpreadKernel(ConvKernel):
         self.site = replace(self.site, win=win, step=win.strides[1])
 
     def _packed(self) -> Packed:
-        """Weights as (tap, panel, channel block, channel in block, width), zero past the channels."""
+        """Weights as (tap, panel, channel block, channel in it, width), zero past the channels."""
         win, width, cell = self.whole, self.tile.width, self.cell
         pad = (0, self.deep * cell - win.c), (0, self.per_tap * width - win.co), (0, 0)
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (win.c, win.co, win.taps)), ("pad", pad),
-            ("reshape", (self.deep, cell, self.per_tap, width, win.taps)), ("transpose", (4, 2, 0, 1, 3)),
+            ("reshape", (win.c, win.co, win.taps)),
+            ("pad", pad),
+            ("reshape", (self.deep, cell, self.per_tap, width, win.taps)),
+            ("transpose", (4, 2, 0, 1, 3)),
             ("cast", "f32"),
-        )  # fmt: skip
+        )
         return Packed(win.w, steps)
 
     def _block(self) -> list[str]:
         return [
-            f"const int64_t block = p % {self.per_tap} * {self.tile.vectors}, tap = p / {self.per_tap};",
-            f"const int64_t down = tap / {self.whole.kernel[1]}, right = tap % {self.whole.kernel[1]};",
+            (
+                f"const int64_t block = p % {self.per_tap} * {self.tile.vectors}, "
+                f"tap = p / {self.per_tap};"
+            ),
+            (
+                f"const int64_t down = tap / {self.whole.kernel[1]}, "
+                f"right = tap % {self.whole.kernel[1]};"
+            ),
         ]
 
     def _pixel(self, column: str) -> str:

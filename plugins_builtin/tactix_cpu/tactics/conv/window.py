@@ -142,13 +142,16 @@ def formats(
 
 def pack_blocked(operand: EpilogueOperand, rank: int, lanes: int) -> Packed:
     """A constant operand with channels in the blocked storage of its own shape."""
-    n, c, *rest = (1,) * (rank - len(operand.shape)) + tuple(int(d) for d in operand.shape)  # type: ignore[arg-type]
+    sizes = tuple(int(d) for d in operand.shape)  # type: ignore[arg-type]
+    n, c, *rest = (1,) * (rank - len(sizes)) + sizes
     blocks = -(-c // lanes)
     axes = range(3, 3 + len(rest))
     steps: tuple[tuple[str, Any], ...] = (
-        ("reshape", (n, c, *rest)), ("pad", ((0, 0), (0, blocks * lanes - c), *((0, 0),) * len(rest))),
-        ("reshape", (n, blocks, lanes, *rest)), ("transpose", (0, 1, *axes, 2)),
-    )  # fmt: skip
+        ("reshape", (n, c, *rest)),
+        ("pad", ((0, 0), (0, blocks * lanes - c), *((0, 0),) * len(rest))),
+        ("reshape", (n, blocks, lanes, *rest)),
+        ("transpose", (0, 1, *axes, 2)),
+    )
     return Packed(operand.index, steps)
 
 

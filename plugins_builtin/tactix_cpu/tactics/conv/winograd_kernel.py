@@ -174,17 +174,29 @@ class WinogradKernel:
         right = self._turned(self.turn.patch, f"half + (i * {a} + {{i}}) * {lanes}", put, a)
         inside = f"if (y >= 0 && x >= 0 && y + {a} <= {high} && x + {a} <= {wide})"
         body = [
-            f"static const float none[{lanes}];\nfloat half[{a * a * lanes}] __attribute__((aligned(64)));",
+            (
+                f"static const float none[{lanes}];\n"
+                f"float half[{a * a * lanes}] __attribute__((aligned(64)));"
+            ),
             loop(
-                "t", "0", "count",
+                "t",
+                "0",
+                "count",
                 f"const int64_t y = (first + t) / {self.across} * {m} - {win.pads[0]};",
                 f"const int64_t x = (first + t) % {self.across} * {m} - {win.pads[1]};",
-                f"const float* p = plane + (y * {wide} + x) * {lanes};\nfloat* out = v + t * {lanes};",
+                (
+                    f"const float* p = plane + (y * {wide} + x) * {lanes};\n"
+                    f"float* out = v + t * {lanes};"
+                ),
                 block(inside, loop("j", "0", str(a), whole)),
-                block("else", *rows, loop("j", "0", str(a), f"const int in = (uint64_t)(x + j) < {wide};", part)),
+                block(
+                    "else",
+                    *rows,
+                    loop("j", "0", str(a), f"const int in = (uint64_t)(x + j) < {wide};", part),
+                ),
                 loop("i", "0", str(a), right),
             ),
-        ]  # fmt: skip
+        ]
         self.functions.add(
             "patches", "const float* plane, float* v, int64_t first, int64_t count", body
         )
@@ -241,14 +253,18 @@ class WinogradKernel:
             f"float half[{a * m * lanes}] __attribute__((aligned(64)));",
             f"float sums[{m * m * lanes}] __attribute__((aligned(64)));",
             loop(
-                "t", "0", "count", f"const int64_t y = (first + t) / {self.across} * {m};",
+                "t",
+                "0",
+                "count",
+                f"const int64_t y = (first + t) / {self.across} * {m};",
                 f"const int64_t x = (first + t) % {self.across} * {m};",
                 f"const int64_t high = {self.high} - y < {m} ? {self.high} - y : {m};",
                 f"const int64_t wide = {self.wide} - x < {m} ? {self.wide} - x : {m};",
-                loop("j", "0", str(a), down), loop("i", "0", str(m), right),
+                loop("j", "0", str(a), down),
+                loop("i", "0", str(m), right),
                 loop("i", "0", "high", f"const int64_t pixel = (y + i) * {self.wide} + x;", put),
             ),
-        ]  # fmt: skip
+        ]
         parameters = "const float* s, int64_t image, int64_t block, int64_t first, int64_t count"
         self.functions.add("results", parameters, body)
 
@@ -257,9 +273,18 @@ class WinogradKernel:
     def _block(self, piece: str, unit: str) -> list[str]:
         """Declare the variables of block ``unit`` in piece ``piece`` of the workspace."""
         return [
-            f"float *v = {self.v} + {piece} * {self.size}, *s = v + {self.a * self.a * self.patch};",
-            f"const int64_t image = {unit} / {self.blocks}, first = {unit} % {self.blocks} * {self.tiles};",
-            f"const int64_t count = {self.count} - first < {self.tiles} ? {self.count} - first : {self.tiles};",
+            (
+                f"float *v = {self.v} + {piece} * {self.size}, "
+                f"*s = v + {self.a * self.a * self.patch};"
+            ),
+            (
+                f"const int64_t image = {unit} / {self.blocks}, "
+                f"first = {unit} % {self.blocks} * {self.tiles};"
+            ),
+            (
+                f"const int64_t count = {self.count} - first < {self.tiles} ? {self.count} - first "
+                f": {self.tiles};"
+            ),
         ]
 
     def _patch(self) -> str:
@@ -302,8 +327,11 @@ class WinogradKernel:
         """Threads share the parts of all blocks; one launch for each part."""
         self.args.phase(0)
         units = self.args.dim(self.win.n * self.blocks)
-        parts = (("c", self.deep, self._patch()), ("i", self.a * self.a, self._product()),
-                 ("c", self.site.blocks, self._result()))  # fmt: skip
+        parts = (
+            ("c", self.deep, self._patch()),
+            ("i", self.a * self.a, self._product()),
+            ("c", self.site.blocks, self._result()),
+        )
         out = []
         for number, (index, size, text) in enumerate(parts):
             head = [decode("q", ["u", index], ["0", str(size)]), *self._block("u", "u")]

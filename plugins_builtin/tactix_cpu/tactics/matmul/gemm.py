@@ -79,7 +79,7 @@ class CpuGemmTactic(Tactic[CpuProduct]):
 
 
 def tile_shapes(m: Dim, n: Dim, device: DeviceProperties) -> list[tuple[int, int]]:
-    """Tiles (rows, vectors) worth trying for m rows and n columns, none wider or taller than these."""
+    """Tiles (rows, vectors) worth trying for m rows and n columns, none larger than these."""
     vectors = ceildiv(n, device.lanes)
     options = list(c_tile.shapes(device))
     if isinstance(m, int) and m <= 4:
@@ -105,7 +105,7 @@ def _is_small(m: Dim) -> bool:
 def _cycles(
     p: CpuProduct, v: Variant, device: DeviceProperties, opt: dict[str, int] | None = None
 ) -> float:
-    """Cycles of one product on one core, by the tile's cycles per step; unknown sizes count as 64."""
+    """Cycles of a product on one core, by the tile's cycles per step; unknown sizes count as 64."""
     size = {s: 64 for d in (p.m, p.n, p.k) for s in symbols(d)} | (opt or {})
     m, n, k = (evaluate(d, size) for d in (p.m, p.n, p.k))
     rows, vectors = int(v.knob("rows")), int(v.knob("vectors"))
@@ -221,8 +221,14 @@ class _Kernel:
             body.append(block("if (!last)", tile.save("part"), "return;"))
         else:
             body += [*self._steps(tile, "K"), tile.join()]
-        about = f"{tile.rows} rows of y from row on, and {tile.vectors} x {tile.lanes} columns from col on: "
-        about += "sums s<row>_<vector> of x, rows of a, times w, a panel of b, then what follows the product."
+        about = (
+            f"{tile.rows} rows of y from row on, "
+            f"and {tile.vectors} x {tile.lanes} columns from col on: "
+        )
+        about += (
+            "sums s<row>_<vector> of x, rows of a, times w, a panel of b, then what follows "
+            "the product."
+        )
         about += " Sums over a part of k wait in part." * bool(self.depth)
         about += " ahead: cache lines of the next panel." * bool(self.lines)
         self.functions.add(
@@ -272,7 +278,8 @@ class _Kernel:
             parts = loop("k0", "0", "K", head, *lines, step=self.depth)
             lines = [comment(f"parts of {self.depth} steps of k"), parts]
         mine = comment(
-            "of the grid of row tiles and panels this thread has tiles [g[0], g[1]) and panels [g[2], g[3])"
+            "of the grid of row tiles and panels this thread has tiles [g[0], g[1]) and panels "
+            "[g[2], g[3])"
         )
         return "\n".join(
             [
@@ -300,7 +307,8 @@ class _Kernel:
         most = max(1, half // (4 * self.tile.rows * max(1, depth)))
         return [
             comment(
-                "the first tiles, as many as `more`, have least + 1 rows, the others least; `each` make a block"
+                "the first tiles, as many as `more`, have least + 1 rows, the others least; "
+                "`each` make a block"
             ),
             f"const int64_t least = {cut};",
             f"const int64_t blocks = (g[1] - g[0] + {most - 1}) / {most};",

@@ -50,8 +50,8 @@ PLACE = "{0} / 16 * 3072 + {0} % 16 * 32"
 columns][pair][column][row]``.
 """
 PARAMETERS = (
-    "const uint16_t* a, int64_t pitch, const uint16_t* b, float* sums, int first, const float* w, uint16_t* s, "
-    "int64_t cut"
+    "const uint16_t* a, int64_t pitch, const uint16_t* b, float* sums, int first, "
+    "const float* w, uint16_t* s, int64_t cut"
 )
 """Parts of a, the distance of its tiles, a slab, sums, whether they start; what to cut, to where,
 from which row on.
@@ -276,12 +276,21 @@ class PartsKernel:
         """
         steps, tiles = self.steps, self.args.dim(self.tiles)
         body = [
-            f"const int64_t step = u % {steps}, image = u / {steps} / {tiles};", "int bad = 0;", "(void)image;",
-            loop("r", "0", str(HIGH), f"const int64_t row = u / {steps} % {tiles} * {HIGH} + r;", *self.place(),
-                 f"bad |= TX_NAME(cut_row)(x, half, left, {self.parts} + u * 1536 + r * 32);"),
+            f"const int64_t step = u % {steps}, image = u / {steps} / {tiles};",
+            "int bad = 0;",
+            "(void)image;",
+            loop(
+                "r",
+                "0",
+                str(HIGH),
+                f"const int64_t row = u / {steps} % {tiles} * {HIGH} + r;",
+                *self.place(),
+                f"bad |= TX_NAME(cut_row)(x, half, left, {self.parts} + u * 1536 + r * 32);",
+            ),
             f"{self.flags}[u] = bad;",
-        ]  # fmt: skip
-        return f"{split(self.args.dim(self.images * self.tiles * steps))}\n{loop('u', 'lo', 'hi', *body)}"
+        ]
+        mine = split(self.args.dim(self.images * self.tiles * steps))
+        return f"{mine}\n{loop('u', 'lo', 'hi', *body)}"
 
     def _multiply(self, panels: int, groups: str) -> str:
         m, size, each = (
@@ -291,8 +300,14 @@ class PartsKernel:
         )
         group = [
             f"const int64_t image = u / {each}, row0 = u % {each} * {size};",
-            f"const int64_t rows = {m} - row0 < {size} ? {m} - row0 : {size}, tiles = (rows + {HIGH - 1}) / {HIGH};",
-            f"const int64_t first = (image * {self.args.dim(self.tiles)} + row0 / {HIGH}) * {self.steps};",
+            (
+                f"const int64_t rows = {m} - row0 < {size} ? {m} - row0 : {size}, "
+                f"tiles = (rows + {HIGH - 1}) / {HIGH};"
+            ),
+            (
+                f"const int64_t first = (image * {self.args.dim(self.tiles)} + row0 / {HIGH}) "
+                f"* {self.steps};"
+            ),
             "int bad = 0;",
             loop("i", "first", f"first + tiles * {self.steps}", f"bad |= {self.flags}[i];"),
             block(
@@ -325,7 +340,10 @@ class PartsKernel:
         return [loop("j", begin, str(self.slab * HIGH), cut)]
 
     def _by_vectors(self) -> str:
-        call = f"TX_NAME(vectors)(a, {self.w} + p * {self.steps * 1024}, image, row0 + r, p * {WIDTH});"
+        call = (
+            f"TX_NAME(vectors)(a, {self.w} + p * {self.steps * 1024}, image, row0 + r, "
+            f"p * {WIDTH});"
+        )
         return loop("p", "g[2]", "g[3]", loop("r", "0", "rows", call))
 
     def _panel(self, groups: str) -> list[str]:
@@ -333,17 +351,27 @@ class PartsKernel:
         steps, slab = self.steps, self.slab
         sums = f"{self.sums} + (p * {groups} + u) * {GROUP * HIGH * WIDTH}" if self.sums else "own"
         after = f"k + {slab} < end ? p * {steps} + k + {slab} : (p + 1) * {steps} + d"
-        common = f"rows_of_a + (t * {steps} + k - d) * 1536, {steps * 1536}, slabs[at], sums + t * 512, k == 0"
+        common = (
+            f"rows_of_a + (t * {steps} + k - d) * 1536, {steps * 1536}, slabs[at], "
+            "sums + t * 512, k == 0"
+        )
         more = f"{common}, next, slabs[1 - at], cut"
         calls = [
             "const int two = t + 1 < tiles;",
-            block(f"if (next && cut < {slab * HIGH})", f"if (two) TX_NAME(round2)({more});",
-                  f"else TX_NAME(round1)({more});", f"cut += {slab * self.rate};"),
+            block(
+                f"if (next && cut < {slab * HIGH})",
+                f"if (two) TX_NAME(round2)({more});",
+                f"else TX_NAME(round1)({more});",
+                f"cut += {slab * self.rate};",
+            ),
             f"else if (two) TX_NAME(plain2)({common}, 0, 0, 0);",
             f"else TX_NAME(plain1)({common}, 0, 0, 0);",
-        ]  # fmt: skip
+        ]
         walk = [
-            f"const float* next = k + {slab} < end || p + 1 < g[3] ? {self.w} + ({after}) * 1024 : 0;",
+            (
+                f"const float* next = k + {slab} < end || p + 1 < g[3] "
+                f"? {self.w} + ({after}) * 1024 : 0;"
+            ),
             "int64_t cut = 0;",
             loop("t", "0", "tiles", *calls, step=2),
             block("if (next)", *self._cut_slab("next", "slabs[1 - at]", "cut")),
@@ -351,10 +379,18 @@ class PartsKernel:
         ]
         last = [
             f"const int64_t row = row0 + t * {HIGH};",
-            f"if (rows - t * {HIGH} >= 32) TX_NAME(finish32)(a, sums + t * 512, image, row, p * {WIDTH});",
-            "else " + loop("r", "0", f"rows - t * {HIGH}",
-                           f"TX_NAME(finish1)(a, sums + t * 512 + r * 32, image, row + r, p * {WIDTH});"),
-        ]  # fmt: skip
+            (
+                f"if (rows - t * {HIGH} >= 32) TX_NAME(finish32)(a, sums + t * 512, image, row, "
+                f"p * {WIDTH});"
+            ),
+            "else "
+            + loop(
+                "r",
+                "0",
+                f"rows - t * {HIGH}",
+                f"TX_NAME(finish1)(a, sums + t * 512 + r * 32, image, row + r, p * {WIDTH});",
+            ),
+        ]
         return [
             f"float* sums = {sums};",
             loop("k", "d", "end", *walk, step=slab),
@@ -377,7 +413,10 @@ class _GemmKernel(PartsKernel):
     def place(self) -> list[str]:
         return [
             f"const float* x = {self.x} + row * {self.k} + step * {DEPTH};",
-            f"const int64_t half = 16, left = row < {self.args.dim(self.m)} ? {self.k} - step * {DEPTH} : 0;",
+            (
+                f"const int64_t half = 16, left = row < {self.args.dim(self.m)} "
+                f"? {self.k} - step * {DEPTH} : 0;"
+            ),
         ]
 
     def site(self) -> tuple[TileSite, str]:

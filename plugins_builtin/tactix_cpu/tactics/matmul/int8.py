@@ -187,8 +187,12 @@ class DotGemmKernel:
             self._function(rows)
         body = self._multiply(sizes)
         made = kernel(
-            self.args, [body], self.ctx, helpers=f"{GRID}{self.functions.text()}", preludes=byte.preludes()
-        )  # fmt: skip
+            self.args,
+            [body],
+            self.ctx,
+            helpers=f"{GRID}{self.functions.text()}",
+            preludes=byte.preludes(),
+        )
         return byte.without_fma(made) if byte.rounds_sums(self.p.epi.results) else made
 
     def _packed(self) -> Packed:
@@ -201,9 +205,10 @@ class DotGemmKernel:
         )
         work: tuple[tuple[str, Any], ...] = (
             *([("transpose", (1, 0))] if p.turned else []),
-            ("pad", ((0, group * steps - p.k), (0, panels * width - p.n))), ("reshape", (steps, group, panels, width)),
+            ("pad", ((0, group * steps - p.k), (0, panels * width - p.n))),
+            ("reshape", (steps, group, panels, width)),
             ("transpose", (2, 0, 3, 1)),
-        )  # fmt: skip
+        )
         return Packed(p.inputs[1], work)
 
     def _sizes(self) -> tuple[int, ...]:

@@ -179,9 +179,12 @@ class _Kernel(DotGemmKernel):
         tile = DotTile(p.dot, (0,), SIDE // HIGH, self.lanes)
         body = tile.finish_saved(p.epi, site, "rows", False)
         if left:
-            body = "\n".join([
-                block(f"if ({left} >= {SIDE})", body), block("else", tile.finish_saved(p.epi, site, "rows", True)),
-            ])  # fmt: skip
+            body = "\n".join(
+                [
+                    block(f"if ({left} >= {SIDE})", body),
+                    block("else", tile.finish_saved(p.epi, site, "rows", True)),
+                ]
+            )
         rows = f"const int64_t rows = stop - row < {most} ? stop - row : {most};"
         return block("", rows, body, "row += rows;", f"sums += rows * {SIDE};")
 
@@ -193,10 +196,13 @@ class _Kernel(DotGemmKernel):
         call = "dpbf16ps" if p.dot is HALVES else "dpbssd" if p.flip else "dpbusd"
         depth, kind = p.k * p.dot.size, p.dot.element
         step = [
-            *multiply(call, "upper + k", "lower + k", depth), *ask_ahead(), self._finish(-(-SIDE * DEEP // depth)),
-        ]  # fmt: skip
+            *multiply(call, "upper + k", "lower + k", depth),
+            *ask_ahead(),
+            self._finish(-(-SIDE * DEEP // depth)),
+        ]
         parameters = (
-            "const uint8_t* upper, const uint8_t* lower, const int8_t* w, const int8_t* next, int64_t lines, "
+            "const uint8_t* upper, const uint8_t* lower, const int8_t* w, const int8_t* next, "
+            "int64_t lines, "
             f"const {kind}* first, {kind}* made, {pending}"
         )
         walk = loop("k", "0", str(depth), *step, step=DEEP)
@@ -218,7 +224,10 @@ class _Kernel(DotGemmKernel):
             f"old = sums[at]; row = from; stop = end; col = p * {SIDE}; at = 1 - at;",
         ]
         panel = [
-            f"const int8_t* panel = (const int8_t*){self.w} + p * {depth * SIDE}, *after = panel + {depth * SIDE};",
+            (
+                f"const int8_t* panel = (const int8_t*){self.w} + p * {depth * SIDE}, "
+                f"*after = panel + {depth * SIDE};"
+            ),
             loop("t", "u", "next", *inner),
         ]
         walk = [

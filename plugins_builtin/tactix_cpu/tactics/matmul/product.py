@@ -61,19 +61,23 @@ class CpuProduct:
         wide, high = (0, panels * width - n), (0, deep - k)
         if self.transposed_b:
             steps: tuple[tuple[str, Any], ...] = (
-                ("reshape", (count, n, k)), ("pad", ((0, 0), wide, high)),
-                ("reshape", (count, panels, width, deep)), ("transpose", (0, 1, 3, 2)),
-            )  # fmt: skip
+                ("reshape", (count, n, k)),
+                ("pad", ((0, 0), wide, high)),
+                ("reshape", (count, panels, width, deep)),
+                ("transpose", (0, 1, 3, 2)),
+            )
         else:
             steps = (
-                ("reshape", (count, k, n)), ("pad", ((0, 0), high, wide)),
-                ("reshape", (count, deep, panels, width)), ("transpose", (0, 2, 1, 3)),
-            )  # fmt: skip
+                ("reshape", (count, k, n)),
+                ("pad", ((0, 0), high, wide)),
+                ("reshape", (count, deep, panels, width)),
+                ("transpose", (0, 2, 1, 3)),
+            )
         return Packed(self.b, steps)
 
 
 def product(node: Node) -> CpuProduct | Reject:
-    """The product that a MatMul or Gemm node, fused or not, is; or why its kernels cannot take it."""
+    """The product that a MatMul or Gemm node, fused or not, is; or why kernels cannot take it."""
     epi = epilogue(node)
     if isinstance(epi, Reject):
         return epi

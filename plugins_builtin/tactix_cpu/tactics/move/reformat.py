@@ -77,15 +77,23 @@ def _pieces(args: Args, work: ReformatWork) -> list[str]:
     there, pieces = args.dim(short), args.dim(long)
     places = (
         f"((n * {there} + piece) * {space} + s) * {size}",
-        f"((n * {pieces} / {many} + piece / {many}) * {space} + s) * {size * many} + piece % {many} * {size}",
+        (
+            f"((n * {pieces} / {many} + piece / {many}) * {space} + s) * {size * many} "
+            f"+ piece % {many} * {size}"
+        ),
     )
     x, y = places if target > source else places[::-1]
     body = [
-        c_text.decode("o", ["n", "piece"], [args.dim(spec.shape[0]), pieces if target > source else there]),
-        f"const char* in = {args.bytes_in(0)};", f"char* out = {args.bytes_out(0)};",
-        block(f"if (piece < {there})", loop("s", "0", space, f"memcpy(out + {y}, in + {x}, {size});")),
+        c_text.decode(
+            "o", ["n", "piece"], [args.dim(spec.shape[0]), pieces if target > source else there]
+        ),
+        f"const char* in = {args.bytes_in(0)};",
+        f"char* out = {args.bytes_out(0)};",
+        block(
+            f"if (piece < {there})", loop("s", "0", space, f"memcpy(out + {y}, in + {x}, {size});")
+        ),
         block("else", loop("s", "0", space, f"memset(out + {y}, 0, {size});")),
-    ]  # fmt: skip
+    ]
     total = args.dim(spec.shape[0] * (long if target > source else short))
     return [c_text.split(total), loop("o", "lo", "hi", *body)]
 
@@ -117,9 +125,15 @@ class _Blocks:
         body = [
             c_text.decode("o", ["n", "cb", "tile"], [self.args.dim(self.batch), blocks, tiles]),
             f"const int64_t s = tile * {self.lanes};",
-            f"const int64_t left = {c} - cb * {self.lanes}, v = left < {self.lanes} ? left : {self.lanes};",
+            (
+                f"const int64_t left = {c} - cb * {self.lanes}, v = left < {self.lanes} ? left "
+                f": {self.lanes};"
+            ),
             f"const int64_t run = {space} - s < {self.lanes} ? {space} - s : {self.lanes};",
-            f"const {self.element}* p = (const {self.element}*){self.args.bytes_in(0)} + {places[0]};",
+            (
+                f"const {self.element}* p = (const {self.element}*){self.args.bytes_in(0)} "
+                f"+ {places[0]};"
+            ),
             f"{self.element}* q = ({self.element}*){self.args.bytes_out(0)} + {places[1]};",
             *self._tile(lanes, step),
         ]
@@ -164,5 +178,9 @@ class _Blocks:
             "for (int k = 0; k < TX_LANES; k++)",
             f"    r[k] = k < {count} ? tx_load_n_i32(p + k * {distance}, {kept}) : {zero};",
             "tx_transpose(r);",
-            f"for (int k = 0; k < TX_LANES; k++) if (k < {stored}) tx_store_n_i32(q + k * {away}, r[k], {size});",
+            (
+                "for (int k = 0; k < TX_LANES; "
+                f"k++) if (k < {stored}) tx_store_n_i32(q + k * {away}, "
+                f"r[k], {size});"
+            ),
         ]

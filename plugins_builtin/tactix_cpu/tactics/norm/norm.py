@@ -104,7 +104,8 @@ def _row(writer: CpuRowKernel, centre: bool, epsilon: float) -> list[str]:
     masked = "tx_select(tx_first({n}), {v}, mean)" if centre else "{v}"
     out += writer.sweep(squares, zero, f"{{s}} + {square}", "{a} + {b}", masked)
     out.append(
-        f"const vf scale = tx_splat(1.0f / sqrtf(tx_hsum(t0) / {count} + {float_literal(epsilon)}));"
+        "const vf scale "
+        f"= tx_splat(1.0f / sqrtf(tx_hsum(t0) / {count} + {float_literal(epsilon)}));"
     )
 
     def value(x: str, parameter: object) -> list[str]:

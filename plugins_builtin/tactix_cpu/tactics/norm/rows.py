@@ -85,7 +85,8 @@ class CpuRowKernel:
             offset = self.args.offset([strides[i] for i in loops], [f"i{i}" for i in loops])
             const = "" if name[0] == "q" else "const "
             out.append(
-                f"{const}{c_text.ctype(dtype)}* {prefix}{name} = {of + name if of else base} + {offset};"
+                f"{const}{c_text.ctype(dtype)}* {prefix}{name} = {of + name if of else base} "
+                f"+ {offset};"
             )
         return out
 
@@ -128,13 +129,21 @@ class CpuRowKernel:
     def finish(
         self, value: str, index: str, count: str, prefix: str = "", splats: bool = False
     ) -> list[str]:
-        """Epilogue and stores of the vector ``value`` at ``index`` of the current part of the row."""
+        """Epilogue and stores of the vector ``value`` at ``index`` of this part of the row."""
         base = 2 + len(self.parameters)
         by_index = {self.epilogue.operands[v].index: k for k, v in enumerate(self.order)}
         code = self.epilogue.emit(
-            [value], lambda o: self._operand(f"o{by_index[o.index]}", base + by_index[o.index], o.dtype, index, count,
-                                             prefix, splats)
-        )  # fmt: skip
+            [value],
+            lambda o: self._operand(
+                f"o{by_index[o.index]}",
+                base + by_index[o.index],
+                o.dtype,
+                index,
+                count,
+                prefix,
+                splats,
+            ),
+        )
         stores = [
             c_text.store(t, f"{prefix}q{j} + {index}", name, count)
             for j, (name, t) in enumerate(zip(code.results, code.dtypes, strict=True))
@@ -198,6 +207,7 @@ class CpuRowKernel:
         for k, (name, _, dtype) in enumerate(self._all()):
             if name[0] in "ro" and self.space.strides[self._stride_index(k)][-1] == 0:
                 out.append(
-                    f"const {c_text.vector_type(dtype)} mall_{name} = {c_text.splat(dtype, 'm' + name)};"
+                    f"const {c_text.vector_type(dtype)} mall_{name} = "
+                    f"{c_text.splat(dtype, 'm' + name)};"
                 )
         return out

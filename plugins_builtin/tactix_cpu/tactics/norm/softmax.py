@@ -168,7 +168,8 @@ def _short_row(rows: CpuRowKernel, length: int, lanes: int, log: bool) -> list[s
         if tail:
             out.append(f"v{k} = tx_select(tx_first({tail}), v{k}, tx_splat(-__builtin_inff()));")
     out.append(
-        f"const vf top = tx_splat(tx_hmax_c({_tree('tx_max_c({}, {})', [f'v{k}' for k in range(count)])}));"
+        "const vf top "
+        f"= tx_splat(tx_hmax_c({_tree('tx_max_c({}, {})', [f'v{k}' for k in range(count)])}));"
     )
     terms = [f"tx_exp2((v{k} - top) * TX_LOG2E)" for k in range(count)]
     if not log:
@@ -229,7 +230,10 @@ class _Columns:
         return loop(f"i{self.axis}", "0", self.args.dim(self.space.sizes[self.axis]), *body)
 
     def _column(self, count: str) -> list[str]:
-        x = f"const vf x = {c_text.load(self.dtype, f'{self.x} + {self._offset(0, True)} + j', count)};"
+        x = (
+            "const vf x = "
+            f"{c_text.load(self.dtype, f'{self.x} + {self._offset(0, True)} + j', count)};"
+        )
         value = "x - top - scale" if self.log else "tx_exp2((x - top) * TX_LOG2E) * scale"
         return [
             "vf top = tx_splat(-__builtin_inff()), sum = tx_zero();",

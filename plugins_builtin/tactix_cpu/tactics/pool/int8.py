@@ -49,7 +49,8 @@ class BytePoolTactic(Tactic[BytePoolWork]):
 
     def variants(self, work: BytePoolWork, device: DeviceProperties) -> Sequence[Variant]:
         x, lanes = work.node.given[0].spec, max(4, device.lanes)
-        wide = [blocked(4 * lanes)] if x.shape[1] % (4 * lanes) == 0 else []  # type: ignore[operator]
+        whole = x.shape[1] % (4 * lanes) == 0  # type: ignore[operator]
+        wide = [blocked(4 * lanes)] if whole else []
         return [Variant.of([fmt], [fmt]) for fmt in (blocked(lanes), *wide)]
 
     def cost(self, work: BytePoolWork, variant: Variant, ctx: CompileContext) -> float | None:
@@ -62,22 +63,24 @@ class BytePoolTactic(Tactic[BytePoolWork]):
         (kh, kw), (sy, sx), (dy, dx), (top, left) = w.kernel, w.strides, w.dilations, w.before
         kind, low = "pixel", int_range(x.dtype)[0]
         tap = _larger(kind, f"row + (bx + j * {dx}) * {lanes}", lanes)
-        start = f"const char* row = plane + (by + i * {dy}) * {wide * lanes};"  # type: ignore[operator]
+        line = wide * lanes  # type: ignore[operator]
+        start = f"const char* row = plane + (by + i * {dy}) * {line};"
         pixel = [
             f"const int64_t bx = x * {sx} - {left};",
             f"const int64_t fx = tx_first_tap(bx, {dx}), ex = tx_end_tap(bx, {dx}, {wide}, {kw});",
             f"{kind} best = ({kind}){{0}} + ({low});",
             loop("i", "fy", "ey", start, loop("j", "fx", "ex", tap)),
             f"memcpy(out + x * {lanes}, &best, {lanes});",
-        ]  # fmt: skip
+        ]
         body = [
             f"const int64_t by = u % {out_high} * {sy} - {top};",
             f"const int64_t fy = tx_first_tap(by, {dy}), ey = tx_end_tap(by, {dy}, {high}, {kh});",
-            f"const char* plane = {args.bytes_in(0)} + u / {out_high} * {high * wide * lanes};",  # type: ignore[operator]
+            f"const char* plane = {args.bytes_in(0)} + u / {out_high} * {high * line};",
             f"char* out = {args.bytes_out(0)} + u * {out_wide * lanes};",  # type: ignore[operator]
             loop("x", "0", str(out_wide), *pixel),
         ]
-        total = args.dim(x.shape[0] * (-(-int(x.shape[1]) // lanes) * out_high))  # type: ignore[arg-type]
+        blocks = -(-int(x.shape[1]) // lanes)  # type: ignore[arg-type]
+        total = args.dim(x.shape[0] * (blocks * out_high))
         preludes = (*c_text.vector_preludes(), c_text.prelude("pool.h"))
         pixel_of = f"typedef {c_text.ctype(x.dtype)} pixel __attribute__((vector_size({lanes})));"
         return kernel(

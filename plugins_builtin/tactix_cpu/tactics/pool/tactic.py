@@ -89,7 +89,7 @@ def _variant(node: Node, found: Epilogue, fmt: Format) -> Variant | None:
 
 
 def _operand_strides(node: Node, found: Epilogue, variant: Variant) -> dict[int, tuple[Dim, ...]]:
-    """Strides of each operand, by given input, along the output's storage dims. Raises ShapeError."""
+    """Strides of each operand, by given input, along the stored output. Raises ShapeError."""
     fmt = variant.output_format(0)
     return {
         o.index: strides_in(
@@ -122,7 +122,10 @@ class _Pool:
 
     def _begin(self, axis: int) -> str:
         w = self.w
-        return f"const int64_t b{axis} = o{axis} * {w.strides[axis]} - {self.args.dim(w.before[axis])};"
+        return (
+            f"const int64_t b{axis} = o{axis} * {w.strides[axis]} "
+            f"- {self.args.dim(w.before[axis])};"
+        )
 
     def _range(self, axis: int) -> list[str]:
         """Declare the first tap inside, the end of those inside, and how many count."""
@@ -162,7 +165,10 @@ class _Pool:
 
         def tap(k: str) -> list[str]:
             return [
-                f"const {kind} v = {element.format(p=f'row + {k} * {w.dilations[a]} * {self.pixel}')};",
+                (
+                    f"const {kind} v = "
+                    f"{element.format(p=f'row + {k} * {w.dilations[a]} * {self.pixel}')};"
+                ),
                 join,
             ]
 

@@ -157,7 +157,10 @@ class CpuReductionKernel:
             return [block("if (tid == 0)", *self._row_group([], "1"))]
         k = outer[-1]
         size = self._length(k)
-        about = "results [lo, hi) are this thread's: up to TX_LANES neighbours at a time, which make a vector"
+        about = (
+            "results [lo, hi) are this thread's: up to TX_LANES neighbours at a time, "
+            "which make a vector"
+        )
         body = [
             self._decode("o", outer),
             f"const int64_t left = {size} - i{k} < hi - o ? {size} - i{k} : hi - o;",
@@ -251,7 +254,8 @@ class CpuReductionKernel:
         out = [f"vf {n} = {self._start()};" for group in names for n in group]
         whole = self.valid is not None
         out.append(
-            f"const {c_text.ctype(self.source)}* p = {self.args.sum(self.x, self._offset(0, outer), begin)};"
+            f"const {c_text.ctype(self.source)}* p = "
+            f"{self.args.sum(self.x, self._offset(0, outer), begin)};"
         )
         out += self._column_loops(names, "" if whole else count)
         for v, group in enumerate(names):

@@ -105,7 +105,7 @@ class CpuReduceTactic(Tactic[CpuReduceWork]):
 
 
 def _variant(work: CpuReduceWork, source: Format, target: Format) -> Variant | None:
-    """Full operands have the output's format, others are linear; None where that cannot be walked."""
+    """Full operands in the output's format, others linear; None where that cannot be walked."""
     formats = [source, *[LINEAR] * (len(work.node.given) - 1)]
     for o in work.epilogue.operands.values():
         formats[o.index] = target if o.is_full else LINEAR

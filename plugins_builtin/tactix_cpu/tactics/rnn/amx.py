@@ -36,11 +36,15 @@ def packed(k: RecurrentKernel) -> Packed:
     r, panels = k.r, _panels(k)
     pad = ((0, 0), (0, 0), (0, k.blocks * k.lanes - r.hidden), (0, 0))
     steps: tuple[tuple[str, Any], ...] = (
-        ("reshape", (r.directions, r.gates, r.hidden, r.inputs)), ("pad", pad),
-        ("reshape", (r.directions, r.gates, k.blocks, k.lanes, r.inputs)), ("transpose", (0, 2, 1, 3, 4)),
-        ("reshape", (r.directions, k.pitch, r.inputs)), ("pad", ((0, 0), (0, panels * SIDE - k.pitch), (0, 0))),
-        ("reshape", (r.directions, panels, SIDE, r.inputs // 2, 2)), ("transpose", (0, 1, 3, 2, 4)),
-    )  # fmt: skip
+        ("reshape", (r.directions, r.gates, r.hidden, r.inputs)),
+        ("pad", pad),
+        ("reshape", (r.directions, r.gates, k.blocks, k.lanes, r.inputs)),
+        ("transpose", (0, 2, 1, 3, 4)),
+        ("reshape", (r.directions, k.pitch, r.inputs)),
+        ("pad", ((0, 0), (0, panels * SIDE - k.pitch), (0, 0))),
+        ("reshape", (r.directions, panels, SIDE, r.inputs // 2, 2)),
+        ("transpose", (0, 1, 3, 2, 4)),
+    )
     return Packed(r.w, steps)
 
 
@@ -48,17 +52,22 @@ def functions(k: RecurrentKernel) -> str:
     """The function that multiplies two tiles of rows with a panel."""
     depth = k.r.inputs * 2
     step = [
-        f"_tile_loadd(4, x0 + k, {depth});", f"_tile_loadd(5, x1 + k, {depth});",
-        f"_tile_loadd(6, w + k * {SIDE}, {4 * SIDE});", f"_tile_loadd(7, w + k * {SIDE} + {DEEP}, {4 * SIDE});",
+        f"_tile_loadd(4, x0 + k, {depth});",
+        f"_tile_loadd(5, x1 + k, {depth});",
+        f"_tile_loadd(6, w + k * {SIDE}, {4 * SIDE});",
+        f"_tile_loadd(7, w + k * {SIDE} + {DEEP}, {4 * SIDE});",
         *(f"_tile_dpbf16ps({2 * t + c}, {4 + t}, {6 + c});" for t in range(2) for c in range(2)),
-    ]  # fmt: skip
+    ]
     at = [(2 * t + c, t * HIGH * SIDE + c * HIGH) for t in (0, 1) for c in (0, 1)]
     body = [
         *(f"_tile_zero({n});" for n, _ in at),
         loop("k", "0", str(depth), *step, step=DEEP),
         *(f"_tile_stored({n}, sums + {place}, {4 * SIDE});" for n, place in at),
     ]
-    head = "TX_RARE void TX_NAME(product)(const uint8_t* x0, const uint8_t* x1, const uint8_t* w, float* sums)"
+    head = (
+        "TX_RARE void TX_NAME(product)(const uint8_t* x0, const uint8_t* x1, const uint8_t* w, "
+        "float* sums)"
+    )
     return f"{prelude('amx.h')}{block(head, *body)}\n"
 
 

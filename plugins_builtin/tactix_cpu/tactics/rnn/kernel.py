@@ -91,10 +91,11 @@ class RecurrentKernel:
             (0, steps_of_k * group - depth),
         )
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (r.directions, r.gates, r.hidden, depth)), ("pad", pad),
+            ("reshape", (r.directions, r.gates, r.hidden, depth)),
+            ("pad", pad),
             ("reshape", (r.directions, r.gates, self.blocks, self.lanes, steps_of_k, group)),
             ("transpose", (0, 2, 4, 1, 3, 5)),
-        )  # fmt: skip
+        )
         return Packed(index, steps)
 
     def _panel(self, weights: str, panel: str, depth: int) -> str:
@@ -108,10 +109,12 @@ class RecurrentKernel:
         r = self.r
         pad = ((0, 0), (0, 0), (0, 0), (0, self.blocks * self.lanes - r.hidden))
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (r.directions, 2, r.gates, r.hidden)), ("pad", pad),
-            ("reshape", (r.directions, 2, r.gates, self.blocks, self.lanes)), ("transpose", (0, 1, 3, 2, 4)),
+            ("reshape", (r.directions, 2, r.gates, r.hidden)),
+            ("pad", pad),
+            ("reshape", (r.directions, 2, r.gates, self.blocks, self.lanes)),
+            ("transpose", (0, 1, 3, 2, 4)),
             ("cast", "f32"),
-        )  # fmt: skip
+        )
         return Packed(r.bias, steps)
 
     @staticmethod
@@ -241,7 +244,10 @@ class RecurrentKernel:
         g = f"{self.g} + ((d * {self.steps} + t) * {self.batch} + m) * {self.pitch}"
         walk = [
             f"const int64_t t = {backward} ? {self.steps} - 1 - i : i;",
-            f"{self.element}* y = {self.args.output(0)} + ((t * {r.directions} + d) * {self.batch} + m) * {hidden};",
+            (
+                f"{self.element}* y = {self.args.output(0)} + ((t * {r.directions} + d) "
+                f"* {self.batch} + m) * {hidden};"
+            ),
             f"TX_NAME(step{size})(a, h, {g}, y, d, m);",
             "h = y;",
         ]
@@ -318,7 +324,8 @@ class RecurrentKernel:
             return f"{head}\n{loop('j', '0', blocks, left, *passes, rows)}"
         head = f"float all[{self.blocks * size * width}] __attribute__((aligned(64)));"
         here = f"float* sums = all + j * {size * width};"
-        return f"{head}\n{loop('j', '0', blocks, here, *passes)}\n{loop('j', '0', blocks, here, left, rows)}"
+        products = loop("j", "0", blocks, here, *passes)
+        return f"{head}\n{products}\n{loop('j', '0', blocks, here, left, rows)}"
 
     def _sum_of(self, place: int, count: int) -> str:
         """Saved sum number ``place`` of ``count``, in row ``i``."""
@@ -410,7 +417,10 @@ class GRUKernel(RecurrentKernel):
             at = f"((2 * d + 1) * {self.blocks} + j) * {self.width} + {2 * self.lanes}"
             inner = f"({inner} + tx_load_f32({self.b} + {at}))"
         cell = [
-            f"const vf z = tx_sigmoid({self._gate(0, 0, 3)}), reset = tx_sigmoid({self._gate(1, 1, 3)});",
+            (
+                f"const vf z = tx_sigmoid({self._gate(0, 0, 3)}), "
+                f"reset = tx_sigmoid({self._gate(1, 1, 3)});"
+            ),
             f"const vf n = tx_tanh({self._input_of(2)} + reset * {inner});",
             *self._new(f"n + z * ({self._state('past')} - n)"),
         ]

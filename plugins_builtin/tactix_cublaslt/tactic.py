@@ -85,11 +85,11 @@ class CublasLtTactic(LibraryTactic[MatmulWork, CublasLt]):
             batch * (m * k + k * n + (1 if w.is_folded else 3) * m * n) * w.problem.dtype.itemsize
         )
         seconds = max(2 * batch * m * n * k / FLOPS[w.problem.dtype], moved / BANDWIDTH)
-        return seconds + START * (1 if w.is_folded else 2) + NEXT * int(variant.knob("rank"))
+        return seconds + START * (1 if w.is_folded else 2) + NEXT * variant.number("rank")
 
     def compile(self, w: MatmulWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         """Raises ExecutionError if the library has fewer guesses."""
-        rank, found = int(variant.knob("rank")), self._algorithms(w, dict(ctx.opt))
+        rank, found = variant.number("rank"), self._algorithms(w, dict(ctx.opt))
         if rank >= len(found):
             raise ExecutionError(f"cuBLASLt has {len(found)} algorithms for it", who=self.key)
         workspace = WORKSPACE if symbols(w.volume) else found[rank].workspace

@@ -71,10 +71,10 @@ class CudnnTactic(LibraryTactic[Request, Cudnn]):
         return guesses(self.library(), what, self.most)
 
     def cost(self, asked: Request, variant: Variant, ctx: CompileContext) -> float:
-        return UNMEASURED * (1 + 1e-3 * int(variant.knob("rank")))
+        return UNMEASURED * (1 + 1e-3 * variant.number("rank"))
 
     def compile(self, asked: Request, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        rank = int(variant.knob("rank"))
+        rank = variant.number("rank")
         guess = self._guesses(asked.what)[rank]
         places = (*asked.places, scratch() if guess.workspace else scalar(0))
         params = {"version": list(self.library().version), **asked.what.binding.to_json()}

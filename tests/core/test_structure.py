@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 import structure
 
-LEFT = {"any-in-contracts": 83, "analysed-twice": 2, "long-lines": 487}
+LEFT = {
+    "any-in-contracts": 75,
+    "analysed-twice": 2,
+    "long-lines": 487,
+}
 """What is still to go; a number falls with what is mended, and none rises."""
 
 

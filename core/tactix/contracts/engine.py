@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from tactix.base.arrays import Array
 from tactix.base.error_recorder import Recorded
@@ -30,13 +30,13 @@ class EngineView(Protocol):
 
     name: str
 
-    def __call__(self, /, *args: Any, **named: Any) -> Any:
+    def __call__(self, /, *args: object, **named: object) -> object:
         """Arrays in, arrays out; each calling thread has a context of its own."""
 
     def create_execution_context(self) -> ContextView:
         """A context of the caller's own."""
 
-    def inspect(self) -> dict[str, Any]:
+    def inspect(self) -> dict[str, object]:
         """io, steps and memory as JSON. Raises PluginError where there is no inspector."""
 
     def save(self, path: str | Path) -> None:

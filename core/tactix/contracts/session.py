@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tactix.base.logger import Logger
 from tactix.contracts.trust import Seal
@@ -35,7 +35,7 @@ class SessionView(Protocol):
     def allocators(self) -> Mapping[str, Allocator]: ...
 
     @property
-    def flavours(self) -> Mapping[str, Flavour[Any]]: ...
+    def flavours(self) -> Mapping[str, Flavour]: ...
 
     @property
     def signer(self) -> Callable[[bytes], bytes] | None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeAlias, TypeVar, cast
 
+from tactix.base.errors import InvalidArgument
 from tactix.base.tensor import LINEAR, Format
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -16,6 +17,10 @@ from tactix.contracts.graph import Node
 
 Work = TypeVar("Work")
 """What a tactic has read off a node: a frozen dataclass of its own, or the node itself."""
+
+
+Knob: TypeAlias = "bool | int | float | str | tuple[Knob, ...] | None"
+"""What a variant may be told by."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +38,23 @@ class Variant:
 
     inputs: tuple[Format, ...] = ()
     outputs: tuple[Format, ...] = ()
-    knobs: tuple[tuple[str, Any], ...] = ()
+    knobs: tuple[tuple[str, Knob], ...] = ()
 
     @classmethod
     def of(
-        cls, inputs: Sequence[Format] = (), outputs: Sequence[Format] = (), **knobs: Any
+        cls, inputs: Sequence[Format] = (), outputs: Sequence[Format] = (), **knobs: Knob
     ) -> Variant:
         return cls(tuple(inputs), tuple(outputs), tuple(sorted(knobs.items())))
 
-    def knob(self, name: str) -> Any:
+    def knob(self, name: str) -> Knob:
         return dict(self.knobs)[name]
+
+    def number(self, name: str) -> int:
+        """A knob that is a whole number. Raises InvalidArgument for one that is not."""
+        value = self.knob(name)
+        if not isinstance(value, int):
+            raise InvalidArgument(f"the knob {name!r} is {value!r}, which is no whole number")
+        return value
 
     def input_format(self, index: int) -> Format:
         return self.inputs[index] if index < len(self.inputs) else LINEAR

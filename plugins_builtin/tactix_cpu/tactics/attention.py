@@ -74,8 +74,8 @@ class CpuAttentionTactic(Tactic[Heads]):
             return None
         lanes, rows, vectors = (
             max(4, ctx.device.lanes),
-            int(variant.knob("rows")),
-            int(variant.knob("vectors")),
+            variant.number("rows"),
+            variant.number("vectors"),
         )
         step = c_tile.step_cycles(rows, vectors) / rows / (vectors * lanes)
         exponents = (20 + 20 / groups(rows)[-1]) / lanes
@@ -104,7 +104,7 @@ class _Kernel:
     def __init__(self, h: Heads, variant: Variant, ctx: CompileContext) -> None:
         self.h, self.ctx = h, ctx
         self.tile = RegisterTile(
-            variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes)
+            variant.number("rows"), variant.number("vectors"), max(4, ctx.device.lanes)
         )
         self.args = Args(h.node)
         self.functions = Functions(self.args)

@@ -149,7 +149,7 @@ class CudaAttentionTactic(Tactic[Heads]):
         if not symbols(size) <= set(ctx.opt):
             return None
         lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
-        warps, keys = int(variant.knob("warps")), int(variant.knob("keys"))
+        warps, keys = variant.number("warps"), variant.number("keys")
         blocks, stages = lead * -(-s // (16 * warps)), -(-t // keys)
         room = max(
             1,
@@ -216,7 +216,7 @@ def _piece(m: Matrices, width: int) -> int:
 
 
 def _compile(h: Heads, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-    warps, keys = int(variant.knob("warps")), int(variant.knob("keys"))
+    warps, keys = variant.number("warps"), variant.number("keys")
     e, rows, sees = KernelEntry(h.node, 32 * warps), 16 * warps, sight(h)
     s, t = e.size("S", h.s), e.size("T", h.t)
     operands, weights = matrices(h, e), weighing(h, e, sees, s)

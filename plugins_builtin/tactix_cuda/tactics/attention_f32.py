@@ -59,7 +59,7 @@ class PlainAttentionTactic(Tactic[Heads]):
         if not symbols(prod((*h.lead, h.s, h.t))) <= set(ctx.opt):
             return None
         lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
-        warps, rows = int(variant.knob("warps")), int(variant.knob("rows"))
+        warps, rows = variant.number("warps"), variant.number("rows")
         blocks, stages = lead * -(-s // (rows * warps)), -(-t // KEYS)
         waves = -(-blocks // (max(1, 16 // warps) * max(1, ctx.device.cores)))
         reads = (rows + 1) * (h.d + h.e) / 4 + 12 * rows
@@ -71,7 +71,7 @@ class PlainAttentionTactic(Tactic[Heads]):
         return tile.START + waves * (stages * cycles + 2 * tile.LATENCY) / tile.CLOCK
 
     def compile(self, h: Heads, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        warps, rows = int(variant.knob("warps")), int(variant.knob("rows"))
+        warps, rows = variant.number("warps"), variant.number("rows")
         e = KernelEntry(h.node, 32 * warps)
         body = _body(h, e, warps * rows)
         launch = e.launch(prod(h.lead) * ceildiv(h.s, warps * rows), _shared(h, warps, rows))

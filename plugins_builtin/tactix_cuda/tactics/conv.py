@@ -70,7 +70,7 @@ class CudaConvTactic(Tactic[ConvolutionWindow]):
     def cost(self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
             return None
-        channels = variant.knob("channels")
+        channels = variant.number("channels")
         w = _work(win, channels, dict(ctx.opt))
         padding = 0.0
         if channels != win.c:
@@ -78,7 +78,7 @@ class CudaConvTactic(Tactic[ConvolutionWindow]):
                 channels + win.c
             )
             padding = tile.START + elements * win.dtype.itemsize / tile.BANDWIDTH
-        return padding + tile.seconds(w, tile_of(variant), variant.knob("split"), ctx.device)
+        return padding + tile.seconds(w, tile_of(variant), variant.number("split"), ctx.device)
 
     def compile(
         self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext
@@ -128,9 +128,9 @@ def pack_weights(win: ConvolutionWindow, channels: int, t: BlockTile) -> Packed:
 
 
 def _compile(win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-    t, channels = tile_of(variant), int(variant.knob("channels"))
+    t, channels = tile_of(variant), variant.number("channels")
     stages = -(-win.taps * channels // t.depth)
-    made = Tiled(win.node, t, 1, win.pixels, win.co, stages, variant.knob("split"))
+    made = Tiled(win.node, t, 1, win.pixels, win.co, stages, variant.number("split"))
     e, image = made.entry, win.n * win.size[0] * win.size[1] * (channels * t.size)
     padded = channels != win.c
     x = e.workspace(made.workspace, f"{ctype(win.dtype)}") if padded else e.input(win.x)

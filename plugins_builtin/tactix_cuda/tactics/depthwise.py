@@ -102,11 +102,11 @@ class CudaDepthwiseTactic(Tactic[DepthwiseGeometry]):
         except ShapeError as e:
             return Reject(e.what)
         width = g.around.shape[-1]
-        return [v for v in made if not isinstance(width, int) or v.knob("columns") < 2 * width]
+        return [v for v in made if not isinstance(width, int) or v.number("columns") < 2 * width]
 
     def cost(self, g: DepthwiseGeometry, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = text.traffic(g.node, variant, ctx)
-        return None if seconds is None else seconds * (1 + 0.5 / int(variant.knob("columns")))
+        return None if seconds is None else seconds * (1 + 0.5 / variant.number("columns"))
 
     def compile(
         self, g: DepthwiseGeometry, variant: Variant, ctx: CompileContext
@@ -121,7 +121,7 @@ class _Depthwise:
 
     def __init__(self, args: CudaArgs, g: DepthwiseGeometry, variant: Variant) -> None:
         self.args, self.g = args, g
-        self.columns = int(variant.knob("columns"))
+        self.columns = variant.number("columns")
         bias = (args.node.given[g.bias].spec.dtype,) if g.bias >= 0 else ()
         self.dtype = g.around.spec.dtype
         self.site = OutputSite(args, g.around, variant, self.columns, bias)

@@ -66,7 +66,7 @@ class DirectConvTactic(Tactic[ConvolutionWindow]):
         elements = win.n * (win.size[0] * win.size[1] * win.c + win.out[0] * win.out[1] * win.co)
         if not symbols(elements) <= set(ctx.opt):
             return None
-        size, cols = dict(ctx.opt), variant.knob("cols")
+        size, cols = dict(ctx.opt), variant.number("cols")
         work = evaluate(win.pixels, size) * win.co * win.taps * (win.c // win.group)
         threads = evaluate(_threads(win, variant), size)
         idle = max(1.0, ctx.device.cores * 512 / max(1, threads))
@@ -92,8 +92,8 @@ def _channels(win: ConvolutionWindow) -> int:
 
 
 def _threads(win: ConvolutionWindow, v: Variant) -> Dim:
-    strips = ceildiv(win.out[1], int(v.knob("cols")))
-    return win.n * win.out[0] * strips * (win.co // int(v.knob("channels")))
+    strips = ceildiv(win.out[1], v.number("cols"))
+    return win.n * win.out[0] * strips * (win.co // v.number("channels"))
 
 
 def _pack(win: ConvolutionWindow) -> Packed:
@@ -107,7 +107,7 @@ def _pack(win: ConvolutionWindow) -> Packed:
 
 
 def _body(win: ConvolutionWindow, e: KernelEntry, v: Variant) -> list[str]:
-    cols, channels, kind = int(v.knob("cols")), int(v.knob("channels")), win.dtype.value
+    cols, channels, kind = v.number("cols"), v.number("channels"), win.dtype.value
     rows = RowResults(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
     wide = e.dim(win.out[1])
     put = block(

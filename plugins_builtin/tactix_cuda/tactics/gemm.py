@@ -65,11 +65,11 @@ class CudaGemmTactic(Tactic[CudaProduct]):
             return None
         batch, m, n, k = (evaluate(d, ctx.opt) for d in (prod(p.batch), p.m, p.n, p.k))
         return tile.seconds(
-            ProductSizes(batch, m, n, k), tile_of(variant), variant.knob("split"), ctx.device
+            ProductSizes(batch, m, n, k), tile_of(variant), variant.number("split"), ctx.device
         )
 
     def compile(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        return _compile(p, tile_of(variant), variant.knob("split"), ctx)
+        return _compile(p, tile_of(variant), variant.number("split"), ctx)
 
 
 class Tf32GemmTactic(CudaGemmTactic):

@@ -68,8 +68,8 @@ class GemvTactic(Tactic[CudaProduct]):
     def compile(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         e = KernelEntry(p.node, 32 * WARPS)
         body = _body(p, e, variant)
-        grid = ceildiv(p.n, WARPS // variant.knob("slices") * variant.knob("cols"))
-        shared = WARPS * int(p.m) * variant.knob("cols") * 4  # type: ignore[arg-type]
+        grid = ceildiv(p.n, WARPS // variant.number("slices") * variant.number("cols"))
+        shared = WARPS * int(p.m) * variant.number("cols") * 4  # type: ignore[arg-type]
         return artifact([e.kernel(*body)], [e.launch(grid, shared)], [e], ctx, more=("ptx.cuh",))
 
 
@@ -79,11 +79,11 @@ def _seconds(p: CudaProduct, v: Variant, device: DeviceProperties) -> float:
     """
     m, n, k = (evaluate(d, {}) for d in (p.m, p.n, p.k))
     each = 16 // p.dtype.itemsize
-    rounds = -(-k // (32 * each * v.knob("slices")))
-    blocks = -(-n // (WARPS // v.knob("slices") * v.knob("cols")))
+    rounds = -(-k // (32 * each * v.number("slices")))
+    blocks = -(-n // (WARPS // v.number("slices") * v.number("cols")))
     waves = -(-blocks // (max(1, device.cores) * 4))
     together = min(4, -(-blocks // max(1, device.cores)))
-    chain = waves * (tile.LATENCY + rounds * (100 + m * v.knob("cols") * each * 2.5 * together))
+    chain = waves * (tile.LATENCY + rounds * (100 + m * v.number("cols") * each * 2.5 * together))
     seconds: float = tile.START + max(n * k * p.dtype.itemsize / tile.BANDWIDTH, chain / tile.CLOCK)
     return seconds
 
@@ -100,7 +100,7 @@ def _pack(p: CudaProduct, each: int) -> Packed:
 
 
 def _body(p: CudaProduct, e: KernelEntry, v: Variant) -> list[str]:
-    m, n, k, cols, slices = int(p.m), int(p.n), int(p.k), int(v.knob("cols")), int(v.knob("slices"))  # type: ignore[arg-type]
+    m, n, k, cols, slices = int(p.m), int(p.n), int(p.k), v.number("cols"), v.number("slices")  # type: ignore[arg-type]
     each, kind, groups = 16 // p.dtype.itemsize, p.dtype.value, WARPS // slices
     deep = -(-k // each) * each
     x, w = e.input(p.a.index), e.constant("b", _pack(p, each), p.dtype)

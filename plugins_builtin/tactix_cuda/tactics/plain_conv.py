@@ -129,9 +129,9 @@ class PlainConvTactic(Tactic[PlainConvGeometry]):
         taps = dims.prod(g.kernel) * (g.outer if g.turned else g.inner)
         if seconds is None or not dims.symbols(work) <= set(ctx.opt):
             return None
-        threads = dims.evaluate(dims.prod(g.around.shape), ctx.opt) / int(variant.knob("channels"))
+        threads = dims.evaluate(dims.prod(g.around.shape), ctx.opt) / variant.number("channels")
         idle = max(1.0, ctx.device.cores * RESIDENT / max(1.0, threads))
-        reads = 1 + 4 / int(variant.knob("channels"))
+        reads = 1 + 4 / variant.number("channels")
         return seconds + dims.evaluate(work * taps, ctx.opt) * idle * reads / RATE
 
     def compile(
@@ -152,7 +152,7 @@ class _Writer:
             args,
             g,
             len(g.kernel),
-            int(variant.knob("channels")),
+            variant.number("channels"),
         )
         self.site = OutputSite(args, g.around, variant)
         n, c, *spatial = g.around.shape

@@ -125,7 +125,7 @@ class CudaRecurrentTactic(Tactic[CudaRecurrence]):
         if not symbols(r.steps * r.batch) <= set(ctx.opt):
             return None
         steps, batch = (evaluate(d, ctx.opt) for d in (r.steps, r.batch))
-        slices = int(variant.knob("slices"))
+        slices = variant.number("slices")
         groups = r.directions * -(-batch // r.rows) * slices
         waves = -(-groups // (4 * max(1, ctx.device.cores)))
         work = r.wide / slices * r.hidden * (1 + r.rows) / 64
@@ -138,7 +138,7 @@ class CudaRecurrentTactic(Tactic[CudaRecurrence]):
         first = KernelEntry(r.node, PROJECT_THREADS)
         second = KernelEntry(r.node, STEP_THREADS, "steps")
         project = _project(r, first)
-        steps = Steps(r, second, int(variant.knob("slices")))
+        steps = Steps(r, second, variant.number("slices"))
         body = steps.body()
         tiles = ceildiv(r.steps * r.batch, 64) * ceildiv(r.directions * r.wide, 64)
         launches = [first.launch(tiles), second.launch(steps.blocks, steps.shared)]

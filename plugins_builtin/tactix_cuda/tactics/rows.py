@@ -127,7 +127,7 @@ class RowsTactic(Tactic[RowsWork]):
         seconds = text.traffic(work.node, variant, ctx)
         if seconds is None:
             return None
-        length, threads = text.known(work.length, ctx), int(variant.knob("threads"))
+        length, threads = text.known(work.length, ctx), variant.number("threads")
         if threads == 1 or work.is_crosswise:
             return seconds * (1 if threads == 1 else 4)
         return seconds * (1 + threads / 1e5 if length <= 32 * threads else length / (32 * threads))
@@ -135,7 +135,7 @@ class RowsTactic(Tactic[RowsWork]):
     def compile(self, work: RowsWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         anchor = work.node.anchor
         assert anchor is not None
-        writer = CudaRowKernel(CudaArgs(work.node), work, int(variant.knob("threads")))
+        writer = CudaRowKernel(CudaArgs(work.node), work, variant.number("threads"))
         name = anchor.layer.name
         if name.endswith("Softmax"):
             statistics = _softmax(writer, name == "LogSoftmax")

@@ -109,7 +109,11 @@ class BlockTile:
 
 def tile_of(variant: Variant) -> BlockTile:
     """The tile that a variant's knobs say."""
-    return BlockTile(*(variant.knob(name) for name in BlockTile.__dataclass_fields__))
+    rows, cols, chunks, down, across, slices, stages = map(
+        variant.number, ("rows", "cols", "chunks", "down", "across", "slices", "stages")
+    )
+    kind = str(variant.knob("kind"))
+    return BlockTile(rows, cols, chunks, down, across, slices, stages, kind)
 
 
 _TENSOR = (  # rows, cols, chunks, down, across, slices, stages

@@ -145,7 +145,7 @@ class HalfAmxConvTactic(Tactic[AmxConvWork]):
     def cost(self, work: AmxConvWork, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(work.win.n) <= set(ctx.opt):
             return None
-        each = _cycles(work, (variant.knob("rows"), variant.knob("vectors")), ctx.threads)
+        each = _cycles(work, (variant.number("rows"), variant.number("vectors")), ctx.threads)
         return 1e-6 + each * evaluate(work.win.n, ctx.opt) / 3e9 / max(1, ctx.threads)
 
     def compile(self, work: AmxConvWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
@@ -212,7 +212,7 @@ class _Kernel:
 
     def __init__(self, work: AmxConvWork, variant: Variant, ctx: CompileContext) -> None:
         self.work, self.win, self.ctx, self.variant = work, work.win, ctx, variant
-        self.pixels, self.vectors = int(variant.knob("rows")), int(variant.knob("vectors"))
+        self.pixels, self.vectors = variant.number("rows"), variant.number("vectors")
         self.columns = self.vectors * HIGH
         self.threads = max(1, ctx.threads)
         self.bands = bands_for(self.win, work.linear, self.pixels, self.threads)

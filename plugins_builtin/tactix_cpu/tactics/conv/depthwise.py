@@ -72,7 +72,7 @@ class CpuDepthwiseTactic(Tactic[CpuConvolutionWindow]):
         steps = win.n * win.out[0] * win.out[1] * (-(-win.c // max(4, ctx.device.lanes)))
         if not symbols(steps) <= set(ctx.opt):
             return None
-        cycles = win.taps * (0.5 + 2 / int(variant.knob("rows"))) + 8
+        cycles = win.taps * (0.5 + 2 / variant.number("rows")) + 8
         return 5e-7 + evaluate(steps, ctx.opt) * cycles / 3e9 / max(1, ctx.threads)
 
     def compile(

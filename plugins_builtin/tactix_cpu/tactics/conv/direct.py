@@ -87,7 +87,7 @@ class CpuConvTactic(Tactic[CpuConvolutionWindow]):
     ) -> KernelArtifact:
         if not variant.input_format(win.x).is_linear and gathered(win) is not win:
             return GatherKernel(win, variant, ctx).artifact()
-        return (SpanKernel if variant.knob("span") else ConvKernel)(win, variant, ctx).artifact()
+        return (SpanKernel if variant.number("span") else ConvKernel)(win, variant, ctx).artifact()
 
 
 def _shapes(
@@ -142,7 +142,7 @@ def cycles(
     opt: dict[str, int] | None = None,
 ) -> float:
     """Cycles on one core, by the tile's cycles per step; unknown sizes count as 32."""
-    lanes, rows, vectors = max(4, device.lanes), int(v.knob("rows")), int(v.knob("vectors"))
+    lanes, rows, vectors = max(4, device.lanes), v.number("rows"), v.number("vectors")
     size = {s: 32 for d in (win.n, *win.out) for s in symbols(d)} | (opt or {})
     n, high, wide = (evaluate(d, size) for d in (win.n, *win.out))
     panels = -(-win.co // (vectors * lanes))
@@ -163,7 +163,7 @@ def cycles(
             c_tile.step_cycles(part, vectors, c_tile.chains_for(part, vectors)) * depth
             + part * vectors
         )
-    blocks = int(v.knob("blocks"))
+    blocks = v.number("blocks")
     passes = -(-channels // lanes // blocks) if blocks else 1
     # each further pass reads and writes partial sums: two cycles for a vector of them
     return panels * (n * wait + lines * (total + (passes - 1) * length * vectors * 2.0))

@@ -67,7 +67,7 @@ class ByteConvTactic(Tactic[DotWindow]):
     def cost(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(win.n) <= set(ctx.opt):
             return None
-        cycles = _cycles(win, (variant.knob("rows"), variant.knob("vectors")), ctx.device)
+        cycles = _cycles(win, (variant.number("rows"), variant.number("vectors")), ctx.device)
         return 5e-7 + cycles * evaluate(win.n, ctx.opt) / 3e9 / max(1, ctx.threads)
 
     def compile(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
@@ -144,11 +144,11 @@ class DotConvKernel:
     def __init__(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx = win, ctx
         self.lanes = max(4, ctx.device.lanes)
-        self.vectors = int(variant.knob("vectors"))
+        self.vectors = variant.number("vectors")
         self.width = self.vectors * self.lanes
         self.linear = win.c <= window.FEW_CHANNELS
         self.src = window.source_of(win, self.lanes, self.linear)
-        self.cut = cut(win, int(variant.knob("rows")))
+        self.cut = cut(win, variant.number("rows"))
         self.panels = -(-win.co // self.width)
         self.slab = self.src.planes * self.src.bytes * win.kernel[0] * win.kernel[1] * self.width
         self.args = Args(win.node)

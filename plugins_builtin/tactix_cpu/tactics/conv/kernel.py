@@ -35,9 +35,9 @@ class ConvKernel:
         self.win, self.ctx, self.element = win, ctx, ctype(win.dtype)
         self.linear = variant.input_format(win.x).is_linear
         self.tile = RegisterTile(
-            variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes)
+            variant.number("rows"), variant.number("vectors"), max(4, ctx.device.lanes)
         )
-        self.sweep: int = variant.knob("blocks")
+        self.sweep: int = variant.number("blocks")
         self.args = Args(win.node)
         self.functions = Functions(self.args)
         lanes = self.tile.lanes

@@ -143,9 +143,9 @@ def cycles(win: CpuConvolutionWindow, v: Variant, device: DeviceProperties) -> f
     """Cycles on one core for one image."""
     lanes, m, rows, vectors = (
         max(4, device.lanes),
-        *(int(v.knob(k)) for k in ("m", "rows", "vectors")),
+        *(v.number(k) for k in ("m", "rows", "vectors")),
     )
-    places, count, tiles = (m + 2) ** 2, _count(win, m), int(v.knob("tiles"))
+    places, count, tiles = (m + 2) ** 2, _count(win, m), v.number("tiles")
     deep, wide = -(-win.c // lanes), -(-win.co // lanes)
     panels, sweeps = -(-wide // vectors), -(-count // tiles)
     step = c_tile.step_cycles(rows, vectors, c_tile.chains_for(rows, vectors))

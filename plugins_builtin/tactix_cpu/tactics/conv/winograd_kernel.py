@@ -94,14 +94,14 @@ class WinogradKernel:
 
     def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx = win, ctx
-        self.m: int = variant.knob("m")
+        self.m: int = variant.number("m")
         self.a = self.m + 2
         self.turn = TURNS[self.m]
         self.lanes = max(4, ctx.device.lanes)
         self.tile = RegisterTile(
-            variant.knob("rows"), variant.knob("vectors"), self.lanes, 1, NEAR, FAR
+            variant.number("rows"), variant.number("vectors"), self.lanes, 1, NEAR, FAR
         )
-        self.tiles: int = variant.knob("tiles")
+        self.tiles: int = variant.number("tiles")
         self.high, self.wide = (evaluate(d, {}) for d in win.out)
         self.across = -(-self.wide // self.m)
         self.count = self.across * -(-self.high // self.m)

@@ -108,7 +108,7 @@ def _cycles(
     """Cycles of a product on one core, by the tile's cycles per step; unknown sizes count as 64."""
     size = {s: 64 for d in (p.m, p.n, p.k) for s in symbols(d)} | (opt or {})
     m, n, k = (evaluate(d, size) for d in (p.m, p.n, p.k))
-    rows, vectors = int(v.knob("rows")), int(v.knob("vectors"))
+    rows, vectors = v.number("rows"), v.number("vectors")
     panels = -(-n // (vectors * device.lanes))
     tiles = max(1, -(-m // rows))
     (least, more), total = divmod(m, tiles), 0.0
@@ -117,7 +117,7 @@ def _cycles(
             total += count * c_tile.step_cycles(size_, vectors, c_tile.chains_for(size_, vectors))
     # panels that the row tiles read again and again come from the third cache where nothing cuts
     # them
-    far = 1.1 if k >= DEEP and not v.knob("depth") and m > 32 else 1.0
+    far = 1.1 if k >= DEEP and not v.number("depth") and m > 32 else 1.0
     return total * panels * k * far
 
 
@@ -159,9 +159,9 @@ class _Kernel:
     def __init__(self, p: CpuProduct, variant: Variant, ctx: CompileContext) -> None:
         self.p, self.ctx = p, ctx
         self.tile = RegisterTile(
-            variant.knob("rows"), variant.knob("vectors"), max(4, ctx.device.lanes)
+            variant.number("rows"), variant.number("vectors"), max(4, ctx.device.lanes)
         )
-        self.depth: int = variant.knob("depth")
+        self.depth: int = variant.number("depth")
         self.args = Args(p.node)
         self.functions = Functions(self.args)
         panels = ceildiv(p.n, self.tile.width)

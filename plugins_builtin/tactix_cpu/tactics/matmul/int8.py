@@ -119,7 +119,7 @@ class ByteGemmTactic(Tactic[DotProduct]):
     def cost(self, p: DotProduct, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(p.m) <= set(ctx.opt):
             return None
-        tile = variant.knob("rows"), variant.knob("vectors")
+        tile = variant.number("rows"), variant.number("vectors")
         cycles = _cycles(p, tile, ctx.device, dict(ctx.opt))
         return 5e-7 + cycles / 3e9 / max(1, ctx.threads) + p.k * p.n * p.dot.size / 4e10
 
@@ -168,7 +168,7 @@ class DotGemmKernel:
 
     def __init__(self, p: DotProduct, variant: Variant, ctx: CompileContext) -> None:
         self.p, self.ctx = p, ctx
-        self.rows, self.vectors = int(variant.knob("rows")), int(variant.knob("vectors"))
+        self.rows, self.vectors = variant.number("rows"), variant.number("vectors")
         self.lanes = max(4, ctx.device.lanes)
         self.width = self.vectors * self.lanes
         self.panels, self.steps = -(-p.n // self.width), -(-p.k // p.dot.group)

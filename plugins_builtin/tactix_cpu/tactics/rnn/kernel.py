@@ -42,7 +42,7 @@ class RecurrentKernel:
 
     def __init__(self, r: CpuRecurrence, variant: Variant, ctx: CompileContext) -> None:
         self.r, self.ctx = r, ctx
-        self.rows: int = variant.knob("rows")
+        self.rows: int = variant.number("rows")
         self.half = r.dtype is DType.BF16
         self.group = 2 if self.half else 1
         self.element, self.right = ("uint16_t", "int32_t") if self.half else ("float", "float")

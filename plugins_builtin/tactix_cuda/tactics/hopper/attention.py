@@ -77,7 +77,7 @@ class HopperAttentionTactic(Tactic[Heads]):
         if not symbols(prod((*h.lead, h.s, h.t))) <= set(ctx.opt):
             return None
         lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
-        teams, keys = int(variant.knob("teams")), int(variant.knob("keys"))
+        teams, keys = variant.number("teams"), variant.number("keys")
         blocks, room = lead * -(-s // (64 * teams)), _resident(h, teams, keys)
         waves = -(-blocks // (room * max(1, ctx.device.cores)))
         work = -(-t // keys) * keys / 64 * CYCLES * _parts(h.d, h.e) / 2
@@ -85,7 +85,7 @@ class HopperAttentionTactic(Tactic[Heads]):
         return STARTED + max(waves * (work + LOADED) / hopper.CLOCK, traffic / hopper.BANDWIDTH)
 
     def compile(self, h: Heads, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        teams, keys = int(variant.knob("teams")), int(variant.knob("keys"))
+        teams, keys = variant.number("teams"), variant.number("keys")
         e, rows, sees = FlowEntry(h.node, teams * TEAM), 64 * teams, attention.sight(h)
         maps = [e.map_input(m.index, _map(h, m, *of)) for m, of in _operands(h, rows, keys)]
         weights = attention.weighing(h, e, sees, e.size("S", h.s))

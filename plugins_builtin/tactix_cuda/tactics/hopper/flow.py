@@ -151,7 +151,10 @@ def multiply(cols: int, kind: str) -> str:
 
 def flow_of(variant: Variant) -> Flow:
     """The flow that a variant's knobs say."""
-    return Flow(*(variant.knob(name) for name in Flow.__dataclass_fields__))
+    rows, cols, stages, teams, splits = map(
+        variant.number, ("rows", "cols", "stages", "teams", "splits")
+    )
+    return Flow(rows, cols, stages, teams, bool(variant.knob("alternate")), splits)
 
 
 _FLOWS = (  # rows, cols, stages, teams, alternate

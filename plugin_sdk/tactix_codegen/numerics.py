@@ -38,13 +38,13 @@ def _evaluate_node(
     n: Scalar, args: list[Any], inputs: Sequence[Any], table: dict[str, Callable[..., Any]]
 ) -> Any:
     if n.op == "var":
-        return inputs[n.value]
+        return inputs[n.index]
     if n.op == "const":
-        return n.value
+        return n.number
     if n.op == "primitive":
-        return n.value.numpy(*args)
+        return n.primitive.numpy(*args)
     if n.op == "cast":
-        return _cast(args[0], n.value)
+        return _cast(args[0], n.dtype)
     return table[n.op](*args)
 
 

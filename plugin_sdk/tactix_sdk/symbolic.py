@@ -85,13 +85,13 @@ def _node(
     n: expr.Scalar, args: list[Element], values: Sequence[Dim], types: Sequence[DType]
 ) -> Element:
     if n.op == "var":
-        return values[int(n.value)]
+        return values[n.index]
     if n.op == "const":
-        return int(n.value) if math.isfinite(n.value) and n.value == int(n.value) else None
+        return int(n.number) if math.isfinite(n.number) and n.number == int(n.number) else None
     if n.op == "select":
         return args[1] if args[0] == 1 else args[2] if args[0] == 0 or args[1] == args[2] else None
     if n.op == "cast" and args[0] is not None:
-        return _cast(args[0], n.value)
+        return _cast(args[0], n.dtype)
     if n.op not in _TABLE or any(a is None for a in args):
         return None
     floating = n.op == "div" and expr.result_dtype(n, types).is_float

@@ -63,7 +63,7 @@ def _with(
 
 
 def _plain(s: Scalar, out: DType) -> Scalar:
-    while s.op == "cast" and s.value is out:
+    while s.op == "cast" and s.dtype is out:
         s = s.args[0]
     return s
 
@@ -85,8 +85,8 @@ def _activation(s: Scalar) -> tuple[str, Scalar]:
 def _terms(s: Scalar) -> Mapping[int, float] | None:
     """Factors by variable of a sum of variables; None if it is something else."""
     if s.op == "var":
-        return {int(s.value): 1.0}
-    if s.op == "cast" and s.value.is_float:
+        return {s.index: 1.0}
+    if s.op == "cast" and s.dtype.is_float:
         return _terms(s.args[0])
     if s.op in ("add", "sub"):
         a, b = (_terms(x) for x in s.args)
@@ -108,5 +108,5 @@ def _scaled(s: Scalar) -> Mapping[int, float] | None:
     inner = _terms(a)
     if b.op != "const" or inner is None:
         return None
-    factor = 1.0 / float(b.value) if s.op == "div" else float(b.value)
+    factor = 1.0 / float(b.number) if s.op == "div" else float(b.number)
     return {v: f * factor for v, f in inner.items()}

@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
-from typing import Any, Union
+from typing import NoReturn, ParamSpec, Union
 
 from tactix.base.arrays import Array
 from tactix.base.dtypes import DType
 from tactix.base.errors import InvalidArgument
 
+Given = ParamSpec("Given")
 ScalarLike = Union["Scalar", float, int, bool]
+ScalarValue = Union[float, DType, "Primitive", None]
+"""What a node holds beside its arguments: a constant, a variable's index, a dtype, a primitive."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,33 @@ class Scalar:
 
     __slots__ = ("args", "op", "value")
 
-    def __init__(self, op: str, args: tuple[Scalar, ...], value: Any) -> None:
+    def __init__(self, op: str, args: tuple[Scalar, ...], value: ScalarValue) -> None:
         self.op, self.args, self.value = op, args, value
+
+    @property
+    def index(self) -> int:
+        """Of a variable. Raises InvalidArgument for another node."""
+        return self.value if isinstance(self.value, int) else self._without("index")
+
+    @property
+    def number(self) -> float:
+        """Of a constant, as it was given. Raises InvalidArgument for a node that holds none."""
+        if self.value is None or isinstance(self.value, (DType, Primitive)):
+            return self._without("number")
+        return self.value
+
+    @property
+    def dtype(self) -> DType:
+        """What a cast leads to. Raises InvalidArgument for another node."""
+        return self.value if isinstance(self.value, DType) else self._without("dtype")
+
+    @property
+    def primitive(self) -> Primitive:
+        """What is called. Raises InvalidArgument for a node of the vocabulary."""
+        return self.value if isinstance(self.value, Primitive) else self._without("primitive")
+
+    def _without(self, what: str) -> NoReturn:
+        raise InvalidArgument(f"{self.op} holds no {what}")
 
     __add__, __sub__, __mul__, __truediv__, __lt__, __le__ = map(
         _infix, ("add", "sub", "mul", "div", "lt", "le")
@@ -84,18 +112,18 @@ class Scalar:
             return f"x{self.value}"
         if self.op == "const":
             return repr(self.value)
-        name = self.value.name if self.op == "primitive" else self.op
-        tail = f", {self.value.value}" if self.op == "cast" else ""
+        name = self.primitive.name if self.op == "primitive" else self.op
+        tail = f", {self.dtype.value}" if self.op == "cast" else ""
         return f"{name}({', '.join(map(str, self.args))}{tail})"
 
     def __repr__(self) -> str:
         return f"Scalar({self})"
 
 
-_TABLE: dict[Any, Scalar] = {}
+_TABLE: dict[object, Scalar] = {}
 
 
-def _make(op: str, args: tuple[Scalar, ...], value: Any = None) -> Scalar:
+def _make(op: str, args: tuple[Scalar, ...], value: ScalarValue = None) -> Scalar:
     key = (op, tuple(map(id, args)), type(value), repr(value) if op == "const" else value)
     found = _TABLE.get(key)
     return found if found is not None else _TABLE.setdefault(key, Scalar(op, args, value))
@@ -133,17 +161,17 @@ def select(condition: ScalarLike, a: ScalarLike, b: ScalarLike) -> Scalar:
     return _op("select", condition, a, b)
 
 
-def _named(make: Callable[..., Scalar], name: str) -> Callable[..., Scalar]:
+def _named(make: Callable[Given, Scalar], name: str) -> Callable[Given, Scalar]:
     make.__name__, make.__doc__ = name, f"The scalar function ``{name}``."
     return make
 
 
 def _unary(name: str) -> Callable[[ScalarLike], Scalar]:
-    return _named(lambda x: _op(name, x), name)  # type: ignore[no-any-return]
+    return _named(lambda x: _op(name, x), name)
 
 
 def _binary(name: str) -> Callable[[ScalarLike, ScalarLike], Scalar]:
-    return _named(_infix(name), name)  # type: ignore[no-any-return]
+    return _named(lambda a, b: _op(name, a, b), name)
 
 
 UNARY = (
@@ -216,7 +244,7 @@ def replace_vars(s: Scalar, by: dict[int, Scalar]) -> Scalar:
     made: dict[Scalar, Scalar] = {}
     for x in walk([s]):
         if x.op == "var":
-            made[x] = by.get(x.value, x)
+            made[x] = by.get(x.index, x)
         else:
             made[x] = _make(x.op, tuple(made[a] for a in x.args), x.value) if x.args else x
     return made[s]
@@ -224,7 +252,7 @@ def replace_vars(s: Scalar, by: dict[int, Scalar]) -> Scalar:
 
 def variables(roots: Sequence[Scalar]) -> frozenset[int]:
     """The variables that the expressions read."""
-    return frozenset(int(n.value) for n in walk(roots) if n.op == "var")
+    return frozenset(n.index for n in walk(roots) if n.op == "var")
 
 
 def jumps_on(s: Scalar) -> frozenset[int]:
@@ -233,7 +261,7 @@ def jumps_on(s: Scalar) -> frozenset[int]:
     """
     deciding: list[Scalar] = []
     for n in walk([s]):
-        if n.op in JUMPS or (n.op == "cast" and not n.value.is_float):
+        if n.op in JUMPS or (n.op == "cast" and not n.dtype.is_float):
             deciding += n.args
         elif n.op == "pow":  # of a negative number there are whole powers only
             deciding.append(n.args[1])
@@ -243,12 +271,12 @@ def jumps_on(s: Scalar) -> frozenset[int]:
 def on_grid(s: Scalar, dtype: DType, inputs: Sequence[DType]) -> bool:
     """Whether the expression, computed more exactly, surely gives numbers of a 16-bit dtype."""
     if s.op == "var":
-        return inputs[int(s.value)] is dtype
+        return inputs[s.index] is dtype
     if s.op == "cast":
-        widened = s.value.is_float and s.value.bits > dtype.bits
-        return s.value is dtype or (widened and on_grid(s.args[0], dtype, inputs))
+        widened = s.dtype.is_float and s.dtype.bits > dtype.bits
+        return s.dtype is dtype or (widened and on_grid(s.args[0], dtype, inputs))
     if s.op == "const":  # whole numbers that 8 bits hold are in every float dtype
-        return abs(s.value) <= 256 and float(s.value).is_integer()
+        return abs(s.number) <= 256 and float(s.number).is_integer()
     chosen = s.args[1:] if s.op == "select" else s.args
     return s.op in ("neg", "abs", "min", "max", "select") and all(
         on_grid(a, dtype, inputs) for a in chosen
@@ -271,10 +299,9 @@ def result_dtype(s: Scalar, inputs: Sequence[DType]) -> DType:
     while (of := _takes_dtype_of(s)) is not None:
         s = of
     if s.op == "var":
-        return inputs[int(s.value)]
+        return inputs[s.index]
     if s.op == "cast":
-        to: DType = s.value
-        return to
+        return s.dtype
     if s.op in BOOLEAN:
         return DType.BOOL
     return DType.BOOL if isinstance(s.value, bool) else DType.FP32

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from tactix.base.errors import ModelImportError
 from tactix.base.files import EMPTY, why_no_file
+
+Network = TypeVar("Network", contravariant=True)
 
 GIVE = "Give the path of a model's file, its bytes, or an object that an importer knows"
 
@@ -27,7 +29,7 @@ def check_source(source: object) -> None:
         raise ModelImportError(what, who=who, do=GIVE)
 
 
-class Importer(Protocol):
+class Importer(Protocol[Network]):
     """``key``: ``namespace.name@version``; ``format``: the word that converters and
     ``Layer.imports`` use.
 
@@ -44,8 +46,8 @@ class Importer(Protocol):
         is. Must be cheap, raise nothing and change nothing.
         """
 
-    def load(self, source: object, network: Any, converters: Any) -> None:
-        """Fill the network. ``converters``: op name to Converters. Raises ModelImportError,
+    def load(self, source: object, network: Network, converters: Sequence[Converter]) -> None:
+        """Fill the network. ``converters``: all that are in use. Raises ModelImportError,
         UnsupportedOperator, whatever the content; what lies beside the model stays as it is.
         """
 
@@ -61,7 +63,7 @@ class Converter:
 
     format: str
     op: str
-    convert: Callable[..., Any]
+    convert: Callable[..., object]
     since: int = 1
 
     @property

@@ -27,11 +27,13 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 from tactix.base.arrays import Array
 from tactix.base.errors import PluginError
 from tactix.contracts.graph import Node, Value
+
+Made = TypeVar("Made")
 
 
 class AnyAttribute:
@@ -184,7 +186,7 @@ class Rule:
     benefit: int = 1
     numerics: str = "exact"
     exclusive: bool = True
-    example: Callable[[Any], None] | None = None
+    example: Callable[..., None] | None = None
     phase: str = "canonical"
     device: str = ""
     where: str = field(default="", compare=False)
@@ -221,7 +223,7 @@ class Rule:
         return frozenset(layers)
 
 
-def call(function: Callable[..., Any], bound: Mapping[str, Any]) -> Any:
+def call(function: Callable[..., Made], bound: Mapping[str, object]) -> Made:
     """Call with the bound names that the function's parameters ask for; a parameter with a default
     may be unbound.
     """
@@ -232,7 +234,7 @@ def call(function: Callable[..., Any], bound: Mapping[str, Any]) -> Any:
 
 
 @functools.lru_cache(4096)
-def _parameters(function: Callable[..., Any]) -> tuple[str, ...] | None:
+def _parameters(function: Callable[..., object]) -> tuple[str, ...] | None:
     """Their names; None if it takes any."""
     parameters = inspect.signature(function).parameters.values()
     return (

@@ -269,9 +269,9 @@ def _pivots(scalar: expr.Scalar) -> Sequence[float] | None:
     none is so tested.
     """
     nodes = expr.walk([scalar])
-    if not any(n.op == "eq" or (n.op == "cast" and n.value is DType.BOOL) for n in nodes):
+    if not any(n.op == "eq" or (n.op == "cast" and n.dtype is DType.BOOL) for n in nodes):
         return None
-    return sorted({0.0, *(float(n.value) for n in nodes if n.op == "const")})
+    return sorted({0.0, *(float(n.number) for n in nodes if n.op == "const")})
 
 
 def _equal_places(

@@ -180,7 +180,7 @@ class Emitter:
         if value is not None:
             self.values[id(node)] = value
         elif node.op == "var":
-            self.names[id(node)] = self.leaves[node.value]
+            self.names[id(node)] = self.leaves[node.index]
         elif dtype is not None:
             name = f"{self.tag}{len(self.statements)}"
             self.statements.append(
@@ -190,11 +190,8 @@ class Emitter:
 
     def _constant(self, node: Scalar) -> float | None:
         if node.op == "const":
-            return (
-                float(node.value)
-                if isinstance(node.value, int) and abs(node.value) < 1 << 53
-                else node.value
-            )
+            number = node.number
+            return float(number) if isinstance(number, int) and abs(number) < 1 << 53 else number
         if (
             not node.args
             or node.op in ("cast", "primitive")
@@ -213,9 +210,9 @@ class Emitter:
     def type_of(self, node: Scalar) -> DType:
         """As ``expr.result_dtype``, with 16-bit floats computed in float32."""
         if node.op == "var":
-            return self.variable_type(self.dtypes[node.value])
+            return self.variable_type(self.dtypes[node.index])
         if node.op == "cast":
-            return self.variable_type(node.value)
+            return self.variable_type(node.dtype)
         if node.op in expr.BOOLEAN:
             return DType.BOOL
         args = (
@@ -356,7 +353,7 @@ def known_dtype(dtype: DType) -> DType:
 
 def primitive_text(node: Scalar, names: Sequence[str]) -> str:
     """The "c" text of a primitive over those names. Raises CannotEmit if it has none."""
-    text = dict(node.value.texts).get("c")
+    text = dict(node.primitive.texts).get("c")
     if text is None:
-        raise CannotEmit(f"primitive {node.value.name} has no C text")
+        raise CannotEmit(f"primitive {node.primitive.name} has no C text")
     return str(text.format(*names))

@@ -51,9 +51,9 @@ class ScalarEmitter(Emitter):
     def operation(self, node: Scalar, dtype: DType) -> str:
         if node.op == "cast":
             text = self.arg(node.args[0], dtype)
-            narrow = node.value.value
+            narrow = node.dtype.value
             return (
-                f"tx_from_{narrow}(tx_to_{narrow}({text}))" if node.value in c_scalar.WIDE else text
+                f"tx_from_{narrow}(tx_to_{narrow}({text}))" if node.dtype in c_scalar.WIDE else text
             )
         if node.op in _COMPARE:
             t = self.common_type(node.args)

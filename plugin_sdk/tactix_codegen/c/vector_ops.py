@@ -75,7 +75,7 @@ class VectorEmitter(Emitter):
 
     def result(self, node: Scalar, dtype: DType) -> str:
         """Storing rounds to 16 bits."""
-        rounded = node.op == "cast" and node.value is dtype and dtype in c_scalar.WIDE
+        rounded = node.op == "cast" and node.dtype is dtype and dtype in c_scalar.WIDE
         return super().result(node.args[0] if rounded else node, dtype)
 
     def operation(self, node: Scalar, dtype: DType) -> str:
@@ -93,7 +93,7 @@ class VectorEmitter(Emitter):
 
     def _cast(self, node: Scalar, dtype: DType) -> str:
         text = self.arg(node.args[0], dtype)
-        return f"tx_as_{node.value.value}({text})" if node.value in c_scalar.WIDE else text
+        return f"tx_as_{node.dtype.value}({text})" if node.dtype in c_scalar.WIDE else text
 
     def _comparison(self, node: Scalar) -> str:
         t = self.common_type(node.args)

@@ -63,9 +63,9 @@ def _of_gelu(node: Scalar) -> Scalar | None:
 
 
 def _primitive(node: Scalar, names: Sequence[str]) -> str:
-    text = dict(node.value.texts).get("cuda")
+    text = dict(node.primitive.texts).get("cuda")
     if text is None:
-        raise CannotEmit(f"primitive {node.value.name} has no CUDA text")
+        raise CannotEmit(f"primitive {node.primitive.name} has no CUDA text")
     return str(text.format(*names))
 
 

@@ -37,7 +37,7 @@ class Use:
 
     @property
     def about(self) -> str:
-        return f"{self.key}'s primitive {self.node.value.name}"
+        return f"{self.key}'s primitive {self.node.primitive.name}"
 
 
 def uses(subject: Subject) -> Iterator[Use]:

@@ -298,16 +298,16 @@ def rounded_part(s: Scalar) -> Rounded | None:
     """What a result rounds to bytes, if it ends as Quantize does: one instruction each instead of
     several.
     """
-    if s.op != "cast" or s.value not in (DType.UINT8, DType.INT8):
+    if s.op != "cast" or s.dtype not in (DType.UINT8, DType.INT8):
         return None
     names: list[str] = []
     ends: list[float] = []
     node = s.args[0]
     while node.op in ("max", "min", "add") and node.args[1].op == "const" and len(names) < 3:
         names.append(node.op)
-        ends.append(float(node.args[1].value))
+        ends.append(float(node.args[1].number))
         node = node.args[0]
-    low, high = int_range(s.value)
+    low, high = int_range(s.dtype)
     if (
         names != ["max", "min", "add"]
         or ends[:2] != [low, high]
@@ -315,7 +315,7 @@ def rounded_part(s: Scalar) -> Rounded | None:
         or not ends[2].is_integer()
     ):
         return None
-    return Rounded(node.args[0], int(ends[2]), s.value)
+    return Rounded(node.args[0], int(ends[2]), s.dtype)
 
 
 def in_floats(s: Scalar) -> Scalar:
@@ -323,7 +323,7 @@ def in_floats(s: Scalar) -> Scalar:
     the same.
     """
     args = tuple(in_floats(a) for a in s.args)
-    if s.op == "cast" and s.value is DType.FP32 and (b := rounded_part(s.args[0])):
+    if s.op == "cast" and s.dtype is DType.FP32 and (b := rounded_part(s.args[0])):
         low, high = int_range(b.dtype)
         whole = maximum(minimum(round_(in_floats(b.x)), float(high - b.zero)), float(low - b.zero))
         return whole + float(b.zero) if b.zero else whole

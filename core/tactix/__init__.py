@@ -17,21 +17,29 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "tactix.api": "build load load_or_build", "tactix.builder": "Builder",
+    "tactix.api": "build load load_or_build",
+    "tactix.builder": "Builder",
     "tactix.config": "BuilderConfig BuilderFlag MemoryPoolType OptimizationProfile",
-    "tactix.network.definition": "NetworkDefinition", "tactix.plan.schema": "Plan",
-    "tactix.plugins.session": "Session", "tactix.run.context": "ExecutionContext", "tactix.run.engine": "Engine",
-    "tactix.run.runtime": "Runtime", "tactix.base.dtypes": "DType",
-    "tactix.base.error_recorder": "ErrorRecorder", "tactix.base.errors": "ErrorCode TactixError",
-    "tactix.base.logger": "Logger Severity", "tactix.base.progress": "ProgressMonitor",
-}  # fmt: skip
+    "tactix.network.definition": "NetworkDefinition",
+    "tactix.plan.schema": "Plan",
+    "tactix.plugins.session": "Session",
+    "tactix.run.context": "ExecutionContext",
+    "tactix.run.engine": "Engine",
+    "tactix.run.runtime": "Runtime",
+    "tactix.base.dtypes": "DType",
+    "tactix.base.error_recorder": "ErrorRecorder",
+    "tactix.base.errors": "ErrorCode TactixError",
+    "tactix.base.logger": "Logger Severity",
+    "tactix.base.progress": "ProgressMonitor",
+}
 
 _WHERE = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "__version__", "Builder", "BuilderConfig", "BuilderFlag", "DType", "Engine", "ErrorCode", "ErrorRecorder",
-    "ExecutionContext", "Logger", "MemoryPoolType", "NetworkDefinition", "OptimizationProfile", "Plan",
-    "ProgressMonitor", "Runtime", "Session", "Severity", "TactixError", "build", "load", "load_or_build",
+    "__version__", "Builder", "BuilderConfig", "BuilderFlag", "DType", "Engine", "ErrorCode",
+    "ErrorRecorder", "ExecutionContext", "Logger", "MemoryPoolType", "NetworkDefinition",
+    "OptimizationProfile", "Plan", "ProgressMonitor", "Runtime", "Session", "Severity",
+    "TactixError", "build", "load", "load_or_build",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -62,16 +62,16 @@ from tactix_sdk.scalar import (
 from tactix_sdk.scalar_layer import PointwiseLayer, pointwise
 
 __all__ = [
-    "ALIAS", "ANY", "Calls", "Follower", "Kernel", "Operation", "array_at", "c_tactic", "cuda_tactic", "layer",
-    "numpy_tactic", "onnx_converter",
-    "LINEAR", "NHWC", "Allocator", "Binary", "Body", "BodyNode", "BuildPart", "BuildStage", "Calibrator",
-    "CompileContext", "Compiler", "Converter", "DType", "Device", "DeviceProperties", "Dim", "Flavour", "Format",
-    "Importer", "KernelArtifact", "Launch",
-    "Launcher", "Layer", "LinkContext", "NoAttrs", "Node", "Operand", "P", "Pack", "PackLayer",
-    "PointwiseLayer", "Primitive", "Program",
-    "Reject", "Rule", "Runnable", "Scalar", "Seal", "Shape", "Source", "Step", "Tactic",
-    "TensorSpec", "Tool", "TrustStore", "Value", "Variant", "abs_", "and_", "any_of", "blocked", "cast", "ceil",
-    "ceildiv", "const", "cos", "eq", "erf", "exp", "expm1", "floor", "fuse", "hookimpl", "literal", "log", "log1p",
-    "maximum", "minimum", "mod", "not_", "or_", "pointwise", "pow_", "prod", "program", "round_", "rsqrt", "select",
-    "sin", "sqrt", "tanh", "var",
+    "ALIAS", "ANY", "Calls", "Follower", "Kernel", "Operation", "array_at", "c_tactic",
+    "cuda_tactic", "layer", "numpy_tactic", "onnx_converter",
+    "LINEAR", "NHWC", "Allocator", "Binary", "Body", "BodyNode", "BuildPart", "BuildStage",
+    "Calibrator", "CompileContext", "Compiler", "Converter", "DType", "Device", "DeviceProperties",
+    "Dim", "Flavour", "Format", "Importer", "KernelArtifact", "Launch", "Launcher", "Layer",
+    "LinkContext", "NoAttrs", "Node", "Operand", "P", "Pack", "PackLayer", "PointwiseLayer",
+    "Primitive", "Program", "Reject", "Rule", "Runnable", "Scalar", "Seal", "Shape", "Source",
+    "Step", "Tactic", "TensorSpec", "Tool", "TrustStore", "Value", "Variant", "abs_", "and_",
+    "any_of", "blocked", "cast", "ceil", "ceildiv", "const", "cos", "eq", "erf", "exp", "expm1",
+    "floor", "fuse", "hookimpl", "literal", "log", "log1p", "maximum", "minimum", "mod", "not_",
+    "or_", "pointwise", "pow_", "prod", "program", "round_", "rsqrt", "select", "sin", "sqrt",
+    "tanh", "var",
 ]  # fmt: skip

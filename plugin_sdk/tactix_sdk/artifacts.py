@@ -16,6 +16,6 @@ from tactix.contracts.artifact import (
 )
 
 __all__ = [
-    "Arg", "Binary", "KernelArtifact", "Launch", "Packed", "Source", "constant", "fault", "scalar", "tensor_in",
-    "tensor_out", "workspace",
+    "Arg", "Binary", "KernelArtifact", "Launch", "Packed", "Source", "constant", "fault", "scalar",
+    "tensor_in", "tensor_out", "workspace",
 ]  # fmt: skip

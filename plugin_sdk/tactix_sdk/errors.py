@@ -20,7 +20,7 @@ from tactix.base.errors import (
 )
 
 __all__ = [
-    "AccuracyError", "AllocationError", "CompilerError", "ConfigError", "DTypeError", "ExecutionError", "InternalError",
-    "InvalidArgument", "ModelImportError", "NetworkError", "PluginError", "ShapeError", "TactixError",
-    "UnsupportedOperator",
+    "AccuracyError", "AllocationError", "CompilerError", "ConfigError", "DTypeError",
+    "ExecutionError", "InternalError", "InvalidArgument", "ModelImportError", "NetworkError",
+    "PluginError", "ShapeError", "TactixError", "UnsupportedOperator",
 ]  # fmt: skip

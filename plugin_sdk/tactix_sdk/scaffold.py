@@ -138,8 +138,12 @@ def _installed_from(name: str) -> str | None:
 def _files(facts: dict[str, Any]) -> dict[str, str]:
     """Templates, and where they go."""
     module = facts["module"]
-    out = {"pyproject.toml": "pyproject.toml", "README.md": "README.md", "test_pack.py": "tests/test_pack.py",
-           "__init__.py": f"{module}/__init__.py"}  # fmt: skip
+    out = {
+        "pyproject.toml": "pyproject.toml",
+        "README.md": "README.md",
+        "test_pack.py": "tests/test_pack.py",
+        "__init__.py": f"{module}/__init__.py",
+    }
     own = [f"{part}.py" for part in facts["parts"] if part != "tactics"]
     out |= {name: f"{module}/{name}" for name in own}
     if facts["tactic"]:

@@ -53,8 +53,9 @@ from tactix.contracts.expr import (
 )
 
 __all__ = [
-    "Primitive", "Scalar", "ScalarLike", "abs_", "acos", "acosh", "and_", "asin", "asinh", "atan", "atanh", "bitand",
-    "bitnot", "bitor", "bitxor", "cast", "ceil", "cos", "cosh", "eq", "erf", "exp", "expm1", "floor", "fmod", "isinf",
-    "isnan", "log", "log1p", "maximum", "minimum", "mod", "not_", "or_", "pow_", "round_", "rsqrt", "select", "shl",
-    "shr", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "xor",
+    "Primitive", "Scalar", "ScalarLike", "abs_", "acos", "acosh", "and_", "asin", "asinh", "atan",
+    "atanh", "bitand", "bitnot", "bitor", "bitxor", "cast", "ceil", "cos", "cosh", "eq", "erf",
+    "exp", "expm1", "floor", "fmod", "isinf", "isnan", "log", "log1p", "maximum", "minimum", "mod",
+    "not_", "or_", "pow_", "round_", "rsqrt", "select", "shl", "shr", "sin", "sinh", "sqrt", "tan",
+    "tanh", "trunc", "xor",
 ]  # fmt: skip

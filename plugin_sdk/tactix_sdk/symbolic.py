@@ -139,10 +139,20 @@ def _not(a: Element) -> Element:
 
 
 _TABLE: dict[str, Callable[..., Element]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "neg": lambda a: -a,
-    "div": _div, "mod": _mod, "min": dims.dmin, "max": dims.dmax, "abs": _abs,
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "neg": lambda a: -a,
+    "div": _div,
+    "mod": _mod,
+    "min": dims.dmin,
+    "max": dims.dmax,
+    "abs": _abs,
     "lt": lambda a, b: {"<": 1, "==": 0, ">": 0, ">=": 0}.get(compare(a, b) or ""),
     "le": lambda a, b: {"<": 1, "<=": 1, "==": 1, ">": 0}.get(compare(a, b) or ""),
-    "eq": _eq, "not": _not, "and": lambda a, b: a * b, "or": lambda a, b: a + b - a * b,
+    "eq": _eq,
+    "not": _not,
+    "and": lambda a, b: a * b,
+    "or": lambda a, b: a + b - a * b,
     **dict.fromkeys(("floor", "ceil", "round", "trunc"), lambda a: a),
-}  # fmt: skip
+}

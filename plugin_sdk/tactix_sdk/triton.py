@@ -37,8 +37,9 @@ from tactix_sdk.kernel import LINEAR_ONLY, AuthoredTactic, AuthoredWork
 
 LAUNCHER = "tactix.cuda.cubin@1"
 _KINDS = {
-    DType.FP64: "*fp64", DType.FP32: "*fp32", DType.FP16: "*fp16", DType.BF16: "*bf16", DType.INT64: "*i64",
-    DType.INT32: "*i32", DType.INT16: "*i16", DType.INT8: "*i8", DType.UINT8: "*u8", DType.BOOL: "*i1",
+    DType.FP64: "*fp64", DType.FP32: "*fp32", DType.FP16: "*fp16", DType.BF16: "*bf16",
+    DType.INT64: "*i64", DType.INT32: "*i32", DType.INT16: "*i16", DType.INT8: "*i8",
+    DType.UINT8: "*u8", DType.BOOL: "*i1",
 }  # fmt: skip
 
 

@@ -27,8 +27,12 @@ _kept: list[Any] = []
 class _Action(ctypes.Structure):
     """struct sigaction of Linux's C libraries."""
 
-    _fields_ = (("handler", _handler_type), ("mask", ctypes.c_uint8 * 128), ("flags", ctypes.c_int),
-                ("restorer", ctypes.c_void_p))  # fmt: skip
+    _fields_ = (
+        ("handler", _handler_type),
+        ("mask", ctypes.c_uint8 * 128),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    )
 
 
 def watch(fd: int) -> None:

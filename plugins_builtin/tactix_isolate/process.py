@@ -110,9 +110,13 @@ class Worker:
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tactix_isolate.worker"], env={**os.environ, "PYTHONPATH": path},
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-m", "tactix_isolate.worker"],
+                env={**os.environ, "PYTHONPATH": path},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+                start_new_session=True,
+            )
         except OSError as e:
             raise ExecutionError("no process to try it in", why=str(e)) from None
         self._lines = queue.SimpleQueue()

@@ -54,9 +54,14 @@ def of(
     """JSON of what a candidate did."""
     provider = strangers[c.tactic.key]
     case = {
-        "tactic": c.tactic.key, "variant": c.variant.id, "layer": node.meaning, "env": dict(env), "threads": threads,
-        "seed": SEED, "inputs": [_input(v) for v in node.given],
-    }  # fmt: skip
+        "tactic": c.tactic.key,
+        "variant": c.variant.id,
+        "layer": node.meaning,
+        "env": dict(env),
+        "threads": threads,
+        "seed": SEED,
+        "inputs": [_input(v) for v in node.given],
+    }
     return {
         "kind": verdict.kind,
         "reason": reason,

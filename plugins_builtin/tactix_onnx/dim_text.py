@@ -10,8 +10,12 @@ from typing import Any
 from tactix.base.dims import Dim, floordiv, mod, sym
 
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Dim]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: floordiv, ast.Mod: mod,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: floordiv,
+    ast.Mod: mod,
+}
 
 
 LONGEST = 200

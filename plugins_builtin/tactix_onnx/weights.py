@@ -22,11 +22,11 @@ Array = Any
 """A numpy array; element types from ml_dtypes included."""
 
 ONNX_DTYPES: dict[int, DType] = {
-    1: DType.FP32, 2: DType.UINT8, 3: DType.INT8, 4: DType.UINT16, 5: DType.INT16, 6: DType.INT32, 7: DType.INT64,
-    8: DType.STRING, 9: DType.BOOL, 10: DType.FP16, 11: DType.FP64, 12: DType.UINT32, 13: DType.UINT64,
-    14: DType.COMPLEX64, 15: DType.COMPLEX128, 16: DType.BF16, 17: DType.FP8, 18: DType.FP8FNUZ, 19: DType.FP8E5M2,
-    20: DType.FP8E5M2FNUZ, 21: DType.UINT4, 22: DType.INT4, 23: DType.FP4, 24: DType.FP8E8M0,
-    25: DType.UINT2, 26: DType.INT2,
+    1: DType.FP32, 2: DType.UINT8, 3: DType.INT8, 4: DType.UINT16, 5: DType.INT16, 6: DType.INT32,
+    7: DType.INT64, 8: DType.STRING, 9: DType.BOOL, 10: DType.FP16, 11: DType.FP64,
+    12: DType.UINT32, 13: DType.UINT64, 14: DType.COMPLEX64, 15: DType.COMPLEX128, 16: DType.BF16,
+    17: DType.FP8, 18: DType.FP8FNUZ, 19: DType.FP8E5M2, 20: DType.FP8E5M2FNUZ, 21: DType.UINT4,
+    22: DType.INT4, 23: DType.FP4, 24: DType.FP8E8M0, 25: DType.UINT2, 26: DType.INT2,
 }  # fmt: skip
 """TensorProto.DataType to DType."""
 

@@ -40,8 +40,12 @@ QUANTIZED_RTOL = 6e-2
 @click.command("compare")
 @click.argument("file", type=options.FILE)
 @click.argument("other", type=options.FILE, required=False)
-@click.option("--against", type=click.Choice([*sorted(peers.RUNNERS), OWN_REFERENCE]), multiple=True,
-              help="What runs the other model; may be repeated.")  # fmt: skip
+@click.option(
+    "--against",
+    type=click.Choice([*sorted(peers.RUNNERS), OWN_REFERENCE]),
+    multiple=True,
+    help="What runs the other model; may be repeated.",
+)
 @click.option(
     "--rtol",
     type=options.TOLERANCE,

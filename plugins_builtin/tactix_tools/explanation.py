@@ -37,38 +37,73 @@ def _object(
 
 _CANDIDATE = _object(
     {"tactic": _TEXT, "variant": _TEXT, "status": _TEXT, "chosen": {"type": "boolean"}},
-    {"seconds": _NUMBER, "spread": _NUMBER, "error": _NUMBER, "costs_more": _NUMBER, "reason": _TEXT,
-     "near_tie": {"type": "boolean"}},
-)  # fmt: skip
+    {
+        "seconds": _NUMBER,
+        "spread": _NUMBER,
+        "error": _NUMBER,
+        "costs_more": _NUMBER,
+        "reason": _TEXT,
+        "near_tie": {"type": "boolean"},
+    },
+)
 _FIRING = _object({"rule": _TEXT, "removed": _TEXTS, "added": _TEXTS})
-_NODE = _object({
-    "name": _TEXT, "kind": _TEXT, "origin": _TEXTS, "candidates": {"type": "array", "items": _CANDIDATE},
-    "rejections": {"type": "array", "items": _object({"tactic": _TEXT, "reason": _TEXT})},
-    "fired": {"type": "array", "items": _FIRING},
-    "nearly": {"type": "array", "items": _object({"rule": _TEXT, "node": _TEXT, "reason": _TEXT})},
-    "split": {"type": "array", "items": _object({"node": _TEXT, "parts": _TEXTS, "reason": _TEXT})},
-})  # fmt: skip
+_NODE = _object(
+    {
+        "name": _TEXT,
+        "kind": _TEXT,
+        "origin": _TEXTS,
+        "candidates": {"type": "array", "items": _CANDIDATE},
+        "rejections": {"type": "array", "items": _object({"tactic": _TEXT, "reason": _TEXT})},
+        "fired": {"type": "array", "items": _FIRING},
+        "nearly": {
+            "type": "array",
+            "items": _object({"rule": _TEXT, "node": _TEXT, "reason": _TEXT}),
+        },
+        "split": {
+            "type": "array",
+            "items": _object({"node": _TEXT, "parts": _TEXTS, "reason": _TEXT}),
+        },
+    }
+)
 _COUNT = {"type": "integer"}
 _COUNTS = {"type": "object", "additionalProperties": _COUNT}
-_SHORT = _object({}, {
-    "layers": _COUNT, "references": {"type": "object", "additionalProperties": _COUNTS}, "wide": _COUNT,
-    "split": _COUNT, "untried": _COUNT, "estimated": _COUNT,
-})  # fmt: skip
+_SHORT = _object(
+    {},
+    {
+        "layers": _COUNT,
+        "references": {"type": "object", "additionalProperties": _COUNTS},
+        "wide": _COUNT,
+        "split": _COUNT,
+        "untried": _COUNT,
+        "estimated": _COUNT,
+    },
+)
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "tactix explain",
-    **_object({
-        "version": {"const": 1}, "plan": _TEXT, "predicted_seconds": _NUMBER,
-        "nodes": {"type": "array", "items": _NODE},
-        "rules": _COUNTS, "fell_short": _SHORT,
-        "precision": _object({
-            "lowered": _TEXTS, "wide": {"type": "object", "additionalProperties": _TEXT},
-            "times": {"type": "object", "additionalProperties": _object(
-                {"lowered": _NUMBER, "wide": _NUMBER, "source": _TEXT}
-            )},
-        }),
-    }),
-}  # fmt: skip
+    **_object(
+        {
+            "version": {"const": 1},
+            "plan": _TEXT,
+            "predicted_seconds": _NUMBER,
+            "nodes": {"type": "array", "items": _NODE},
+            "rules": _COUNTS,
+            "fell_short": _SHORT,
+            "precision": _object(
+                {
+                    "lowered": _TEXTS,
+                    "wide": {"type": "object", "additionalProperties": _TEXT},
+                    "times": {
+                        "type": "object",
+                        "additionalProperties": _object(
+                            {"lowered": _NUMBER, "wide": _NUMBER, "source": _TEXT}
+                        ),
+                    },
+                }
+            ),
+        }
+    ),
+}
 """Times are in seconds at the shapes tuned for. ``spread``: share of the time by which runs differ.
 ``error``: in budgets of the dtype. ``costs_more``: seconds that the node would take longer by that
 candidate, changes of format around it left out. ``near_tie``: as fast as the chosen one within the

@@ -63,10 +63,16 @@ class KernelText:
         preludes = f"after {', '.join(self.preludes)}" if self.preludes else ""
         options = f"{self.compiler}{' with ' * bool(self.flags)}{' '.join(self.flags)}"
         rows = [
-            ("computes", self.computes), ("inputs", self.inputs), ("outputs", self.outputs),
-            ("tactic", [f"{self.tactic} [{self.variant}]"]), ("chosen", [self.chosen]), ("target", [self.target]),
-            ("compiler", [options]), ("entry", [f"TX_ENTRY is {self.entry}", preludes]), ("text", [self.check]),
-        ]  # fmt: skip
+            ("computes", self.computes),
+            ("inputs", self.inputs),
+            ("outputs", self.outputs),
+            ("tactic", [f"{self.tactic} [{self.variant}]"]),
+            ("chosen", [self.chosen]),
+            ("target", [self.target]),
+            ("compiler", [options]),
+            ("entry", [f"TX_ENTRY is {self.entry}", preludes]),
+            ("text", [self.check]),
+        ]
         lines = [f"/* {_plain(self.step)}", " *"]
         for title, told in rows:
             for i, line in enumerate(filter(None, told)):

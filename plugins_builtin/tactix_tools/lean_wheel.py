@@ -29,8 +29,12 @@ def command(_: Any, /, out: str, as_json: bool) -> None:
 
     path = write(out)
     content = path.read_bytes()
-    facts: dict[str, Any] = {"wheel": str(path), "bytes": len(content), "installed_bytes": installed_size(),
-                             "sha256": hashlib.sha256(content).hexdigest()}  # fmt: skip
+    facts: dict[str, Any] = {
+        "wheel": str(path),
+        "bytes": len(content),
+        "installed_bytes": installed_size(),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
     if as_json:
         show.print_json(facts)
         return

@@ -20,8 +20,8 @@ _SHAPE = re.compile(r"(?P<name>.+?):(?P<dims>\d+(x\d+)*|scalar)")
 _TIME = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>ms|s|m|h|)")
 _DIGITS = len(str(LIMIT))
 _FLAGS = (
-    "no_fallback", "gpu_fallback", "version_compatible", "exclude_lean_runtime", "refit", "refit_identical",
-    "strip_plan", "weight_streaming",
+    "no_fallback", "gpu_fallback", "version_compatible", "exclude_lean_runtime", "refit",
+    "refit_identical", "strip_plan", "weight_streaming",
 )  # fmt: skip
 _UNITS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 _SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[KMG%]|)")

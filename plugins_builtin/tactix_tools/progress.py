@@ -114,8 +114,11 @@ def _columns(width: int) -> list[ProgressColumn]:
         SpinnerColumn(finished_text="[green]✓"),
         TextColumn("{task.description:<27}", table_column=Column(no_wrap=True)),
         BarColumn(bar_width=bar, table_column=Column(min_width=bar)),
-        MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeLeftColumn(),
-    ]  # fmt: skip
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeLeftColumn(),
+    ]
     return columns if narrow else [*columns, TextColumn("[dim]{task.fields[now]}")]
 
 

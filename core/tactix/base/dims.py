@@ -33,8 +33,12 @@ def _bcast(a: int, b: int) -> int:
 
 
 OPS: dict[str, Callable[[int, int], int]] = {
-    "//": operator.floordiv, "%": operator.mod, "max": max, "min": min, "bcast": _bcast,
-}  # fmt: skip
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "max": max,
+    "min": min,
+    "bcast": _bcast,
+}
 
 
 @dataclass(frozen=True)

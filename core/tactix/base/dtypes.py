@@ -97,31 +97,30 @@ class DType(enum.Enum):
 
 
 _BITS = {
-    DType.FP64: 64, DType.FP32: 32, DType.FP16: 16, DType.BF16: 16, DType.FP8: 8, DType.FP8E5M2: 8, DType.FP4: 4,
-    DType.INT64: 64, DType.INT32: 32, DType.INT16: 16, DType.INT8: 8, DType.INT4: 4,
+    DType.FP64: 64, DType.FP32: 32, DType.FP16: 16, DType.BF16: 16,
+    DType.FP8: 8, DType.FP8E5M2: 8, DType.FP8FNUZ: 8, DType.FP8E5M2FNUZ: 8, DType.FP8E8M0: 8,
+    DType.FP4: 4, DType.COMPLEX64: 64, DType.COMPLEX128: 128, DType.BOOL: 8,
+    DType.INT64: 64, DType.INT32: 32, DType.INT16: 16, DType.INT8: 8, DType.INT4: 4, DType.INT2: 2,
     DType.UINT64: 64, DType.UINT32: 32, DType.UINT16: 16, DType.UINT8: 8, DType.UINT4: 4,
-    DType.FP8FNUZ: 8, DType.FP8E5M2FNUZ: 8, DType.INT2: 2, DType.UINT2: 2,
-    DType.BOOL: 8, DType.COMPLEX64: 64, DType.COMPLEX128: 128, DType.STRING: 64,
-    DType.FP8E8M0: 8, DType.SEQUENCE: 64, DType.OPTIONAL: 64,
-    DType.MAP: 64,
+    DType.UINT2: 2, DType.STRING: 64, DType.SEQUENCE: 64, DType.OPTIONAL: 64, DType.MAP: 64,
 }  # fmt: skip
 
 _HOLDERS = frozenset({DType.SEQUENCE, DType.OPTIONAL, DType.MAP})
 _OBJECTS = _HOLDERS | {DType.STRING}
 
 _ML_DTYPES = {
-    DType.BF16: "bfloat16", DType.FP8: "float8_e4m3fn", DType.FP8E5M2: "float8_e5m2", DType.FP4: "float4_e2m1fn",
-    DType.INT4: "int4", DType.UINT4: "uint4", DType.INT2: "int2", DType.UINT2: "uint2",
+    DType.BF16: "bfloat16", DType.FP8: "float8_e4m3fn", DType.FP8E5M2: "float8_e5m2",
     DType.FP8FNUZ: "float8_e4m3fnuz", DType.FP8E5M2FNUZ: "float8_e5m2fnuz",
-    DType.FP8E8M0: "float8_e8m0fnu",
+    DType.FP8E8M0: "float8_e8m0fnu", DType.FP4: "float4_e2m1fn",
+    DType.INT4: "int4", DType.UINT4: "uint4", DType.INT2: "int2", DType.UINT2: "uint2",
 }  # fmt: skip
 
 _NUMPY = {
-    DType.FP64: "float64", DType.FP32: "float32", DType.FP16: "float16", DType.INT64: "int64", DType.INT32: "int32",
-    DType.INT16: "int16", DType.INT8: "int8", DType.UINT64: "uint64", DType.UINT32: "uint32", DType.UINT16: "uint16",
-    DType.UINT8: "uint8", DType.BOOL: "bool", DType.COMPLEX64: "complex64", DType.COMPLEX128: "complex128",
-    DType.STRING: "object", DType.SEQUENCE: "object", DType.OPTIONAL: "object",
-    DType.MAP: "object",
+    DType.FP64: "float64", DType.FP32: "float32", DType.FP16: "float16", DType.BOOL: "bool",
+    DType.INT64: "int64", DType.INT32: "int32", DType.INT16: "int16", DType.INT8: "int8",
+    DType.UINT64: "uint64", DType.UINT32: "uint32", DType.UINT16: "uint16", DType.UINT8: "uint8",
+    DType.COMPLEX64: "complex64", DType.COMPLEX128: "complex128", DType.STRING: "object",
+    DType.SEQUENCE: "object", DType.OPTIONAL: "object", DType.MAP: "object",
 }  # fmt: skip
 
 

@@ -124,10 +124,15 @@ class Assembler:
             spec = TensorSpec(DType.UINT8, (c.artifact.workspace,))
             scratch = self._buffer("workspace", f"{n.name}/workspace", spec, LINEAR)
         info = {
-            "tactic": c.tactic.key, "source": c.tactic.source, "variant": str(c.variant), "kind": n.kind,
-            "layers": [b.layer.key for b in n.body.nodes], "origin": list(n.origin), "seconds": c.seconds,
+            "tactic": c.tactic.key,
+            "source": c.tactic.source,
+            "variant": str(c.variant),
+            "kind": n.kind,
+            "layers": [b.layer.key for b in n.body.nodes],
+            "origin": list(n.origin),
+            "seconds": c.seconds,
             "status": c.status,
-        }  # fmt: skip
+        }
         if self._hosts(n, c.artifact):
             info["reference"] = n.meaning
         plans = tuple(self.planner(body) for body in n.layer.bodies(n.attrs))

@@ -36,8 +36,10 @@ ARTIFACT = (
 )
 CODE = ("blob", "symbol", "source")
 LAUNCH: dict[str, Callable[[Reader], Any]] = {
-    **dict.fromkeys(("grid", "block", "cluster"), Reader.shape), "shared_bytes": Reader.dim, "symbol": Reader.text,
-}  # fmt: skip
+    **dict.fromkeys(("grid", "block", "cluster"), Reader.shape),
+    "shared_bytes": Reader.dim,
+    "symbol": Reader.text,
+}
 REQUIREMENT = ("key", "dist", "version", "digest", "embedded", "host_code")
 
 

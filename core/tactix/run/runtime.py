@@ -184,8 +184,10 @@ class Runtime(Recorded):
             else []
         )
         tests: list[Callable[[Plan], Plan | None]] = [
-            self._trusted, lambda p: self._admit(p, self._device(p)), lambda p: check_requirements(p, self.session)
-        ]  # fmt: skip
+            self._trusted,
+            lambda p: self._admit(p, self._device(p)),
+            lambda p: check_requirements(p, self.session),
+        ]
         for test in tests:
             try:
                 plan = test(plan) or plan

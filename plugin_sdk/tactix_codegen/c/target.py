@@ -12,11 +12,12 @@ import platform
 from tactix.contracts.device import DeviceProperties
 
 _OPTIONS = {
-    "pni": "-msse3", "ssse3": "-mssse3", "sse41": "-msse4.1", "sse42": "-msse4.2", "popcnt": "-mpopcnt",
-    "cx16": "-mcx16", "lahflm": "-msahf", "avx": "-mavx", "avx2": "-mavx2", "fma": "-mfma", "f16c": "-mf16c",
-    "bmi1": "-mbmi", "bmi2": "-mbmi2", "abm": "-mlzcnt", "movbe": "-mmovbe", "avx512f": "-mavx512f",
-    "avx512bw": "-mavx512bw", "avx512cd": "-mavx512cd", "avx512dq": "-mavx512dq", "avx512vl": "-mavx512vl",
-    "avx512vnni": "-mavx512vnni", "avx512bf16": "-mavx512bf16", "avx512vbmi": "-mavx512vbmi", "avxvnni": "-mavxvnni",
+    "pni": "-msse3", "ssse3": "-mssse3", "sse41": "-msse4.1", "sse42": "-msse4.2",
+    "popcnt": "-mpopcnt", "cx16": "-mcx16", "lahflm": "-msahf", "avx": "-mavx", "avx2": "-mavx2",
+    "fma": "-mfma", "f16c": "-mf16c", "bmi1": "-mbmi", "bmi2": "-mbmi2", "abm": "-mlzcnt",
+    "movbe": "-mmovbe", "avx512f": "-mavx512f", "avx512bw": "-mavx512bw", "avx512cd": "-mavx512cd",
+    "avx512dq": "-mavx512dq", "avx512vl": "-mavx512vl", "avx512vnni": "-mavx512vnni",
+    "avx512bf16": "-mavx512bf16", "avx512vbmi": "-mavx512vbmi", "avxvnni": "-mavxvnni",
     "amxtile": "-mamx-tile", "amxint8": "-mamx-int8", "amxbf16": "-mamx-bf16",
 }  # fmt: skip
 """Options by feature, in the order in which they are given."""

@@ -41,8 +41,8 @@ COMMENT = 96
 _CTYPES = {
     DType.FP64: "double", DType.FP32: "float", DType.FP16: "uint16_t", DType.BF16: "uint16_t",
     DType.INT64: "int64_t", DType.INT32: "int32_t", DType.INT16: "int16_t", DType.INT8: "int8_t",
-    DType.UINT64: "uint64_t", DType.UINT32: "uint32_t", DType.UINT16: "uint16_t", DType.UINT8: "uint8_t",
-    DType.BOOL: "uint8_t",
+    DType.UINT64: "uint64_t", DType.UINT32: "uint32_t", DType.UINT16: "uint16_t",
+    DType.UINT8: "uint8_t", DType.BOOL: "uint8_t",
 }  # fmt: skip
 
 

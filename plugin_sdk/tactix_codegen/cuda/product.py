@@ -68,14 +68,18 @@ class CudaProduct:
         wide, deep = (0, panels * cols - n), (0, stages * depth - k)
         if self.b.turned:
             steps: tuple[tuple[str, Any], ...] = (
-                ("reshape", (count, n, k)), ("pad", ((0, 0), wide, deep)),
-                ("reshape", (count, panels, cols, stages, depth)), ("transpose", (0, 1, 3, 2, 4)),
-            )  # fmt: skip
+                ("reshape", (count, n, k)),
+                ("pad", ((0, 0), wide, deep)),
+                ("reshape", (count, panels, cols, stages, depth)),
+                ("transpose", (0, 1, 3, 2, 4)),
+            )
         else:
             steps = (
-                ("reshape", (count, k, n)), ("pad", ((0, 0), deep, wide)),
-                ("reshape", (count, stages, depth, panels, cols)), ("transpose", (0, 3, 1, 4, 2)),
-            )  # fmt: skip
+                ("reshape", (count, k, n)),
+                ("pad", ((0, 0), deep, wide)),
+                ("reshape", (count, stages, depth, panels, cols)),
+                ("transpose", (0, 3, 1, 4, 2)),
+            )
         return Packed(self.b.index, steps)
 
 

@@ -219,6 +219,12 @@ def _pads_in_storage(node: Node, fmt: Format) -> tuple[list[Dim], list[Dim], Sha
 
 
 _MOVES: dict[str, Callable[[Any, Format], list[Copy]]] = {
-    "Reshape": _reshape, "Transpose": _transpose, "Expand": _expand, "Tile": _tile, "Concat": _concat,
-    "Split": _split, "Slice": _slice, "Pad": _pad,
-}  # fmt: skip
+    "Reshape": _reshape,
+    "Transpose": _transpose,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Concat": _concat,
+    "Split": _split,
+    "Slice": _slice,
+    "Pad": _pad,
+}

@@ -41,8 +41,11 @@ class CheckServer:
         code = "from tactix_sdk.testing.apart import main; main()"
         self._process = subprocess.Popen(
             [sys.executable, "-c", code, str(patience)],
-            env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def outcome(self, name: str, subject: Subject) -> tuple[Outcome, bool]:
         """What became of a check of a pack, and whether that can be loaded."""

@@ -36,9 +36,11 @@ FEW = 2
 examples' own.
 """
 SHAPES: tuple[dict[int, int], ...] = (
-    dict.fromkeys(range(2, 17), 1), {n: n + 1 for n in range(2, 17)}, {n: 3 * n + 2 for n in range(2, 13)},
+    dict.fromkeys(range(2, 17), 1),
+    {n: n + 1 for n in range(2, 17)},
+    {n: 3 * n + 2 for n in range(2, 13)},
     {3: 0, 4: 0},
-)  # fmt: skip
+)
 """Other sizes for those of the examples: ones, others, larger odd ones, none."""
 OPEN: tuple[Callable[[int], int], ...] = (
     lambda n: n,

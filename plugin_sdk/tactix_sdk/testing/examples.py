@@ -53,13 +53,19 @@ EXAMPLES: dict[str, list[Example]] = {
     "Split": [({"axis": 1, "sizes": (1, 4)}, "f32 3 5")],
     "Slice": [({"begins": (1, 4), "sizes": (2, 3), "axes": (0, 1), "steps": (1, -2)}, "f32 3 5")],
     "Expand": [({"shape": (2, 3, 5)}, "f32 3 1")],
-    "Pad": [({"pads": (1, 0, -1, 2), "value": 0.5}, "f32 3 4"), ({"pads": (1, 0, 1, 2), "mode": "edge"}, "f32 3 4")],
+    "Pad": [
+        ({"pads": (1, 0, -1, 2), "value": 0.5}, "f32 3 4"),
+        ({"pads": (1, 0, 1, 2), "mode": "edge"}, "f32 3 4"),
+    ],
     "Tile": [({"repeats": (2, 1)}, "f32 3 4")],
     "Shape": [({"start": 1}, "f32 3 4 5")],
     "Gather": [({"axis": 1}, "f32 3 4 5; i64 2 2")],
     "GatherElements": [({"axis": 1}, "f32 3 4; i32 3 6")],
     "GatherND": [({"batch_dims": 1}, "f32 3 4 5; i64 3 2 2")],
-    "ScatterND": [({}, "f32 6 4; i64 3 1; f32 3 4"), ({"reduction": "add"}, "f32 6 4; i64 9 1; f32 9 4")],
+    "ScatterND": [
+        ({}, "f32 6 4; i64 3 1; f32 3 4"),
+        ({"reduction": "add"}, "f32 6 4; i64 9 1; f32 9 4"),
+    ],
     "ScatterElements": [({"axis": 1}, "f32 3 6; i64 3 4; f32 3 4")],
     "TensorScatter": [({"axis": 1}, "f32 2 6 3; f32 2 2 3; i64 2")],
     "ReverseSequence": [({}, "f32 5 3 2; i64 3")],
@@ -70,8 +76,18 @@ EXAMPLES: dict[str, list[Example]] = {
             "f32 2 4 16; f32 2 6 15; f32 2 6 24; f32 1 1 4 6",
         ),
     ],
-    "LSTM": [({"hidden_size": 6}, f"f32 5 3 4; f32 1 24 4; f32 1 24 6; f32 1 48; i32 3; {_STATE}; {_STATE}; f32 1 18")],
-    "GRU": [({"hidden_size": 6, "layout": 1}, "f32 3 5 4; f32 1 18 4; f32 1 18 6; f32 1 36; i32 3; f32 3 1 6")],
+    "LSTM": [
+        (
+            {"hidden_size": 6},
+            f"f32 5 3 4; f32 1 24 4; f32 1 24 6; f32 1 48; i32 3; {_STATE}; {_STATE}; f32 1 18",
+        )
+    ],
+    "GRU": [
+        (
+            {"hidden_size": 6, "layout": 1},
+            "f32 3 5 4; f32 1 18 4; f32 1 18 6; f32 1 36; i32 3; f32 3 1 6",
+        )
+    ],
     "RNN": [({"hidden_size": 6, "direction": "bidirectional"}, "f32 5 3 4; f32 2 6 4; f32 2 6 6")],
     "CastToExponent": [({"rounding": r}, "f32 3 4") for r in ("up", "down", "nearest")],
     "Fill": [({"shape": (2, 3), "value": 1.5}, "")],
@@ -81,12 +97,17 @@ EXAMPLES: dict[str, list[Example]] = {
     "ArgMin": [({"axis": 1, "keepdims": False, "select_last_index": True}, "f32 4 5 2")],
     "CumSum": [({"axis": 1, "exclusive": True}, "f32 4 5")],
     "CumProd": [({"axis": 0, "reverse": True}, "f32 4 5")],
-    "Resize": [({"sizes": (1, 2, 9, 4), "mode": m}, "f32 1 2 5 7") for m in ("nearest", "linear", "cubic")],
+    "Resize": [
+        ({"sizes": (1, 2, 9, 4), "mode": m}, "f32 1 2 5 7") for m in ("nearest", "linear", "cubic")
+    ],
     "GridSample": [({}, "f32 2 3 5 6; f32 2 4 7 2")],
     "MaxRoiPool": [({"pooled_shape": (2, 3), "spatial_scale": 0.5}, "f32 2 3 9 9; f32 4 5")],
     "RoiAlign": [({"output_height": 2, "output_width": 3}, "f32 2 3 9 9; f32 4 4; i64 4")],
     "DynamicReduce": [({"keepdims": k}, "f32 3 4 5; i64 2") for k in (True, False)],
-    "DynamicCumulative": [({"exclusive": True}, "f32 4 5; i64"), ({"fold": "CumProd"}, "f32 4 5; i32")],
+    "DynamicCumulative": [
+        ({"exclusive": True}, "f32 4 5; i64"),
+        ({"fold": "CumProd"}, "f32 4 5; i32"),
+    ],
     "DynamicSqueeze": [({}, "f32 3 1 4 1; i64 2")],
     "DynamicUnsqueeze": [({}, "f32 3 4; i64 2")],
     "DynamicSlice": [({}, "f32 3 5; i64 2; i64 2; i64 2; i64 2"), ({}, "f32 3 5; i64 1; i64 1")],
@@ -113,31 +134,60 @@ EXAMPLES: dict[str, list[Example]] = {
     "AffineGrid": [({"align_corners": c}, "f32 2 2 3; i64 4") for c in (True, False)],
     "Det": [({}, "f32 2 3 3")],
     "Inverse": [({}, "f32 2 3 3")],
-    "MaxPoolIndices": [({"kernel_shape": (3, 2), "pads": (1, 1, 0, 0), "storage_order": o}, _IMAGE) for o in (0, 1)],
+    "MaxPoolIndices": [
+        ({"kernel_shape": (3, 2), "pads": (1, 1, 0, 0), "storage_order": o}, _IMAGE) for o in (0, 1)
+    ],
     "MaxUnpool": [({"kernel_shape": (2, 2), "strides": (2, 2)}, "f32 1 2 3 3; i64 1 2 3 3; i64 4")],
     "Col2Im": [({}, "f32 2 12 9; i64 2; i64 2")],
     "BitCast": [({"to": DType.FP32}, "i32 3 4")],
     "PairwiseCoupling": [({"classes": 3}, "f32 5 3"), ({}, "f32 0 1")],
     "TreeEnsemble": [
-        ({"targets": 2, "aggregate": a}, f"f32 6 3; i64 4; i64 4; f32 4; i64 4; i64 4; bool 4; i64 2; {_ENTRIES}")
+        (
+            {"targets": 2, "aggregate": a},
+            f"f32 6 3; i64 4; i64 4; f32 4; i64 4; i64 4; bool 4; i64 2; {_ENTRIES}",
+        )
         for a in ("SUM", "AVERAGE", "MIN", "MAX")
     ],
     "LinearAttention": [
-        ({"q_num_heads": 4, "kv_num_heads": 2, "update_rule": r},
-         "f32 2 3 12; f32 2 3 6; f32 2 3 10; f32 2 2 3 5; f32 2 3 2; f32 2 3 2") for r in ("gated", "delta")
+        (
+            {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": r},
+            "f32 2 3 12; f32 2 3 6; f32 2 3 10; f32 2 2 3 5; f32 2 3 2; f32 2 3 2",
+        )
+        for r in ("gated", "delta")
     ],
     "Lookup": [({}, "i64 3 4; i64 5; f32 5; f32 1")],
     "Text": [({"values": ("a", "", "b"), "shape": (3, 1)}, "")],
     "TextEqual": [({}, "str 3 1; str 4")],
     "StringConcat": [({}, "str 3 1; str 4"), ({}, "str; str")],
-    "StringSplit": [({}, "str 3 4"), ({"delimiter": ","}, "str 5"), ({"maxsplit": 1}, "str"), ({}, "str 0 2")],
+    "StringSplit": [
+        ({}, "str 3 4"),
+        ({"delimiter": ","}, "str 5"),
+        ({"maxsplit": 1}, "str"),
+        ({}, "str 0 2"),
+    ],
     "RegexFullMatch": [({"pattern": "[a-z ]+"}, "str 3 4")],
-    "StringNormalizer": [({"stopwords": ("a", "b")}, "str 9"), ({"case_change_action": "LOWER"}, "str 1 4")],
+    "StringNormalizer": [
+        ({"stopwords": ("a", "b")}, "str 9"),
+        ({"case_change_action": "LOWER"}, "str 1 4"),
+    ],
     "FormatText": [({}, "f64 3 4"), ({}, "bool 3")],
-    "ParseText": [({"to": t}, "str 3 4") for t in (DType.FP32, DType.INT8, DType.BOOL, DType.BF16, DType.COMPLEX64)],
+    "ParseText": [
+        ({"to": t}, "str 3 4")
+        for t in (DType.FP32, DType.INT8, DType.BOOL, DType.BF16, DType.COMPLEX64)
+    ],
     "TfIdfVectorizer": [
-        ({"pool_strings": ("a", "B", "a", "B"), "ngram_counts": (0, 2), "ngram_indexes": (3, 0, 1), "mode": m,
-          "max_gram_length": 2, "max_skip_count": 1, "weights": (1.0, 2.0, 3.0)}, "str 3 9")
+        (
+            {
+                "pool_strings": ("a", "B", "a", "B"),
+                "ngram_counts": (0, 2),
+                "ngram_indexes": (3, 0, 1),
+                "mode": m,
+                "max_gram_length": 2,
+                "max_skip_count": 1,
+                "weights": (1.0, 2.0, 3.0),
+            },
+            "str 3 9",
+        )
         for m in ("TF", "IDF", "TFIDF")
     ],
     "OneHotCategories": [({}, "str 3 4; str 5"), ({}, "i64 3; i64 2")],
@@ -145,18 +195,26 @@ EXAMPLES: dict[str, list[Example]] = {
     "RandomUniform": [({"shape": (3, 4), "dtype": DType.FP16, "low": -1.0}, "")],
     "RandomBernoulli": [({"dtype": DType.INT32, "seed": 2.5}, "f32 3 4")],
     "RandomMultinomial": [({"sample_size": 5, "seed": -3.0}, "f32 3 4")],
-    "ImageDecoder": [({"pixel_format": p}, "u8 40") for p in ("RGB", "BGR", "Grayscale")] + [({}, "u8 9")],
+    "ImageDecoder": [
+        *(({"pixel_format": p}, "u8 40") for p in ("RGB", "BGR", "Grayscale")),
+        ({}, "u8 9"),
+    ],
     "TrainingDropout": [({"seed": 3}, "f32 3 4; f32; bool")],
     "QuantizeLinear": [({"axis": 0, "saturate": True}, "f32 3 5; f32 3; i8 3")],
     "DequantizeLinear": [({"axis": 1, "block_size": 2}, "i8 3 6; f32 3 3")],
-    "IntegerConvolution": [({"pads": (1, 0, 1, 2), "pad_value": 3}, "u8 2 6 7 9; i8 4 6 3 2; i32 4")],
+    "IntegerConvolution": [
+        ({"pads": (1, 0, 1, 2), "pad_value": 3}, "u8 2 6 7 9; i8 4 6 3 2; i32 4")
+    ],
     "WideConvolution": [({"pads": (1, 0, 1, 2)}, "bf16 2 6 7 9; bf16 4 6 3 2; f32 4")],
     "WideConvTranspose": [({"strides": (2, 3)}, "bf16 2 6 7 9; bf16 6 4 2 3; f32 4")],
     "WideMatMul": [({}, "f16 3 4 5; f16 5 6; f32 6")],
     "WideGlobalAveragePool": [({}, "bf16 2 3 4 5")],
     "IntegerMatMul": [({}, "i8 3 4 5; i8 5 6; i32 6")],
     **{name: [({}, "bool 3 1; bool 4")] for name in ("And", "Or", "Xor")},
-    **{name: [({}, "i32 3 1; i32 4")] for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift")},
+    **{
+        name: [({}, "i32 3 1; i32 4")]
+        for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift")
+    },
     "Not": [({}, "bool 3 4")],
     "BitwiseNot": [({}, "i32 3 4")],
     "Where": [({}, "bool 3 1; f32 4; f32 3 4")],
@@ -164,29 +222,46 @@ EXAMPLES: dict[str, list[Example]] = {
     **{
         name: [({}, "f32 3 1; f32 4")]
         for name in (
-            "Add", "Sub", "Mul", "Div", "Pow", "Mod", "Min", "Max", "PRelu", "Equal", "Less", "LessOrEqual", "Greater",
+            "Add",
+            "Sub",
+            "Mul",
+            "Div",
+            "Pow",
+            "Mod",
+            "Min",
+            "Max",
+            "PRelu",
+            "Equal",
+            "Less",
+            "LessOrEqual",
+            "Greater",
             "GreaterOrEqual",
         )
     },
-}  # fmt: skip
+}
 
 _SAME = {"pads": (1, 1, 1, 1)}
 _EACH = {**_SAME, "group": 32}
 LARGER: dict[str, list[Example]] = {
     "MatMul": [({}, "f32 70 130; f32 130 50")],
-    "WideMatMul": [({}, "bf16 70 130; bf16 130 50; f32 50"), ({}, "bf16 130 256; bf16 256 96; f32 96")],
+    "WideMatMul": [
+        ({}, "bf16 70 130; bf16 130 50; f32 50"),
+        ({}, "bf16 130 256; bf16 256 96; f32 96"),
+    ],
     "IntegerMatMul": [({}, "u8 70 130; i8 130 50; i32 50"), ({}, "u8 130 256; i8 256 96; i32 96")],
     "Convolution": [
-        (_SAME, "f32 1 32 9 11; f32 48 32 3 3; f32 48"), (_EACH, "f32 1 32 9 11; f32 32 1 3 3; f32 32"),
+        (_SAME, "f32 1 32 9 11; f32 48 32 3 3; f32 48"),
+        (_EACH, "f32 1 32 9 11; f32 32 1 3 3; f32 32"),
     ],
     "WideConvolution": [(_SAME, "bf16 1 32 9 11; bf16 48 32 3 3; f32 48")],
     "IntegerConvolution": [
-        (_SAME, "u8 1 64 9 11; i8 48 64 3 3; i32 48"), (_EACH, "u8 1 32 9 11; i8 32 1 3 3; i32 32"),
+        (_SAME, "u8 1 64 9 11; i8 48 64 3 3; i32 48"),
+        (_EACH, "u8 1 32 9 11; i8 32 1 3 3; i32 32"),
     ],
     "WideConvTranspose": [({"strides": (2, 2)}, "bf16 2 32 7 9; bf16 32 16 2 2; f32 16")],
     "LSTM": [({"hidden_size": 6}, "f32 5 3 4; f32 1 24 4; f32 1 24 6; f32 1 48")],
     "MaxPool": [({"kernel_shape": (2, 2), "strides": (2, 2)}, "u8 2 6 8 8")],
-}  # fmt: skip
+}
 """Such as kernels of whole tiles, and of single layers' plain forms, are for."""
 
 

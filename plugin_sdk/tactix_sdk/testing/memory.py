@@ -316,6 +316,13 @@ def _answers(lent: Lent, plan: Any, memory: Any) -> list[bytes]:
 
 
 STEPS: dict[Callable[[Lent], str | None], int] = {
-    sizes: 60, again: 60, refused: 60, collected: 10, threads: 60, streams: 60, given_back: 60, engines: 240,
-}  # fmt: skip
+    sizes: 60,
+    again: 60,
+    refused: 60,
+    collected: 10,
+    threads: 60,
+    streams: 60,
+    given_back: 60,
+    engines: 240,
+}
 """Each with the seconds that it may take."""

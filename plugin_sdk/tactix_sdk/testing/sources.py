@@ -79,14 +79,24 @@ def _junk(folder: Path) -> dict[str, Any]:
     (folder / "text.txt").write_text("no model\n")
     (folder / "folder").mkdir()
     return {
-        "None": None, "3": 3, "object()": object(), "[]": [], "''": "", "b''": b"", "b'\\0'": b"\0",
-        "bytearray": bytearray(b"\x08"), "memoryview": memoryview(b"\xff" * 9),
+        "None": None,
+        "3": 3,
+        "object()": object(),
+        "[]": [],
+        "''": "",
+        "b''": b"",
+        "b'\\0'": b"\0",
+        "bytearray": bytearray(b"\x08"),
+        "memoryview": memoryview(b"\xff" * 9),
         "bytes": bytes(range(256)),
-        "'a\\0b'": "a\0b", "a name of 5000 letters": "x" * 5000, "a surrogate": "\udcff",
-        "no file": folder / "none", "an empty file": folder / "nothing",
+        "'a\\0b'": "a\0b",
+        "a name of 5000 letters": "x" * 5000,
+        "a surrogate": "\udcff",
+        "no file": folder / "none",
+        "an empty file": folder / "nothing",
         "a text": str(folder / "text.txt"),
         "a folder": folder / "folder",
-    }  # fmt: skip
+    }
 
 
 def _large(folder: Path) -> dict[str, Any]:

@@ -13,9 +13,13 @@ from tactix_onnx.convert import Context, Table
 CONVERTERS = Table()
 
 _VALUES = {
-    "value_float": np.float32, "value_int": np.int64, "value_floats": np.float32, "value_ints": np.int64,
-    "value_string": object, "value_strings": object,
-}  # fmt: skip
+    "value_float": np.float32,
+    "value_int": np.int64,
+    "value_floats": np.float32,
+    "value_ints": np.int64,
+    "value_string": object,
+    "value_strings": object,
+}
 
 
 @CONVERTERS("Constant")

@@ -49,8 +49,18 @@ class Forest:
         """In the layer's order and dtypes."""
         ints, real = np.int64, dtype.numpy
         kinds: tuple[Any, ...] = (ints, ints, real, ints, ints, bool, ints, ints, ints, real)
-        values = (self.feature, self.mode, self.split, self.yes, self.no, self.missing, self.roots, self.leaf,
-                  self.target, self.weight)  # fmt: skip
+        values = (
+            self.feature,
+            self.mode,
+            self.split,
+            self.yes,
+            self.no,
+            self.missing,
+            self.roots,
+            self.leaf,
+            self.target,
+            self.weight,
+        )
         sets = [np.asarray(a).astype(k) for a, k in zip(self.members, kinds[1:], strict=False)]
         return [*(np.asarray(a).astype(k) for a, k in zip(values, kinds, strict=True)), *sets]
 
@@ -168,11 +178,18 @@ def tree_ensemble(ctx: Context, node: Any) -> Value:
     mode, nothing = ctx.attr("nodes_modes").tolist(), [0] * leaves
     missing = ctx.attr("nodes_missing_value_tracks_true", ()) or (0,) * inner
     forest = Forest(
-        [*ctx.attr("nodes_featureids"), *nothing], [*mode, *[_LEAF] * leaves],
-        np.concatenate([ctx.attr("nodes_splits"), nothing]), [*yes, *nothing], [*no, *nothing], [*missing, *nothing],
-        ctx.attr("tree_roots"), range(inner, inner + leaves), ctx.attr("leaf_targetids"), ctx.attr("leaf_weights"),
+        [*ctx.attr("nodes_featureids"), *nothing],
+        [*mode, *[_LEAF] * leaves],
+        np.concatenate([ctx.attr("nodes_splits"), nothing]),
+        [*yes, *nothing],
+        [*no, *nothing],
+        [*missing, *nothing],
+        ctx.attr("tree_roots"),
+        range(inner, inner + leaves),
+        ctx.attr("leaf_targetids"),
+        ctx.attr("leaf_weights"),
         _members(ctx, mode),
-    )  # fmt: skip
+    )
     kind = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[ctx.attr("post_transform", 0)]
     if kind != "NONE":
         ctx.fail(f"post_transform {kind} is not supported")

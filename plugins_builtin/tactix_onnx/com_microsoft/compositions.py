@@ -65,9 +65,10 @@ def gemm_with_activation(ctx: Context, node: Any) -> Value:
 
 
 _FACTORS: dict[str, tuple[str, ...]] = {
-    "Relu": (), "Sigmoid": (), "Tanh": (), "Softplus": (), "Softsign": (), "HardSwish": (), "Gelu": (),
-    "LeakyRelu": ("alpha",), "ThresholdedRelu": ("alpha",), "Elu": ("alpha",), "Celu": ("alpha",),
-    "Selu": ("alpha", "gamma"), "HardSigmoid": ("alpha", "beta"), "Clip": ("min", "max"),
+    "Relu": (), "Sigmoid": (), "Tanh": (), "Softplus": (), "Softsign": (), "HardSwish": (),
+    "Gelu": (), "LeakyRelu": ("alpha",), "ThresholdedRelu": ("alpha",), "Elu": ("alpha",),
+    "Celu": ("alpha",), "Selu": ("alpha", "gamma"), "HardSigmoid": ("alpha", "beta"),
+    "Clip": ("min", "max"),
 }  # fmt: skip
 """Activations that products and convolutions have, each a layer of that name, and its factors in
 order.

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from tactix.contracts.layer import Layer
 
 FAMILIES = (
-    "elementwise", "activation", "logic", "conv", "matmul", "pool", "norm", "reduce", "softmax", "shape", "index",
-    "attention", "rnn", "generate", "sort", "resize", "sampling", "quantize", "integer", "wide", "dynamic",
-    "dynamic_resize", "selection", "signal", "unpool", "bits", "trees",
-    "linear_attention", "text", "text_features", "random", "image", "sequences", "control",
+    "elementwise", "activation", "logic", "conv", "matmul", "pool", "norm", "reduce", "softmax",
+    "shape", "index", "attention", "rnn", "generate", "sort", "resize", "sampling", "quantize",
+    "integer", "wide", "dynamic", "dynamic_resize", "selection", "signal", "unpool", "bits",
+    "trees", "linear_attention", "text", "text_features", "random", "image", "sequences", "control",
 )  # fmt: skip
 
 

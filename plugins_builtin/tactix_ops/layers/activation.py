@@ -136,6 +136,21 @@ def shrink(x: Scalar, *, lambd: float = 0.5, bias: float = 0.0) -> Scalar:
 
 
 LAYERS: tuple[Layer, ...] = (
-    relu, leaky_relu, prelu, thresholded_relu, elu, selu, celu, sigmoid, hard_sigmoid, hard_swish, swish,
-    hyperbolic_tangent, softplus, softsign, mish, gelu, shrink,
-)  # fmt: skip
+    relu,
+    leaky_relu,
+    prelu,
+    thresholded_relu,
+    elu,
+    selu,
+    celu,
+    sigmoid,
+    hard_sigmoid,
+    hard_swish,
+    swish,
+    hyperbolic_tangent,
+    softplus,
+    softsign,
+    mish,
+    gelu,
+    shrink,
+)

@@ -434,6 +434,16 @@ class DynamicOneHot(Layer):
 
 
 LAYERS: tuple[Layer, ...] = (
-    DynamicReduce(), DynamicCumulative(), DynamicSqueeze(), DynamicUnsqueeze(), DynamicSlice(), DynamicPad(),
-    DynamicExpand(), DynamicTile(), DynamicFill(), DynamicTopK(), DynamicSplit(), DynamicOneHot(),
-)  # fmt: skip
+    DynamicReduce(),
+    DynamicCumulative(),
+    DynamicSqueeze(),
+    DynamicUnsqueeze(),
+    DynamicSlice(),
+    DynamicPad(),
+    DynamicExpand(),
+    DynamicTile(),
+    DynamicFill(),
+    DynamicTopK(),
+    DynamicSplit(),
+    DynamicOneHot(),
+)

@@ -90,7 +90,8 @@ class CastAttrs:
 
 
 _HIGHEST = {
-    DType.FP8: 448.0, DType.FP8E5M2: 57344.0, DType.FP8FNUZ: 240.0, DType.FP8E5M2FNUZ: 57344.0, DType.FP4: 6.0,
+    DType.FP8: 448.0, DType.FP8E5M2: 57344.0, DType.FP8FNUZ: 240.0, DType.FP8E5M2FNUZ: 57344.0,
+    DType.FP4: 6.0,
 }  # fmt: skip
 
 
@@ -109,10 +110,11 @@ CAST = PointwiseLayer(
 )
 
 _UNARY = (
-    ("Abs", expr.abs_), ("Exp", expr.exp), ("Log", expr.log), ("Sqrt", expr.sqrt), ("Erf", expr.erf),
-    ("Floor", expr.floor), ("Ceil", expr.ceil), ("Round", expr.round_), ("Sin", expr.sin), ("Cos", expr.cos),
-    ("Tan", expr.tan), ("Asin", expr.asin), ("Acos", expr.acos), ("Atan", expr.atan), ("Sinh", expr.sinh),
-    ("Cosh", expr.cosh), ("Asinh", expr.asinh), ("Acosh", expr.acosh), ("Atanh", expr.atanh),
+    ("Abs", expr.abs_), ("Exp", expr.exp), ("Log", expr.log), ("Sqrt", expr.sqrt),
+    ("Erf", expr.erf), ("Floor", expr.floor), ("Ceil", expr.ceil), ("Round", expr.round_),
+    ("Sin", expr.sin), ("Cos", expr.cos), ("Tan", expr.tan), ("Asin", expr.asin),
+    ("Acos", expr.acos), ("Atan", expr.atan), ("Sinh", expr.sinh), ("Cosh", expr.cosh),
+    ("Asinh", expr.asinh), ("Acosh", expr.acosh), ("Atanh", expr.atanh),
 )  # fmt: skip
 
 
@@ -129,6 +131,18 @@ def neg(x: Scalar) -> Scalar:
 
 
 LAYERS: tuple[Layer, ...] = (
-    add, sub, mul, div, power, mod, minimum, maximum, sign, reciprocal, clip, neg, CAST,
+    add,
+    sub,
+    mul,
+    div,
+    power,
+    mod,
+    minimum,
+    maximum,
+    sign,
+    reciprocal,
+    clip,
+    neg,
+    CAST,
     *(_unary(name, function) for name, function in _UNARY),
-)  # fmt: skip
+)

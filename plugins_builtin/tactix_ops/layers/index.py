@@ -366,5 +366,11 @@ class ReverseSequence(Movement):
 
 
 LAYERS: tuple[Layer, ...] = (
-    Gather(), GatherElements(), GatherND(), ScatterND(), ScatterElements(), TensorScatter(), ReverseSequence(),
-)  # fmt: skip
+    Gather(),
+    GatherElements(),
+    GatherND(),
+    ScatterND(),
+    ScatterElements(),
+    TensorScatter(),
+    ReverseSequence(),
+)

@@ -167,6 +167,21 @@ BIT_XOR = Bitwise(
 )
 
 LAYERS: tuple[Layer, ...] = (
-    NOT, AND, OR, XOR, WHERE, equal, less, less_or_equal, greater, greater_or_equal, is_nan, is_inf,
-    BIT_NOT, BIT_AND, BIT_OR, BIT_XOR, SHIFT,
-)  # fmt: skip
+    NOT,
+    AND,
+    OR,
+    XOR,
+    WHERE,
+    equal,
+    less,
+    less_or_equal,
+    greater,
+    greater_or_equal,
+    is_nan,
+    is_inf,
+    BIT_NOT,
+    BIT_AND,
+    BIT_OR,
+    BIT_XOR,
+    SHIFT,
+)

@@ -249,6 +249,11 @@ class LRN(Layer):
 
 
 LAYERS: tuple[Layer, ...] = (
-    BatchNormalization(), InstanceNormalization(), GroupNormalization(), LayerNormalization(), RMSNormalization(),
-    LpNormalization(), LRN(),
-)  # fmt: skip
+    BatchNormalization(),
+    InstanceNormalization(),
+    GroupNormalization(),
+    LayerNormalization(),
+    RMSNormalization(),
+    LpNormalization(),
+    LRN(),
+)

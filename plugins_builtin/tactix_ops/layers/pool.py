@@ -198,5 +198,10 @@ class GlobalLpPool(GlobalPool):
 
 
 LAYERS: tuple[Layer, ...] = (
-    MaxPool(), AveragePool(), LpPool(), GlobalAveragePool(), GlobalMaxPool(), GlobalLpPool(),
-)  # fmt: skip
+    MaxPool(),
+    AveragePool(),
+    LpPool(),
+    GlobalAveragePool(),
+    GlobalMaxPool(),
+    GlobalLpPool(),
+)

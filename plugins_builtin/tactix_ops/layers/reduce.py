@@ -155,5 +155,10 @@ class ReduceLogSumExp(Reduce):
 
 
 LAYERS: tuple[Layer, ...] = (
-    ReduceSum(), ReduceMean(), ReduceProd(), ReduceMax(), ReduceMin(), ReduceLogSumExp(),
-)  # fmt: skip
+    ReduceSum(),
+    ReduceMean(),
+    ReduceProd(),
+    ReduceMax(),
+    ReduceMin(),
+    ReduceLogSumExp(),
+)

@@ -41,8 +41,12 @@ def _cubic(x: Array) -> Iterator[tuple[Array, Array]]:
 
 
 TAPS: dict[str, Taps] = {
-    "linear": _linear, "bilinear": _linear, "nearest": _nearest, "cubic": _cubic, "bicubic": _cubic,
-}  # fmt: skip
+    "linear": _linear,
+    "bilinear": _linear,
+    "nearest": _nearest,
+    "cubic": _cubic,
+    "bicubic": _cubic,
+}
 
 
 def _reflected(x: Array, low: float, high: float) -> Array:

@@ -356,7 +356,16 @@ def outside(element: Element, known: frozenset[str]) -> Element:
 
 
 LAYERS = [
-    SequenceConstruct(), SequenceEmpty(), SequenceInsert(), SequenceErase(), SequenceAt(), SequenceLength(),
-    SplitToSequence(), ConcatFromSequence(), OptionalLayer(), OptionalGetElement(), OptionalHasElement(),
+    SequenceConstruct(),
+    SequenceEmpty(),
+    SequenceInsert(),
+    SequenceErase(),
+    SequenceAt(),
+    SequenceLength(),
+    SplitToSequence(),
+    ConcatFromSequence(),
+    OptionalLayer(),
+    OptionalGetElement(),
+    OptionalHasElement(),
     ZipMap(),
-]  # fmt: skip
+]

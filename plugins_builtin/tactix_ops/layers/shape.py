@@ -347,5 +347,14 @@ class ShapeOf(Layer):
 
 
 LAYERS: tuple[Layer, ...] = (
-    Reshape(), DynamicReshape(), Transpose(), Concat(), Split(), Slice(), Expand(), Pad(), Tile(), ShapeOf(),
-)  # fmt: skip
+    Reshape(),
+    DynamicReshape(),
+    Transpose(),
+    Concat(),
+    Split(),
+    Slice(),
+    Expand(),
+    Pad(),
+    Tile(),
+    ShapeOf(),
+)

@@ -294,5 +294,12 @@ def _whole(s: str) -> int:
 
 
 LAYERS: tuple[Layer, ...] = (
-    Text(), TextEqual(), StringConcat(), StringSplit(), RegexFullMatch(), StringNormalizer(), FormatText(), ParseText(),
-)  # fmt: skip
+    Text(),
+    TextEqual(),
+    StringConcat(),
+    StringSplit(),
+    RegexFullMatch(),
+    StringNormalizer(),
+    FormatText(),
+    ParseText(),
+)

@@ -16,10 +16,11 @@ from tactix_ops.layers.text_automaton import Automaton
 
 _POSIX = {
     "alnum": string.ascii_letters + string.digits, "alpha": string.ascii_letters, "blank": "\t ",
-    "ascii": "".join(map(chr, range(128))), "cntrl": "".join(map(chr, (*range(32), 127))), "digit": string.digits,
-    "graph": "".join(map(chr, range(33, 127))), "lower": string.ascii_lowercase,
-    "print": "".join(map(chr, range(32, 127))), "punct": string.punctuation, "space": "\t\n\v\f\r ",
-    "upper": string.ascii_uppercase, "word": string.ascii_letters + string.digits + "_", "xdigit": string.hexdigits,
+    "ascii": "".join(map(chr, range(128))), "cntrl": "".join(map(chr, (*range(32), 127))),
+    "digit": string.digits, "graph": "".join(map(chr, range(33, 127))),
+    "lower": string.ascii_lowercase, "print": "".join(map(chr, range(32, 127))),
+    "punct": string.punctuation, "space": "\t\n\v\f\r ", "upper": string.ascii_uppercase,
+    "word": string.ascii_letters + string.digits + "_", "xdigit": string.hexdigits,
 }  # fmt: skip
 _LETTERS = {"d": _POSIX["digit"], "w": _POSIX["word"], "s": "\t\n\f\r "}
 

@@ -95,9 +95,18 @@ class TreeEnsemble(Layer):
         out = [random_array(s, rng) for s in given]
         count = given[1].at({})[0]
         features, entries = given[0].at({})[1], given[8].at({})[0]
-        fresh = [0 * out[1] + features - 1, np.where(np.arange(count) == 0, 0, _LEAF), out[3], 0 * out[4] + 1,
-                 0 * out[5] + count - 1, out[6], 0 * out[7], np.arange(entries) % count,
-                 np.arange(entries) % attrs.targets, out[10]]  # fmt: skip
+        fresh = [
+            0 * out[1] + features - 1,
+            np.where(np.arange(count) == 0, 0, _LEAF),
+            out[3],
+            0 * out[4] + 1,
+            0 * out[5] + count - 1,
+            out[6],
+            0 * out[7],
+            np.arange(entries) % count,
+            np.arange(entries) % attrs.targets,
+            out[10],
+        ]
         return [
             out[0],
             *(s.const if s.is_const else v.astype(s.dtype.numpy) for s, v in zip(given[1:], fresh)),

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from tactix.contracts.rule import Rule
 
 TOPICS = (
-    "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize", "conv", "matmul", "gelu",
-    "norm", "attention", "heads", "sinking", "rnn", "epilogue", "pointwise",
+    "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize", "conv",
+    "matmul", "gelu", "norm", "attention", "heads", "sinking", "rnn", "epilogue", "pointwise",
 )  # fmt: skip
 
 

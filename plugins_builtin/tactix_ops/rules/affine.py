@@ -132,9 +132,14 @@ def _product(node: Node, shape: Shape) -> Affine | None:
 
 
 _STEPS: dict[str, Callable[[Node, Shape], Affine | None]] = {
-    "Range": _range, "Cast": _cast, "Reshape": _reshape, "Expand": _expand, "Slice": _slice, "Add": _sum,
+    "Range": _range,
+    "Cast": _cast,
+    "Reshape": _reshape,
+    "Expand": _expand,
+    "Slice": _slice,
+    "Add": _sum,
     "Mul": _product,
-}  # fmt: skip
+}
 
 
 def _row_major(shape: Shape) -> list[Dim]:
@@ -287,14 +292,27 @@ _DATA, _INDICES = var("data"), var("indices")
 
 RULES = (
     Rule(
-        "tactix.counted_gather", T.Gather(_DATA, _INDICES), _gather, _gather_when, benefit=50, example=_gather_example
+        "tactix.counted_gather",
+        T.Gather(_DATA, _INDICES),
+        _gather,
+        _gather_when,
+        benefit=50,
+        example=_gather_example,
     ),
     Rule(
-        "tactix.counted_gather_nd", T.GatherND(_DATA, _INDICES),
-        lambda root, data: T.Reshape(data, shape=root.outputs[0].spec.shape), _grid, benefit=50, example=_grid_example,
+        "tactix.counted_gather_nd",
+        T.GatherND(_DATA, _INDICES),
+        lambda root, data: T.Reshape(data, shape=root.outputs[0].spec.shape),
+        _grid,
+        benefit=50,
+        example=_grid_example,
     ),
     Rule(
-        "tactix.counted_at_least", any_of(T.GreaterOrEqual(var("a"), var("b")), T.LessOrEqual(var("b"), var("a"))),
-        _true, _at_least, benefit=50, example=_compare_example,
+        "tactix.counted_at_least",
+        any_of(T.GreaterOrEqual(var("a"), var("b")), T.LessOrEqual(var("b"), var("a"))),
+        _true,
+        _at_least,
+        benefit=50,
+        example=_compare_example,
     ),
-)  # fmt: skip
+)

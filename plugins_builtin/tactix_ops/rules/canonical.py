@@ -16,8 +16,8 @@ from tactix_ops.rules.facts import uniform
 INF = float("inf")
 
 NEUTRAL: tuple[tuple[str, float], ...] = (
-    ("Add", 0.0), ("Sub", 0.0), ("Mul", 1.0), ("Div", 1.0), ("Pow", 1.0), ("And", 1.0), ("Or", 0.0), ("Xor", 0.0),
-    ("Max", -INF), ("Min", INF),
+    ("Add", 0.0), ("Sub", 0.0), ("Mul", 1.0), ("Div", 1.0), ("Pow", 1.0), ("And", 1.0), ("Or", 0.0),
+    ("Xor", 0.0), ("Max", -INF), ("Min", INF),
 )  # fmt: skip
 """Layer, and the second operand with which it gives the first one."""
 
@@ -170,16 +170,36 @@ def _twin_example(net: Any) -> None:
 RULES = (
     *(_neutral_rule(name, number) for name, number in NEUTRAL),
     Rule(
-        "tactix.power", P.tactix.Pow(var("x"), const("c")), _power, _power_when,
-        benefit=50, numerics="reassociates", example=_power_example,
+        "tactix.power",
+        P.tactix.Pow(var("x"), const("c")),
+        _power,
+        _power_when,
+        benefit=50,
+        numerics="reassociates",
+        example=_power_example,
     ),
     Rule(
-        "tactix.constant_choice", P.tactix.Where(const("c"), var("a"), var("b")), _constant_choice,
-        lambda c: uniform(c) is not None, benefit=50, example=_choice_example,
+        "tactix.constant_choice",
+        P.tactix.Where(const("c"), var("a"), var("b")),
+        _constant_choice,
+        lambda c: uniform(c) is not None,
+        benefit=50,
+        example=_choice_example,
     ),
-    Rule("tactix.same_cast", P.tactix.Cast(var("x")), lambda x: x, _same_cast, benefit=60, example=_cast_example),
     Rule(
-        "tactix.merge_equal", anything(), lambda root, graph: tuple(_twin(root, graph).outputs),  # type: ignore[union-attr]
-        lambda root, graph: _twin(root, graph) is not None, benefit=40, example=_twin_example,
+        "tactix.same_cast",
+        P.tactix.Cast(var("x")),
+        lambda x: x,
+        _same_cast,
+        benefit=60,
+        example=_cast_example,
     ),
-)  # fmt: skip
+    Rule(
+        "tactix.merge_equal",
+        anything(),
+        lambda root, graph: tuple(_twin(root, graph).outputs),  # type: ignore[union-attr]
+        lambda root, graph: _twin(root, graph) is not None,
+        benefit=40,
+        example=_twin_example,
+    ),
+)

@@ -200,16 +200,30 @@ def _pad_example(net: Any) -> None:
 
 RULES = (
     Rule(
-        "tactix.norm_into_conv", _conv_patterns(lambda conv: P.tactix.BatchNormalization(conv)),
-        _norm_into_conv, _norm_when, benefit=35, numerics="reassociates", example=_norm_example,
+        "tactix.norm_into_conv",
+        _conv_patterns(lambda conv: P.tactix.BatchNormalization(conv)),
+        _norm_into_conv,
+        _norm_when,
+        benefit=35,
+        numerics="reassociates",
+        example=_norm_example,
     ),
     Rule(
-        "tactix.norm_as_pointwise", P.tactix.BatchNormalization(var("x")), _norm_as_pointwise, _pointwise_when,
-        benefit=10, numerics="reassociates", example=_pointwise_example,
+        "tactix.norm_as_pointwise",
+        P.tactix.BatchNormalization(var("x")),
+        _norm_as_pointwise,
+        _pointwise_when,
+        benefit=10,
+        numerics="reassociates",
+        example=_pointwise_example,
     ),
     *(_channel_rule(layer) for layer in ("Mul", "Div", "Add", "Sub")),
     Rule(
-        "tactix.pad_into_conv", P.tactix.Convolution(P.tactix.Pad(var("x")) >> "pad", var("w")),
-        _pad_into_conv, _pad_when, benefit=35, example=_pad_example,
+        "tactix.pad_into_conv",
+        P.tactix.Convolution(P.tactix.Pad(var("x")) >> "pad", var("w")),
+        _pad_into_conv,
+        _pad_when,
+        benefit=35,
+        example=_pad_example,
     ),
-)  # fmt: skip
+)

@@ -51,7 +51,12 @@ def _example(net: Any) -> None:
 
 RULES = (
     Rule(
-        "tactix.epilogue", pointwise(), _join, lambda root, graph: _host(root, graph) is not None,
-        benefit=20, example=_example, phase="fuse",
+        "tactix.epilogue",
+        pointwise(),
+        _join,
+        lambda root, graph: _host(root, graph) is not None,
+        benefit=20,
+        example=_example,
+        phase="fuse",
     ),
-)  # fmt: skip
+)

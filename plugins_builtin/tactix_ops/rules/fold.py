@@ -24,9 +24,15 @@ MAX_GROWTH = 4
 REPEATING = frozenset({"Expand", "Tile", "Fill", "Range"})
 NOT_FOLDED = frozenset({"DequantizeLinear"})
 """Layers that keep weights small: kernels read their inputs as they are."""
-PARAMETERS = frozenset({
-    "BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization",
-})  # fmt: skip
+PARAMETERS = frozenset(
+    {
+        "BatchNormalization",
+        "InstanceNormalization",
+        "LayerNormalization",
+        "GroupNormalization",
+        "RMSNormalization",
+    }
+)
 """Layers whose constants are a few numbers for each channel, which rules and kernels want as they
 are.
 """

@@ -109,15 +109,30 @@ def _gelu(approximate: str) -> Callable[[Value], Op]:
 
 RULES = (
     Rule(
-        "tactix.gelu", _halved(_ERF), _gelu("none"), _erf_when,
-        benefit=70, numerics="reassociates", example=_erf_example,
+        "tactix.gelu",
+        _halved(_ERF),
+        _gelu("none"),
+        _erf_when,
+        benefit=70,
+        numerics="reassociates",
+        example=_erf_example,
     ),
     Rule(
-        "tactix.gelu_tanh", _halved(_TANH), _gelu("tanh"), _tanh_when,
-        benefit=70, numerics="reassociates", example=_tanh_example,
+        "tactix.gelu_tanh",
+        _halved(_TANH),
+        _gelu("tanh"),
+        _tanh_when,
+        benefit=70,
+        numerics="reassociates",
+        example=_tanh_example,
     ),
     Rule(
-        "tactix.swish", any_of(T.Mul(_X, T.Sigmoid(_X)), T.Mul(_X, T.Sigmoid(T.Mul(_X, const("alpha"))))),
-        _swish, _swish_when, benefit=65, numerics="reassociates", example=_swish_example,
+        "tactix.swish",
+        any_of(T.Mul(_X, T.Sigmoid(_X)), T.Mul(_X, T.Sigmoid(T.Mul(_X, const("alpha"))))),
+        _swish,
+        _swish_when,
+        benefit=65,
+        numerics="reassociates",
+        example=_swish_example,
     ),
-)  # fmt: skip
+)

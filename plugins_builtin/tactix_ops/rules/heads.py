@@ -163,15 +163,27 @@ def _columns_example(net: Any) -> None:
 
 RULES = (
     Rule(
-        "tactix.attention_of_tokens", T.Attention(_Q, _K, _V), _tokens,
-        _turned_when, benefit=30, example=_tokens_example,
+        "tactix.attention_of_tokens",
+        T.Attention(_Q, _K, _V),
+        _tokens,
+        _turned_when,
+        benefit=30,
+        example=_tokens_example,
     ),
     Rule(
-        "tactix.attention_products", T.TokenAttention(_product("q"), _product("k"), _product("v")), _joined,
-        _joined_when, benefit=30, example=_joined_example,
+        "tactix.attention_products",
+        T.TokenAttention(_product("q"), _product("k"), _product("v")),
+        _joined,
+        _joined_when,
+        benefit=30,
+        example=_joined_example,
     ),
     Rule(
-        "tactix.attention_columns", T.TokenAttention(var("q"), var("k"), var("v")), _columns,
-        lambda root: any(_source(x) for x in root.given[:3]), benefit=30, example=_columns_example,
+        "tactix.attention_columns",
+        T.TokenAttention(var("q"), var("k"), var("v")),
+        _columns,
+        lambda root: any(_source(x) for x in root.given[:3]),
+        benefit=30,
+        example=_columns_example,
     ),
-)  # fmt: skip
+)

@@ -56,12 +56,19 @@ def _turned_example(net: Any) -> None:
 
 RULES = (
     Rule(
-        "tactix.constant_gather_nd", T.GatherND(var("data"), const("indices")), _flat, _flat_when,
-        benefit=45, example=_flat_example,
+        "tactix.constant_gather_nd",
+        T.GatherND(var("data"), const("indices")),
+        _flat,
+        _flat_when,
+        benefit=45,
+        example=_flat_example,
     ),
     Rule(
         "tactix.gather_between_transposes",
         T.Transpose(T.Gather(T.Transpose(var("x")) >> "inner", var("indices")) >> "gather"),
-        _turned, lambda indices: indices.spec.rank == 1, benefit=45, example=_turned_example,
+        _turned,
+        lambda indices: indices.spec.rank == 1,
+        benefit=45,
+        example=_turned_example,
     ),
-)  # fmt: skip
+)

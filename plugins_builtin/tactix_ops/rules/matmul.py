@@ -114,18 +114,36 @@ _PRODUCT = P.tactix.MatMul(var("x"), const("w")) >> "product"
 
 RULES = (
     Rule(
-        "tactix.gemm", P.tactix.Gemm(alpha=1.0, beta=1.0), _gemm, benefit=35, example=_gemm_example,
+        "tactix.gemm",
+        P.tactix.Gemm(alpha=1.0, beta=1.0),
+        _gemm,
+        benefit=35,
+        example=_gemm_example,
     ),
     Rule(
-        "tactix.scaled_gemm", P.tactix.Gemm(), _gemm, benefit=30, numerics="reassociates", example=_scaled_gemm_example,
+        "tactix.scaled_gemm",
+        P.tactix.Gemm(),
+        _gemm,
+        benefit=30,
+        numerics="reassociates",
+        example=_scaled_gemm_example,
     ),
     Rule(
-        "tactix.factor_into_weights", any_of(P.tactix.Mul(_PRODUCT, const("c")), P.tactix.Div(_PRODUCT, const("c"))),
-        _into_weights, lambda root, product, c: _factor(root, product, c) is not None,
-        benefit=35, numerics="reassociates", example=_factor_example,
+        "tactix.factor_into_weights",
+        any_of(P.tactix.Mul(_PRODUCT, const("c")), P.tactix.Div(_PRODUCT, const("c"))),
+        _into_weights,
+        lambda root, product, c: _factor(root, product, c) is not None,
+        benefit=35,
+        numerics="reassociates",
+        example=_factor_example,
     ),
     Rule(
-        "tactix.input_factor_into_weights", P.tactix.MatMul(_SCALED, const("w")), _input_factor, _input_factor_when,
-        benefit=35, numerics="reassociates", example=_input_factor_example,
+        "tactix.input_factor_into_weights",
+        P.tactix.MatMul(_SCALED, const("w")),
+        _input_factor,
+        _input_factor_when,
+        benefit=35,
+        numerics="reassociates",
+        example=_input_factor_example,
     ),
-)  # fmt: skip
+)

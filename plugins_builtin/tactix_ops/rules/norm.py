@@ -120,16 +120,37 @@ _LN, _ANY = T.LayerNormalization() >> "norm", T.RMSNormalization() >> "norm"
 
 RULES = (
     Rule(
-        "tactix.layer_norm", _LAYER, _norm, _when,
-        benefit=70, numerics="reassociates", example=lambda net: _example(net, True),
+        "tactix.layer_norm",
+        _LAYER,
+        _norm,
+        _when,
+        benefit=70,
+        numerics="reassociates",
+        example=lambda net: _example(net, True),
     ),
     Rule(
-        "tactix.rms_norm", _RMS, _norm, _when,
-        benefit=65, numerics="reassociates", example=lambda net: _example(net, False),
+        "tactix.rms_norm",
+        _RMS,
+        _norm,
+        _when,
+        benefit=65,
+        numerics="reassociates",
+        example=lambda net: _example(net, False),
     ),
     Rule(
-        "tactix.norm_factor", any_of(T.Mul(_LN, const("c")), T.Mul(_ANY, const("c"))), _scale, _scale_when,
-        benefit=40, example=_scale_example,
+        "tactix.norm_factor",
+        any_of(T.Mul(_LN, const("c")), T.Mul(_ANY, const("c"))),
+        _scale,
+        _scale_when,
+        benefit=40,
+        example=_scale_example,
     ),
-    Rule("tactix.norm_term", T.Add(_LN, const("c")), _bias, _bias_when, benefit=40, example=_bias_example),
-)  # fmt: skip
+    Rule(
+        "tactix.norm_term",
+        T.Add(_LN, const("c")),
+        _bias,
+        _bias_when,
+        benefit=40,
+        example=_bias_example,
+    ),
+)

@@ -14,8 +14,8 @@ from tactix_ops.rules.epilogue import MAX_NODES
 from tactix_ops.rules.facts import awaits_reader, used_only_by
 
 CHEAP = frozenset({
-    "var", "const", "add", "sub", "mul", "neg", "abs", "min", "max", "lt", "le", "eq", "and", "or", "xor", "not",
-    "select", "cast", "isnan", "floor", "ceil", "round",
+    "var", "const", "add", "sub", "mul", "neg", "abs", "min", "max", "lt", "le", "eq", "and", "or",
+    "xor", "not", "select", "cast", "isnan", "floor", "ceil", "round",
 })  # fmt: skip
 """Operations that cost about as much as a load."""
 MAX_REPEATED = 8
@@ -109,11 +109,21 @@ def _with_shared(root: Node, graph: Any) -> Fuse:
 
 RULES = (
     Rule(
-        "tactix.pointwise_chain", pointwise(), _with_owned, lambda root, graph: _owned(root, graph) is not None,
-        benefit=30, example=_owned_example, phase="fuse",
+        "tactix.pointwise_chain",
+        pointwise(),
+        _with_owned,
+        lambda root, graph: _owned(root, graph) is not None,
+        benefit=30,
+        example=_owned_example,
+        phase="fuse",
     ),
     Rule(
-        "tactix.pointwise_shared", pointwise(), _with_shared, lambda root, graph: _shared(root, graph) is not None,
-        benefit=10, example=_shared_example, phase="fuse",
+        "tactix.pointwise_shared",
+        pointwise(),
+        _with_shared,
+        lambda root, graph: _shared(root, graph) is not None,
+        benefit=10,
+        example=_shared_example,
+        phase="fuse",
     ),
-)  # fmt: skip
+)

@@ -29,8 +29,8 @@ from tactix_ops.rules.quantized_products import PRODUCT_RULES
 
 BYTES = (DType.UINT8, DType.INT8)
 EXACT = frozenset({
-    "var", "const", "add", "sub", "mul", "div", "neg", "abs", "min", "max", "lt", "le", "eq", "and", "or", "not",
-    "select", "cast", "round", "floor", "ceil", "trunc",
+    "var", "const", "add", "sub", "mul", "div", "neg", "abs", "min", "max", "lt", "le", "eq", "and",
+    "or", "not", "select", "cast", "round", "floor", "ceil", "trunc",
 })  # fmt: skip
 """Operations that every target rounds alike."""
 SOURCES = frozenset({"tactix.IntegerConvolution", "tactix.IntegerMatMul", "tactix.MaxPool"})
@@ -279,41 +279,88 @@ _DEQUANTIZED = P.tactix.Dequantize(var("x")) >> "d"
 RULES = (
     *PRODUCT_RULES,
     Rule(
-        "tactix.dequantize", P.tactix.DequantizeLinear(var("x"), const("s")), _dequantize, _dequantize_when,
-        benefit=60, example=_dequantize_example,
+        "tactix.dequantize",
+        P.tactix.DequantizeLinear(var("x"), const("s")),
+        _dequantize,
+        _dequantize_when,
+        benefit=60,
+        example=_dequantize_example,
     ),
     Rule(
-        "tactix.dequantized_constant", P.tactix.DequantizeLinear(const("x"), const("s")), _constant, _constant_when,
-        benefit=60, example=_constant_example, phase="fuse",
+        "tactix.dequantized_constant",
+        P.tactix.DequantizeLinear(const("x"), const("s")),
+        _constant,
+        _constant_when,
+        benefit=60,
+        example=_constant_example,
+        phase="fuse",
     ),
     Rule(
-        "tactix.quantize", P.tactix.QuantizeLinear(var("x"), const("s")), _quantize, _quantize_when,
-        benefit=20, numerics="reassociates", example=_quantize_example,
+        "tactix.quantize",
+        P.tactix.QuantizeLinear(var("x"), const("s")),
+        _quantize,
+        _quantize_when,
+        benefit=20,
+        numerics="reassociates",
+        example=_quantize_example,
     ),
     Rule(
         "tactix.quantize_one_factor",
-        P.tactix.Quantize(P.tactix.Mul(P.tactix.Mul(var("x"), const("m")), const("r"))), _one_factor, _one_factor_when,
-        benefit=30, numerics="reassociates", example=_one_factor_example,
+        P.tactix.Quantize(P.tactix.Mul(P.tactix.Mul(var("x"), const("m")), const("r"))),
+        _one_factor,
+        _one_factor_when,
+        benefit=30,
+        numerics="reassociates",
+        example=_one_factor_example,
     ),
     Rule(
         "tactix.quantize_sum",
-        P.tactix.Quantize(P.tactix.Mul(
-            P.tactix.Add(P.tactix.Dequantize(var("a")) >> "d", P.tactix.Dequantize(var("b")) >> "e"), const("r"),
-        )), _scaled_terms, lambda r: r.const.size == 1 and r.spec.dtype is DType.FP32,
-        benefit=30, numerics="reassociates", example=_scaled_terms_example,
+        P.tactix.Quantize(
+            P.tactix.Mul(
+                P.tactix.Add(
+                    P.tactix.Dequantize(var("a")) >> "d", P.tactix.Dequantize(var("b")) >> "e"
+                ),
+                const("r"),
+            )
+        ),
+        _scaled_terms,
+        lambda r: r.const.size == 1 and r.spec.dtype is DType.FP32,
+        benefit=30,
+        numerics="reassociates",
+        example=_scaled_terms_example,
     ),
     Rule(
         "tactix.quantize_back",
-        P.tactix.QuantizeLinear(any_of(
-            _DEQUANTIZED, P.tactix.Reshape(_DEQUANTIZED) >> "moved", P.tactix.Transpose(_DEQUANTIZED) >> "moved",
-        )), _back, _same, benefit=70, exclusive=False, numerics="reassociates", example=_back_example,
+        P.tactix.QuantizeLinear(
+            any_of(
+                _DEQUANTIZED,
+                P.tactix.Reshape(_DEQUANTIZED) >> "moved",
+                P.tactix.Transpose(_DEQUANTIZED) >> "moved",
+            )
+        ),
+        _back,
+        _same,
+        benefit=70,
+        exclusive=False,
+        numerics="reassociates",
+        example=_back_example,
     ),
     Rule(
-        "tactix.pool_of_integers", P.tactix.MaxPool(_DEQUANTIZED), _pool_of_integers, lambda d: d.attrs.scale > 0,
-        benefit=40, exclusive=False, example=_pool_example,
+        "tactix.pool_of_integers",
+        P.tactix.MaxPool(_DEQUANTIZED),
+        _pool_of_integers,
+        lambda d: d.attrs.scale > 0,
+        benefit=40,
+        exclusive=False,
+        example=_pool_example,
     ),
     Rule(
-        "tactix.dequantize_with_reader", P.tactix.Dequantize(var("x")), _with_reader,
-        lambda root, graph: _reader(root, graph) is not None, benefit=40, example=_with_reader_example, phase="fuse",
+        "tactix.dequantize_with_reader",
+        P.tactix.Dequantize(var("x")),
+        _with_reader,
+        lambda root, graph: _reader(root, graph) is not None,
+        benefit=40,
+        example=_with_reader_example,
+        phase="fuse",
     ),
-)  # fmt: skip
+)

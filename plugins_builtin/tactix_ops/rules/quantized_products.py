@@ -215,15 +215,33 @@ _W = P.tactix.DequantizeLinear(const("w"), const("s")) >> "dw"
 
 PRODUCT_RULES = (
     Rule(
-        "tactix.integer_convolution", P.tactix.Convolution(_X, _W), _conv, _conv_when,
-        benefit=60, numerics="reassociates", exclusive=False, example=_conv_example,
+        "tactix.integer_convolution",
+        P.tactix.Convolution(_X, _W),
+        _conv,
+        _conv_when,
+        benefit=60,
+        numerics="reassociates",
+        exclusive=False,
+        example=_conv_example,
     ),
     Rule(
-        "tactix.integer_matmul", P.tactix.MatMul(_X, _W), _product, _matrix_when,
-        benefit=60, numerics="reassociates", exclusive=False, example=_matmul_example,
+        "tactix.integer_matmul",
+        P.tactix.MatMul(_X, _W),
+        _product,
+        _matrix_when,
+        benefit=60,
+        numerics="reassociates",
+        exclusive=False,
+        example=_matmul_example,
     ),
     Rule(
-        "tactix.integer_gemm", P.tactix.Gemm(_X, _W), _product, _matrix_when,
-        benefit=60, numerics="reassociates", exclusive=False, example=_gemm_example,
+        "tactix.integer_gemm",
+        P.tactix.Gemm(_X, _W),
+        _product,
+        _matrix_when,
+        benefit=60,
+        numerics="reassociates",
+        exclusive=False,
+        example=_gemm_example,
     ),
-)  # fmt: skip
+)

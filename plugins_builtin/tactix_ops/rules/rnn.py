@@ -46,7 +46,11 @@ def _example(net: Any) -> None:
 
 RULES = (
     Rule(
-        "tactix.zero_states", any_of(P.tactix.LSTM(), P.tactix.GRU(), P.tactix.RNN()), _without_states,
-        lambda root: bool(_states(root)), benefit=50, example=_example,
+        "tactix.zero_states",
+        any_of(P.tactix.LSTM(), P.tactix.GRU(), P.tactix.RNN()),
+        _without_states,
+        lambda root: bool(_states(root)),
+        benefit=50,
+        example=_example,
     ),
-)  # fmt: skip
+)

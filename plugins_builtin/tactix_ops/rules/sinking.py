@@ -111,22 +111,37 @@ def _below_pointwise_example(net: Any) -> None:
 
 RULES = (
     Rule(
-        "tactix.slice_above_transpose", T.Slice(T.Transpose(var("x")) >> "turn"), _sliced_before,
+        "tactix.slice_above_transpose",
+        T.Slice(T.Transpose(var("x")) >> "turn"),
+        _sliced_before,
         lambda turn, graph: _only_sliced(graph, turn.outputs[0]),
-        benefit=50, exclusive=False, example=_sliced_before_example,
+        benefit=50,
+        exclusive=False,
+        example=_sliced_before_example,
     ),
     Rule(
-        "tactix.slice_above_reshape", T.Slice(T.Reshape(var("x")) >> "split"), _sliced_columns,
-        lambda root, x, split: bool(_ranges(root, x, split)), benefit=50, exclusive=False,
+        "tactix.slice_above_reshape",
+        T.Slice(T.Reshape(var("x")) >> "split"),
+        _sliced_columns,
+        lambda root, x, split: bool(_ranges(root, x, split)),
+        benefit=50,
+        exclusive=False,
         example=_sliced_columns_example,
     ),
     Rule(
-        "tactix.swap_below_product", T.MatMul(T.Transpose(var("x"), perm=SWAP), var("w")),
-        lambda x, w: T.Transpose(T.MatMul(x, w), perm=SWAP), lambda w: w.spec.rank == 2,
-        benefit=30, example=_below_product_example,
+        "tactix.swap_below_product",
+        T.MatMul(T.Transpose(var("x"), perm=SWAP), var("w")),
+        lambda x, w: T.Transpose(T.MatMul(x, w), perm=SWAP),
+        lambda w: w.spec.rank == 2,
+        benefit=30,
+        example=_below_product_example,
     ),
     Rule(
-        "tactix.swap_below_pointwise", pointwise(), _below_pointwise,
-        lambda root, graph: _swapped(root, graph) is not None, benefit=30, example=_below_pointwise_example,
+        "tactix.swap_below_pointwise",
+        pointwise(),
+        _below_pointwise,
+        lambda root, graph: _swapped(root, graph) is not None,
+        benefit=30,
+        example=_below_pointwise_example,
     ),
-)  # fmt: skip
+)

@@ -23,17 +23,18 @@ from tactix.contracts.rule import P, Rule, anything, literal
 from tactix_ops.rules.facts import again
 
 PRODUCTS = frozenset({
-    "Convolution", "ConvTranspose", "MatMul", "Gemm", "Attention", "TokenAttention", "LSTM", "GRU", "RNN", "Gather",
+    "Convolution", "ConvTranspose", "MatMul", "Gemm", "Attention", "TokenAttention", "LSTM", "GRU",
+    "RNN", "Gather",
 })  # fmt: skip
 CARRIERS = frozenset({
-    "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Softmax", "LogSoftmax", "LayerNormalization",
-    "RMSNormalization", "InstanceNormalization", "GroupNormalization", "ReduceMean", "ReduceMax", "ReduceMin",
-    "Reshape", "Transpose", "Expand", "Tile", "Concat", "Split", "Slice", "Pad", "GatherElements", "GatherND",
-    "ScatterElements", "ScatterND", "Resize",
+    "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Softmax", "LogSoftmax",
+    "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization",
+    "ReduceMean", "ReduceMax", "ReduceMin", "Reshape", "Transpose", "Expand", "Tile", "Concat",
+    "Split", "Slice", "Pad", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "Resize",
 })  # fmt: skip
 SENSITIVE = frozenset({
-    "Exp", "Expm1", "Log", "Log1p", "Pow", "Reciprocal", "Softplus", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Asin",
-    "Acos", "Mod",
+    "Exp", "Expm1", "Log", "Log1p", "Pow", "Reciprocal", "Softplus", "Sin", "Cos", "Tan", "Sinh",
+    "Cosh", "Asin", "Acos", "Mod",
 })  # fmt: skip
 """Pointwise layers that stay float32, as squares do: small errors become large, or numbers that 16
 bits cannot hold.

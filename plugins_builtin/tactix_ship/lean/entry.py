@@ -12,9 +12,15 @@ from typing import Any
 from tactix_runtime.memory_importer import MemoryImporter
 
 _HOMES = {
-    "Engine": "run.engine", "ErrorCode": "base.errors", "ExecutionContext": "run.context", "Logger": "base.logger",
-    "Plan": "plan.schema", "Runtime": "run.runtime", "Session": "plugins.session", "TactixError": "base.errors",
-}  # fmt: skip
+    "Engine": "run.engine",
+    "ErrorCode": "base.errors",
+    "ExecutionContext": "run.context",
+    "Logger": "base.logger",
+    "Plan": "plan.schema",
+    "Runtime": "run.runtime",
+    "Session": "plugins.session",
+    "TactixError": "base.errors",
+}
 
 this = sys.modules[__name__]
 

@@ -63,14 +63,14 @@ SAMPLING = ("sample", "settings")
 
 COLD = (
     "tactix.contracts.allocator", "tactix.contracts.build_stage", "tactix.contracts.calibrator",
-    "tactix.contracts.compiler", "tactix.contracts.expr",
-    "tactix.contracts.graph", "tactix.contracts.importer", "tactix.contracts.layer", "tactix.contracts.region",
-    "tactix.contracts.rule", "tactix.contracts.tactic", "tactix.contracts.tool", "tactix.plan.encode",
-    "tactix.plan.wheels", "tactix.plugins.registry", "tactix.base.files",
-    "tactix_cublaslt", "tactix_cuda", "tactix_cudnn", "tactix_cpu.mask", "tactix_ship", "tactix_runtime.host_mirror",
-    "tactix_runtime.dynamic_shapes", "tactix_runtime.references", "tactix_runtime.values",
-    "tactix_ops.control_launcher", "tactix_sdk.numpy_launcher", "tactix_trust.changing",
-    "tactix_codegen", "tactix_sdk", *LAYERS,
+    "tactix.contracts.compiler", "tactix.contracts.expr", "tactix.contracts.graph",
+    "tactix.contracts.importer", "tactix.contracts.layer", "tactix.contracts.region",
+    "tactix.contracts.rule", "tactix.contracts.tactic", "tactix.contracts.tool",
+    "tactix.plan.encode", "tactix.plan.wheels", "tactix.plugins.registry", "tactix.base.files",
+    "tactix_cublaslt", "tactix_cuda", "tactix_cudnn", "tactix_cpu.mask", "tactix_ship",
+    "tactix_runtime.host_mirror", "tactix_runtime.dynamic_shapes", "tactix_runtime.references",
+    "tactix_runtime.values", "tactix_ops.control_launcher", "tactix_sdk.numpy_launcher",
+    "tactix_trust.changing", "tactix_codegen", "tactix_sdk", *LAYERS,
 )  # fmt: skip
 """What a plan of kernels for the CPU does not need: kept compressed until something imports it."""
 

@@ -52,9 +52,17 @@ FLAGS = (
 )
 LINK_FLAGS = ("-shared", "-s", "-pthread", "-lm")
 _UNITS = 8
+"""Translation units of a build by a compiler that precompiles no headers. Each reads the preludes
+anew, so there are few; the bytes depend on it, so it is no machine's number of cores. No
+measurement of it is on record.
+"""
 _SHARED_BY = 4
 """Units that must begin alike before a header is precompiled for them: it costs about as much as
-reading it twice.
+reading it twice. That has been said since the first version; no figures are on record.
+"""
+_UNIT_TEXT = 200
+"""Characters that a kernel counts more than its text has, where units are made about equally long:
+what the macros around it take.
 """
 
 
@@ -348,7 +356,7 @@ def translation_units(sources: Sequence[Source], count: int) -> list[Unit]:
         for s in sorted(group, key=lambda s: (-len(s.text), s.digest)):
             lightest = loads.index(min(loads))
             bins[lightest].append(s)
-            loads[lightest] += len(s.text) + 200
+            loads[lightest] += len(s.text) + _UNIT_TEXT
         for b in bins:
             head = unit_head(b)
             text = (head or "#include <stdint.h>\n") + unit_body(b)

@@ -33,13 +33,14 @@ ABI = 4
 TRIALS = 16
 """First runs at a shape that are timed on one thread, then shared out, then in turns, to see which
 launches are worth waking other threads for; with TACTIX_ALWAYS_PARALLEL=1 there are none, and all
-are shared out, for tests.
+are shared out, for tests. The least of 16 times is what counts, as other work only makes a run
+longer; no measurement of their number is on record.
 """
 TABLE_WORDS, GIVEN_WORDS = 18, 7
 """Of txe_table, 8 bytes each, and those of them that the launcher gives."""
 NEAR, REMEMBERED = 2, 8
 """Shapes are near if no size is more than so many times that of the other; so many last ones are
-remembered.
+remembered. No measurement of either is on record: a growing sequence passes a factor of 2 rarely.
 """
 
 PYTHON = ("PyCapsule_GetPointer", "PyEval_SaveThread", "PyEval_RestoreThread", "PyBool_FromLong")

@@ -54,6 +54,7 @@ static void txe_settle(txe_table *t, int64_t runs) {
 
 /* Runs until others are timed: few after runs whose times differed much, as others had the machine then. */
 static int64_t txe_patience(const txe_table *t) {
+    /* The mean of the timed runs is more than 3/2 of the shortest: no measurement of that bound is on record. */
     const int noisy = t->spent_ns / 3 * 2 > t->trials * t->run_ns[1];
     if (!noisy)
         return t->patience > TXE_PATIENCE ? t->patience : TXE_PATIENCE;
@@ -66,16 +67,18 @@ static void txe_next(txe_table *t) {
         txe_begin(t, TXE_SHARED);
         if (t->run_ns[0] < t->small_ns || !t->end) {
             t->end = 0;
-            txe_settle(t, INT64_MAX / 2);
+            txe_settle(t, INT64_MAX / 2); /* for good; half, as patience is twice it */
         }
     } else if (t->kind == TXE_SHARED) {
         txe_choose(t);
+        /* Shared takes more than 4/5 of alone: too near to call, as these runs were not made in turns. */
         if (t->end && t->run_ns[1] > t->run_ns[0] / 5 * 4)
             txe_begin(t, TXE_COMPARED);
         else
             txe_settle(t, txe_patience(t));
     } else {
         const int64_t runs = txe_patience(t);
+        /* Sharing must gain 1/32, or other threads stay free for others. No measurement of either bound is on record. */
         if (t->run_ns[1] > t->run_ns[0] / 32 * 31)
             t->end = 0;
         txe_settle(t, runs);

@@ -24,17 +24,29 @@
 #define TXE_EXPORT __attribute__((visibility("default")))
 #define TXE_ABI 4
 #define TXE_MAX_THREADS 255     /* the thread count has 8 bits of a ticket */
-#define TXE_SPIN_NS 80000       /* workers stay awake this long after a run */
-#define TXE_BARRIER_SPINS 100  /* then the barrier gives its core to others */
-#define TXE_SMALL_NS 15000      /* a table that takes less than this alone is run alone */
-#define TXE_TINY_NS 1500        /* a launch that takes less than this alone is not shared out */
-#define TXE_BARRIER_NS 200      /* until workers that wait for the caller's own launches go on */
-#define TXE_TRIALS_NS 5000000   /* timed runs of a kind end then, but for the least number of them */
+/* Times in nanoseconds. Measured, on two cores of a Zen 5 (README, "What the numbers rest on"): a barrier between threads
+ * that spin takes 45, a job for a worker that spins 130, for one that sleeps 17900. Where no source is named, no
+ * measurement of the number itself is on record. */
+#define TXE_SPIN_NS 80000       /* workers stay awake this long after a run: some times what waking them takes, so that
+                                 * calls in a row find them awake, and no longer, as spinning takes the core from others */
+#define TXE_BARRIER_SPINS 100   /* pauses, then the barrier gives its core to others: a thread that it waits for may not
+                                 * be running, and waits of 4 to 10 ms were measured where cores were shared (README). It
+                                 * was 2000 at first. */
+#define TXE_SMALL_NS 15000      /* a table that takes less than this alone is run alone: about what it costs to wake a
+                                 * worker. It was 50000; docs/benchmarks.md has the small networks at two threads since. */
+#define TXE_TINY_NS 1500        /* a launch that takes less than this alone is not shared out in the first shared runs:
+                                 * two threads gain half of it at most, and one that is late costs more */
+#define TXE_BARRIER_NS 200      /* until workers that wait for the caller's own launches go on: more than the 45 of a
+                                 * barrier in a loop, as they may have given their cores to others meanwhile */
+#define TXE_TRIALS_NS 5000000   /* timed runs of a kind end then, but for the least number of them: a call that takes
+                                 * milliseconds is not timed TRIALS times (launcher.py) */
 #define TXE_REPEATED_TRIALS 4   /* of each kind, where a table is run to be measured */
-#define TXE_PATIENCE 256        /* runs before others are timed; then twice as many, and so on */
+#define TXE_PATIENCE 256        /* runs before others are timed; then twice as many, and so on, so that what timing costs
+                                 * goes to nothing */
 #define TXE_IMPATIENCE 16       /* the same where the times of runs differed much */
-#define TXE_UNTIMED ((int64_t)1 << 40)
-#define TXE_LINE 128            /* two cache lines: adjacent ones are fetched together */
+#define TXE_UNTIMED ((int64_t)1 << 40) /* more than any launch takes (18 minutes), and sums of it do not overflow */
+#define TXE_LINE 128            /* bytes: two cache lines, as x86-64 may fetch the neighbour of a line with it (Intel,
+                                 * Optimization Reference Manual, spatial prefetcher): no two threads write such a pair */
 
 typedef void (*txe_kernel)(const int64_t *args, int tid, int nt);
 
@@ -64,7 +76,9 @@ typedef struct {
     int64_t patience;  /* how many that will be next time */
 } txe_table;
 
-/* Launches that a thread has finished since the pool began: written by that thread alone. */
+/* Launches that a thread has finished since the pool began: written by that thread alone, on a line pair of its own, so
+ * that a barrier costs each thread one store that nobody contends for, and one read of each other's line. A count only
+ * grows: no barrier has to be reset, and a thread that is late cannot miss one. */
 typedef struct {
     _Alignas(TXE_LINE) _Atomic uint64_t count;
 } txe_progress;
@@ -72,7 +86,9 @@ typedef struct {
 static txe_progress txe_done[TXE_MAX_THREADS];
 
 static struct {
-    _Alignas(TXE_LINE) _Atomic uint32_t ticket; /* number of the job << 8 | its threads: what workers wait for */
+    /* Number of the job << 8 | its threads: what workers wait for, 32 bits as a futex has. Jobs count modulo 2^24: a
+     * worker that takes part in a job cannot fall behind, as the job's last barrier waits for it. */
+    _Alignas(TXE_LINE) _Atomic uint32_t ticket;
     _Atomic int sleepers;
     _Alignas(TXE_LINE) _Atomic int busy;
     /* The rest is written by the holder of `busy` before it changes the ticket. */
@@ -137,17 +153,22 @@ static void txe_reset_sleep(void) {
 
 #endif
 
+/* The next ticket. Between looks at the clock are 32 looks at the ticket, so that reading the clock does not delay the
+ * start of a job. */
 static uint32_t txe_await(uint32_t seen) {
     uint64_t until = txe_now() + TXE_SPIN_NS;
     for (;;) {
         for (int i = 0; i < 32; i++) {
+            /* Acquires what txe_post wrote before the ticket: table, start, and what the caller's inputs hold. */
             uint32_t ticket = atomic_load_explicit(&txe_pool.ticket, memory_order_acquire);
             if (ticket != seen)
                 return ticket;
             txe_pause();
         }
         if (txe_now() > until) {
-            /* Announce, then look again (the kernel does): txe_post changes the ticket, then looks for sleepers. */
+            /* Announce, then look again (the kernel does): txe_post changes the ticket, then looks for sleepers. Both
+             * are sequentially consistent, here and there: with weaker orders each side could miss the other's store,
+             * and the worker would sleep through the job. */
             atomic_fetch_add(&txe_pool.sleepers, 1);
             txe_wait(seen);
             atomic_fetch_sub(&txe_pool.sleepers, 1);
@@ -157,6 +178,8 @@ static uint32_t txe_await(uint32_t seen) {
 
 /* ---- running ---- */
 
+/* Nobody passes before all `nt` threads have finished `count` launches. The release gives away what this thread's kernel
+ * wrote, the acquires take over what the others' wrote: kernels need no fences of their own. */
 static void txe_barrier(int tid, int nt, uint64_t count) {
     atomic_store_explicit(&txe_done[tid].count, count, memory_order_release);
     for (int other = 0; other < nt; other++) {
@@ -263,6 +286,7 @@ static int txe_grow(int wanted) {
 
 static int txe_take(void) {
     int free = 0;
+    /* Acquires, with the release of txe_leave, what the last holder left in the pool. */
     return atomic_compare_exchange_strong(&txe_pool.busy, &free, 1);
 }
 
@@ -270,6 +294,8 @@ static void txe_leave(void) {
     atomic_store_explicit(&txe_pool.busy, 0, memory_order_release);
 }
 
+/* Hand a job to the workers: its fields first, then the ticket, whose store gives them away; see txe_await for the order
+ * of ticket and sleepers. The ticket is read relaxed, as only the holder of `busy` writes it. */
 static void txe_post(const txe_table *t, int nt) {
     txe_pool.table = t;
     txe_pool.start = txe_pool.base;

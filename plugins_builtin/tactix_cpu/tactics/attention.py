@@ -25,17 +25,27 @@ from tactix_codegen.c.heads import Heads, Matrices
 from tactix_codegen.c.scalar import float_literal
 from tactix_codegen.c.text import Args, block, broadcast_strides, kernel, loop, split
 from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish_saved, flat
+from tactix_cpu.tactics.estimates import CLOCK, START
 from tactix_cpu.tactics.matmul.product import RowSite
 
 KEYS = 256
-"""Keys of a block: their scores, for the rows of a unit, stay in the first cache."""
+"""Keys of a block: their scores, for the rows of a unit, stay in the first cache: 1 KiB a row, 14
+KiB at most. More of them rescale what was summed less often. No measurement of it is on record.
+"""
 MAX_DIM = 1024
+"""Elements of a head at most: the sums of a unit lie on the stack, 14 rows of 4 KiB."""
 NEVER = -1e30
 """A mask at or below it hides a key, whatever its score: nothing is computed for keys after the
 last that is not.
 """
 ROWS = 4
-"""Most rows whose softmax is taken together."""
+"""Most rows whose softmax is taken together: a maximum and a sum are chains of operations that wait
+for each other, for about 4 cycles (Agner Fog, Instruction tables), which other rows fill.
+"""
+EXPONENT = 20
+"""Cycles of a vector of scores in the softmax (scale, mask, maximum, exponential, sum), and as many
+again of waiting, which the rows that are taken together share. No measurement of it is on record.
+"""
 
 
 def tactics() -> list[Tactic]:
@@ -60,6 +70,7 @@ class CpuAttentionTactic(Tactic[Heads]):
         return h
 
     def variants(self, h: Heads, device: DeviceProperties) -> Sequence[Variant]:
+        """Tiles that fill 32 or 16 registers, with rows evened out over the queries."""
         found: dict[tuple[int, int], None] = {}
         for rows, vectors in (
             ((12, 2), (6, 4), (14, 2)) if c_tile.registers(device) == 32 else ((6, 2), (4, 2))
@@ -78,10 +89,10 @@ class CpuAttentionTactic(Tactic[Heads]):
             variant.number("vectors"),
         )
         step = c_tile.step_cycles(rows, vectors) / rows / (vectors * lanes)
-        exponents = (20 + 20 / groups(rows)[-1]) / lanes
-        return 1e-6 + evaluate(size, ctx.opt) * ((h.d + h.e) * step + exponents) / 3e9 / max(
-            1, ctx.threads
-        )
+        # Per score: a step of k for each element of a key and of a value, and the softmax.
+        exponents = (EXPONENT + EXPONENT / groups(rows)[-1]) / lanes
+        cycles = evaluate(size, ctx.opt) * ((h.d + h.e) * step + exponents)
+        return 2 * START + cycles / CLOCK / max(1, ctx.threads)
 
     def compile(self, h: Heads, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return _Kernel(h, variant, ctx).artifact()
@@ -362,7 +373,11 @@ class _Kernel:
         )
 
     def _pack_keys(self) -> str:
-        """Keys of every head as panels: (matrix, panel, d, width), zero past the last key."""
+        """Keys of every head as panels: (matrix, panel, d, width), zero past the last key.
+
+        A step of d then multiplies a query's element with ``width`` keys side by side. The register
+        turn moves squares of as many keys as a vector has lanes.
+        """
         h, width, lanes = self.h, self.width, self.tile.lanes
         panels, pitch = self.args.dim(self.key_panels), self.args.dim(h.k.pitch)
         turn = (

@@ -27,8 +27,12 @@ from tactix_codegen.c.text import block, loop
 from tactix_codegen.c.tile import TileSite
 
 UNROLL = 2
+"""Steps written out in a loop: 2 were as fast as more for the prototype, 16 lost 40 % (README)."""
 LIGHT_RESULTS = 24
-"""Statements of an epilogue that may be repeated for every accumulator."""
+"""Statements of an epilogue that may be repeated for every accumulator, of which there are up to
+28; longer ones go through memory, in a loop. It bounds the text, and so the seconds that compiling
+takes; no measurement of it is on record.
+"""
 
 
 def preludes() -> tuple[str, ...]:
@@ -55,6 +59,12 @@ def without_fma(artifact: KernelArtifact) -> KernelArtifact:
 SIDE, HIGH, DEEP = 32, 16, 64
 """Of the AMX matrix unit: rows and columns of a block of four tiles; rows of a tile; bytes of a
 tile's rows.
+
+A tile register holds 16 rows of 64 bytes, and there are eight (Intel, Software Developer's Manual).
+A block of 2 x 2 tiles of sums takes four of them, and two of either side the other four: then four
+loads feed four products, 8 cycles each beside 16 (Intel, Optimization Reference Manual), so that
+loads from the first cache take half the time that the unit is busy. With one tile of sums two loads
+would take as long as their product.
 """
 
 
@@ -64,7 +74,12 @@ def has_tiles(device: DeviceProperties, dot: Dot) -> bool:
 
 
 def shapes(device: DeviceProperties) -> tuple[tuple[int, int], ...]:
-    """Tiles (rows, vectors) that fill the registers."""
+    """Tiles (rows, vectors) that fill the registers.
+
+    With 32 of them up to 28 sums, a vector of the right side for each column of vectors, and one
+    for the left: 28 + 2 + 1 of 14 x 2. With 16 of them 8 or 9 sums. 14 x 2 was the fastest for most
+    shapes of the prototype, others for few rows or narrow results (README).
+    """
     return ((14, 2), (9, 3), (6, 4), (28, 1)) if device.lanes == 16 else ((4, 2), (3, 3), (8, 1))
 
 
@@ -378,17 +393,31 @@ def starts(
     return Packed(-1, array=totals)
 
 
+LATENCY = 5.0
+"""Cycles from a dot product to the next that adds to the same sum: ``vpdpbusd`` on Intel since Ice
+Lake (Agner Fog, Instruction tables). Two start in a cycle, so ten sums hide it.
+"""
+FAR_WEIGHTS = 0.1
+"""Cycles that a vector of weights costs more than its load, on the average, as some come from the
+second cache. No measurement of it is on record.
+"""
+FINISH = 5.0
+"""Cycles to scale, round and store a vector of sums. No measurement of it is on record."""
+
+
 def step_cycles(rows: int, vectors: int) -> float:
-    """Cycles of one step: two products or loads at a time, five of latency hidden by ten sums."""
-    return (
-        max(rows * vectors / 2, 0.5 * (rows + vectors), 5.0 if rows * vectors < 10 else 0.0)
-        + 0.1 * vectors
-    )
+    """Cycles of one step: two products or two loads at a time, or a sum that waits for itself.
+
+    A step loads each row's group, to all lanes, and each vector of weights.
+    """
+    sums = rows * vectors
+    waits = LATENCY if sums < 2 * LATENCY else 0.0
+    return max(sums / 2, 0.5 * (rows + vectors), waits) + FAR_WEIGHTS * vectors
 
 
 def finish_cycles(rows: int, vectors: int) -> float:
     """Cycles of an epilogue."""
-    return 5.0 * rows * vectors
+    return FINISH * rows * vectors
 
 
 def constant_channels(node: Node, inputs: Sequence[int]) -> bool:

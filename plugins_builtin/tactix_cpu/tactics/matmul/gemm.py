@@ -20,22 +20,44 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import Args, block, comment, kernel, loop, split, times
 from tactix_codegen.c.tile import GRID, Functions, RegisterTile, by_rows, finish, flat
+from tactix_cpu.tactics.estimates import CLOCK, MEMORY, START
 from tactix_cpu.tactics.matmul.product import CpuProduct, RowSite, product
 
 DEPTH = 384
 """Steps of k in a part: a panel of 48 columns then has 72 KiB, which leaves most of the second
-cache to a.
+cache to a. Partial sums cost a load and a store of each result every so many steps, hence not less.
+Whether it wins over 0 is left to measuring.
 """
 DEEP = 1024
-"""k from which on it is worth cutting: shorter panels have at most 192 KiB."""
+"""k from which on it is worth cutting: shorter panels have at most 192 KiB, less than a fifth of a
+second cache of 1 MiB.
+"""
 L2_BYTES = 1 << 20
-"""The second cache, where the device does not tell."""
+"""Bytes of the second cache, where the device does not tell: as Zen 4 and 5 have; servers of Intel
+have 2 MiB since Sapphire Rapids.
+"""
 USUAL_DEPTH = 512
-"""Steps of k that blocks of a are cut for where only running tells how many there are."""
+"""Steps of k that blocks of a are cut for where only running tells how many there are. A guess at
+what models have: a wrong one makes blocks that are too large or too small for the cache.
+"""
 LINE = 16
-"""Floats of a cache line, as far as fetching goes."""
+"""Floats of a cache line of 64 bytes, as far as fetching goes."""
 OFFERED = 4
-"""Variants of a node at most: those of the fewest cycles."""
+"""Variants of a node at most: those of the fewest cycles. Each costs a compilation, 0.3 s with gcc
+on the prototype, and timed runs.
+"""
+PACK = 0.2
+"""Cycles for an element of a b that a launch packs: about three for a vector of 16 and its store.
+No measurement of it is on record.
+"""
+UNCUT = 1.1
+"""How much longer a deep product takes where nothing cuts k: panels that the row tiles read again
+and again then come from the third cache. No measurement of it is on record.
+"""
+USUAL_SIZE = 64
+"""What an unknown size counts as where variants are ranked."""
+FEW_ROWS = 32
+"""Rows of a up to which a panel is read so rarely that where it comes from does not count."""
 
 
 def tactics() -> list[Tactic]:
@@ -67,12 +89,9 @@ class CpuGemmTactic(Tactic[CpuProduct]):
             return None
         elements = evaluate(p.b_count * p.k * p.n, ctx.opt)
         total = _cycles(p, variant, ctx.device, dict(ctx.opt)) * evaluate(prod(p.batch), ctx.opt)
-        packing = (
-            0 if p.constant_b else 0.2 * elements
-        )  # cycles: about a vector of 16 stored in three
+        packing = 0 if p.constant_b else PACK * elements
         bytes_b = 4 * elements
-        # 0.5 us to start, threads of 3 GHz that share the cycles, and b once from memory at 40 GB/s
-        return 5e-7 + (total + packing) / 3e9 / max(1, ctx.threads) + bytes_b / 4e10
+        return START + (total + packing) / CLOCK / max(1, ctx.threads) + bytes_b / MEMORY
 
     def compile(self, p: CpuProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return _Kernel(p, variant, ctx).artifact()
@@ -99,14 +118,14 @@ def _depths(p: CpuProduct) -> tuple[int, ...]:
 
 
 def _is_small(m: Dim) -> bool:
-    return isinstance(m, int) and m <= 32
+    return isinstance(m, int) and m <= FEW_ROWS
 
 
 def _cycles(
     p: CpuProduct, v: Variant, device: DeviceProperties, opt: dict[str, int] | None = None
 ) -> float:
     """Cycles of a product on one core, by the tile's cycles per step; unknown sizes count as 64."""
-    size = {s: 64 for d in (p.m, p.n, p.k) for s in symbols(d)} | (opt or {})
+    size = {s: USUAL_SIZE for d in (p.m, p.n, p.k) for s in symbols(d)} | (opt or {})
     m, n, k = (evaluate(d, size) for d in (p.m, p.n, p.k))
     rows, vectors = v.number("rows"), v.number("vectors")
     panels = -(-n // (vectors * device.lanes))
@@ -115,9 +134,7 @@ def _cycles(
     for count, height in ((more, least + 1), (tiles - more, least)):
         for size_ in _pieces(height, _sizes(p.m, rows)) * (count > 0):
             total += count * c_tile.step_cycles(size_, vectors, c_tile.chains_for(size_, vectors))
-    # panels that the row tiles read again and again come from the third cache where nothing cuts
-    # them
-    far = 1.1 if k >= DEEP and not v.number("depth") and m > 32 else 1.0
+    far = UNCUT if k >= DEEP and not v.number("depth") and m > FEW_ROWS else 1.0
     return total * panels * k * far
 
 
@@ -141,14 +158,23 @@ def _pieces(height: int, sizes: Sequence[int]) -> list[int]:
 
 
 def _unroll(tile: RegisterTile) -> int:
-    return 4 if tile.rows * tile.vectors <= 12 else 2  # at most 56 FMA a round
+    """Steps of k written out: at most 56 FMA a round.
+
+    2 were as good as more for tiles of 14 x 2; a loop of 16 steps lost 40 %, as it left the cache
+    of decoded instructions (README, the prototype).
+    """
+    return 4 if tile.rows * tile.vectors <= 12 else 2
 
 
 def _lines_ahead(p: CpuProduct, tile: RegisterTile, opt: dict[str, int]) -> int:
     """Cache lines of the next panel to fetch per round of steps, so that all row tiles together
     fetch all of it.
+
+    A round reads ``unroll * vectors`` lines of its panel, and each of the row tiles reads all of
+    it. So nothing is fetched twice, and a line comes into the second cache a panel's time before it
+    is used. The prototype's ResNet-50 went from 33.6 to 31.8 ms by such fetches (README).
     """
-    m = evaluate(p.m, opt) if symbols(p.m) <= opt.keys() else 64
+    m = evaluate(p.m, opt) if symbols(p.m) <= opt.keys() else USUAL_SIZE
     tiles = -(-m // tile.rows)
     return -(-_unroll(tile) * tile.vectors // tiles) if p.constant_b and tiles > 1 else 0
 
@@ -294,7 +320,7 @@ class _Kernel:
     def _cuts(self) -> list[str]:
         """Declare how rows fall into tiles, ``more`` of ``least + 1`` and then those of ``least``,
         and these into blocks: about equal ones, whose part of a takes up to half of the second
-        cache.
+        cache. The other half is for the panel in use, the one that is fetched, and results.
         """
         depth = self.depth or (self.p.k if isinstance(self.p.k, int) else USUAL_DEPTH)
         known = isinstance(self.p.m, int) and self.p.m > 0

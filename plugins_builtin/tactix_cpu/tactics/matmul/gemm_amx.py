@@ -27,27 +27,59 @@ from tactix_codegen.c.epilogue import Epilogue
 from tactix_codegen.c.text import Args, block, kernel, loop, prelude, split
 from tactix_codegen.c.tile import GRID, Functions, RegisterTile, TileSite, finish_saved
 from tactix_cpu.tactics.dot_tile import HALVES, has_tiles
+from tactix_cpu.tactics.estimates import MEMORY, START
 from tactix_cpu.tactics.matmul.product import CpuProduct, RowSite, product
 
 WIDTH, DEPTH, HIGH = 32, 32, 16
-"""Columns of a panel; k of a step; rows of a tile."""
+"""Columns of a panel, two tiles side by side; k of a step, the bfloat16 of a tile's row of 64
+bytes; rows of a tile.
+"""
+PARTS = 3
+"""bfloat16 whose sum a float is: 3 x 8 bits make its 24."""
+TILE = HIGH * DEPTH
+"""Elements of a tile of bfloat16: 512, 1 KiB."""
+A_STEP = PARTS * TILE
+"""Elements of a step of a row tile, cut into parts ``[part][row][k]``: 1536, 3 KiB."""
+B_STEP = PARTS * 2 * TILE
+"""Elements of a step of a panel, cut into parts of two tiles each: 3072, 6 KiB."""
+W_STEP = DEPTH * WIDTH
+"""Floats of a step of a panel before it is cut: 1024, 4 KiB."""
 FEWEST = 8
-"""Rows of a below which a tile is mostly empty."""
+"""Rows of a below which a tile, of 16, is mostly empty."""
 GROUP = 16
-"""Row tiles that are multiplied with a slab before the next slab."""
+"""Row tiles that are multiplied with a slab before the next slab: each pays its share for cutting
+the slab, so many are better, as long as their parts stay in the second cache (``_pass_steps``). No
+measurement of their number is on record.
+"""
 SLABS = (12, 10, 9, 8, 7)
-"""Steps of a slab: what divides the depth best."""
+"""Steps of a slab: what divides the depth best. A slab in parts has 6 KiB a step, 42 to 72 KiB; the
+one that is multiplied and the one that is cut meanwhile stay in the second cache, on the stack of
+the thread.
+"""
 ORDER = ((0, 2), (0, 1), (1, 1), (1, 0), (0, 0), (2, 0))
 """Parts of a and b in the order in which they are multiplied: each pair keeps one part of the pair
-before.
+before, so that six pairs need 7 loads of parts in place of 12.
 """
 L2_BYTES = 1 << 20
-"""The second cache, where the device does not tell."""
+"""Bytes of the second cache, where the device does not tell; see gemm.L2_BYTES."""
+PARTS_SHARE = 5, 8
+"""Part of the second cache that the parts of a group of rows may take, as numerator and
+denominator: two slabs and the sums take the rest. No measurement of it is on record.
+"""
 FLOPS = 3.5e11
-"""Of a core, for estimates."""
-PLACE = "{0} / 16 * 3072 + {0} % 16 * 32"
+"""Floating-point operations of float32 per second of a core, for estimates. Six products of
+bfloat16 make one, 1024 operations a cycle (Intel, Optimization Reference Manual), so that a core of
+3 GHz could do 5.1e11: this is two thirds of it. No measurement of it alone is on record; networks
+of such products reach 99 to 114 % of the peak of float32 instructions (docs/benchmarks.md, fp32, 1
+thread: bert_base, vit_b16, gpt2).
+"""
+CUT_A, CUT_B = 2e-10, 1e-10
+"""Seconds to cut an element of a, in a launch of its own, and of b, beside the matrix unit: both
+for estimates. At 3 GHz a vector of 16 takes 10 and 5 cycles. No measurement of them is on record.
+"""
+PLACE = f"{{0}} / {HIGH} * {B_STEP} + {{0}} % {HIGH} * {2 * HIGH}"
 """Where a pair of rows of b goes in a slab: ``[step][part][half of the
-columns][pair][column][row]``.
+columns][pair][column][row]``. The unit wants pairs of k side by side.
 """
 PARAMETERS = (
     "const uint16_t* a, int64_t pitch, const uint16_t* b, float* sums, int first, "
@@ -101,8 +133,11 @@ class AmxGemmTactic(Tactic[CpuProduct]):
 def seconds(m: int, n: int, k: int, threads: int, images: int = 1) -> float:
     """An estimate of ``images`` products of m rows and k with one matrix of n columns."""
     m, n, k = (-(-d // unit) * unit for d, unit in ((m, HIGH), (n, WIDTH), (k, DEPTH)))
-    cutting = 1e-10 * n * k / max(1, 4 * m // (GROUP * HIGH)) + 2e-10 * m * k
-    return 2e-6 + images * (2 * m * n * k / FLOPS + cutting) / max(1, threads) + 4 * n * k / 4e10
+    # Cutting b is hidden behind the unit where there are rows enough: all of it shows below 128
+    # rows, a quarter at a group of 256, less with more. No measurement of that is on record.
+    cutting = CUT_B * n * k / max(1, 4 * m // (GROUP * HIGH)) + CUT_A * m * k
+    work = images * (2 * m * n * k / FLOPS + cutting) / max(1, threads)
+    return 4 * START + work + 4 * n * k / MEMORY
 
 
 def slab_steps(steps: int) -> int:
@@ -141,6 +176,8 @@ class PartsKernel:
         self.rows = min(evaluate(m, ctx.opt) if symbols(m) <= set(ctx.opt) else 128, GROUP * HIGH)
         self.pass_steps = self._pass_steps()
         pairs = max(1, self.rows // (2 * HIGH))
+        # Pairs of rows of b that are cut for each step of a pair of tiles: the least that is done
+        # with the next slab (16 pairs a step) when all pairs of tiles are.
         self.rate = next(r for r in (1, 2, 4, 8, 16) if r * pairs >= HIGH)
         self.tiles: Dim = ceildiv(m, HIGH)
 
@@ -162,8 +199,10 @@ class PartsKernel:
         """Steps after which partial sums are put aside, so that the parts of a group of rows stay
         in the cache.
         """
-        most = int(self.ctx.device.facts.get("l2", L2_BYTES)) * 5 // 8
-        fit = max(1, most // (self.rows * DEPTH * 6 * self.slab)) * self.slab
+        share, of = PARTS_SHARE
+        most = int(self.ctx.device.facts.get("l2", L2_BYTES)) * share // of
+        row = DEPTH * PARTS * 2  # bytes of a row's step in parts of 2 bytes
+        fit = max(1, most // (self.rows * row * self.slab)) * self.slab
         passes = -(-self.steps // fit)
         return -(-self.steps // (passes * self.slab)) * self.slab
 
@@ -172,7 +211,8 @@ class PartsKernel:
         args, panels = self.args, -(-self.n // WIDTH)
         groups: Dim = self.images * ceildiv(self.m, GROUP * HIGH)
         cells = self.images * self.tiles * self.steps
-        parts, flags = cells * 3072, ceildiv(cells, 16) * 64
+        # Bytes: a step of a tile in parts; a flag of 4, filled up to cache lines.
+        parts, flags = cells * (2 * A_STEP), ceildiv(cells, 16) * 64
         sums: Dim = (
             groups * (panels * GROUP * HIGH * WIDTH * 4) if self.pass_steps < self.steps else 0
         )
@@ -230,6 +270,9 @@ class PartsKernel:
         """The function ``TX_NAME(round{tiles})``: one slab times one or two row tiles, and some of
         the next slab.
         """
+        # Registers: 0 to 3 hold sums, 4 and 5 a part of a for either tile, 6 and 7 a part of b for
+        # either half of the columns. Between products stand pieces of the cutting: the unit takes
+        # 16 cycles for each, in which the vector unit would idle.
         held, lines = (-1, -1), []
         place = [
             f"const int64_t row = cut + k * {self.rate};",
@@ -238,10 +281,10 @@ class PartsKernel:
         for g, (i, j) in enumerate(ORDER):
             if i != held[0]:
                 lines += [
-                    f"_tile_loadd({4 + t}, a + {t} * pitch + {i * 512}, 64);" for t in range(tiles)
+                    f"_tile_loadd({4 + t}, a + {t} * pitch + {i * TILE}, 64);" for t in range(tiles)
                 ]
             if j != held[1]:
-                lines += [f"_tile_loadd({6 + c}, b + {j * 1024 + c * 512}, 64);" for c in range(2)]
+                lines += [f"_tile_loadd({6 + c}, b + {(2 * j + c) * TILE}, 64);" for c in range(2)]
             lines += [
                 f"_tile_dpbf16ps({2 * t + c}, {4 + t}, {6 + c});"
                 for t in range(tiles)
@@ -252,7 +295,7 @@ class PartsKernel:
                 for n in range(g * self.rate // len(ORDER), (g + 1) * self.rate // len(ORDER))
             ]
             held = (i, j)
-        lines.append("a += 1536; b += 3072;")
+        lines.append(f"a += {A_STEP}; b += {B_STEP};")
         at = [(t, c, f"sums + {t * 512 + c * 16}") for t in range(tiles) for c in range(2)]
         body = [
             block("if (first)", *(f"_tile_zero({2 * t + c});" for t, c, _ in at)),
@@ -275,6 +318,7 @@ class PartsKernel:
         finite.
         """
         steps, tiles = self.steps, self.args.dim(self.tiles)
+        out = f"{self.parts} + u * {A_STEP} + r * {DEPTH}"
         body = [
             f"const int64_t step = u % {steps}, image = u / {steps} / {tiles};",
             "int bad = 0;",
@@ -285,7 +329,7 @@ class PartsKernel:
                 str(HIGH),
                 f"const int64_t row = u / {steps} % {tiles} * {HIGH} + r;",
                 *self.place(),
-                f"bad |= TX_NAME(cut_row)(x, half, left, {self.parts} + u * 1536 + r * 32);",
+                f"bad |= TX_NAME(cut_row)(x, half, left, {out});",
             ),
             f"{self.flags}[u] = bad;",
         ]
@@ -316,9 +360,9 @@ class PartsKernel:
                 self._by_vectors(),
                 "continue;",
             ),
-            f"const uint16_t* rows_of_a = {self.parts} + (first + d) * 1536;",
+            f"const uint16_t* rows_of_a = {self.parts} + (first + d) * {A_STEP};",
             "int at = 0;",
-            *self._cut_slab(f"{self.w} + (g[2] * {self.steps} + d) * 1024", "slabs[0]", "0"),
+            *self._cut_slab(f"{self.w} + (g[2] * {self.steps} + d) * {W_STEP}", "slabs[0]", "0"),
             loop("p", "g[2]", "g[3]", *self._panel(groups)),
         ]
         walk = loop("u", "g[0]", "g[1]", *group)
@@ -332,7 +376,7 @@ class PartsKernel:
             f"TX_NAME(grid)({groups}, {panels}, tid, nt, g);",
             "if (g[2] >= g[3]) return;",
         ]
-        slabs = f"uint16_t slabs[2][{self.slab * 3072}] __attribute__((aligned(64)));"
+        slabs = f"uint16_t slabs[2][{self.slab * B_STEP}] __attribute__((aligned(64)));"
         return "\n".join([*head, slabs, own, "TX_NAME(begin)();", passes, "_tile_release();"])
 
     def _cut_slab(self, source: str, target: str, begin: str) -> list[str]:
@@ -341,7 +385,7 @@ class PartsKernel:
 
     def _by_vectors(self) -> str:
         call = (
-            f"TX_NAME(vectors)(a, {self.w} + p * {self.steps * 1024}, image, row0 + r, "
+            f"TX_NAME(vectors)(a, {self.w} + p * {self.steps * W_STEP}, image, row0 + r, "
             f"p * {WIDTH});"
         )
         return loop("p", "g[2]", "g[3]", loop("r", "0", "rows", call))
@@ -352,7 +396,7 @@ class PartsKernel:
         sums = f"{self.sums} + (p * {groups} + u) * {GROUP * HIGH * WIDTH}" if self.sums else "own"
         after = f"k + {slab} < end ? p * {steps} + k + {slab} : (p + 1) * {steps} + d"
         common = (
-            f"rows_of_a + (t * {steps} + k - d) * 1536, {steps * 1536}, slabs[at], "
+            f"rows_of_a + (t * {steps} + k - d) * {A_STEP}, {steps * A_STEP}, slabs[at], "
             "sums + t * 512, k == 0"
         )
         more = f"{common}, next, slabs[1 - at], cut"
@@ -370,7 +414,7 @@ class PartsKernel:
         walk = [
             (
                 f"const float* next = k + {slab} < end || p + 1 < g[3] "
-                f"? {self.w} + ({after}) * 1024 : 0;"
+                f"? {self.w} + ({after}) * {W_STEP} : 0;"
             ),
             "int64_t cut = 0;",
             loop("t", "0", "tiles", *calls, step=2),

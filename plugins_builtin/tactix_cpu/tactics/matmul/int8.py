@@ -22,14 +22,24 @@ from tactix_codegen.c.text import Args, block, kernel, loop
 from tactix_codegen.c.tile import GRID, Functions, by_rows, rest_sizes
 from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.dot_tile import Dot, DotTile
+from tactix_cpu.tactics.estimates import CLOCK, MEMORY, START
 from tactix_cpu.tactics.matmul.product import RowSite
 
 BLOCK_BYTES = 1 << 19
-"""Bytes of a that one sweep over the panels reads: a part of the second cache."""
+"""Bytes of a that one sweep over the panels reads: half of a second cache of 1 MiB. The panel in
+use, the next one and results take the rest. No measurement of it is on record.
+"""
 OFFERED = 2
+"""Variants of a node at most: those of the fewest cycles. The tiles differ by a few percent where
+they fill the registers, and each costs a compilation.
+"""
 FEWEST_ROWS = 8
 MOST_DEPTH = 1 << 14
-"""Of products on a matrix unit: rows; bytes of a row, of which a copied tile fits on the stack."""
+"""Of products on a matrix unit: rows, as fewer leave a tile of 16 mostly empty; bytes of a row, of
+which a copied tile (16 rows, 256 KiB) fits on the stack.
+"""
+USUAL_ROWS = 64
+"""What an unknown number of rows counts as where variants are ranked."""
 
 
 def tactics() -> list[Tactic]:
@@ -121,7 +131,7 @@ class ByteGemmTactic(Tactic[DotProduct]):
             return None
         tile = variant.number("rows"), variant.number("vectors")
         cycles = _cycles(p, tile, ctx.device, dict(ctx.opt))
-        return 5e-7 + cycles / 3e9 / max(1, ctx.threads) + p.k * p.n * p.dot.size / 4e10
+        return START + cycles / CLOCK / max(1, ctx.threads) + p.k * p.n * p.dot.size / MEMORY
 
     def compile(self, p: DotProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return DotGemmKernel(p, variant, ctx).artifact()
@@ -152,7 +162,8 @@ def _tiles(p: DotProduct, device: DeviceProperties) -> list[tuple[int, int]]:
 def _cycles(
     p: DotProduct, tile: tuple[int, int], device: DeviceProperties, opt: dict[str, int]
 ) -> float:
-    m = evaluate(p.m, {**dict.fromkeys(symbols(p.m), 64), **opt})
+    """Cycles on one core: each tile's steps and epilogue, once for every panel."""
+    m = evaluate(p.m, {**dict.fromkeys(symbols(p.m), USUAL_ROWS), **opt})
     rows, vectors = tile
     steps, panels, total, left = -(-p.k // p.dot.group), -(-p.n // (vectors * device.lanes)), 0.0, m
     for size in (rows, *rest_sizes(rows, p.m if isinstance(p.m, int) else None)):
@@ -196,6 +207,9 @@ class DotGemmKernel:
         return byte.without_fma(made) if byte.rounds_sums(self.p.epi.results) else made
 
     def _packed(self) -> Packed:
+        """b as [panel][k / group][column][group]: a vector of 32-bit lanes is then what one dot
+        product multiplies, a column's group to a lane; zeros past the last k and column.
+        """
         p, steps, panels, width, group = (
             self.p,
             self.steps,
@@ -230,6 +244,9 @@ class DotGemmKernel:
         self.functions.add(f"t{rows}", parameters, [*body, *tile.finish(p.epi, site)])
 
     def _multiply(self, sizes: tuple[int, ...]) -> str:
+        """Loops over this thread's blocks of row tiles, panels, tiles: the rows of a block stay in
+        the second cache for all panels, a panel stays in the first for all tiles of a block.
+        """
         p, m, rows = self.p, self.args.dim(self.p.m), self.rows
         most = max(1, BLOCK_BYTES // (rows * p.k * p.dot.size))
         panel = f"(const int8_t*){self.w} + p * {4 * self.steps * self.width}"

@@ -20,15 +20,24 @@ from tactix_codegen.c.text import prelude as text_of
 from tactix_codegen.c.tile import GRID
 from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.dot_tile import BYTES, DEEP, HALVES, HIGH, SIDE, Dot, DotTile
+from tactix_cpu.tactics.estimates import MEMORY, START
 from tactix_cpu.tactics.matmul.int8 import DotGemmKernel, DotProduct, dot_product, fills_tiles
 from tactix_cpu.tactics.matmul.product import RowSite
 
 BLOCK_BYTES = 5 << 18
-"""Bytes of a that one sweep over the panels reads: most of the second cache, for each sweep reads
-all of b.
+"""Bytes of a that one sweep over the panels reads: most of the second cache (1.25 of 2 MiB, as
+servers of Intel with AMX have), for each sweep reads all of b. No measurement of it is on record.
 """
 RATES = {BYTES: 1.8e12, HALVES: 9e11}
-"""Operations per second of a core, for estimates."""
+"""Operations per second of a core, for estimates: about 0.3 of what the unit does at 3 GHz, which
+is 2048 a cycle of bytes and 1024 of bfloat16 (Intel, Optimization Reference Manual). Whole networks
+reach 22 to 24 % of the peak in int8, 22 to 40 % in bfloat16 (docs/benchmarks.md, batch 1, 1 thread:
+resnet50, vit_b16, gpt2, bert_base); no measurement of products alone is on record.
+"""
+RESULT = 2e-10
+"""Seconds for each result, for estimates: 0.6 cycles at 3 GHz, about ten for a vector of 16. It
+counts where the depth is small. No measurement of it is on record.
+"""
 
 
 def tactics() -> list[Tactic]:
@@ -80,6 +89,10 @@ def shared_out(
 def multiply(call: str, upper: str, lower: str, pitch: int) -> list[str]:
     """One step of a block: tiles of rows ``pitch`` bytes apart times the step of a panel at ``w``,
     which moves on.
+
+    Registers: 0 to 3 hold sums, 4 and 5 tiles of rows, 6 and 7 tiles of columns. A row of a panel's
+    step is 32 columns of 4 bytes, of which a tile takes 16. The second tile of rows is loaded last,
+    as the first two products do not need it.
     """
     return [
         f"_tile_loadd(4, {upper}, {pitch});",
@@ -92,7 +105,11 @@ def multiply(call: str, upper: str, lower: str, pitch: int) -> list[str]:
 
 
 def ask_ahead() -> list[str]:
-    """Ask for so many ``lines`` of the panel after, at ``next``, which moves on."""
+    """Ask for so many ``lines`` of the panel after, at ``next``, which moves on.
+
+    Into the second cache (hint 2), as a panel's time passes before they are used. Callers share the
+    lines of a panel out to its blocks, so that each is asked for once.
+    """
     return [
         loop("q", "0", "lines", f"__builtin_prefetch(next + q * {DEEP}, 0, 2);"),
         f"next += lines * {DEEP};",
@@ -100,7 +117,7 @@ def ask_ahead() -> list[str]:
 
 
 def tiles_from(first: str) -> list[str]:
-    """Load the four tiles of sums, all rows the same."""
+    """Load the four tiles of sums, all rows the same: a pitch of 0 bytes reads one row 16 times."""
     return [
         f"_tile_loadd({2 * t + c}, {first} + {c * HIGH}, 0);" for t in range(2) for c in range(2)
     ]
@@ -137,8 +154,8 @@ class ByteAmxTactic(Tactic[DotProduct]):
         if not symbols(p.m) <= set(ctx.opt):
             return None
         rows, columns = (-(-evaluate(d, ctx.opt) // SIDE) * SIDE for d in (p.m, p.n))
-        work = 2 * rows * columns * p.k / RATES[self.dot] + rows * columns * 2e-10
-        return 1e-6 + work / max(1, ctx.threads) + p.k * p.n * self.dot.size / 4e10
+        work = 2 * rows * columns * p.k / RATES[self.dot] + rows * columns * RESULT
+        return 2 * START + work / max(1, ctx.threads) + p.k * p.n * self.dot.size / MEMORY
 
     def compile(self, p: DotProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return _Kernel(p, variant, ctx).artifact()
@@ -212,7 +229,7 @@ class _Kernel(DotGemmKernel):
         """Loops over this thread's blocks: rows that stay in the cache, panels, rows."""
         p, m = self.p, self.args.dim(self.p.m)
         depth = p.k * p.dot.size
-        most = max(1, BLOCK_BYTES // (SIDE * depth))
+        most = max(1, BLOCK_BYTES // (SIDE * depth))  # blocks of rows in a sweep
         tiles = self.args.dim(ceildiv(p.m, SIDE))
         x = f"(const uint8_t*){self.x}"
         inner = [

@@ -59,8 +59,12 @@ class Heuristic(Structure):
     """
 
     _fields_ = [
-        ("algo", c_uint64 * 8), ("workspace", c_size_t), ("state", c_int), ("waves", c_float), ("reserved", c_int * 4)
-    ]  # fmt: skip
+        ("algo", c_uint64 * 8),
+        ("workspace", c_size_t),
+        ("state", c_int),
+        ("waves", c_float),
+        ("reserved", c_int * 4),
+    ]
 
 
 class CublasLt(LoadedLibrary):

@@ -120,8 +120,10 @@ class Matmul:
         call("cublasLtMatmulDescCreate", byref(made), lt.COMPUTE[p.compute], lt.TYPES[DType.FP32])
         weakref.finalize(self, call, "cublasLtMatmulDescDestroy", made).atexit = False
         values: dict[int, Any] = {
-            lt.DESC_TRANS_A: c_int(p.turned_b), lt.DESC_TRANS_B: c_int(p.turned_a), lt.DESC_EPILOGUE: c_int(p.epilogue)
-        }  # fmt: skip
+            lt.DESC_TRANS_A: c_int(p.turned_b),
+            lt.DESC_TRANS_B: c_int(p.turned_a),
+            lt.DESC_EPILOGUE: c_int(p.epilogue),
+        }
         if p.bias:
             values |= {lt.DESC_BIAS: c_uint64(SOME_BIAS), lt.DESC_BIAS_TYPE: c_int(lt.TYPES[p.out])}
         for key, value in values.items():
@@ -158,7 +160,8 @@ class Matmul:
         call("cublasLtMatmulPreferenceCreate", byref(preference))
         try:
             wanted = {lt.PREFER_WORKSPACE: c_size_t(workspace)}
-            wanted |= {key: ctypes.c_uint32(ALIGNMENT) for key in lt.PREFER_ALIGNMENTS}  # type: ignore[misc]
+            aligned = ctypes.c_uint32(ALIGNMENT)
+            wanted |= dict.fromkeys(lt.PREFER_ALIGNMENTS, aligned)  # type: ignore[arg-type]
             for key, value in wanted.items():
                 call(
                     "cublasLtMatmulPreferenceSetAttribute",

@@ -49,8 +49,12 @@ class CublasLtTactic(LibraryTactic[MatmulWork, CublasLt]):
 
     key = "tactix.cublaslt@1"
     implements = (
-        "tactix.MatMul@1", "tactix.Gemm@1", "tactix.WideMatMul@1", "tactix.Convolution@1", "tactix.WideConvolution@1"
-    )  # fmt: skip
+        "tactix.MatMul@1",
+        "tactix.Gemm@1",
+        "tactix.WideMatMul@1",
+        "tactix.Convolution@1",
+        "tactix.WideConvolution@1",
+    )
     source = "cublaslt"
     breadth = 2
     name = "cuBLASLt"
@@ -94,9 +98,11 @@ class CublasLtTactic(LibraryTactic[MatmulWork, CublasLt]):
             raise ExecutionError(f"cuBLASLt has {len(found)} algorithms for it", who=self.key)
         workspace = WORKSPACE if symbols(w.volume) else found[rank].workspace
         params = {
-            "version": list(self.library().version), "problem": w.problem.to_json(),
-            "algorithm": found[rank].code.hex(), "workspace": workspace,
-        }  # fmt: skip
+            "version": list(self.library().version),
+            "problem": w.problem.to_json(),
+            "algorithm": found[rank].code.hex(),
+            "workspace": workspace,
+        }
         return work_of.artifact(w, params, workspace, ctx)
 
 

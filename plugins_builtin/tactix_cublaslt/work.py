@@ -100,7 +100,7 @@ def work(node: Node, compute: str) -> MatmulWork | Reject:
 
 
 def _can(node: Node, fold: FoldedEpilogue, out: DType) -> bool:
-    """Whether the fold's operands lie as the library reads them, or can be laid out by the build."""
+    """Whether the library can read the fold's operands as they lie, or as the build lays them."""
     bias, rest = fold.bias, fold.residual
     readable = bias is None or bias.dtype is out or node.given[bias.index].const is not None
     return readable and (rest is None or node.given[rest.index].const is None)
@@ -175,9 +175,14 @@ def artifact(
     )
     call = Launch((*map(scalar, w.sizes), *places), (batch * m,), symbol=FUNCTION)
     made = KernelArtifact(
-        LAUNCHER, (call,), None, size if in_place else size + batch * m * n * w.problem.out.itemsize,
-        tuple(w.constants.items()), required_features(ctx.device), params,
-    )  # fmt: skip
+        LAUNCHER,
+        (call,),
+        None,
+        size if in_place else size + batch * m * n * w.problem.out.itemsize,
+        tuple(w.constants.items()),
+        required_features(ctx.device),
+        params,
+    )
     if w.is_folded:
         return made
     kernel, launch, entry = after(w.node, w.problem.out, None if in_place else size, w.rows)

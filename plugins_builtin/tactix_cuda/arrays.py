@@ -71,7 +71,10 @@ def locate(io: Any, given: Any, device: CudaDevice, stream: CudaStream) -> Locat
         raise
     except Exception as e:  # whatever the other library raises
         what = f"{io.name!r} cannot be taken from a {type(given).__module__}.{type(given).__name__}"
-        do = "Give a plain array: detach() a tensor that needs a gradient, resolve_conj() a conjugate"
+        do = (
+            "Give a plain array: detach() a tensor that needs a gradient, "
+            "resolve_conj() a conjugate"
+        )
         raise InvalidArgument(what, why=str(e), do=do) from e
     if found.address % device.alignment:
         why = f"it starts at {found.address:#x}"
@@ -239,7 +242,7 @@ def _release(
     stream: CudaStream,
     readers: Mapping[int, CudaStream],
 ) -> None:
-    """Behind what streams that took the array have by now; where one is not known, behind all work."""
+    """Behind what streams that took the array have by now; behind all if one is not known."""
     with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to give back
         device.activate()
         if UNKNOWN in readers:

@@ -14,11 +14,11 @@ read since the last run.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tactix.base.dims import Env, evaluate
 from tactix.base.errors import AllocationError, ExecutionError, TactixError
@@ -39,6 +39,8 @@ from tactix_cuda.whole_plan_tuning import WholePlanTuning
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
+
+T = TypeVar("T")
 
 ROWS, SOME = 4, (3, 1)
 """Rows that are sampled, and those of them that the reference must give alone as it gives them
@@ -292,7 +294,7 @@ class CudaBench(Bench):
         return worst
 
     def _departure(self, i: int, host: Any, want: Expected, fmt: Format, granted: float) -> float:
-        """Of a whole output; rows that are the same bits as an equal one are not looked at again."""
+        """Of a whole output; rows of the same bits as an equal one are not looked at again."""
         import numpy as np
 
         if self._rows is None:
@@ -313,11 +315,12 @@ class CudaBench(Bench):
 
     # -- memory -----------------------------------------------------------------------------------
 
-    def _share(self, key: Any, make: Callable[[], Any]) -> Any:
+    def _share(self, key: Hashable, make: Callable[[], T]) -> T:
         """What all candidates of the node have in common."""
         if key not in self._shared:
             self._shared[key] = make()
-        return self._shared[key]
+        found: T = self._shared[key]
+        return found
 
     def _put(self, memory: Memory) -> int:
         """The buffer of some memory."""
@@ -338,7 +341,7 @@ class CudaBench(Bench):
             whole = self._rows.spread(i, packed) if self._rows else packed
             return self._memory(whole.nbytes, whole)
 
-        return self._share(("input", i, fmt), make)  # type: ignore[no-any-return]
+        return self._share(("input", i, fmt), make)
 
     def _result(self, i: int, v: Value, fmt: Format, env: Env) -> tuple[Memory, Any]:
         """Where an output is written, full of garbage, and the host's array for it."""
@@ -354,7 +357,7 @@ class CudaBench(Bench):
 
     def _copies(self, i: int, fmt: Format) -> list[Memory]:
         """Copies of a constant input, the first one at least."""
-        return self._share(("copies", i, fmt), lambda: [self._input(i, fmt)])  # type: ignore[no-any-return]
+        return self._share(("copies", i, fmt), lambda: [self._input(i, fmt)])
 
     def _constant(self, p: Packed) -> list[Memory]:
         """Copies of a constant, the first one at least; ``p`` is kept, so that its array is no
@@ -365,4 +368,4 @@ class CudaBench(Bench):
             packed = p.apply(self._arrays)
             return [self._memory(packed.nbytes, packed)], p
 
-        return self._share(("constant", p.index, p.steps, id(p.array)), make)[0]  # type: ignore[no-any-return]
+        return self._share(("constant", p.index, p.steps, id(p.array)), make)[0]

@@ -99,7 +99,10 @@ class CudaDevice(Device):
             return f"no NVIDIA driver: {str(e).splitlines()[0].rstrip('.')}"
         if (capability := p.facts["capability"]) >= LEAST:
             return ""
-        return f"{p.name} has compute capability {capability / 10}; kernels are written for {LEAST / 10} and later"
+        return (
+            f"{p.name} has compute capability {capability / 10}; "
+            f"kernels are written for {LEAST / 10} and later"
+        )
 
     @functools.cached_property
     def driver(self) -> Driver:
@@ -217,7 +220,7 @@ class CudaDevice(Device):
             self.driver.call("cuStreamSynchronize", self.default_stream.native)
 
     def synchronize(self) -> None:
-        """Wait for all work, when no library's call is being recorded: the driver cannot do both."""
+        """Wait for all work, once no library's call is being recorded: a driver cannot do both."""
         self.activate()
         with self.recorder.lock:
             self.driver.call("cuCtxSynchronize")
@@ -338,7 +341,8 @@ class CudaDevice(Device):
         for key, group in groupby(steps, key=lambda s: _graph_or(launchers, s.artifact.launcher)):
             own = list(group)
             if not key:
-                parts.append(link([(launchers[s.artifact.launcher], s) for s in own], ctx))  # type: ignore[misc]
+                graphs = [(launchers[s.artifact.launcher], s) for s in own]
+                parts.append(link(graphs, ctx))  # type: ignore[arg-type]
                 continue
             found = launchers.get(key)
             if found is None or found.device != self.kind:

@@ -19,13 +19,27 @@ CUDA, MANAGED = 2, 13
 """Kinds of devices that are CUDA's: ``kDLCUDA``, ``kDLCUDAManaged``."""
 
 CODES = {
-    DType.INT8: (0, 8), DType.INT16: (0, 16), DType.INT32: (0, 32), DType.INT64: (0, 64),
-    DType.UINT8: (1, 8), DType.UINT16: (1, 16), DType.UINT32: (1, 32), DType.UINT64: (1, 64),
-    DType.FP16: (2, 16), DType.FP32: (2, 32), DType.FP64: (2, 64), DType.BF16: (4, 16),
-    DType.COMPLEX64: (5, 64), DType.COMPLEX128: (5, 128), DType.BOOL: (6, 8),
-    DType.FP8: (10, 8), DType.FP8FNUZ: (11, 8), DType.FP8E5M2: (12, 8), DType.FP8E5M2FNUZ: (13, 8),
+    DType.INT8: (0, 8),
+    DType.INT16: (0, 16),
+    DType.INT32: (0, 32),
+    DType.INT64: (0, 64),
+    DType.UINT8: (1, 8),
+    DType.UINT16: (1, 16),
+    DType.UINT32: (1, 32),
+    DType.UINT64: (1, 64),
+    DType.FP16: (2, 16),
+    DType.FP32: (2, 32),
+    DType.FP64: (2, 64),
+    DType.BF16: (4, 16),
+    DType.COMPLEX64: (5, 64),
+    DType.COMPLEX128: (5, 128),
+    DType.BOOL: (6, 8),
+    DType.FP8: (10, 8),
+    DType.FP8FNUZ: (11, 8),
+    DType.FP8E5M2: (12, 8),
+    DType.FP8E5M2FNUZ: (13, 8),
     DType.FP8E8M0: (14, 8),
-}  # fmt: skip
+}
 """``DLDataTypeCode`` and bits; what is narrower than a byte is packed in DLPack, but not here."""
 NAMES = {code: dtype.value for dtype, code in CODES.items()}
 
@@ -37,11 +51,19 @@ _HEAD = struct.Struct("=QiiiBBHQQQ")
 
 class _Tensor(ctypes.Structure):
     _fields_ = (
-        ("data", ctypes.c_void_p), ("kind", ctypes.c_int32), ("ordinal", ctypes.c_int32), ("rank", ctypes.c_int32),
-        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("offset", ctypes.c_uint64),
-        ("owner", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
-    )  # fmt: skip
+        ("data", ctypes.c_void_p),
+        ("kind", ctypes.c_int32),
+        ("ordinal", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("offset", ctypes.c_uint64),
+        ("owner", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+    )
 
 
 _api = ctypes.pythonapi

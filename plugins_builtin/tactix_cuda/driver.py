@@ -1,4 +1,4 @@
-"""CUDA's driver API through cuda.bindings: every call is checked, every failure is a typed error."""
+"""CUDA's driver API through cuda.bindings: every call is checked, a failure is a typed error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ class CudaFailure(ExecutionError):
     """A driver call that did not succeed. ``status``: CUDA's number for the reason."""
 
     def __init__(self, what: str, *, status: int, why: str) -> None:
-        do = "The device is lost to this process: start it again with CUDA_LAUNCH_BLOCKING=1 to learn the step"
+        do = (
+            "The device is lost to this process: "
+            "start it again with CUDA_LAUNCH_BLOCKING=1 to learn the step"
+        )
         super().__init__(what, why=why, do=do if status in FATAL else "")
         self.status = status
 

@@ -106,7 +106,7 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 
 class _History:
-    """Of memory, piece by piece: the launch that wrote it last, and those that have read it since."""
+    """Of memory, piece by piece: the launch that wrote it last, and those that read it since."""
 
     def __init__(self) -> None:
         self._borders, self._writers = [-(1 << 62)], [-1]

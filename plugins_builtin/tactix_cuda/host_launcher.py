@@ -37,7 +37,7 @@ class HostLauncher(Launcher):
     def produce(
         self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
     ) -> list[Any]:
-        """The results in host memory of their own. Raises ExecutionError, and what a body raises."""
+        """Results in host memory of their own. Raises ExecutionError, and what a body raises."""
         from tactix_ops.control_launcher import ControlLauncher
         from tactix_sdk.numpy_launcher import NumpyLauncher
 

@@ -30,7 +30,7 @@ class LibraryDescription:
 
 
 class LibraryFailure(ExecutionError):
-    """A library's function that did not succeed. ``status``: the library's number for the reason."""
+    """A library's function that did not succeed. ``status``: its number for the reason."""
 
     def __init__(self, library: str, function: str, status: int, text: str) -> None:
         super().__init__(f"{function} of {library} failed", why=f"status {status}, {text}")
@@ -96,12 +96,12 @@ def _by_name(product: LibraryDescription) -> str:
 
 
 def check_version(product: LibraryDescription, built: Sequence[int], here: Sequence[int]) -> None:
-    """Raises PlanCompatibilityError unless a plan's version of the library is the one that is here."""
+    """Raises PlanCompatibilityError unless a plan's version of the library is what is here."""
     if tuple(built) != tuple(here):
         was, is_ = (".".join(map(str, v)) for v in (built, here))
         raise PlanCompatibilityError(
             f"the plan has choices of {product.name} {was}",
             reasons=(f"here is {product.name} {is_}, which need not know them",),
-            do="Build it here again, or with BuilderFlag.VERSION_COMPATIBLE (--version-compatible), "
-            "so that it needs no such library",
+            do="Build it here again, or with BuilderFlag.VERSION_COMPATIBLE "
+            "(--version-compatible), so that it needs no such library",
         )

@@ -44,8 +44,9 @@ class LibraryTactic(Tactic[Work], Generic[Work, L]):
         here = the_device()
         if why := here.available():
             return f"{self.name} chooses on the device itself: {why}"
-        if device.name != here.properties().name:
-            return f"{self.name} chooses for {here.properties().name}, which is here, not for {device.name}"
+        own = here.properties().name
+        if device.name != own:
+            return f"{self.name} chooses for {own}, which is here, not for {device.name}"
         try:
             self.library()
         except TactixError as e:

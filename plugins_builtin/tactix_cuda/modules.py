@@ -51,8 +51,9 @@ class CudaKernel:
         """
         with self._lock:  # contexts of several threads ask for different sizes
             if size > self._shared:
-                attribute = self.device.driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                self.device.driver.call("cuFuncSetAttribute", self.native, attribute, size)
+                attributes = self.device.driver.api.CUfunction_attribute
+                most = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                self.device.driver.call("cuFuncSetAttribute", self.native, most, size)
                 self._shared = size
 
 
@@ -71,7 +72,7 @@ class Modules:
         self._lock = threading.RLock()
 
     def kernel(self, code: Binary, symbol: str = "") -> CudaKernel:
-        """The entry of the code, or its further kernel ``TX_NAME(symbol)``. Raises ExecutionError."""
+        """The code's entry, or its further kernel ``TX_NAME(symbol)``. Raises ExecutionError."""
         name = f"{code.symbol}_{symbol}" if symbol else code.symbol
         key = (code.digest, name)
         with self._lock:
@@ -93,7 +94,8 @@ class Modules:
             except CudaFailure as e:
                 if e.status in WRONG_BINARY:
                     here = self._device.properties()
-                    do = f"Build the plan for {here.name}, of compute capability {here.facts['capability'] / 10}"
+                    capability = here.facts["capability"] / 10
+                    do = f"Build the plan for {here.name}, of compute capability {capability}"
                     do = (
                         "Update the driver, or build with an older NVRTC"
                         if e.status == NEWER_PTX

@@ -43,7 +43,10 @@ def handle_of(given: Any) -> int:
         else:
             found = next((getattr(given, name) for name in _HANDLES if hasattr(given, name)), None)
     if not isinstance(found, int) or found < 0:
-        do = "Give a handle, or an object with __cuda_stream__, as torch, cupy and cuda.core have them"
+        do = (
+            "Give a handle, or an object with __cuda_stream__, "
+            "as torch, cupy and cuda.core have them"
+        )
         raise InvalidArgument(f"{given!r} is no CUDA stream", do=do)
     return 0 if found == LEGACY else found
 

@@ -98,7 +98,7 @@ class TensorMap:
 
 
 def maps_of(artifact: KernelArtifact) -> list[list[TensorMap]]:
-    """The maps of every launch's first arguments; empty if there are none. Raises InvalidArgument."""
+    """The maps of every launch's first arguments; empty if it has none. Raises InvalidArgument."""
     if "maps" not in artifact.params:
         return []
     out = [[TensorMap.from_json(j) for j in some] for some in artifact.params["maps"]]
@@ -109,7 +109,7 @@ def maps_of(artifact: KernelArtifact) -> list[list[TensorMap]]:
 
 
 class MapMemory:
-    """Room for encoded maps, where kernels' arguments are taken from. ``places``: address of each."""
+    """Room for encoded maps, which kernels' arguments are taken from. ``places``: the addresses."""
 
     def __init__(self, count: int) -> None:
         import numpy as np

@@ -83,7 +83,8 @@ class Windows:
         self._resident, self.nbytes = resident, resident.nbytes + window.size
         # every group has addresses of its own for what passes; this one stands for all
         self.addresses = {**resident.addresses, **dict.fromkeys(passing, window.address)}
-        told = f"{sum(passing.values())} of {sum(self.sizes.values())} bytes of weights pass through {schedule.window}"
+        passed, whole = sum(passing.values()), sum(self.sizes.values())
+        told = f"{passed} of {whole} bytes of weights pass through {schedule.window}"
         self._logger.info(
             f"{self._plan.name or 'a plan'}: {told} on {self._device.kind}, {self.nbytes} are there"
         )

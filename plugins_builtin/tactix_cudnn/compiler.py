@@ -141,7 +141,7 @@ def _in_process(texts: Sequence[str]) -> list[str]:
 
 
 def serve() -> None:
-    """The process: a JSON list of sources from standard input, a list of plans to standard output."""
+    """The process: a JSON list of sources from standard input, of plans to standard output."""
     device = the_device()
     device.activate()
     made = plans(cudnn(device), json.load(sys.stdin))

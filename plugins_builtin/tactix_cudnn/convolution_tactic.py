@@ -79,4 +79,5 @@ def _convolution(node: Node) -> tuple[CudnnConvolution, ConvolutionWindow, Folde
         "begins": win.begins,
         "ends": win.ends,
     }
-    return CudnnConvolution(win.dtype.value, x, w, y, **places, **parts), win, fold  # type: ignore[arg-type]
+    made = CudnnConvolution(win.dtype.value, x, w, y, **places, **parts)  # type: ignore[arg-type]
+    return made, win, fold

@@ -64,10 +64,20 @@ HANDLE, DATA_TYPE, BOOLEAN, INT64, FLOAT, VOID_PTR, CONVOLUTION_MODE, HEUR_MODE 
 POINTWISE_MODE, DESCRIPTOR, REDUCTION_MODE, BEHAVIOR_NOTE, CHAR = 14, 15, 18, 19, 24
 """cudnnBackendAttributeType_t."""
 C_TYPES: dict[int, Any] = {
-    HANDLE: c_void_p, DATA_TYPE: c_int, BOOLEAN: ctypes.c_bool, INT64: c_int64, FLOAT: ctypes.c_float,
-    VOID_PTR: c_void_p, CONVOLUTION_MODE: c_int, HEUR_MODE: c_int, POINTWISE_MODE: c_int, DESCRIPTOR: c_void_p,
-    REDUCTION_MODE: c_int, BEHAVIOR_NOTE: c_int, CHAR: ctypes.c_char,
-}  # fmt: skip
+    HANDLE: c_void_p,
+    DATA_TYPE: c_int,
+    BOOLEAN: ctypes.c_bool,
+    INT64: c_int64,
+    FLOAT: ctypes.c_float,
+    VOID_PTR: c_void_p,
+    CONVOLUTION_MODE: c_int,
+    HEUR_MODE: c_int,
+    POINTWISE_MODE: c_int,
+    DESCRIPTOR: c_void_p,
+    REDUCTION_MODE: c_int,
+    BEHAVIOR_NOTE: c_int,
+    CHAR: ctypes.c_char,
+}
 CROSS_CORRELATION, MODE_A, RUNTIME_COMPILATION = 1, 3, 0
 ADD, MUL, DIV, SUB, EXP, LOG, RELU, NOT_LESS, INDEX, SELECT = 0, 1, 6, 9, 13, 15, 100, 303, 501, 601
 """cudnnPointwiseMode_t."""

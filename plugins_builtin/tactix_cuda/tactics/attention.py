@@ -37,15 +37,22 @@ LOG2E = math.log2(math.e)
 CACHED = 32 << 20
 """Bytes of keys and values that a device's cache keeps while row tiles of all lengths read them."""
 ABOUT = {
-    "ROWS": "query rows of a block", "THREADS": "of a block", "KEYS": "keys of a stage",
-    "DEPTH": "columns of q and k, in whole 16", "WIDE": "columns of v, in whole 16",
-    "DEPTH_CHUNKS": "chunks of 16 bytes of a row of q or k in shared memory", "WIDE_CHUNKS": "of a row of v",
-    "DEPTH_PIECE": "bytes of a copy out of q or k", "WIDE_PIECE": "out of v",
-    "DEPTH_BYTES": "bytes of a row of q or k", "WIDE_BYTES": "of a row of v",
+    "ROWS": "query rows of a block",
+    "THREADS": "of a block",
+    "KEYS": "keys of a stage",
+    "DEPTH": "columns of q and k, in whole 16",
+    "WIDE": "columns of v, in whole 16",
+    "DEPTH_CHUNKS": "chunks of 16 bytes of a row of q or k in shared memory",
+    "WIDE_CHUNKS": "of a row of v",
+    "DEPTH_PIECE": "bytes of a copy out of q or k",
+    "WIDE_PIECE": "out of v",
+    "DEPTH_BYTES": "bytes of a row of q or k",
+    "WIDE_BYTES": "of a row of v",
     "SCORED": "whether single scores are changed, as by a mask",
-    "CAUSAL": "whether row i sees no key behind i + AHEAD", "AHEAD": "keys behind key i that row i sees, where CAUSAL",
+    "CAUSAL": "whether row i sees no key behind i + AHEAD",
+    "AHEAD": "keys behind key i that row i sees, where CAUSAL",
     "STAGES": "in shared memory",
-}  # fmt: skip
+}
 """What the constants are that kernels ask for."""
 CALLED = "none, factor, score, put"
 """What ``weighing`` and ``put`` declare, as kernels take it."""
@@ -220,7 +227,8 @@ def _compile(h: Heads, variant: Variant, ctx: CompileContext) -> KernelArtifact:
     e, rows, sees = KernelEntry(h.node, 32 * warps), 16 * warps, sight(h)
     s, t = e.size("S", h.s), e.size("T", h.t)
     operands, weights = matrices(h, e), weighing(h, e, sees, s)
-    call = f"tx_attend<{KINDS[h.dtype]}, TX_NAME(heads)>({operands}, first, {s}, keys, {t}, memory, {CALLED});"
+    given = f"{operands}, first, {s}, keys, {t}, memory, {CALLED}"
+    call = f"tx_attend<{KINDS[h.dtype]}, TX_NAME(heads)>({given});"
     body = [*place(h, e, sees, rows), *weights, put(h, e), call]
     launch = e.launch(prod(h.lead) * ceildiv(h.s, rows), _shared(h, warps, keys))
     text = _struct(h, sees, warps, keys) + e.kernel(*body)
@@ -255,9 +263,11 @@ def _longest(h: Heads, e: KernelEntry) -> list[str]:
     by tile.
     """
     many = max(1, CACHED // (2 * h.t * (h.d + h.e))) if isinstance(h.t, int) else 1
+    all_heads = e.dim(prod(h.lead))
     return [
         f"const int64_t part = block / ({many} * TILES), past = block % ({many} * TILES);",
-        f"const int64_t left = {e.dim(prod(h.lead))} - part * {many}, together = left < {many} ? left : {many};",
+        f"const int64_t left = {all_heads} - part * {many}, "
+        f"together = left < {many} ? left : {many};",
         f"const int64_t item = part * {many} + past % together, tile = past / together;",
     ]
 

@@ -34,7 +34,7 @@ def tactics() -> list[Tactic]:
 
 
 class PlainAttentionTactic(Tactic[Heads]):
-    """float32, and 16-bit floats of large heads; dims up to 512, symbolic batch, heads and lengths."""
+    """float32, and 16-bit floats of large heads; dims up to 512, symbolic batch, heads, lengths."""
 
     key = "tactix.cuda_attention_f32@1"
     implements = c_heads.LAYERS
@@ -102,9 +102,14 @@ def _wide_pitch(h: Heads) -> int:
 def _struct(h: Heads, warps: int, rows: int) -> str:
     """The constants that tx_attend_f32 asks for."""
     values = {
-        "WARPS": warps, "ROWS": rows, "DEPTH": h.d, "WIDE": h.e, "LANES": _wide_pitch(h) // 32,
-        "DEPTH_PITCH": _pitch(h.d), "WIDE_PITCH": _wide_pitch(h),
-    }  # fmt: skip
+        "WARPS": warps,
+        "ROWS": rows,
+        "DEPTH": h.d,
+        "WIDE": h.e,
+        "LANES": _wide_pitch(h) // 32,
+        "DEPTH_PITCH": _pitch(h.d),
+        "WIDE_PITCH": _wide_pitch(h),
+    }
     kind, value = ctype(h.dtype), element(h.dtype, "x")
     return attention.constants(
         values, block(f"TX_INLINE float number({kind} x)", f"return {value};")
@@ -117,7 +122,8 @@ def _body(h: Heads, e: KernelEntry, rows: int) -> list[str]:
     store = RowResults(e, h.node, h.epi, h.rows, h.width).store(1)
     row, column = h.place(e, "item", "first + r")
     none = "0.0f" if h.nan_to_zero else "TX_NAN"
-    call = f"tx_attend_f32<TX_NAME(heads)>({attention.matrices(h, e)}, first, {s}, keys, memory, {none},"
+    given = f"{attention.matrices(h, e)}, first, {s}, keys, memory, {none}"
+    call = f"tx_attend_f32<TX_NAME(heads)>({given},"
     put = block(
         "[&](int r, int c, float sum)",
         f"if (first + r >= {s}) return;",

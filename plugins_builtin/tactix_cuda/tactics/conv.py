@@ -119,11 +119,14 @@ def pack_weights(win: ConvolutionWindow, channels: int, t: BlockTile) -> Packed:
     depth, panels = win.taps * channels, -(-win.co // t.cols)
     stages = -(-depth // t.depth)
     steps: tuple[tuple[str, Any], ...] = (
-        ("reshape", (win.co, win.c, win.taps)), ("transpose", (0, 2, 1)),
-        ("pad", ((0, 0), (0, 0), (0, channels - win.c))), ("reshape", (win.co, depth)),
+        ("reshape", (win.co, win.c, win.taps)),
+        ("transpose", (0, 2, 1)),
+        ("pad", ((0, 0), (0, 0), (0, channels - win.c))),
+        ("reshape", (win.co, depth)),
         ("pad", ((0, panels * t.cols - win.co), (0, stages * t.depth - depth))),
-        ("reshape", (panels, t.cols, stages, t.depth)), ("transpose", (0, 2, 1, 3)),
-    )  # fmt: skip
+        ("reshape", (panels, t.cols, stages, t.depth)),
+        ("transpose", (0, 2, 1, 3)),
+    )
     return Packed(win.w, steps)
 
 
@@ -167,10 +170,16 @@ def _compile(win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> K
 def _geometry(win: ConvolutionWindow, channels: int, t: BlockTile) -> str:
     """The constants that tx_windows asks for."""
     values = {
-        "CHANNEL": channels * t.size, "DOWN": win.kernel[0], "ACROSS": win.kernel[1], "STRIDE_Y": win.strides[0],
-        "STRIDE_X": win.strides[1], "DILATION_Y": win.dilations[0], "DILATION_X": win.dilations[1],
-        "TOP": win.begins[0], "LEFT": win.begins[1],
-    }  # fmt: skip
+        "CHANNEL": channels * t.size,
+        "DOWN": win.kernel[0],
+        "ACROSS": win.kernel[1],
+        "STRIDE_Y": win.strides[0],
+        "STRIDE_X": win.strides[1],
+        "DILATION_Y": win.dilations[0],
+        "DILATION_X": win.dilations[1],
+        "TOP": win.begins[0],
+        "LEFT": win.begins[1],
+    }
     return (
         block(
             "struct TX_NAME(window)", *(f"static const int {k} = {v};" for k, v in values.items())
@@ -216,12 +225,16 @@ def _pad(
     else:
         element = f"{x}[pixel * {win.c} + c]"
     body = [
-        f"const int64_t t = (int64_t)blockIdx.x * {PAD_THREADS} + threadIdx.x, pixel = t / {groups};",
+        f"const int64_t t = (int64_t)blockIdx.x * {PAD_THREADS} + threadIdx.x, "
+        f"pixel = t / {groups};",
         f"if (pixel >= {e.dim(pixels)}) return;",
         f"tx_pack<{kind}, {width}> v;",
         "#pragma unroll",
-        block(f"for (int k = 0; k < {width}; k++)", f"const int c = (int)(t % {groups}) * {width} + k;",
-              f"v.v[k] = c < {win.c} ? {element} : ({kind})0;"),
+        block(
+            f"for (int k = 0; k < {width}; k++)",
+            f"const int c = (int)(t % {groups}) * {width} + k;",
+            f"v.v[k] = c < {win.c} ? {element} : ({kind})0;",
+        ),
         f"*(tx_pack<{kind}, {width}>*)({to} + t * {width}) = v;",
-    ]  # fmt: skip
+    ]
     return e.kernel(*body), e.launch(ceildiv(pixels * groups, PAD_THREADS))

@@ -134,8 +134,10 @@ class _Depthwise:
         """Weights as (row tap, column tap, channel)."""
         (rows, columns), channels = self.g.kernel, self.g.around.spec.shape[1]
         steps: tuple[tuple[str, Any], ...] = (
-            ("cast", self.dtype.value), ("reshape", (channels, rows * columns)), ("transpose", (1, 0)),
-        )  # fmt: skip
+            ("cast", self.dtype.value),
+            ("reshape", (channels, rows * columns)),
+            ("transpose", (1, 0)),
+        )
         return Packed(self.g.w, steps)
 
     def body(self) -> list[str]:

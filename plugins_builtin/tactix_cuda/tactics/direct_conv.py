@@ -132,7 +132,8 @@ def _place(win: ConvolutionWindow, e: KernelEntry, cols: int, channels: int) -> 
     parts = e.dim(ceildiv(win.out[1], cols))
     return [
         f"const int64_t t = (int64_t)blockIdx.x * {THREADS} + threadIdx.x, strip = t / {across};",
-        f"const int col = (int)(t % {across}) * {channels}, begin = (int)(strip % {parts}) * {cols};",
+        f"const int col = (int)(t % {across}) * {channels}, "
+        f"begin = (int)(strip % {parts}) * {cols};",
         f"const int y = (int)(strip / {parts} % {e.dim(win.out[0])});",
         f"const int64_t image = strip / {parts} / {e.dim(win.out[0])};",
         f"if (image >= {e.dim(win.n)}) return;",
@@ -155,9 +156,10 @@ def _taps(win: ConvolutionWindow, e: KernelEntry, cols: int, channels: int, kind
         "#pragma unroll",
         fma,
     ]
+    tap_of_q = f"((int64_t)q * {win.taps} + r * {across} + s)"
     tap = [
         f"float own[{channels}];",
-        f"tx_load_{kind}<{channels}>(own, {w} + ((int64_t)q * {win.taps} + r * {across} + s) * {win.co} + col);",
+        f"tx_load_{kind}<{channels}>(own, {w} + {tap_of_q} * {win.co} + col);",
         "#pragma unroll",
         block(f"for (int j = 0; j < {cols}; j++)", *column),
     ]

@@ -119,5 +119,6 @@ class _Slices:
             *text.flat(self.args, self.kind, self.threads),
             text.decode(self.kind, "t", names, [self.args.dim(d) for d in work.indices.shape]),
             f"const {self.kind} j = {self._index('t', work.sizes[0])};",
-            f"(({e}*){self.args.bytes_out(0)})[t] = ((const {e}*){self.args.bytes_in(0)})[{place}];",
+            f"(({e}*){self.args.bytes_out(0)})[t] = "
+            f"((const {e}*){self.args.bytes_in(0)})[{place}];",
         ]

@@ -100,20 +100,29 @@ def _pack(p: CudaProduct, each: int) -> Packed:
 
 
 def _body(p: CudaProduct, e: KernelEntry, v: Variant) -> list[str]:
-    m, n, k, cols, slices = int(p.m), int(p.n), int(p.k), v.number("cols"), v.number("slices")  # type: ignore[arg-type]
+    m, n, k = int(p.m), int(p.n), int(p.k)  # type: ignore[arg-type]
+    cols, slices = v.number("cols"), v.number("slices")
     each, kind, groups = 16 // p.dtype.itemsize, p.dtype.value, WARPS // slices
     deep = -(-k // each) * each
     x, w = e.input(p.a.index), e.constant("b", _pack(p, each), p.dtype)
     fma = f"for (int i = 0; i < {each}; i++) sum[r][c] = fmaf(x[i], w[c][i], sum[r][c]);"
+    column = f"(int64_t)(col0 + c < {n} ? col0 + c : 0)"
     multiply = [
         f"float w[{cols}][{each}];",
         "#pragma unroll",
         f"for (int c = 0; c < {cols}; c++)",
-        f"    tx_load_{kind}<{each}>(w[c], {w} + (int64_t)(col0 + c < {n} ? col0 + c : 0) * {deep} + k);",
+        f"    tx_load_{kind}<{each}>(w[c], {w} + {column} * {deep} + k);",
         "#pragma unroll",
-        block(f"for (int r = 0; r < {m}; r++)", f"float x[{each}];", *_row(p, x, k, each),
-              "#pragma unroll", f"for (int c = 0; c < {cols}; c++)", "#pragma unroll", fma),
-    ]  # fmt: skip
+        block(
+            f"for (int r = 0; r < {m}; r++)",
+            f"float x[{each}];",
+            *_row(p, x, k, each),
+            "#pragma unroll",
+            f"for (int c = 0; c < {cols}; c++)",
+            "#pragma unroll",
+            fma,
+        ),
+    ]
     start = f"(warp % {slices} * 32 + lane) * {each}"
     fold = "for (int o = 16; o; o /= 2) sum[r][c] += __shfl_xor_sync(0xffffffffu, sum[r][c], o);"
     keep = f"if (lane == 0) part[(warp * {m} + r) * {cols} + c] = sum[r][c];"
@@ -145,9 +154,11 @@ def _row(p: CudaProduct, x: str, k: int, each: int) -> list[str]:
 def _results(p: CudaProduct, e: KernelEntry, cols: int, slices: int, groups: int) -> list[str]:
     """The sums of all slices through the epilogue, one a thread."""
     m = int(p.m)  # type: ignore[arg-type]
-    add = f"for (int s = 0; s < {slices}; s++) v[0] += part[((group * {slices} + s) * {m} + (int)row) * {cols} + c];"
+    one = f"part[((group * {slices} + s) * {m} + (int)row) * {cols} + c]"
+    add = f"for (int s = 0; s < {slices}; s++) v[0] += {one};"
     body = [
-        f"const int c = t % {cols}, group = t / {m * cols}, col = (blockIdx.x * {groups} + group) * {cols} + c;",
+        f"const int c = t % {cols}, group = t / {m * cols}, "
+        f"col = (blockIdx.x * {groups} + group) * {cols} + c;",
         f"const int64_t row = t / {cols} % {m};",
         "float v[1] = {0.0f};",
         "#pragma unroll",

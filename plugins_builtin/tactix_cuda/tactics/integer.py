@@ -119,8 +119,10 @@ class IntegerConvTactic(Tactic[IntegerConvWork]):
         win, sums = work.window, work.sums
         e = KernelEntry(win.node, THREADS)
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (win.co, win.c, win.taps)), ("transpose", (0, 2, 1)), ("reshape", (win.co, sums.depth)),
-        )  # fmt: skip
+            ("reshape", (win.co, win.c, win.taps)),
+            ("transpose", (0, 2, 1)),
+            ("reshape", (win.co, sums.depth)),
+        )
         rows = RowResults(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
         weights = e.constant("w", sums.packed(win.w, steps), DType.INT8)
         load = [*_pixel(win, e), *_load_pixels(win, e, sums)]
@@ -165,8 +167,12 @@ class IntegerProductTactic(Tactic[IntegerProductWork]):
             "w", sums.packed(p.b.index, turned if p.b.turned else plain), DType.INT8
         )
         count = e.dim(sums.count)
-        load = _load(sums, [f"const bool ok = k < {sums.depth} && own < {count};"],
-                     f"(const char*){e.input(p.a.index)} + own * {sums.depth} + k", "0")  # fmt: skip
+        load = _load(
+            sums,
+            [f"const bool ok = k < {sums.depth} && own < {count};"],
+            f"(const char*){e.input(p.a.index)} + own * {sums.depth} + k",
+            "0",
+        )
         rows = RowResults(e, p.node, p.epi, p.lead, p.n)
         body = _body(e, sums, p.dtype, load, weights, rows)
         return artifact(
@@ -200,8 +206,10 @@ def _load_pixels(win: ConvolutionWindow, e: KernelEntry, sums: Sums) -> list[str
     across, count = win.kernel[1], e.dim(sums.count)
     place = [
         f"const int tap = k / {win.c}, c = k % {win.c};",
-        f"const int iy = top + tap / {across} * {win.dilations[0]}, ix = left + tap % {across} * {win.dilations[1]};",
-        f"const bool ok = k < {sums.depth} && own < {count} && iy >= 0 && iy < {high} && ix >= 0 && ix < {wide};",
+        f"const int iy = top + tap / {across} * {win.dilations[0]}, "
+        f"ix = left + tap % {across} * {win.dilations[1]};",
+        f"const bool ok = k < {sums.depth} && own < {count} "
+        f"&& iy >= 0 && iy < {high} && ix >= 0 && ix < {wide};",
     ]
     pointer = f"(const char*){e.input(win.x)} + ((image * {high} + iy) * {wide} + ix) * {win.c} + c"
     pad = (anchor.attrs.pad_value & 255) * 0x01010101
@@ -234,13 +242,16 @@ def _body(
 ) -> list[str]:
     """All statements; ``load`` declares the function of that name for row ``own``."""
     across = -(-sums.n // TILE)
-    of_b = f"*(const tx_words*)({weights} + (int64_t)(side + (int)threadIdx.x / 4) * {sums.stages * TILE}"
+    row_of_b = f"(int64_t)(side + (int)threadIdx.x / 4) * {sums.stages * TILE}"
+    of_b = f"*(const tx_words*)({weights} + {row_of_b}"
+    made = f"tx_integer_tile(sum, {sums.stages}, tx_dp4a_{dtype.value}, load"
     return [
-        f"const int64_t begin = blockIdx.x / {across} * (int64_t){TILE}, own = begin + threadIdx.x / 4;",
+        f"const int64_t begin = blockIdx.x / {across} * (int64_t){TILE}, "
+        "own = begin + threadIdx.x / 4;",
         f"const int side = blockIdx.x % {across} * {TILE};",
         *load,
         "int sum[4][4] = {};",
-        f"tx_integer_tile(sum, {sums.stages}, tx_dp4a_{dtype.value}, load, [&](int stage, tx_words& to) {{",
+        f"{made}, [&](int stage, tx_words& to) {{",
         f"    to = {of_b} + stage * {TILE} + threadIdx.x % 4 * 16);",
         "});",
         "const int col = side + threadIdx.x % 16 * 4;",

@@ -56,8 +56,14 @@ class LinesTactic(Tactic[Node]):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         w = _Writer(CudaArgs(node))
-        write = {"TopK": w.top, "Hardmax": w.hard, "CumSum": w.running, "CumProd": w.running,
-                 "LpNormalization": w.normal, "LRN": w.local}  # fmt: skip
+        write = {
+            "TopK": w.top,
+            "Hardmax": w.hard,
+            "CumSum": w.running,
+            "CumProd": w.running,
+            "LpNormalization": w.normal,
+            "LRN": w.local,
+        }
         body = write.get(node.layer.name, w.arg)()
         return text.kernel(w.args, body, ctx, w.blocks, more=("lines.cuh",))
 
@@ -80,16 +86,17 @@ class _Writer:
         self.wide = "uint64_t" if t is DType.UINT64 else self.wide
 
     def _lines(self) -> list[str]:
-        lines = self.args.dim(self.outer * self.inner)
+        lines, step = self.args.dim(self.outer * self.inner), self.step
         return [
             f"const int64_t line = (int64_t)blockIdx.x * {WARPS} + (int)threadIdx.x / 32;",
             f"if (line >= {lines}) return;",
-            f"const int64_t base = line / {self.step} * {self.n} * {self.step} + line % {self.step};",
+            f"const int64_t base = line / {step} * {self.n} * {step} + line % {step};",
             f"const auto x = [&](int64_t j) {{ return {self._x('j')}; }};",
         ]
 
     def _x(self, j: str) -> str:
-        return f"({self.wide}){element(self.spec.dtype, f'{self.args.input(0)}[base + ({j}) * {self.step}]')}"
+        at = f"{self.args.input(0)}[base + ({j}) * {self.step}]"
+        return f"({self.wide}){element(self.spec.dtype, at)}"
 
     def _best(self, largest: bool, last: bool) -> str:
         return f"tx_best<{str(largest).lower()}, {self.wide}>({self.n}, {str(last).lower()}, x)"
@@ -110,12 +117,13 @@ class _Writer:
         op = f"{'tx_added' if is_sum else 'tx_multiplied'}<{self.wide}>"
         turned = f"{self.n} - 1 - j" if a.reverse else "j"
         y, exclusive = self.args.output(0), str(a.exclusive).lower()
+        put = f"{y}[base + ({turned}) * {self.step}]"
         value = stored(self.spec.dtype, "sum")
         return [
             *self._lines(),
             f"tx_scan<{op}>({self.n}, ({self.wide}){0 if is_sum else 1}, {exclusive},",
             f"    [&](int64_t j) {{ return x({turned}); }},",
-            f"    [&](int64_t j, {self.wide} sum) {{ {y}[base + ({turned}) * {self.step}] = {value}; }});",
+            f"    [&](int64_t j, {self.wide} sum) {{ {put} = {value}; }});",
         ]
 
     def normal(self) -> list[str]:
@@ -125,13 +133,14 @@ class _Writer:
         term, norm = (f"fabs{f}(x(j))", "norm") if plain else ("x(j) * x(j)", f"sqrt{f}(norm)")
         walk = f"for (int64_t j = threadIdx.x % 32; j < {self.n}; j += 32)"
         y = f"{self.args.output(0)}[base + j * {self.step}]"
+        part = stored(self.spec.dtype, f"(whole != 0 ? x(j) / whole : ({self.wide})0)")
         return [
             *self._lines(),
             f"{self.wide} norm = 0;",
             f"{walk} norm += {term};",
             "for (int o = 16; o; o /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, o);",
             f"const {self.wide} whole = {norm};",
-            f"{walk} {y} = {stored(self.spec.dtype, f'(whole != 0 ? x(j) / whole : ({self.wide})0)')};",
+            f"{walk} {y} = {part};",
         ]
 
     def local(self) -> list[str]:

@@ -203,8 +203,8 @@ class _Writer:
         g, kind, pad = self.g, self.site.kind, self.args.dim(self.g.pads[i])
         if not g.turned:
             return [f"const {kind} h{i} = o{i} * {g.strides[i]} - {pad} + k{i} * {g.dilations[i]};"]
-        reach = f"const {kind} m{i} = o{i} + {pad} - k{i} * {g.dilations[i]}, h{i} = m{i} / {g.strides[i]};"
-        return [reach]
+        met = f"m{i} = o{i} + {pad} - k{i} * {g.dilations[i]}"
+        return [f"const {kind} {met}, h{i} = m{i} / {g.strides[i]};"]
 
     def _inside(self, i: int) -> str:
         size = self.args.dim(self.g.around.spec.shape[2 + i])

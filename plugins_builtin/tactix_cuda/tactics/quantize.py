@@ -81,4 +81,5 @@ def _place(args: CudaArgs, node: Node) -> str:
     if not a.block_size:
         return f"t / {inner} % {size}"
     groups = args.dim(scale.shape[axis])
-    return f"(t / {inner} / {size} * {groups} + t / {inner} % {size} / {a.block_size}) * {inner} + t % {inner}"
+    group = f"t / {inner} / {size} * {groups} + t / {inner} % {size} / {a.block_size}"
+    return f"({group}) * {inner} + t % {inner}"

@@ -50,7 +50,9 @@ class CudaReduceWork:
 
 
 class CudaReduceTactic(Tactic[CudaReduceWork]):
-    """Linear for all; with all spatial axes reduced also an nhwc input, the output linear or alike."""
+    """Linear for all; with all spatial axes reduced also an nhwc input, whose output is linear or
+    alike.
+    """
 
     key = "tactix.cuda_reduce@1"
     implements = KINDS

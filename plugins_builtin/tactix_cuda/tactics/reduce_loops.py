@@ -173,7 +173,8 @@ class CudaReductionKernel:
         )
         per = BLOCK // threads
         body = [
-            f"const {self.kind} row = ({self.kind})blockIdx.x * {per} + (int)threadIdx.x / {threads};",
+            f"const {self.kind} row = "
+            f"({self.kind})blockIdx.x * {per} + (int)threadIdx.x / {threads};",
             f"if (row >= {self.args.dim(self.results)}) return;",
             f"const int lane = threadIdx.x % {threads};",
             self._decode("row", self.kept),
@@ -224,8 +225,12 @@ class CudaReductionKernel:
             width //= 2
         groups = dims.floordiv(self.results, width)
         loads, statements, element = self._load(width)
-        steps = [*loads, *text.lanes(width, *statements,
-                                     f"acc[k] = TX_NAME(op)::join(acc[k], ({self.wide}){element});")]  # fmt: skip
+        steps = [
+            *loads,
+            *text.lanes(
+                width, *statements, f"acc[k] = TX_NAME(op)::join(acc[k], ({self.wide}){element});"
+            ),
+        ]
         n = self.args.dim(self.length)
         loop = block(
             f"for ({self.kind} j = deep; j < {n}; j += {deep})",

@@ -162,7 +162,8 @@ def _project(r: CudaRecurrence, e: KernelEntry) -> list[str]:
         bias = element(e.node.given[r.at[3]].spec.dtype, place)
     counters = e.workspace(r.gate_bytes + 5 * r.state_bytes, "uint32_t")
     count = e.dim(1 + r.directions * ceildiv(r.batch, r.rows))
-    clear = f"for (int64_t i = blockIdx.x * 256 + threadIdx.x; i < {count}; i += (int64_t)gridDim.x * 256)"
+    own, step = "blockIdx.x * 256 + threadIdx.x", "(int64_t)gridDim.x * 256"
+    clear = f"for (int64_t i = {own}; i < {count}; i += {step})"
     return [
         f"{clear} {counters}[i] = 0;",
         f"tx_project({e.workspace(0)}, {steps} * {batch}, {r.directions * r.wide}, {r.inputs},",

@@ -17,15 +17,20 @@ if TYPE_CHECKING:
     from tactix_cuda.tactics.rnn import CudaRecurrence
 
 PLAIN = {
-    "sigmoid": "tx_sigmoid(x)", "tanh": "tanhf(x)", "relu": "tx_fmax(x, 0.0f)", "softsign": "x / (1.0f + fabsf(x))",
+    "sigmoid": "tx_sigmoid(x)",
+    "tanh": "tanhf(x)",
+    "relu": "tx_fmax(x, 0.0f)",
+    "softsign": "x / (1.0f + fabsf(x))",
     "softplus": "tx_fmax(x, 0.0f) + log1pf(expf(-fabsf(x)))",
-}  # fmt: skip
+}
 SHAPED = {
-    "leakyrelu": ("x < 0.0f ? {a} * x : x", (0.01,)), "thresholdedrelu": ("x > {a} ? x : 0.0f", (1.0,)),
-    "elu": ("x < 0.0f ? {a} * expm1f(x) : x", (1.0,)), "affine": ("{a} * x + {b}", (1.0, 0.0)),
+    "leakyrelu": ("x < 0.0f ? {a} * x : x", (0.01,)),
+    "thresholdedrelu": ("x > {a} ? x : 0.0f", (1.0,)),
+    "elu": ("x < 0.0f ? {a} * expm1f(x) : x", (1.0,)),
+    "affine": ("{a} * x + {b}", (1.0, 0.0)),
     "scaledtanh": ("{a} * tanhf({b} * x)", ()),
     "hardsigmoid": ("tx_fmin(tx_fmax({a} * x + {b}, 0.0f), 1.0f)", (0.2, 0.5)),
-}  # fmt: skip
+}
 """Activations by ONNX's names, with their defaults for alpha and beta; ``scaledtanh`` has none."""
 _TAKE_TWO = ("affine", "scaledtanh", "hardsigmoid")
 
@@ -120,9 +125,11 @@ class Steps:
             "const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;",
             f"const int64_t group = ticket / {s};",
             f"const int from = (int)(ticket % {s}) * {self.units}, until = from + {self.units};",
-            f"const int end = until < {r.hidden} ? until : {r.hidden}, d = (int)(group / {groups});",
+            f"const int end = until < {r.hidden} ? until : {r.hidden}, "
+            f"d = (int)(group / {groups});",
             f"const int64_t first = group % {groups} * {r.rows}, row = first + lane;",
-            f"const int64_t base = (d * {self.batch} + first) * {r.hidden}, count = {self.batch} - first;",
+            f"const int64_t base = (d * {self.batch} + first) * {r.hidden}, "
+            f"count = {self.batch} - first;",
             f"const bool mine = lane < {r.rows} && row < {self.batch};",
             f"unsigned* reached = (unsigned*){counters} + 1 + group;",
             "unsigned times = 0;",
@@ -152,14 +159,10 @@ class Steps:
 
     def _begin(self) -> list[str]:
         """Initial states."""
-        index = self._state_index()
-        sets = [
-            f"{self._place(0)}[base + lane * {self.r.hidden} + u] = {self._given(5, index) or '0.0f'};"
-        ]
+        index, at = self._state_index(), f"base + lane * {self.r.hidden} + u"
+        sets = [f"{self._place(0)}[{at}] = {self._given(5, index) or '0.0f'};"]
         if self.r.layer.states == 2:
-            sets.append(
-                f"{self._place(2)}[base + lane * {self.r.hidden} + u] = {self._given(6, index) or '0.0f'};"
-            )
+            sets.append(f"{self._place(2)}[{at}] = {self._given(6, index) or '0.0f'};")
         return [block("if (mine)", *sets)]
 
     def _end(self, states: int) -> list[str]:
@@ -177,11 +180,10 @@ class Steps:
         at = r.at[2]
         dtype = self.e.node.given[at].spec.dtype
         for g in gates:
-            weight = element(
-                dtype,
-                f"{self.e.input(at)}[((int64_t)d * {r.wide} + {g * r.hidden} + u) * {r.hidden} + k]",
-            )
-            call = f"tx_state_product<{r.rows}, {r.hidden}>(p{g}, h, [&](int k) {{ return {weight}; }});"
+            row = f"((int64_t)d * {r.wide} + {g * r.hidden} + u)"
+            weight = element(dtype, f"{self.e.input(at)}[{row} * {r.hidden} + k]")
+            product = f"tx_state_product<{r.rows}, {r.hidden}>"
+            call = f"{product}(p{g}, h, [&](int k) {{ return {weight}; }});"
             bias = self._given(3, f"(int64_t)d * {2 * r.wide} + {r.wide + g * r.hidden} + u")
             own = f"tx_own(p{g}){f' + {bias}' if bias else ''}"
             out += [f"float p{g}[{r.rows}];", call, f"const float s{g} = {own};"]
@@ -245,9 +247,10 @@ class Steps:
 
     def _gru(self) -> list[str]:
         z, r = (self._apply(0, f"{self._input(g)} + s{g}") for g in range(2))
+        new = self._apply(1, f"{self._input(2)} + r * s2")
         return [
             f"const float z = {z}, r = {r};",
-            f"const float y = (1.0f - z) * {self._apply(1, f'{self._input(2)} + r * s2')} + z * old;",
+            f"const float y = (1.0f - z) * {new} + z * old;",
             *self._keep("y"),
         ]
 
@@ -263,10 +266,11 @@ class Steps:
             f"const float y = (1.0f - z) * {self._apply(1, f'{self._input(2)} + s2')} + z * old;",
             *self._keep("y"),
         ]
+        take = f"tx_take_states<{self.r.rows}, {self.r.hidden}, {self.e.threads}>"
         return [
             self._units([*self._sums((0, 1)), block("if (mine)", *gates)]),
             f"tx_meet<{self.slices}>(reached, times);",
-            f"tx_take_states<{self.r.rows}, {self.r.hidden}, {self.e.threads}>(h, {self._place(4)} + base, count);",
+            f"{take}(h, {self._place(4)} + base, count);",
             self._units([*self._sums((2,)), block("if (mine)", *new)]),
         ]
 

@@ -58,7 +58,9 @@ class RunningTaps:
 
 PLACES = {
     "half_pixel": "({i} + 0.5) / {scale} - 0.5",
-    "half_pixel_symmetric": "{size} / 2.0 * (1.0 - {out} / ({scale} * {size})) + ({i} + 0.5) / {scale} - 0.5",
+    "half_pixel_symmetric": (
+        "{size} / 2.0 * (1.0 - {out} / ({scale} * {size})) + ({i} + 0.5) / {scale} - 0.5"
+    ),
     "pytorch_half_pixel": "({out} > 1.0 ? ({i} + 0.5) / {scale} - 0.5 : 0.0)",
     "align_corners": "({out} > 1.0 ? {i} * ({size} - 1.0) / ({out} - 1.0) : 0.0)",
     "asymmetric": "{i} / {scale}",
@@ -285,8 +287,12 @@ def _grid(args: CudaArgs, node: Node) -> list[str]:
     value = element(
         x.dtype, f"{args.input(0)}[{args.offset(c_text.contiguous_strides(x.shape), at)}]"
     )
-    body = "\n".join([f"const float w = {' * '.join(f'w{i}[k{i}]' for i in range(rank))};",
-                      f"if (w != 0.0f) sum += w * {value};"])  # fmt: skip
+    body = "\n".join(
+        [
+            f"const float w = {' * '.join(f'w{i}[k{i}]' for i in range(rank))};",
+            f"if (w != 0.0f) sum += w * {value};",
+        ]
+    )
     for i in reversed(range(rank)):
         body = "#pragma unroll\n" + block(f"for (int k{i} = 0; k{i} < {count}; k{i}++)", body)
     return [

@@ -22,8 +22,12 @@ from tactix_codegen.cuda.entry import KernelEntry, artifact
 from tactix_codegen.cuda.text import BLOCK
 
 WORDS = {2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
-JOINED = {"add": "{a} + {b}", "mul": "{a} * {b}", "min": "{b} < {a} || {b} != {b} ? {b} : {a}",
-          "max": "{b} > {a} || {b} != {b} ? {b} : {a}"}  # fmt: skip
+JOINED = {
+    "add": "{a} + {b}",
+    "mul": "{a} * {b}",
+    "min": "{b} < {a} || {b} != {b} ? {b} : {a}",
+    "max": "{b} > {a} || {b} != {b} ? {b} : {a}",
+}
 
 
 def tactics() -> list[Tactic]:
@@ -93,7 +97,9 @@ def _slices(e: KernelEntry, node: Node) -> tuple[list[str], Dim]:
     inner = e.dim(dims.prod(data.shape[depth:]))
     position = "0"
     for d in range(depth):
-        position = f"({position}) * {e.dim(data.shape[d])} + {_index(e, f't / {inner} * {depth} + {d}', data.shape[d])}"
+        size = e.dim(data.shape[d])
+        index = _index(e, f"t / {inner} * {depth} + {d}", data.shape[d])
+        position = f"({position}) * {size} + {index}"
     body = [
         *text.flat(e, "int64_t", updates.numel),
         f"const int64_t to = ({position}) * {inner} + t % {inner};",

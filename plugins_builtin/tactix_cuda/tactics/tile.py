@@ -87,10 +87,16 @@ class BlockTile:
     def struct(self) -> str:
         """The constants that tx_product asks for."""
         values = {
-            "DOWN": self.down, "ACROSS": self.across, "SLICES": self.slices, "STAGES": self.stages,
-            "WARP_ROWS": self.rows // self.down, "WARP_COLS": self.cols // self.across, "STEPS": self.chunks // 2,
-            "STAGE_BYTES": self.stage_bytes, "A_BYTES": self.rows * self.chunks * 16,
-        }  # fmt: skip
+            "DOWN": self.down,
+            "ACROSS": self.across,
+            "SLICES": self.slices,
+            "STAGES": self.stages,
+            "WARP_ROWS": self.rows // self.down,
+            "WARP_COLS": self.cols // self.across,
+            "STEPS": self.chunks // 2,
+            "STAGE_BYTES": self.stage_bytes,
+            "A_BYTES": self.rows * self.chunks * 16,
+        }
         return (
             block(
                 "struct TX_NAME(tile)", *(f"static const int {k} = {v};" for k, v in values.items())
@@ -117,17 +123,20 @@ def tile_of(variant: Variant) -> BlockTile:
 
 
 _TENSOR = (  # rows, cols, chunks, down, across, slices, stages
-    (256, 128, 4, 4, 2, 1, 4), (128, 256, 4, 2, 4, 1, 4), (256, 128, 8, 4, 2, 1, 3), (128, 256, 8, 2, 4, 1, 3),
-    (128, 128, 8, 2, 4, 1, 3), (128, 128, 4, 2, 2, 1, 4), (128, 128, 8, 2, 2, 1, 3), (256, 64, 8, 4, 2, 1, 3),
-    (128, 64, 8, 4, 2, 1, 3), (128, 64, 8, 2, 2, 1, 4), (64, 128, 8, 2, 4, 1, 4), (64, 64, 8, 2, 2, 1, 4),
-    (64, 64, 8, 2, 2, 2, 4), (64, 64, 8, 2, 4, 1, 3), (64, 32, 8, 2, 2, 2, 5), (64, 32, 8, 4, 1, 1, 5),
-    (32, 64, 8, 2, 2, 2, 5), (32, 128, 8, 1, 4, 1, 4), (32, 32, 8, 2, 1, 4, 6), (32, 32, 16, 2, 1, 4, 4),
-    (16, 64, 16, 1, 2, 4, 4), (16, 128, 8, 1, 4, 2, 4), (16, 32, 16, 1, 1, 4, 5), (32, 16, 8, 2, 1, 4, 6),
+    (256, 128, 4, 4, 2, 1, 4), (128, 256, 4, 2, 4, 1, 4), (256, 128, 8, 4, 2, 1, 3),
+    (128, 256, 8, 2, 4, 1, 3), (128, 128, 8, 2, 4, 1, 3), (128, 128, 4, 2, 2, 1, 4),
+    (128, 128, 8, 2, 2, 1, 3), (256, 64, 8, 4, 2, 1, 3), (128, 64, 8, 4, 2, 1, 3),
+    (128, 64, 8, 2, 2, 1, 4), (64, 128, 8, 2, 4, 1, 4), (64, 64, 8, 2, 2, 1, 4),
+    (64, 64, 8, 2, 2, 2, 4), (64, 64, 8, 2, 4, 1, 3), (64, 32, 8, 2, 2, 2, 5),
+    (64, 32, 8, 4, 1, 1, 5), (32, 64, 8, 2, 2, 2, 5), (32, 128, 8, 1, 4, 1, 4),
+    (32, 32, 8, 2, 1, 4, 6), (32, 32, 16, 2, 1, 4, 4), (16, 64, 16, 1, 2, 4, 4),
+    (16, 128, 8, 1, 4, 2, 4), (16, 32, 16, 1, 1, 4, 5), (32, 16, 8, 2, 1, 4, 6),
 )  # fmt: skip
 _EXACT = (
-    (128, 128, 4, 4, 2, 1, 3), (128, 128, 8, 4, 2, 1, 2), (128, 64, 8, 4, 1, 1, 2), (64, 128, 4, 2, 2, 1, 3),
-    (64, 64, 8, 2, 1, 2, 3), (64, 64, 8, 2, 2, 1, 3), (32, 64, 8, 1, 2, 2, 3), (32, 32, 8, 1, 1, 4, 4),
-    (16, 64, 8, 1, 2, 4, 4), (32, 128, 4, 1, 4, 1, 4),
+    (128, 128, 4, 4, 2, 1, 3), (128, 128, 8, 4, 2, 1, 2), (128, 64, 8, 4, 1, 1, 2),
+    (64, 128, 4, 2, 2, 1, 3), (64, 64, 8, 2, 1, 2, 3), (64, 64, 8, 2, 2, 1, 3),
+    (32, 64, 8, 1, 2, 2, 3), (32, 32, 8, 1, 1, 4, 4), (16, 64, 8, 1, 2, 4, 4),
+    (32, 128, 4, 1, 4, 1, 4),
 )  # fmt: skip
 
 
@@ -232,5 +241,6 @@ def in_turns(times: Mapping[K, Sequence[float]]) -> list[K]:
     """
     shapes = range(len(next(iter(times.values()), ())))
     orders = [sorted(times, key=lambda c: sum(times[c]))]
-    orders += [sorted(times, key=lambda c, i=i: times[c][i]) for i in shapes if len(shapes) > 1]  # type: ignore[misc]
+    if len(shapes) > 1:
+        orders += [sorted(times, key=lambda c: times[c][i]) for i in shapes]
     return list(dict.fromkeys(c for turn in zip(*orders, strict=True) for c in turn))

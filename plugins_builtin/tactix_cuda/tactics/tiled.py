@@ -1,4 +1,4 @@
-"""Kernels over a grid of tiles: which block has which, parts of k, and the launch that adds these."""
+"""Kernels over a grid of tiles: which block has which, parts of k, the launch that adds these."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Tiled:
     def finish(
         self, loaders: Sequence[str], warp: str, rows: Callable[[KernelEntry], RowResults]
     ) -> tuple[list[str], list[Launch], list[KernelEntry]]:
-        """Texts, launches and entries of the product, given its loaders; ``rows`` stores results."""
+        """The product's texts, launches and entries, given its loaders; ``rows`` stores results."""
         e, t = self.entry, self.tile
         put = self._partial() if self.splits > 1 else rows(e).store()
         m = e.dim(self.m)
@@ -45,7 +45,8 @@ class Tiled:
             f"const int64_t row = {'row0 + r' if self.batch == 1 else f'item * {m} + row0 + r'};",
             put,
         ]
-        call = f"tx_product<TX_NAME(tile), {warp}>(a, b, first, count, memory, [&](int r, int c, const float* v)"
+        given = "a, b, first, count, memory, [&](int r, int c, const float* v)"
+        call = f"tx_product<TX_NAME(tile), {warp}>({given}"
         body = [*self._place(), *loaders, block(call, *lines) + ");"]
         tiles = self.batch * ceildiv(self.m, t.rows) * ceildiv(self.n, t.cols) * self.splits
         texts, launches = (
@@ -64,15 +65,17 @@ class Tiled:
     def _place(self) -> list[str]:
         """Declare which tile the block has."""
         e, t = self.entry, self.tile
+        down, across = (e.dim(ceildiv(d, each)) for d, each in ((self.m, t.rows), (self.n, t.cols)))
         lines = [
             "TX_SHARED(memory);",
-            f"const uint32_t down = {e.dim(ceildiv(self.m, t.rows))}, across = {e.dim(ceildiv(self.n, t.cols))};",
+            f"const uint32_t down = {down}, across = {across};",
             "uint32_t id = blockIdx.x, i, j;",
         ]
         if self.splits > 1:
             each = e.dim(ceildiv(self.stages, self.splits))
             lines += [
-                f"const int first = (int)(id % {self.splits}) * {each}, left = {e.dim(self.stages)} - first;",
+                f"const int first = (int)(id % {self.splits}) * {each}, "
+                f"left = {e.dim(self.stages)} - first;",
                 f"const int count = left < {each} ? left > 0 ? left : 0 : {each};",
                 f"const int part = id % {self.splits};",
                 f"id /= {self.splits};",
@@ -101,7 +104,8 @@ class Tiled:
         add = [f"v[{i}] += p.{f};\nv[{i + 4}] += q.{f};" for i, f in enumerate("xyzw")]
         loads = "const float4 p = *(const float4*)from, q = *(const float4*)(from + 4);"
         return [
-            f"const int64_t t = (int64_t)blockIdx.x * {REDUCE_THREADS} + threadIdx.x, row = t / ({pitch} / {WIDTH});",
+            f"const int64_t t = (int64_t)blockIdx.x * {REDUCE_THREADS} + threadIdx.x, "
+            f"row = t / ({pitch} / {WIDTH});",
             f"const int col = (int)(t % ({pitch} / {WIDTH})) * {WIDTH};",
             f"if (row >= {total}) return;",
             f"float v[{WIDTH}] = {{0.0f}};",

@@ -94,10 +94,17 @@ class HopperAttentionTactic(Tactic[Heads]):
         call = f"tx_attend_teams<{KINDS[h.dtype]}, TX_NAME(heads)>({given});"
         own = [*attention.place(h, e, sees, rows), f"const tx_head head = {{{head}}};"]
         body = [*own, *weights, attention.put(h, e), call]
-        struct = attention.constants({
-            "ROWS": rows, "KEYS": keys, "STAGES": _stages(h, teams, keys), "DEPTH": -(-h.d // 16) * 16,
-            "WIDE": _parts(h.e) * DEPTH, **sees.constants(),
-        }, hopper.multiply(keys, hopper.KINDS[h.dtype]))  # fmt: skip
+        struct = attention.constants(
+            {
+                "ROWS": rows,
+                "KEYS": keys,
+                "STAGES": _stages(h, teams, keys),
+                "DEPTH": -(-h.d // 16) * 16,
+                "WIDE": _parts(h.e) * DEPTH,
+                **sees.constants(),
+            },
+            hopper.multiply(keys, hopper.KINDS[h.dtype]),
+        )
         launch = e.launch(prod(h.lead) * ceildiv(h.s, rows), _shared(h, teams, keys))
         texts = [struct + e.kernel(*body, blocks=_resident(h, teams, keys), wait="")]
         made = entry.artifact(texts, [launch], [e], ctx, more=PRELUDES)

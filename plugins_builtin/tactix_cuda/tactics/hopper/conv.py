@@ -159,9 +159,15 @@ def geometry(parts: int, across: int, strides: Pair, dilations: Pair, begins: Pa
     across.
     """
     values = {
-        "PARTS": parts, "ACROSS": across, "STRIDE_Y": strides[0], "STRIDE_X": strides[1],
-        "DILATION_Y": dilations[0], "DILATION_X": dilations[1], "TOP": begins[0], "LEFT": begins[1],
-    }  # fmt: skip
+        "PARTS": parts,
+        "ACROSS": across,
+        "STRIDE_Y": strides[0],
+        "STRIDE_X": strides[1],
+        "DILATION_Y": dilations[0],
+        "DILATION_X": dilations[1],
+        "TOP": begins[0],
+        "LEFT": begins[1],
+    }
     return (
         block(
             "struct TX_NAME(window)", *(f"static const int {k} = {v};" for k, v in values.items())
@@ -174,7 +180,8 @@ def _pack(win: ConvolutionWindow, f: Flow, parts: int) -> Packed:
     """Weights (output channels, taps and channels) as ``hopper.pack`` lays them, zero outside."""
     panels, channels = -(-win.co // f.cols), parts * DEPTH
     steps: tuple[tuple[str, Any], ...] = (
-        ("reshape", (win.co, win.c, win.taps)), ("transpose", (0, 2, 1)),
+        ("reshape", (win.co, win.c, win.taps)),
+        ("transpose", (0, 2, 1)),
         ("pad", ((0, panels * f.cols - win.co), (0, 0), (0, channels - win.c))),
-    )  # fmt: skip
+    )
     return Packed(win.w, (*steps, *hopper.pack(panels, f.cols, win.taps * parts)))

@@ -37,13 +37,18 @@ FEATURE = "sm_90a"
 ON_A_LINE = 8
 """Operands of an instruction that stand on one line of a kernel's text."""
 ABOUT = {
-    "ROWS": "of a tile of y", "COLS": "columns of a tile", "STAGES": "of 64 of k, in shared memory",
-    "TEAMS": "of four warps, which multiply", "BLOCKS": "of 64 rows, of a team",
-    "ALTERNATE": "whether each team has a tile of its own", "SPLITS": "parts of k, one for each block of a cluster",
-    "STAGE_BYTES": "rows and columns of a stage", "A_BYTES": "the rows of a stage, in front of its columns",
+    "ROWS": "of a tile of y",
+    "COLS": "columns of a tile",
+    "STAGES": "of 64 of k, in shared memory",
+    "TEAMS": "of four warps, which multiply",
+    "BLOCKS": "of 64 rows, of a team",
+    "ALTERNATE": "whether each team has a tile of its own",
+    "SPLITS": "parts of k, one for each block of a cluster",
+    "STAGE_BYTES": "rows and columns of a stage",
+    "A_BYTES": "the rows of a stage, in front of its columns",
     "PITCH": "floats from row to row of sums that blocks of a cluster hand over",
     "EACH": "runs of eight sums whose operands are loaded at a time",
-}  # fmt: skip
+}
 """What the constants are that tx_flow asks for."""
 KINDS = {DType.FP16: "f16", DType.BF16: "bf16"}
 """How operands of a dtype are multiplied."""
@@ -119,10 +124,18 @@ class Flow:
     def struct(self, kind: str) -> str:
         """The constants that tx_flow asks for, and the instruction."""
         values = {
-            "ROWS": self.rows, "COLS": self.cols, "STAGES": self.stages, "TEAMS": self.teams, "BLOCKS": self.blocks,
-            "ALTERNATE": int(self.alternate), "SPLITS": self.splits, "STAGE_BYTES": self.stage_bytes,
-            "A_BYTES": self.rows * DEPTH * 2, "PITCH": self.pitch, "EACH": self.ahead,
-        }  # fmt: skip
+            "ROWS": self.rows,
+            "COLS": self.cols,
+            "STAGES": self.stages,
+            "TEAMS": self.teams,
+            "BLOCKS": self.blocks,
+            "ALTERNATE": int(self.alternate),
+            "SPLITS": self.splits,
+            "STAGE_BYTES": self.stage_bytes,
+            "A_BYTES": self.rows * DEPTH * 2,
+            "PITCH": self.pitch,
+            "EACH": self.ahead,
+        }
         return struct("flow", values, ABOUT, multiply(self.cols, kind))
 
 
@@ -136,10 +149,11 @@ def multiply(cols: int, kind: str) -> str:
     outputs = [", ".join(f'"+f"(d[{i}])' for i in row) for row in rows]
     instruction = f"wgmma.mma_async.sync.aligned.m64n{cols}k16.f32.{kind}.{kind}"
     text = [
-        f'"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{n + 2}, 0;\\n"', f'"{instruction} {{"',
+        f'"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{n + 2}, 0;\\n"',
+        f'"{instruction} {{"',
         *(f'"{row}{", " * (row is not sums[-1])}"' for row in sums),
         f'"}}, %{n}, %{n + 1}, p, 1, 1, 0, 0;\\n}}"',
-    ]  # fmt: skip
+    ]
     return block(
         f"TX_INLINE void multiply(float (&d)[{n}], uint64_t a, uint64_t b, int add)",
         "asm volatile(",
@@ -158,11 +172,13 @@ def flow_of(variant: Variant) -> Flow:
 
 
 _FLOWS = (  # rows, cols, stages, teams, alternate
-    (128, 256, 4, 2, False), (256, 128, 4, 2, False), (128, 192, 5, 2, False), (128, 160, 6, 2, False),
-    (128, 128, 6, 2, True), (128, 128, 6, 2, False), (256, 64, 5, 2, False), (128, 64, 8, 2, False),
-    (64, 256, 5, 2, True), (64, 192, 6, 2, True), (64, 160, 7, 2, True), (64, 128, 8, 2, True), (64, 64, 8, 2, True),
-    (64, 96, 10, 1, False), (128, 128, 3, 1, False), (128, 64, 4, 1, False), (64, 128, 4, 1, False),
-    (64, 64, 6, 1, False), (64, 32, 8, 1, False),
+    (128, 256, 4, 2, False), (256, 128, 4, 2, False), (128, 192, 5, 2, False),
+    (128, 160, 6, 2, False), (128, 128, 6, 2, True), (128, 128, 6, 2, False),
+    (256, 64, 5, 2, False), (128, 64, 8, 2, False), (64, 256, 5, 2, True),
+    (64, 192, 6, 2, True), (64, 160, 7, 2, True), (64, 128, 8, 2, True),
+    (64, 64, 8, 2, True), (64, 96, 10, 1, False), (128, 128, 3, 1, False),
+    (128, 64, 4, 1, False), (64, 128, 4, 1, False), (64, 64, 6, 1, False),
+    (64, 32, 8, 1, False),
 )  # fmt: skip
 SPLITS = (1, 2, 4, 8)
 """Parts of k: a cluster has eight blocks at most on every device."""
@@ -344,8 +360,10 @@ class Made:
         body = [
             "TX_SHARED(memory);",
             f"// loads what eight results from column c of row r need beside their sums\n{get};",
-            f"// stores eight results from column col of a row on: v, their sums, and what get loaded for them\n{put};",
-            "// DOWN x ACROSS tiles of ROWS x COLS, K_STAGES stages of 64 of k; a block takes one after the other",
+            "// stores eight results from column col of a row on: v, their sums, "
+            f"and what get loaded for them\n{put};",
+            "// DOWN x ACROSS tiles of ROWS x COLS, K_STAGES stages of 64 of k; "
+            "a block takes one after the other",
             f"tx_flow<TX_NAME(flow)>({a}, {b}, {down}, {across}, {stages}, memory, get, put);",
         ]
         text = f.struct(self.kind) + self.rows.struct() + e.kernel(*body, wait="")

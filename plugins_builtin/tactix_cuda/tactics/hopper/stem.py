@@ -119,11 +119,17 @@ class FoldedStem:
         rows = panels * f.cols
         steps: tuple[tuple[str, Any], ...] = (
             ("reshape", (win.co, win.c, *win.kernel)),
-            ("pad", ((0, rows - win.co), (0, 0), (self.shift[0], spare[0]), (self.shift[1], spare[1]))),
-            ("reshape", (rows, win.c, down, sy, across, sx)), ("transpose", (0, 2, 4, 3, 5, 1)),
-            ("reshape", (rows, down, across, self.used)), ("pad", ((0, 0),) * 3 + ((0, self.cell - self.used),)),
-            ("reshape", (rows, down, self.row)), ("pad", ((0, 0), (0, 0), (0, self.parts * DEPTH - self.row))),
-        )  # fmt: skip
+            (
+                "pad",
+                ((0, rows - win.co), (0, 0), (self.shift[0], spare[0]), (self.shift[1], spare[1])),
+            ),
+            ("reshape", (rows, win.c, down, sy, across, sx)),
+            ("transpose", (0, 2, 4, 3, 5, 1)),
+            ("reshape", (rows, down, across, self.used)),
+            ("pad", ((0, 0),) * 3 + ((0, self.cell - self.used),)),
+            ("reshape", (rows, down, self.row)),
+            ("pad", ((0, 0), (0, 0), (0, self.parts * DEPTH - self.row))),
+        )
         return Packed(win.w, (*steps, *hopper.pack(panels, f.cols, down * self.parts)))
 
 
@@ -181,11 +187,13 @@ def _fold(folded: FoldedStem, e: KernelEntry, fmt: Format) -> First:
         f"const int j = group * {UNIT} + k, part = j % {c};",
         f"const int64_t y = row % {down} * {sy} - {win.begins[0] + by} + j / {sx * c};",
         f"const int64_t x = cell % {across} * {sx} - {win.begins[1] + bx} + j / {c} % {sx};",
-        f"const bool ok = j < {folded.used} && (uint64_t)y < (uint64_t){high} && (uint64_t)x < (uint64_t){wide};",
+        f"const bool ok = j < {folded.used} && (uint64_t)y < (uint64_t){high} "
+        f"&& (uint64_t)x < (uint64_t){wide};",
         f"v.v[k] = ok ? {x}[{pixel}] : ({kind})0;",
     ]
     body = [
-        f"const int64_t t = (int64_t)blockIdx.x * {THREADS} + threadIdx.x, cell = t / {groups}, row = cell / {across};",
+        f"const int64_t t = (int64_t)blockIdx.x * {THREADS} + threadIdx.x, "
+        f"cell = t / {groups}, row = cell / {across};",
         f"const int64_t image = row / {down};",
         f"const int group = (int)(t % {groups});",
         f"if (image >= {e.dim(win.n)}) return;",

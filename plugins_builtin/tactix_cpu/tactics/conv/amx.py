@@ -26,6 +26,9 @@ from tactix_cpu.tactics.dot_tile import HALVES, has_tiles
 from tactix_cpu.tactics.matmul.gemm_amx import DEPTH, FEWEST, WIDTH, PartsKernel, seconds
 
 LANES = 16
+"""float32 of a vector of AVX-512, which is what AMX comes with: a block of the blocked format; two
+make a step of k.
+"""
 
 
 def tactics() -> list[Tactic]:

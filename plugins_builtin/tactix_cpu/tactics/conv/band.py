@@ -16,11 +16,13 @@ from tactix_cpu.tactics.conv.int8_window import FEW_CHANNELS, DotWindow
 from tactix_cpu.tactics.dot_tile import DEEP
 
 SCRATCH = 3 << 17
-"""Bytes of a band's copy that leave room in the second cache; more where the weights do not stay
-there anyway.
-"""
 LARGE_SCRATCH = 5 << 18
+"""Bytes of a band's copy: 384 KiB leave the rest of the second cache (2 MiB on servers of Intel
+with AMX) to weights, which then are read from there for every band; where they do not stay there
+anyway, bands of 1.25 MiB read them less often. No measurement of either is on record.
+"""
 LARGE_WEIGHTS = 1 << 20
+"""Bytes of weights that do not stay in the second cache beside a band: half of it."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,8 @@ def bands_for(win: DotWindow, linear: bool, pixels: int, threads: int) -> Bands:
         if weights > LARGE_WEIGHTS or not isinstance(win.n, int)
         else -(-high * win.n // threads)
     )
+    # Of the bands that fit, the smaller half reads the weights too often; in the others the fewest
+    # blocks are the fewest pixels computed for nothing.
     options = [Bands(win, linear, r) for r in range(1, min(high, max(1, most)) + 1)]
     fitting = [b for b in options if b.scratch(pixels) <= budget] or options[:1]
     kept = fitting[len(fitting) // 2 :]

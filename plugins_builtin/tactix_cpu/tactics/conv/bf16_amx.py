@@ -29,17 +29,47 @@ from tactix_cpu.tactics.conv.band import bands_for
 from tactix_cpu.tactics.conv.int8_window import FEW_CHANNELS, DotSite, DotWindow
 from tactix_cpu.tactics.conv.transpose import spread
 from tactix_cpu.tactics.dot_tile import DEEP, HALVES, HIGH, DotTile
+from tactix_cpu.tactics.estimates import CLOCK, START
 
 SHAPES = ((32, 2), (64, 1), (16, 4))
-"""Pixels and vectors of blocks."""
+"""Pixels and vectors of blocks: four tiles of sums each, 2 x 2, 4 x 1 or 1 x 4, the last two for
+few channels or few pixels. They load 4, 5 and 5 tiles for four products (dot_tile.SIDE).
+"""
 SUMS = 4
-"""Tiles of sums."""
+"""Tiles of sums, half of the eight registers."""
 NEAR_CACHE = 1 << 15
-"""Bytes of a panel that stay in the first cache."""
+"""Bytes of a panel that stay in the first cache: 32 of 48 KiB; the band's cells pass through the
+rest.
+"""
 NEAR_WEIGHTS = 1 << 17
-"""Bytes of weights that are not worth asking for ahead of their use."""
+"""Bytes of weights that are not worth asking for ahead of their use: 128 KiB stay in the second
+cache. No measurement of it is on record.
+"""
 OFFERED = 2
+"""Variants of a node at most: those of the fewest cycles."""
 FAR = 1.2
+"""Shapes whose estimate is so many times the best one's are not offered. No measurement of it is on
+record.
+"""
+
+PRODUCT = 16
+"""Cycles of the unit for a product of two tiles (Intel, Optimization Reference Manual)."""
+LOAD, FAR_LOAD = 8, 24
+"""Cycles to load a tile, 1 KiB, from the first cache: 16 rows, two a cycle (same manual); and from
+the second: 43 bytes a cycle. No measurement of the latter is on record.
+"""
+RESULT = 4.5
+"""Cycles to take a vector of 16 sums through the epilogue to the output."""
+BLOCK = 60
+"""Cycles of a block beside its steps: what it calls, and storing four tiles."""
+COPY, LINEAR_COPY = 3, 2
+"""Cycles to copy a cell of 64 bytes of blocked channels, and to join the channels of a pixel of a
+linear image.
+"""
+WEIGHTS = 8
+"""Bytes of weights that come from the second cache per cycle, once for every image. No measurement
+of this or the three above is on record.
+"""
 
 
 def tactics() -> list[Tactic]:
@@ -146,7 +176,7 @@ class HalfAmxConvTactic(Tactic[AmxConvWork]):
         if not symbols(work.win.n) <= set(ctx.opt):
             return None
         each = _cycles(work, (variant.number("rows"), variant.number("vectors")), ctx.threads)
-        return 1e-6 + each * evaluate(work.win.n, ctx.opt) / 3e9 / max(1, ctx.threads)
+        return 2 * START + each * evaluate(work.win.n, ctx.opt) / CLOCK / max(1, ctx.threads)
 
     def compile(self, work: AmxConvWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return _Kernel(work, variant, ctx).artifact()
@@ -161,10 +191,12 @@ def _cycles(work: AmxConvWork, shape: tuple[int, int], threads: int) -> float:
     steps = b.planes * win.kernel[0] * b.runs
     panels = work.panels(HIGH * vectors)
     far = steps * DEEP * HIGH * vectors > NEAR_CACHE
-    loads = 8 * (pixels // HIGH) + (24 if far else 8) * vectors
-    block_cycles = max(64, loads) * steps + 4.5 * pixels * vectors + 60
-    copied = b.planes * b.rows_for(b.rows) * b.wide * (2 if work.linear else 3) * b.bands
-    weights = panels * steps * DEEP * HIGH * vectors / 8
+    loads = LOAD * (pixels // HIGH) + (FAR_LOAD if far else LOAD) * vectors
+    # Loads run beside the unit: what takes longer counts.
+    block_cycles = max(SUMS * PRODUCT, loads) * steps + RESULT * pixels * vectors + BLOCK
+    cell = LINEAR_COPY if work.linear else COPY
+    copied = b.planes * b.rows_for(b.rows) * b.wide * cell * b.bands
+    weights = panels * steps * DEEP * HIGH * vectors / WEIGHTS
     return b.blocks(pixels) * panels * block_cycles + copied + weights
 
 
@@ -312,6 +344,9 @@ class _Kernel:
     def _lines(self) -> int:
         """Lines of the next panel that each step asks for, so that the blocks of a band ask for all
         of it.
+
+        A step of a panel has as many lines of 64 bytes as it has columns, and is asked for by the
+        same step of every block; it comes into the second cache (hint 2) a panel's time ahead.
         """
         if self.panels * self.slab <= NEAR_WEIGHTS:
             return 0
@@ -321,6 +356,9 @@ class _Kernel:
     def _step(self) -> list[str]:
         """Products of tiles: the fewer ones stay in registers, the others take turns in what is
         left.
+
+        Registers: 0 to 3 hold sums, the last one or two the side with fewer tiles; the other side's
+        take turns in the rest, so that a load need not wait for the product before.
         """
         high, wide = self.pixels // HIGH, self.vectors
         move = self.bands.cell * self.bands.step[1]

@@ -22,6 +22,7 @@ from tactix_codegen.c.text import block, load, loop
 from tactix_codegen.c.tile import RegisterTile
 from tactix_cpu.tactics.conv.kernel import ConvKernel
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, TileRun, formats, window
+from tactix_cpu.tactics.estimates import CLOCK, START
 
 
 def tactics() -> list[Tactic]:
@@ -30,6 +31,16 @@ def tactics() -> list[Tactic]:
 
 
 DTYPES = (DType.FP32, DType.BF16)
+
+TAP = 0.5
+"""Cycles of a tap for a vector of results: one FMA, of which two start in a cycle."""
+TAP_LOADS = 2.0
+"""Cycles of loads for a tap, which all pixels of a tile share: its weights, and pixels at the ends.
+"""
+RESULT = 8
+"""Cycles to take a vector of results through the epilogue to the output. No measurement of this or
+of ``TAP_LOADS`` is on record.
+"""
 
 
 class CpuDepthwiseTactic(Tactic[CpuConvolutionWindow]):
@@ -72,8 +83,8 @@ class CpuDepthwiseTactic(Tactic[CpuConvolutionWindow]):
         steps = win.n * win.out[0] * win.out[1] * (-(-win.c // max(4, ctx.device.lanes)))
         if not symbols(steps) <= set(ctx.opt):
             return None
-        cycles = win.taps * (0.5 + 2 / variant.number("rows")) + 8
-        return 5e-7 + evaluate(steps, ctx.opt) * cycles / 3e9 / max(1, ctx.threads)
+        cycles = win.taps * (TAP + TAP_LOADS / variant.number("rows")) + RESULT
+        return START + evaluate(steps, ctx.opt) * cycles / CLOCK / max(1, ctx.threads)
 
     def compile(
         self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
@@ -82,7 +93,11 @@ class CpuDepthwiseTactic(Tactic[CpuConvolutionWindow]):
 
 
 def _rows(win: CpuConvolutionWindow, device: DeviceProperties) -> tuple[int, ...]:
-    """Pixels of a tile: with the weights of one row of taps they fill the registers."""
+    """Pixels of a tile: with the weights of one row of taps they fill the registers.
+
+    Of 32: 20 sums, up to 7 weights and the pixel, with room for the epilogue; 14 and 7 divide the
+    widths of images better (112, 56, 28, 14, 7). Of 16: 7 or 4.
+    """
     return (14, 7, 20) if c_tile.registers(device) == 32 and win.kernel[1] <= 7 else (7, 4)
 
 
@@ -112,6 +127,9 @@ class DepthwiseKernel(ConvKernel):
         return Packed(win.w, steps)
 
     def _reduce(self, tile: RegisterTile, run: TileRun | None, deep: str) -> str:
+        """A row of taps at a time: its weights stay in registers, and each pixel is loaded once for
+        all the sums that it takes part in.
+        """
         win, lanes = self.win, tile.lanes
         row = self.args.dim(self.pitch * (win.dilations[0] * lanes))
         taps = range(win.kernel[1])

@@ -22,15 +22,25 @@ from tactix_codegen.c import tile as c_tile
 from tactix_cpu.tactics.conv.kernel import ConvKernel, GatherKernel, gathered
 from tactix_cpu.tactics.conv.span import SpanKernel, can_span, pixels_of
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, row_runs, window
+from tactix_cpu.tactics.estimates import CLOCK, START, STREAM
 
 OFFERED = 4
-"""Variants of a node at most: those of the fewest cycles."""
+"""Variants of a node at most: those of the fewest cycles; each costs a compilation, 0.3 s with gcc
+on the prototype (README), and timed runs.
+"""
 FEW_CHANNELS = 4
 """An image with at most so many channels is read linear: in blocks most lanes would be zero."""
-STREAM = 3.5
-"""Bytes of weights that come from memory per cycle: the first tile of a panel waits for them."""
 SLAB_BYTES = 1 << 19
-"""A panel's weights that are larger than this are worth cutting by input channels."""
+"""A panel's weights, in bytes, that are larger than this are worth cutting by input channels: they
+are half of a second cache of 1 MiB, which is to hold the input, too. Parts of half that size are
+offered beside the whole; measuring decides.
+"""
+USUAL_SIZE = 32
+"""What an unknown size counts as where variants are ranked."""
+PARTIAL = 2.0
+"""Cycles to read and write a vector of partial sums in a further pass: a load and a store with
+their addresses. No measurement of it is on record.
+"""
 
 
 def tactics() -> list[Tactic]:
@@ -80,7 +90,8 @@ class CpuConvTactic(Tactic[CpuConvolutionWindow]):
             return None
         if not variant.input_format(win.x).is_linear:
             win = gathered(win)
-        return 5e-7 + cycles(win, variant, ctx.device, dict(ctx.opt)) / 3e9 / max(1, ctx.threads)
+        found = cycles(win, variant, ctx.device, dict(ctx.opt))
+        return START + found / CLOCK / max(1, ctx.threads)
 
     def compile(
         self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
@@ -143,11 +154,13 @@ def cycles(
 ) -> float:
     """Cycles on one core, by the tile's cycles per step; unknown sizes count as 32."""
     lanes, rows, vectors = max(4, device.lanes), v.number("rows"), v.number("vectors")
-    size = {s: 32 for d in (win.n, *win.out) for s in symbols(d)} | (opt or {})
+    size = {s: USUAL_SIZE for d in (win.n, *win.out) for s in symbols(d)} | (opt or {})
     n, high, wide = (evaluate(d, size) for d in (win.n, *win.out))
     panels = -(-win.co // (vectors * lanes))
     channels = win.c // win.group
-    depth = (channels + channels % 2) * win.taps  # steps are taken in pairs
+    depth = (
+        channels + channels % 2
+    ) * win.taps  # steps are taken in pairs (_channels in kernel.py)
     whole = win.is_pointwise or dict(v.knobs).get("span")
     length, lines = (high * wide, n) if whole else (wide, n * high)
     known = isinstance(win.out[1], int) and (whole or row_runs(win, rows) is not None)
@@ -161,9 +174,8 @@ def cycles(
         tiles, left = divmod(left, part)
         total += tiles * (
             c_tile.step_cycles(part, vectors, c_tile.chains_for(part, vectors)) * depth
-            + part * vectors
+            + part * vectors  # the epilogue: a cycle for a vector of results, beside the next tile
         )
     blocks = v.number("blocks")
     passes = -(-channels // lanes // blocks) if blocks else 1
-    # each further pass reads and writes partial sums: two cycles for a vector of them
-    return panels * (n * wait + lines * (total + (passes - 1) * length * vectors * 2.0))
+    return panels * (n * wait + lines * (total + (passes - 1) * length * vectors * PARTIAL))

@@ -23,9 +23,13 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, anchor_spec, epilogue
 from tactix_codegen.c.text import Args, block, decode, kernel, load, loop, splat, split, store
 from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish, flat, with_term
+from tactix_cpu.tactics.estimates import CLOCK, START
 
 ROWS = 8
 VECTORS = 2
+"""Output channels, and vectors of columns, of a tile: 16 sums, more than the 8 that hide the
+latency of FMA (tile.LATENCY), and few enough for 32 registers. The last resort offers no others.
+"""
 
 
 @dataclass(frozen=True)
@@ -167,10 +171,12 @@ class GeneralConvTactic(Tactic[ConvolutionTaps]):
             return Reject(str(e))
 
     def cost(self, t: ConvolutionTaps, variant: Variant, ctx: CompileContext) -> float | None:
+        # One FMA a cycle, half of what the others' tiles come to: each element of the left side is
+        # a weight that is read from where it lies. No measurement of that is on record.
         steps = prod(t.out) * t.n * (t.co * (t.c // t.group) * math.prod(t.kernel))
         if not symbols(steps) <= set(ctx.opt):
             return None
-        return 2e-6 + evaluate(steps, ctx.opt) / max(4, ctx.device.lanes) / 3e9 / max(
+        return 4 * START + evaluate(steps, ctx.opt) / max(4, ctx.device.lanes) / CLOCK / max(
             1, ctx.threads
         )
 

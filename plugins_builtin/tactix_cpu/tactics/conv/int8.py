@@ -24,10 +24,14 @@ from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.conv import int8_window as window
 from tactix_cpu.tactics.conv.int8_window import DotSite, DotWindow
 from tactix_cpu.tactics.dot_tile import Dot, DotTile
+from tactix_cpu.tactics.estimates import CLOCK, START
 
 BLOCK_BYTES = 1 << 18
-"""Bytes of input that one sweep over the panels reads: a part of the second cache."""
+"""Bytes of input that one sweep over the panels reads: a quarter of a second cache of 1 MiB, for a
+panel's weights must stay beside it. No measurement of it is on record.
+"""
 OFFERED = 2
+"""Variants of a node at most: those of the fewest cycles."""
 
 
 def tactics() -> list[Tactic]:
@@ -68,7 +72,7 @@ class ByteConvTactic(Tactic[DotWindow]):
         if not symbols(win.n) <= set(ctx.opt):
             return None
         cycles = _cycles(win, (variant.number("rows"), variant.number("vectors")), ctx.device)
-        return 5e-7 + cycles * evaluate(win.n, ctx.opt) / 3e9 / max(1, ctx.threads)
+        return START + cycles * evaluate(win.n, ctx.opt) / CLOCK / max(1, ctx.threads)
 
     def compile(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return DotConvKernel(win, variant, ctx).artifact()
@@ -121,6 +125,7 @@ def _tiles(win: DotWindow, device: DeviceProperties) -> list[tuple[int, int]]:
 
 
 def _cycles(win: DotWindow, tile: tuple[int, int], device: DeviceProperties) -> float:
+    """Cycles on one core for one image: every tile's steps and epilogue, once for every panel."""
     rows, vectors = tile
     lanes = max(4, device.lanes)
     c, panels = cut(win, rows), -(-win.co // (vectors * lanes))

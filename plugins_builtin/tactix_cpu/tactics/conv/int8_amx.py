@@ -26,6 +26,7 @@ from tactix_cpu.tactics.conv import int8_window as window
 from tactix_cpu.tactics.conv.int8_cells import Cells
 from tactix_cpu.tactics.conv.int8_window import DotSite, DotWindow
 from tactix_cpu.tactics.dot_tile import BYTES, DEEP, HIGH, SIDE
+from tactix_cpu.tactics.estimates import START
 from tactix_cpu.tactics.matmul.int8_amx import (
     RATES,
     ask_ahead,
@@ -36,8 +37,17 @@ from tactix_cpu.tactics.matmul.int8_amx import (
 )
 
 NEAR_BYTES, FAR_BYTES = 3 << 13, 1 << 20
-"""Of input that one sweep over the panels reads: a part of the first cache, if all weights fit in
-the second one.
+"""Bytes of input that one sweep over the panels reads, 24 of the first cache's 48 KiB, if all
+weights, up to 1 MiB, fit in the second cache, of 2 MiB on servers of Intel with AMX. Else a sweep
+takes all blocks of an image, so that weights come once. No measurement of either is on record.
+"""
+RESULT = 1.5e-10
+"""Seconds for each result: the vector unit's part, beside the matrix unit's; 7 cycles at 3 GHz for
+a vector of 16. No measurement of it is on record.
+"""
+COPIED, JOINED = 2e10, 1e10
+"""Bytes per second of a copy of whole cells, and of one that joins cells from smaller blocks or
+from planes. No measurement of either is on record.
 """
 NARROW, WIDE = blocked(16), blocked(DEEP)
 PENDING = "int64_t f, int64_t stop, int64_t image, int64_t block"
@@ -84,9 +94,10 @@ class ByteAmxConvTactic(Tactic[DotWindow]):
         cells = Cells.of(win, variant.input_format(win.inputs[0]))
         places, columns = cells.places, -(-win.co // SIDE) * SIDE
         work = 2 * places * columns * cells.steps * DEEP / RATES[BYTES]
-        copied = 0 if cells.direct else cells.image / (2e10 if cells.source == WIDE else 1e10)
-        each = max(work, places * columns * 1.5e-10) + copied
-        return 1e-6 + each * evaluate(win.n, ctx.opt) / max(1, ctx.threads)
+        speed = COPIED if cells.source == WIDE else JOINED
+        copied = 0 if cells.direct else cells.image / speed
+        each = max(work, places * columns * RESULT) + copied
+        return 2 * START + each * evaluate(win.n, ctx.opt) / max(1, ctx.threads)
 
     def compile(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return _Kernel(win, variant, ctx).artifact()

@@ -21,13 +21,22 @@ from tactix_codegen.c.text import Args, block, kernel, loop
 from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.conv import int8_window as window
 from tactix_cpu.tactics.conv.int8_window import DotSite, DotWindow
+from tactix_cpu.tactics.estimates import CLOCK, START
 
 BAND_BYTES = 20 << 10
-"""A band stays in the first cache."""
+"""Bytes of a band, which stays in the first cache, of 32 KiB or more, while its rows are read once
+for every row of taps. It lies on the stack.
+"""
 UNROLLED = 4
-"""Groups of output pixels that are computed side by side."""
+"""Groups of output pixels that are computed side by side: a dot product waits 5 cycles for its sum
+(dot_tile.LATENCY), and a group of a 3 x 3 window at stride 1 has two sums.
+"""
 MOST_WEIGHTS = 16
-"""Vectors of weights that are kept in registers."""
+"""Vectors of weights that are kept in registers: half of 32, the others hold sums and pixels."""
+VECTOR, ROW = 6, 2
+"""Cycles for a vector of results, and more for each row of taps: the epilogue; loading and turning
+pixels, and products. No measurement of either is on record.
+"""
 
 
 def tactics() -> list[Tactic]:
@@ -73,7 +82,7 @@ class ByteDepthwiseTactic(Tactic[DotWindow]):
         if not symbols(win.n) <= set(ctx.opt):
             return None
         vectors = -(-win.c // max(4, ctx.device.lanes)) * win.pixels * evaluate(win.n, ctx.opt)
-        return 5e-7 + vectors * (6 + 2 * win.kernel[0]) / 3e9 / max(1, ctx.threads)
+        return START + vectors * (VECTOR + ROW * win.kernel[0]) / CLOCK / max(1, ctx.threads)
 
     def compile(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return _Kernel(win, variant, ctx).artifact()
@@ -161,6 +170,7 @@ class _Kernel:
             f"const vi start = tx_load_i32({first} + block * {lanes});",
             loop("y", "0", "lines", *self._line()),
         ]
+        # Four pixels are loaded at once: the last load reaches up to 8 pixels behind the band.
         scratch = _reach(win, self.lines) * self.row + 8 * lanes
         total = f"{self.args.dim(win.n)} * {self.blocks * bands}"
         return [

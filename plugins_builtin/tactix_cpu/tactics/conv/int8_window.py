@@ -101,6 +101,7 @@ def fills_tiles(win: DotWindow, device: DeviceProperties) -> bool:
 
     Cells of bfloat16 are filled up with zeros in the copy (band.py), so that any channels will do.
     """
+    # Half a tile of pixels is enough: below it a product of vectors has less to do.
     deep = win.dot is byte.HALVES or win.c % byte.DEEP == 0 or is_image(win)
     return (
         win.group == 1 and win.pixels >= byte.HIGH // 2 and deep and byte.has_tiles(device, win.dot)

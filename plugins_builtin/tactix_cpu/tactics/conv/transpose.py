@@ -23,8 +23,10 @@ from tactix_codegen.c.epilogue import anchor_spec, epilogue
 from tactix_cpu.tactics.conv.direct import cycles
 from tactix_cpu.tactics.conv.kernel import ConvKernel
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, with_bias
+from tactix_cpu.tactics.estimates import CLOCK, START
 
 OFFERED = 3
+"""Variants of a node at most: those of the fewest cycles."""
 DTYPES = (DType.FP32, DType.BF16)
 
 
@@ -69,7 +71,7 @@ class ConvTransposeTactic(Tactic[CpuConvolutionWindow]):
         if not symbols(win.n * win.size[0] * win.size[1]) <= set(ctx.opt):
             return None
         found = cycles(_taps_as_channels(win), variant, ctx.device, dict(ctx.opt))
-        return 5e-7 + found / 3e9 / max(1, ctx.threads)
+        return START + found / CLOCK / max(1, ctx.threads)
 
     def compile(
         self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext

@@ -21,7 +21,9 @@ from tactix_codegen.c.tile import flat, is_row_major, with_term
 from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
 
 PATTERNS = 5
-"""Most kinds of tiles in a row; each is a function of its own."""
+"""Most kinds of tiles in a row; each is a function of its own. Usual windows need 3 or 4: at either
+border, and inside of one or two sizes.
+"""
 
 
 @dataclass(frozen=True)

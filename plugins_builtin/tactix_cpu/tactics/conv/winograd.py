@@ -24,16 +24,24 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, window
 from tactix_cpu.tactics.conv.winograd_kernel import WinogradKernel
+from tactix_cpu.tactics.estimates import CLOCK, START, STREAM
 
 OFFERED = 3
+"""Variants of a node at most: those of the fewest cycles."""
 BLOCK_BYTES = 1 << 19
-"""Patches and sums of a block of tiles: a part of the second cache."""
+"""Bytes of patches and sums of a block of tiles: half of a second cache of 1 MiB, as weights pass
+through it, too. No measurement of it is on record.
+"""
 LEAST_TILES = 28
-"""Tiles of a block that are worth reading all weights for."""
-STREAM = 3.5
-"""Bytes of weights that come from memory per cycle."""
+"""Tiles of a block that are worth reading all weights for: two register tiles of 14, even where
+their patches then take more than ``BLOCK_BYTES``. No measurement of it is on record.
+"""
 STORES = 5.0
-"""Cycles of a transform for each of its elements, both passes."""
+"""Cycles of a transform for each vector of its elements, both passes: loads, sums and stores. No
+measurement of it is on record.
+"""
+FMA = 32
+"""Multiplications that a direct convolution does in a cycle: two vectors of 16."""
 
 
 def tactics() -> list[Tactic]:
@@ -95,9 +103,9 @@ class WinogradTactic(Tactic[CpuConvolutionWindow]):
     ) -> float | None:
         if not symbols(win.n) <= set(ctx.opt):
             return None
-        return 1e-6 + evaluate(win.n, ctx.opt) * cycles(win, variant, ctx.device) / 3e9 / max(
-            1, ctx.threads
-        )
+        return 2 * START + evaluate(win.n, ctx.opt) * cycles(
+            win, variant, ctx.device
+        ) / CLOCK / max(1, ctx.threads)
 
     def compile(
         self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
@@ -109,10 +117,12 @@ def _pays(win: CpuConvolutionWindow, m: int) -> bool:
     """Whether weights come from memory in less cycles than a direct convolution multiplies for.
 
     This and ``m`` are not left to timing, which finds weights in a cache, where those of a whole
-    network are not.
+    network are not: on a Zen 5 F(4 x 4) won at 14 x 14 pixels with warm weights, and lost with cold
+    ones (README). Both sides are cycles for a pair of input and output channels: its turned weights
+    of 4 bytes, and its 9 taps at every pixel.
     """
     high, wide = (evaluate(d, {}) for d in win.out)
-    return (m + 2) ** 2 * 4 / STREAM < high * wide * 9 / 32
+    return (m + 2) ** 2 * 4 / STREAM < high * wide * 9 / FMA
 
 
 def _count(win: CpuConvolutionWindow, m: int) -> int:
@@ -140,7 +150,11 @@ def _shapes(
 
 
 def cycles(win: CpuConvolutionWindow, v: Variant, device: DeviceProperties) -> float:
-    """Cycles on one core for one image."""
+    """Cycles on one core for one image.
+
+    At every place of a patch a product: steps of register tiles, waiting for the weights of each
+    sweep's first tile, a cycle to save a vector of sums; and the transforms of both sides.
+    """
     lanes, m, rows, vectors = (
         max(4, device.lanes),
         *(v.number(k) for k in ("m", "rows", "vectors")),

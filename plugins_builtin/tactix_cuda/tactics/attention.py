@@ -30,12 +30,26 @@ from tactix_cuda.tactics import tile
 from tactix_cuda.tactics.gemm import piece
 
 MAX_DIM = 128
+"""Columns of q and v of a head; ``attention_f32`` takes larger ones."""
 HIDDEN = -6e4
-"""A constant mask at or below it hides a key beside one whose mask is above VISIBLE."""
+"""A constant mask at or below it hides a key beside one whose mask is above VISIBLE: weights are
+exponentials, and those of differences below -104 are 0 in float32. Masks of float16 reach -65504.
+"""
 VISIBLE = -1e4
 LOG2E = math.log2(math.e)
 CACHED = 32 << 20
-"""Bytes of keys and values that a device's cache keeps while row tiles of all lengths read them."""
+"""Bytes of keys and values that a device's cache keeps while row tiles of all lengths read them:
+less than the L2 of an A100 (40 MiB) and an H200 (60); smaller devices keep fewer, and read some
+again.
+"""
+RESIDENT = 16
+"""Warps that a multiprocessor holds, of 128 registers a thread (65,536 of a multiprocessor; CUDA
+C++ Programming Guide, "Technical Specifications").
+"""
+PRODUCTS, POWERS = 1024, 16
+"""That a multiprocessor makes in a cycle: products as ``tile.PRODUCTS`` has them, and powers of
+two, which go through units of their own (CUDA C++ Programming Guide, "Arithmetic Instructions").
+"""
 ABOUT = {
     "ROWS": "query rows of a block",
     "THREADS": "of a block",
@@ -161,15 +175,16 @@ class CudaAttentionTactic(Tactic[Heads]):
         room = max(
             1,
             min(
-                16 // warps,
+                RESIDENT // warps,
                 int(ctx.device.facts.get("shared_per_multiprocessor", 65536))
                 // _shared(h, warps, keys),
             ),
         )
         waves = -(-blocks // (room * max(1, ctx.device.cores)))
         together = min(room, -(-blocks // max(1, ctx.device.cores)))
-        # cycles of a stage: 1024 products a cycle and multiprocessor, and 16 powers of two
-        products = 16 * warps * keys * (h.d + h.e) / 1024 + 16 * warps * keys / 16
+        # cycles of a stage: products of 16 rows a warp with keys and values, and their weights
+        scores = 16 * warps * keys
+        products = scores * (h.d + h.e) / PRODUCTS + scores / POWERS
         return (
             tile.START
             + waves
@@ -182,7 +197,9 @@ class CudaAttentionTactic(Tactic[Heads]):
 
 
 def _chunks(dim: int) -> int:
-    """Chunks of 16 bytes of a row in shared memory: a power of two."""
+    """Chunks of 16 bytes of a row in shared memory: a power of two, since ``tx_place`` permutes
+    them by XOR.
+    """
     return max(2, 1 << (-(-dim // 8) - 1).bit_length())
 
 

@@ -24,6 +24,14 @@ from tactix_codegen.cuda.results import RowResults
 from tactix_cuda.tactics import attention, tile
 
 MAX_DIM = 512
+"""Columns of q and v of a head: as far as ``_fits`` finds a choice of rows and warps."""
+PRODUCTS = 128
+"""Products that a multiprocessor makes in a cycle (see ``tile.PRODUCTS``)."""
+WEIGHED, COPIED, RESIDENT, HELD = 12, 8, 16, 8 * 256
+"""What ``cost`` assumes: cycles for a row's maximum, sum and weights of a stage; elements that a
+warp copies into shared memory in a cycle; warps of a multiprocessor. And results of a warp at most,
+``rows`` times columns: 64 registers a thread. No measurement of them is recorded.
+"""
 KEYS = 32
 """Keys of a stage: one for each lane of a warp."""
 
@@ -61,11 +69,12 @@ class PlainAttentionTactic(Tactic[Heads]):
         lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
         warps, rows = variant.number("warps"), variant.number("rows")
         blocks, stages = lead * -(-s // (rows * warps)), -(-t // KEYS)
-        waves = -(-blocks // (max(1, 16 // warps) * max(1, ctx.device.cores)))
-        reads = (rows + 1) * (h.d + h.e) / 4 + 12 * rows
+        waves = -(-blocks // (max(1, RESIDENT // warps) * max(1, ctx.device.cores)))
+        # of a warp in a stage: reads of 16 bytes of shared memory, of its rows and of one key each
+        reads = (rows + 1) * (h.d + h.e) / 4 + WEIGHED * rows
         cycles = (
-            warps * max(rows * (h.d + h.e) / 4, reads)
-            + KEYS * (h.d + h.e) / (8 * warps)
+            warps * max(rows * KEYS * (h.d + h.e) / PRODUCTS, reads)
+            + KEYS * (h.d + h.e) / (COPIED * warps)
             + tile.LATENCY
         )
         return tile.START + waves * (stages * cycles + 2 * tile.LATENCY) / tile.CLOCK
@@ -81,12 +90,12 @@ class PlainAttentionTactic(Tactic[Heads]):
 
 def _fits(h: Heads, warps: int, rows: int, limit: int) -> bool:
     """Whether a block has the shared memory, and a thread the registers, where heads are large."""
-    return _shared(h, warps, rows) <= limit and rows * _wide_pitch(h) <= 8 * 256
+    return _shared(h, warps, rows) <= limit and rows * _wide_pitch(h) <= HELD
 
 
 def _pitch(dim: int) -> int:
-    """Elements from row to row in shared memory: whole accesses of 16 bytes, no two lanes' in one
-    bank.
+    """Elements from row to row in shared memory: whole accesses of 16 bytes. With 4 more than that,
+    rows of 32 columns begin 4 banks apart, so that eight lanes, each at its own key, meet in none.
     """
     return -(-dim // 4) * 4 + 4
 
@@ -96,6 +105,7 @@ def _shared(h: Heads, warps: int, rows: int) -> int:
 
 
 def _wide_pitch(h: Heads) -> int:
+    """Elements from row to row of values: whole warps, as each lane owns every 32nd column."""
     return -(-h.e // 32) * 32
 
 

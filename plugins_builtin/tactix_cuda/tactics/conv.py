@@ -28,7 +28,11 @@ from tactix_cuda.tactics.tile import BlockTile, ProductSizes, tile_of
 from tactix_cuda.tactics.tiled import Tiled
 
 FEW_CHANNELS = 4
+"""Channels that a pixel is padded to at most: in whole 16 bytes an image of three channels would
+have eight of float16, and five eighths of all products would be by zero.
+"""
 PAD_THREADS = 256
+"""Of a block of the launch that pads."""
 
 
 def tactics() -> list[Tactic]:

@@ -27,6 +27,16 @@ from tactix_codegen.cuda.text import CudaArgs
 from tactix_cuda.tactics.pool import variant_in
 from tactix_cuda.tactics.rows import FLOATS
 
+SHARED = 0.5
+"""What ``cost`` adds for taps: a thread of one column loads every pixel for each of its taps, one
+of several columns once for all that use it. It puts the knob's choices in order; no measurement of
+it is recorded.
+"""
+UNROLLED = 7
+"""Rows of taps up to which the loop over them is unrolled: as many as the kernels of image networks
+have.
+"""
+
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
@@ -106,7 +116,7 @@ class CudaDepthwiseTactic(Tactic[DepthwiseGeometry]):
 
     def cost(self, g: DepthwiseGeometry, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = text.traffic(g.node, variant, ctx)
-        return None if seconds is None else seconds * (1 + 0.5 / variant.number("columns"))
+        return None if seconds is None else seconds * (1 + SHARED / variant.number("columns"))
 
     def compile(
         self, g: DepthwiseGeometry, variant: Variant, ctx: CompileContext
@@ -171,7 +181,7 @@ class _Depthwise:
         g, kind = self.g, self.site.kind
         row = "0" if g.is_flat else f"o0 * {g.strides[0]} - {g.pads[0]} + i * {g.dilations[0]}"
         inside = f"if (h < 0 || h >= {self.args.dim(g.size[0])}) continue;"
-        unrolled = "#pragma unroll\n" if g.kernel[0] <= 7 else ""
+        unrolled = "#pragma unroll\n" if g.kernel[0] <= UNROLLED else ""
         head = f"for (int i = 0; i < {g.kernel[0]}; i++)"
         return unrolled + block(head, f"const {kind} h = {row};", inside, *self._row())
 

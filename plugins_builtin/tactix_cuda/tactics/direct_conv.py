@@ -25,6 +25,13 @@ from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics import tile
 
 THREADS = 128
+"""Of a block."""
+BUSY = 512
+"""Threads that keep a multiprocessor busy; with fewer products take longer in proportion."""
+PRODUCTS = 64
+"""Products that a multiprocessor makes in a cycle beside their loads: half of what it can (see
+``tile.PRODUCTS``). No measurement of it is recorded.
+"""
 
 
 def tactics() -> list[Tactic]:
@@ -69,9 +76,10 @@ class DirectConvTactic(Tactic[ConvolutionWindow]):
         size, cols = dict(ctx.opt), variant.number("cols")
         work = evaluate(win.pixels, size) * win.co * win.taps * (win.c // win.group)
         threads = evaluate(_threads(win, variant), size)
-        idle = max(1.0, ctx.device.cores * 512 / max(1, threads))
+        idle = max(1.0, ctx.device.cores * BUSY / max(1, threads))
+        # columns side by side share the taps between them; steps read pixels that no tap shares
         reads = 1 + (cols - 1) * win.strides[1] / win.kernel[1] / cols
-        products = work * reads / (ctx.device.cores * 64) / tile.CLOCK * idle
+        products = work * reads / (ctx.device.cores * PRODUCTS) / tile.CLOCK * idle
         seconds: float = tile.START + max(
             evaluate(elements, size) * win.dtype.itemsize / tile.BANDWIDTH, products
         )

@@ -27,6 +27,10 @@ def tactics() -> list[Tactic]:
     return [CudaGatherTactic()]
 
 
+START = 1e-6
+"""Seconds to start the kernel that estimates assume, as ``tactix_codegen.c.text.traffic`` does."""
+
+
 class CudaGatherTactic(Tactic[GatherWork]):
     """Neighbouring threads copy neighbouring runs of up to 16 bytes of a slice."""
 
@@ -42,7 +46,7 @@ class CudaGatherTactic(Tactic[GatherWork]):
     def cost(self, work: GatherWork, variant: Variant, ctx: CompileContext) -> float | None:
         out = 2 * work.node.outputs[0].spec.nbytes() + work.indices.nbytes()
         return (
-            1e-6 + text.known(out, ctx) / text.BANDWIDTH
+            START + text.known(out, ctx) / text.BANDWIDTH
             if dims.symbols(out) <= set(ctx.opt)
             else None
         )

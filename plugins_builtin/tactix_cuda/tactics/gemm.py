@@ -27,7 +27,7 @@ from tactix_cuda.tactics.tile import BlockTile, ProductSizes, tile_of
 from tactix_cuda.tactics.tiled import Tiled
 
 LIKELY = (64, 1024, 16384)
-"""Rows to expect where a symbol counts them."""
+"""Rows to expect where a symbol counts them: tokens of a short call, of some, of a large batch."""
 
 
 def tactics() -> list[Tactic]:

@@ -22,9 +22,17 @@ from tactix_codegen.cuda.results import RowResults
 from tactix_cuda.tactics import tile
 
 MOST_ROWS = 16
+"""Rows from which on tiles of tensor cores, which have 16, are full."""
 MOST_SUMS = 32
-"""Sums that a thread holds at most."""
+"""Sums that a thread holds at most, in registers: each weight is loaded once for all rows."""
 WARPS = 8
+"""Of a block."""
+RESIDENT = 4
+"""Blocks that a multiprocessor holds in the estimate: 32 warps, half of the 64 that fit."""
+ROUND, PRODUCT = 100, 2.5
+"""What the estimate assumes: cycles of a round of loads beside its products, and of one product of
+a thread. No measurement of them is recorded.
+"""
 
 
 def tactics() -> list[Tactic]:
@@ -75,14 +83,14 @@ class GemvTactic(Tactic[CudaProduct]):
 
 def _seconds(p: CudaProduct, v: Variant, device: DeviceProperties) -> float:
     """An estimate: the weights once from memory, as far as enough warps ask for them, or one warp's
-    rounds.
+    rounds. A round is 16 bytes of each lane along k, of every column.
     """
     m, n, k = (evaluate(d, {}) for d in (p.m, p.n, p.k))
     each = 16 // p.dtype.itemsize
     rounds = -(-k // (32 * each * v.number("slices")))
     blocks = -(-n // (WARPS // v.number("slices") * v.number("cols")))
-    waves = -(-blocks // (max(1, device.cores) * 4))
-    together = min(4, -(-blocks // max(1, device.cores)))
+    waves = -(-blocks // (max(1, device.cores) * RESIDENT))
+    together = min(RESIDENT, -(-blocks // max(1, device.cores)))
     chain = waves * (tile.LATENCY + rounds * (100 + m * v.number("cols") * each * 2.5 * together))
     seconds: float = tile.START + max(n * k * p.dtype.itemsize / tile.BANDWIDTH, chain / tile.CLOCK)
     return seconds

@@ -22,6 +22,9 @@ from tactix_codegen.cuda.text import BLOCK, CudaArgs
 
 NAMES = ("ArgMax", "ArgMin", "Hardmax", "CumSum", "CumProd", "TopK", "LpNormalization", "LRN")
 WARPS = BLOCK // 32
+"""Lines of a block."""
+COMPARED = 5e12
+"""Comparisons of TopK per second that estimates assume; no measurement of it is recorded."""
 
 
 def tactics() -> list[Tactic]:
@@ -52,7 +55,7 @@ class LinesTactic(Tactic[Node]):
         if seconds is None or node.layer.name != "TopK":
             return seconds
         x = node.given[0].spec
-        return seconds + dims.evaluate(x.numel * x.shape[node.attrs.axis], ctx.opt) / 5e12
+        return seconds + dims.evaluate(x.numel * x.shape[node.attrs.axis], ctx.opt) / COMPARED
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         w = _Writer(CudaArgs(node))

@@ -29,6 +29,13 @@ from tactix_codegen.operations.pool import PoolWindow, window_of
 from tactix_cuda.tactics.rows import FLOATS
 from tactix_ops.layers.integer import BYTES
 
+LINEAR_FACTOR = 2
+"""How many times longer ``cost`` takes linear tensors to be pooled, where a thread has one channel
+and not the eight of 16 bytes. It puts formats in order; no measurement of it is recorded.
+"""
+UNROLLED = 4
+"""Taps of an axis up to which the loop over them is unrolled."""
+
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
@@ -66,7 +73,7 @@ class CudaPoolTactic(Tactic[CudaPoolWork]):
 
     def cost(self, work: CudaPoolWork, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = text.traffic(work.node, variant, ctx)
-        slow = 2 if variant.input_format(0).is_linear else 1
+        slow = LINEAR_FACTOR if variant.input_format(0).is_linear else 1
         return None if seconds is None else seconds * slow
 
     def compile(self, work: CudaPoolWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
@@ -150,7 +157,7 @@ class _Pool:
             at = f"o{i} * {w.strides[i]} - {self.args.dim(w.before[i])} + k{i} * {w.dilations[i]}"
             head = f"for (int k{i} = 0; k{i} < {w.kernel[i]}; k{i}++)"
             taps = block(head, f"const {self.site.kind} h{i} = {at};", *body)
-            body = ["#pragma unroll", taps] if w.kernel[i] <= 4 else [taps]
+            body = ["#pragma unroll", taps] if w.kernel[i] <= UNROLLED else [taps]
         return "\n".join(body)
 
     def _tap(self) -> list[str]:

@@ -19,9 +19,20 @@ from tactix_codegen.cuda.text import BLOCK, CudaArgs
 from tactix_codegen.operations.reduce import KEPT, REDUCED, ReductionOperator
 
 _ACROSS = 32
-"""Threads side by side in a block of columns."""
+"""Threads side by side in a block of columns: a warp, which reads neighbours in memory."""
 _SHARED = 32768
-"""Bytes of accumulators that a block of columns shares at most."""
+"""Bytes of accumulators that a block of columns shares at most, of the 48 KiB that every kernel may
+have (CUDA C++ Programming Guide, "Technical Specifications").
+"""
+_ALONE, _BY_WARP = 8, 4096
+"""Elements of a result up to which one thread, and up to which one warp joins them in rows; more
+take a block. Chosen by hand, as are the next ones: a length near the border is read as well either
+way.
+"""
+_DEEP = ((8, 1), (256, 8))
+"""In columns: up to so many elements of a result, so many rows of threads share them."""
+_DEEPEST = 32
+"""With _ACROSS the 1024 threads of the largest block."""
 
 
 class CudaReductionKernel:
@@ -157,7 +168,7 @@ class CudaReductionKernel:
         before = [o.dtype for o in self.around.before.values()]
         width = self._moves(self.reduced, range(self.behind), before) if self.reduced else 1
         expected = text.known(self.length, self.ctx)
-        threads = 1 if expected <= 8 else 32 if expected <= 4096 else BLOCK
+        threads = 1 if expected <= _ALONE else 32 if expected <= _BY_WARP else BLOCK
         loads, statements, element = self._load(width)
         steps = [
             *loads,
@@ -215,9 +226,10 @@ class CudaReductionKernel:
             self.kept, [*positions, *[self.behind] * len(outputs)], [*types, *outputs]
         )
         expected = text.known(self.length, self.ctx)
-        deep = 1 if expected <= 8 else 8 if expected <= 256 else 32
+        deep = next((rows for most, rows in _DEEP if expected <= most), _DEEPEST)
         across = BLOCK if deep == 1 else _ACROSS
         width = min(width, _SHARED // (deep * across * (4 if self.wide == "float" else 8)))
+        # narrower vectors where there are too few results for half of the multiprocessors
         while (
             width > 2
             and text.known(self.results, self.ctx) < width * across * self.ctx.device.cores // 2

@@ -5,6 +5,13 @@ after the other.
 states through memory and wait for each other after each step. A block takes its number when it
 starts, so that those of a group come one after the other and are on the device together (it must
 hold ``slices`` blocks at a time). Knob: ``slices``.
+
+Memory order: before its block counts itself as arrived a thread fences (``__threadfence``), and
+after it has seen all arrivals it does so again; states of others are read by volatile loads,
+relaxed ones of the system's scope (``tx_meet``, ``tx_take_states``; CUDA C++ Programming Guide,
+"Memory Fence Functions", whose example counts blocks so; PTX ISA, ``ld.volatile``). Since blocks
+wait for each other, the steps say ``cooperative``: no two such kernels run at a time, or each might
+have blocks that keep those of the other from starting.
 """
 
 from __future__ import annotations
@@ -29,8 +36,17 @@ from tactix_ops.layers.rnn import Recurrent
 
 PROJECT_THREADS, STEP_THREADS = 256, 256
 MOST_HIDDEN = 4096
+"""Units: a block keeps the states of its rows in shared memory, 64 KiB for this many."""
 _ROWS = 4
-"""Rows of the batch that a group of blocks takes at most."""
+"""Rows of the batch that a group of blocks takes at most: a weight is read once for all of them."""
+RESIDENT = 4
+"""Blocks that a multiprocessor holds in the estimate."""
+PRODUCTS = 64
+"""Products that a block makes in a cycle in the estimate, whose weights come from the cache. No
+measurement of it is recorded.
+"""
+LEAST_UNITS = 4
+"""Units that a slice has at least: with fewer a step is all waiting."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +134,11 @@ class CudaRecurrentTactic(Tactic[CudaRecurrence]):
         return recurrence(node)
 
     def variants(self, r: CudaRecurrence, device: DeviceProperties) -> Sequence[Variant]:
-        kept = [s for s in (16, 8, 32, 1) if s == 1 or (s <= device.cores and s * 4 <= r.hidden)]
+        kept = [
+            s
+            for s in (16, 8, 32, 1)
+            if s == 1 or (s <= device.cores and s * LEAST_UNITS <= r.hidden)
+        ]
         return [Variant.of(slices=s) for s in kept]
 
     def cost(self, r: CudaRecurrence, variant: Variant, ctx: CompileContext) -> float | None:
@@ -127,8 +147,9 @@ class CudaRecurrentTactic(Tactic[CudaRecurrence]):
         steps, batch = (evaluate(d, ctx.opt) for d in (r.steps, r.batch))
         slices = variant.number("slices")
         groups = r.directions * -(-batch // r.rows) * slices
-        waves = -(-groups // (4 * max(1, ctx.device.cores)))
-        work = r.wide / slices * r.hidden * (1 + r.rows) / 64
+        waves = -(-groups // (RESIDENT * max(1, ctx.device.cores)))
+        work = r.wide / slices * r.hidden * (1 + r.rows) / PRODUCTS
+        # two launches; a step waits for its states, and where slices meet for the last of them, too
         return (
             tile.START * 2
             + waves * steps * (work + (1 if slices == 1 else 2) * tile.LATENCY) / tile.CLOCK

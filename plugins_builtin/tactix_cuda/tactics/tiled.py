@@ -1,4 +1,9 @@
-"""Kernels over a grid of tiles: which block has which, parts of k, the launch that adds these."""
+"""Kernels over a grid of tiles: which block has which, parts of k, the launch that adds these.
+
+Tiles that run at a time share operands in the L2 cache: ``tx_tile_of`` (lib/tile.cuh) gives blocks
+that start one after the other eight rows of tiles, column by column (CUTLASS calls this threadblock
+swizzling), so that those which run together need few rows of a and few columns of b.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from tactix_codegen.cuda.results import WIDTH, RowResults
 from tactix_cuda.tactics.tile import BlockTile
 
 REDUCE_THREADS = 128
+"""Of a block that adds parts of k: eight columns each, 1024 sums a block."""
 
 
 class Tiled:
@@ -30,6 +36,8 @@ class Tiled:
         self.batch, self.m, self.n, self.stages = batch, m, n, stages
         self.entry = KernelEntry(node, tile.threads)
         self.pitch = ceildiv(n, WIDTH) * WIDTH
+        # float32 sums of every part: parts are added in one order, so that results repeat bit by
+        # bit
         self.workspace: Dim = batch * m * self.pitch * (4 * splits) if splits > 1 else 0
 
     def finish(

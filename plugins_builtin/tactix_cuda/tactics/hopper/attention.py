@@ -1,6 +1,11 @@
 """Attention by Hopper's matrix instructions and copy engine (see lib/hopper_attention.cuh); any
 lengths, a mask.
 
+One pass over the keys, as in FlashAttention: sums are scaled when a greater score comes. A block
+keeps the queries of its teams in shared memory and takes keys and values through a ring of stages,
+with ``full`` and ``empty`` barriers as in ``flow``. One thread of the last team fetches: with a
+causal mask that team sees all the keys that any does, and leaves no stage out.
+
 Knobs: ``teams`` of 64 query rows each, ``keys`` of a stage.
 """
 
@@ -22,18 +27,29 @@ from tactix_codegen.cuda.results import WIDTH
 from tactix_cuda.tactics import attention
 from tactix_cuda.tactics.hopper import flow as hopper
 from tactix_cuda.tactics.hopper.flow import DEPTH, TEAM, FlowEntry
+from tactix_cuda.tactics.tile import RESERVED
 from tactix_cuda.tensor_maps import ROW, TensorMap
 
 KINDS = {DType.FP16: "tx_wide_f16", DType.BF16: "tx_wide_bf16"}
 PRELUDES = (*hopper.PRELUDES, "wide.cuh", "attention.cuh", "hopper_attention.cuh")
 OPTIONS = ((2, 64), (1, 64), (1, 128), (2, 128), (3, 64))
-STAGES, FEW = 4, 3
-SHARED, RESERVED = 228 << 10, 1 << 10
-"""Bytes of shared memory of a multiprocessor, and of those that each block takes besides its own.
+"""Teams, and keys of a stage, chosen by hand: one team for few rows, several that share each stage
+for more; stages of 128 keys halve the waits, but double the scores that a thread holds.
 """
-CYCLES, LOADED, STARTED = 900, 2200, 1.4e-6
-"""What ``cost`` assumes: cycles of 64 rows against 64 keys, of a block's loads and stores, seconds
-to start.
+STAGES, FEW = 4, 3
+"""Stages of keys and values that are wanted; and those that are enough, where more blocks then fit
+on a multiprocessor.
+"""
+SHARED = 228 << 10
+"""Bytes of shared memory of a multiprocessor of 9.0 (CUDA C++ Programming Guide, "Technical
+Specifications").
+"""
+REGISTERS, OTHERS = 1 << 16, 48
+"""Registers of a multiprocessor (the same), and of a thread beside scores and results."""
+CYCLES, LOADED = 900, 2200
+"""What ``cost`` assumes: cycles of 64 rows of queries against 64 keys, in heads of up to 64; of a
+block's loads of queries and stores. No measurement of them is recorded; for comparison, ``flow``
+reckons with 362 cycles for these products alone.
 """
 
 
@@ -66,6 +82,8 @@ class HopperAttentionTactic(Tactic[Heads]):
 
     def variants(self, h: Heads, device: DeviceProperties) -> Sequence[Variant]:
         limit = int(device.facts["shared_per_block"])
+        # no stage of twice the keys there are, three teams only for heads of more than 64 columns
+        # (chosen by hand), and no team without rows
         few = [(t, n) for t, n in OPTIONS if not isinstance(h.t, int) or n == 64 or h.t > 64]
         few = [
             (t, n) for t, n in few if _shared(h, t, n) <= limit and (t < 3 or _parts(h.d, h.e) > 2)
@@ -82,7 +100,9 @@ class HopperAttentionTactic(Tactic[Heads]):
         waves = -(-blocks // (room * max(1, ctx.device.cores)))
         work = -(-t // keys) * keys / 64 * CYCLES * _parts(h.d, h.e) / 2
         traffic = 2 * lead * (s * (h.d + h.e) + t * (h.d + h.e))
-        return STARTED + max(waves * (work + LOADED) / hopper.CLOCK, traffic / hopper.BANDWIDTH)
+        return hopper.STARTED + max(
+            waves * (work + LOADED) / hopper.CLOCK, traffic / hopper.BANDWIDTH
+        )
 
     def compile(self, h: Heads, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         teams, keys = variant.number("teams"), variant.number("keys")
@@ -118,7 +138,8 @@ def _parts(*widths: int) -> int:
 
 def _laid(h: Heads, teams: int, keys: int) -> tuple[int, int]:
     """Bytes of the queries, aligned to 1024 bytes, and of a stage with its barriers."""
-    return 1024 + teams * 64 * ROW * _parts(h.d), keys * ROW * _parts(h.d, h.e) + 16
+    queries = hopper.REPEATED + teams * 64 * ROW * _parts(h.d)
+    return queries, keys * ROW * _parts(h.d, h.e) + hopper.BARRIERS
 
 
 def _stages(h: Heads, teams: int, keys: int) -> int:
@@ -132,7 +153,9 @@ def _stages(h: Heads, teams: int, keys: int) -> int:
 
 
 def _shared(h: Heads, teams: int, keys: int) -> int:
-    """Bytes of queries and stages; or of the results on their way."""
+    """Bytes of queries and stages; or of the results on their way, in rows of 8 floats more than
+    columns, as in ``BlockTile.shared_bytes``.
+    """
     queries, stage = _laid(h, teams, keys)
     return max(
         queries + _stages(h, teams, keys) * stage, teams * 64 * (_parts(h.e) * DEPTH + 8) * 4
@@ -145,10 +168,14 @@ def _resident(h: Heads, teams: int, keys: int) -> int:
 
 
 def _held(h: Heads, teams: int, keys: int) -> int:
-    """Blocks that a multiprocessor has registers for."""
+    """Blocks that a multiprocessor has registers for.
+
+    A team's 128 threads share 64 x ``keys`` scores and 64 results for each column of v, 64 columns
+    a part. Where there is one stage, scores are over when results begin.
+    """
     scores, results, once = keys // 2, _parts(h.e) * 32, isinstance(h.t, int) and h.t <= keys
-    registers = 48 + (max(scores, results) if once else scores + results)
-    return max(1, 65536 // (teams * TEAM * registers))
+    registers = OTHERS + (max(scores, results) if once else scores + results)
+    return max(1, REGISTERS // (teams * TEAM * registers))
 
 
 def _operands(h: Heads, rows: int, keys: int) -> list[tuple[Matrices, tuple[Dim, int, int]]]:

@@ -1,7 +1,9 @@
 """Convolution over channels-last activations by Hopper's matrix instructions; the copy engine finds
 the windows.
 
-A stage of k is 64 channels of a tap. Knobs: those of a Flow.
+A stage of k is 64 channels of a tap. The copy engine's im2col mode (PTX ISA, "Tensor Copy im2col
+mode") walks pixels in the order of outputs, row by row and image by image, and gives zeros where a
+window is outside: no thread computes addresses of windows. Knobs: those of a Flow.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ from tactix_cuda.tensor_maps import TensorMap
 UNIT = 8
 """Channels in the 16 bytes that pixels must be multiples of."""
 LARGEST_STEP, LARGEST_CORNER, LARGEST_OFFSET = 8, 127, 255
-"""What a tensor map and a copy of windows can say (CUDA driver API, cuTensorMapEncodeIm2col)."""
+"""What a tensor map and a copy of windows can say (CUDA driver API, cuTensorMapEncodeIm2col): steps
+between windows along an axis; pixels by which a corner of the box of windows departs from the
+image's, of 8 bits with a sign where two axes are spatial; pixels by which a tap departs from its
+window, of 8 bits.
+"""
 
 
 def tactics() -> list[Tactic]:

@@ -2,6 +2,27 @@
 
 For targets with ``sm_90a`` alone: the instructions are those of no other architecture. See
 lib/hopper_flow.cuh.
+
+The schedule is what CUTLASS calls warp-specialized: one thread asks the copy engine (TMA) for
+stages of k, and teams of four warps multiply them by ``wgmma``, which reads shared memory by itself
+(PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"). Two barriers (``mbarrier``) of each
+stage stand between them:
+
+- ``full`` counts bytes: the fetching thread says how many it expects (``expect_tx``), the copy
+  engine takes off what has arrived, and waiting for the phase's end makes the bytes visible.
+- ``empty`` counts teams that are done with a stage. A team says so once the product *after* has
+  been committed and at most one is under way (``wgmma.wait_group 1``): products are asynchronous,
+  so a stage is read until its group is over.
+
+``wgmma.fence`` stands before a stage's products, since their sums are registers that other
+instructions wrote; products that add to the same sums one after the other need none between them.
+
+Teams share a tile (CUTLASS's "cooperative" kernels) or, with ``alternate``, have one each and
+multiply by turns ("ping-pong"), so that one stores while the other multiplies. Blocks of more than
+one team are persistent: as many as there are multiprocessors, each with one tile after the other,
+so that stages of the next tile arrive while the last one is stored. With ``splits`` blocks of a
+cluster have a part of k each, and read each other's sums through distributed shared memory: one
+launch where ``tactics.tile`` needs two and a workspace.
 """
 
 from __future__ import annotations
@@ -30,7 +51,7 @@ from tactix_codegen.c.text import block, ctype, indent
 from tactix_codegen.cuda import entry
 from tactix_codegen.cuda.results import WIDTH, RowResults
 from tactix_codegen.cuda.text import struct
-from tactix_cuda.tactics.tile import ProductSizes, in_turns
+from tactix_cuda.tactics.tile import RESERVED, ProductSizes, in_turns
 from tactix_cuda.tensor_maps import ROW, TensorMap
 
 FEATURE = "sm_90a"
@@ -54,18 +75,43 @@ KINDS = {DType.FP16: "f16", DType.BF16: "bf16"}
 """How operands of a dtype are multiplied."""
 PRELUDES = ("ptx.cuh", "tile.cuh", "hopper.cuh", "hopper_flow.cuh")
 DEPTH = 64
-"""Elements of k in a stage: a row of 128 bytes."""
+"""Elements of k in a stage: a row of 128 bytes, the widest that the copy engine permutes and that
+``wgmma`` reads permuted (PTX ISA, "Shared Memory Matrix Layout", 128-Byte swizzle)."""
 TEAM = 128
-"""Threads that multiply together."""
+"""Threads that multiply together: a warpgroup."""
+REPEATED = 1024
+"""Bytes after which the permutation of chunks of 16 bytes repeats: eight rows of 128. Stages begin
+at multiples, since ``tx_operand`` leaves the base offset of ``wgmma``'s descriptors at 0 (PTX ISA,
+"Matrix Descriptor Format").
+"""
+BARRIERS = 16
+"""Bytes of a stage's two barriers."""
 OFFERED = 8
+"""Flows that are offered for each likely size: each of them is compiled, checked and timed."""
 
-CLOCK, STARTED = 2e9, 1.4e-6
-LATENCY, COPIED, MULTIPLIED, STORED, BANDWIDTH = 970, 52, 1450, 3.4, 3.2e12
-"""What ``seconds`` assumes: cycles a second, seconds to start; cycles until data come, bytes
-copied, products and results stored a cycle, bytes a second."""
+CLOCK = 2e9
+"""Cycles a second: an H200 runs at 1.98e9 where power does not hold it back (docs/benchmarks.md,
+"Single layers"). This and the next ones were fitted together, to timings of kernels on an H200 that
+are not kept: a number by itself is no measurement of what it is named after.
+"""
+STARTED = 1.4e-6
+"""Seconds to start a kernel and to drain it."""
+LATENCY = 970
+"""Cycles from asking for a stage until it is there."""
+COPIED = 52
+"""Bytes that come into a multiprocessor's shared memory in a cycle."""
+MULTIPLIED = 1450
+"""Products that a multiprocessor makes in a cycle. With CLOCK and 132 of them that is 766 TFLOPS;
+cuBLASLt's best of 8192 x 8192 x 8192 in float16 was 757 on an H200."""
+STORED = 3.4
+"""Results that a block brings through its epilogue in a cycle."""
+BANDWIDTH = 3.2e12
+"""Bytes a second of the device's memory; a copy reaches 4.3e12 on an H200."""
 CROWDED, DISTURBED = 1.35, 0.2
 """How much longer several blocks take over their stages on one multiprocessor; and the part of the
 shorter one of copying and multiplying that is not hidden under the other."""
+SPLIT_STAGES = 2
+"""Stages of k that each part has at least: with one nothing comes while something is multiplied."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +120,10 @@ class Flow:
 
     ``teams`` multiply, on one tile together, or on a tile each if ``alternate``. ``splits``: blocks
     of a cluster that have a part of k each.
+
+    A block's shared memory: the stages, each of ``rows`` rows of a and then ``cols`` of b of 128
+    bytes, from the first multiple of 1024 on; behind them the ``full`` and the ``empty`` barriers,
+    8 bytes each. With ``splits`` sums lie where the stages were.
     """
 
     rows: int
@@ -90,8 +140,9 @@ class Flow:
 
     @property
     def threads(self) -> int:
-        """The teams, and one more that asks for stages: it gives registers away only where there
-        are many.
+        """The teams, and one more that asks for stages: one thread does, but registers are given
+        away by whole warpgroups (PTX ISA, ``setmaxnreg``). Where there is one team, nothing is
+        given away, and a warp is enough.
         """
         return self.teams * TEAM + (TEAM if self.teams > 1 else 32)
 
@@ -101,24 +152,31 @@ class Flow:
 
     @property
     def ahead(self) -> int:
-        """Of how many runs of eight sums the operands are loaded at a time."""
+        """Of how many runs of eight sums the operands are loaded at a time: as many as divide a
+        thread's runs, up to 8, which take 4 registers each.
+        """
         runs = self.blocks * self.cols // 16
         return max(n for n in (1, 2, 4, 6, 8) if runs % n == 0)
 
     @property
     def pitch(self) -> int:
-        """Floats from row to row of sums in shared memory."""
+        """Floats from row to row of sums in shared memory: 4 more than columns, so that the two
+        rows that eight threads write 16 bytes each to begin 4 banks apart, and meet in none.
+        """
         return self.cols + 4
 
     @property
     def shared_bytes(self) -> int:
         """The stages or sums, aligned to 1024 bytes, and two barriers for each stage."""
         handed = self.rows * self.pitch * 4 if self.splits > 1 else 0
-        return 1024 + max(self.stages * (self.stage_bytes + 16), handed)
+        return REPEATED + max(self.stages * (self.stage_bytes + BARRIERS), handed)
 
     def resident(self, device: DeviceProperties) -> int:
-        """Blocks that a multiprocessor holds."""
-        shared = int(device.facts.get("shared_per_multiprocessor", 0)) // (self.shared_bytes + 1024)
+        """Blocks that a multiprocessor holds; of several teams one, which takes nearly all of its
+        registers: three warpgroups have 168 for each thread, 64,512 of 65,536.
+        """
+        room = int(device.facts.get("shared_per_multiprocessor", 0))
+        shared = room // (self.shared_bytes + RESERVED)
         return max(1, shared) if self.teams == 1 else 1
 
     def struct(self, kind: str) -> str:
@@ -142,6 +200,10 @@ class Flow:
 def multiply(cols: int, kind: str) -> str:
     """The function that makes a product of 64 rows, 16 deep, the sums of a team's threads, or adds
     it to them.
+
+    The instruction's last operands (PTX ISA, ``wgmma.mma_async``): the predicate that adds, where
+    zeros that the compiler would set between products would make it wait for each of them; 1, 1:
+    neither a nor b is negated; 0, 0: both lie along k.
     """
     n = cols // 2
     rows = [range(i, min(i + ON_A_LINE, n)) for i in range(0, n, ON_A_LINE)]
@@ -180,10 +242,18 @@ _FLOWS = (  # rows, cols, stages, teams, alternate
     (128, 64, 4, 1, False), (64, 128, 4, 1, False), (64, 64, 6, 1, False),
     (64, 32, 8, 1, False),
 )  # fmt: skip
+"""Chosen by hand: first tiles of two teams, with four stages or more in the 227 KiB that a block
+may have; then those of one team, smaller and without persistent blocks, of which a multiprocessor
+may hold several.
+"""
 SPLITS = (1, 2, 4, 8)
-"""Parts of k: a cluster has eight blocks at most on every device."""
+"""Parts of k: a cluster has eight blocks at most on every device (CUDA C++ Programming Guide,
+"Thread Block Clusters")."""
 MOST_SPLIT = 128 * 192
-"""Results of a tile: with more a thread has too few registers to hand them over."""
+"""Results of a tile: with more a thread has too few registers to hand them over. Where k is split
+registers are not moved from the fetching warps to the teams, so a thread has 168, and 96 sums of
+such a tile.
+"""
 
 
 def flows() -> list[Flow]:
@@ -196,6 +266,11 @@ def flows() -> list[Flow]:
 def seconds(w: ProductSizes, f: Flow, device: DeviceProperties) -> float:
     """An estimate, fitted to an H200: stages are copied or multiplied, then results stored while
     other tiles go on.
+
+    ``turns``: tiles that a multiprocessor makes; ``busy``: those that are under way on it at a
+    time, the stores of one beside the products of another. A persistent block of several teams
+    (``together``) has two; other blocks as many as are resident, whose copies then disturb each
+    other (CROWDED).
     """
     cores = max(1, device.cores)
     blocks = -(-w.m // f.rows) * -(-w.n // f.cols) * f.splits
@@ -209,6 +284,7 @@ def seconds(w: ProductSizes, f: Flow, device: DeviceProperties) -> float:
     )
     main = -(-w.k // (DEPTH * f.splits)) * stage * (CROWDED if busy > 1 and not together else 1)
     store = f.rows * f.cols / STORED
+    # blocks of a cluster lay their sums down, wait for each other, and read those of the others
     after = LATENCY + store + (LATENCY + store if f.splits > 1 else 0)
     whole = main + after
     cycles = (
@@ -223,7 +299,7 @@ def best(works: Sequence[ProductSizes], device: DeviceProperties) -> list[Flow]:
     equal ones those that fit tighter first.
     """
     stages = min(-(-w.k // DEPTH) for w in works)
-    found = [f for f in flows() if f.splits == 1 or stages >= 2 * f.splits]
+    found = [f for f in flows() if f.splits == 1 or stages >= SPLIT_STAGES * f.splits]
     found.sort(key=lambda f: sum(_covered(w, f) for w in works))
     return in_turns({f: [seconds(w, f, device) for w in works] for f in found})[
         : OFFERED * len(works)
@@ -239,8 +315,10 @@ def pack(panels: int, cols: int, stages: int) -> tuple[tuple[str, Any], ...]:
     """Steps from b as (panels x cols, stages x DEPTH) to stages of panels, with columns as threads
     have them.
 
-    A thread has columns 8 g + 2 q and the next of each group of 32 for every g: these are made
-    neighbours.
+    A thread has columns 8 g + 2 q and the next of each group of 32 for every g (PTX ISA, "Register
+    Fragments for wgmma.mma_async.m64nNk16", matrix D; q: the lane modulo 4). These eight are made
+    neighbours by moving columns of the constant, which costs nothing when it runs: a thread then
+    stores 16 bytes of a row at once, without shared memory between.
     """
     shape = (panels, cols // 32, 4, 4, 2, stages, DEPTH)
     return ("reshape", shape), ("transpose", (0, 5, 1, 3, 2, 4, 6))
@@ -281,7 +359,10 @@ class FlowEntry(entry.KernelEntry):
 
 @dataclass(frozen=True)
 class HeldRows(RowResults):
-    """Rows whose operands that change with columns are loaded ahead, before the sums are made."""
+    """Rows whose operands that change with columns, as a residual, are loaded ahead: the first of
+    them before the products, which hide that latency. Only those of up to 16 bits, eight of which
+    take 4 registers.
+    """
 
     def is_held(self, operand: EpilogueOperand) -> bool:
         return self.width() == WIDTH and operand.dtype.itemsize <= 2 and operand.strides[-1] != 0
@@ -340,7 +421,11 @@ class Made:
     stages: int
 
     def text(self, a: str, b: str, device: DeviceProperties) -> tuple[str, Launch]:
-        """The kernel and its launch; blocks of several teams take one tile after the other."""
+        """The kernel and its launch; blocks of several teams take one tile after the other.
+
+        ``wait=""``: ``tx_flow`` itself waits for the launches before (``griddepcontrol.wait``),
+        once it has asked for the first stages of b, which is constant.
+        """
         e, f, m = self.e, self.flow, self.e.size("M", self.m)
         down, across = (
             e.size("DOWN", ceildiv(self.m, f.rows)),

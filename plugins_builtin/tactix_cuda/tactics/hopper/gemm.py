@@ -23,7 +23,9 @@ from tactix_cuda.tactics.tile import ProductSizes
 from tactix_cuda.tensor_maps import TensorMap
 
 UNIT = 8
-"""Elements in the 16 bytes that rows must be multiples of."""
+"""Elements in the 16 bytes that rows must be multiples of (CUDA driver API, cuTensorMapEncodeTiled:
+``globalStrides``).
+"""
 
 
 def tactics() -> list[Tactic]:

@@ -121,7 +121,7 @@ class TritonTactic(AuthoredTactic[Call]):
         """Raises CompilerError."""
         call = work.of(variant)
         kinds = {name: _kind(work.node, arg) for name, arg in call.arguments.items()}
-        capability = ctx.device.facts["capability"]
+        capability = int(ctx.device.facts["capability"])
         constants = tuple(call.constants.items())
         sealed = compiled(
             self.kernel, tuple(kinds.items()), constants, call.warps, call.stages, capability
@@ -151,7 +151,7 @@ def feature(device: DeviceProperties) -> str:
     """What a device must have to load the code: Triton compiles for 9.0 and newer with what only
     that one has.
     """
-    capability = device.facts["capability"]
+    capability = int(device.facts["capability"])
     return f"cubin_{capability}{'a' if capability >= 90 else ''}"
 
 

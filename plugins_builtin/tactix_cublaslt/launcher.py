@@ -46,13 +46,14 @@ class CublasLtLauncher(GraphLauncher):
     def _call(self, step: Step, launch: Launch, device: CudaDevice) -> Product:
         from tactix_cublaslt.library import PRODUCT, cublaslt
         from tactix_cublaslt.matmul import Problem, Product
-        from tactix_cuda.library import check_version
+        from tactix_cuda.library import check_version, version_in
 
         params, library = step.artifact.params, self._given or cublaslt(device)
         try:
-            version, size = [int(x) for x in params["version"]], int(params["workspace"])
-            code = bytes.fromhex(params["algorithm"])
-            problem = Problem.from_json(params["problem"])
+            version, size, algorithm = version_in(params), params["workspace"], params["algorithm"]
+            if not isinstance(size, int) or not isinstance(algorithm, str):
+                raise TypeError(f"workspace {size!r}, algorithm {algorithm!r}")
+            code, problem = bytes.fromhex(algorithm), Problem.from_json(params["problem"])
         except (KeyError, TypeError, ValueError) as e:
             raise PlanFormatError("not a call of cuBLASLt", who=step.name, why=str(e)) from None
         if len(code) != 64 or size < 0 or len(launch.args) != ARGUMENTS:

@@ -69,8 +69,10 @@ class Problem:
         }
 
     @classmethod
-    def from_json(cls, j: Mapping[str, Any]) -> Problem:
+    def from_json(cls, j: object) -> Problem:
         """Raises PlanFormatError."""
+        if not isinstance(j, Mapping):
+            raise PlanFormatError("not a product of cuBLASLt", why=f"it is a {type(j).__name__}")
         try:
             made = cls(**{**j, "dtype": DType(j["dtype"]), "out": DType(j["out"])})
             known = made.dtype in lt.TYPES and made.out in lt.TYPES and made.compute in lt.COMPUTE

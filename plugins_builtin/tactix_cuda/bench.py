@@ -237,7 +237,7 @@ class CudaBench(Bench):
         scratch = (
             self._put(self._share(("workspace", size), lambda: self._memory(size))) if size else -1
         )
-        step = Step(node.name, artifact, tuple(inputs), tuple(outputs), {}, scratch)
+        step: Step = Step(node.name, artifact, tuple(inputs), tuple(outputs), {}, scratch)
         fixed: dict[str | int, list[Memory]] = {
             name: self._constant(p) for name, p in artifact.constants
         }

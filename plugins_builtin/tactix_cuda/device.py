@@ -97,7 +97,7 @@ class CudaDevice(Device):
             return str(e)
         except (RuntimeError, OSError) as e:  # what the binding raises without a driver
             return f"no NVIDIA driver: {str(e).splitlines()[0].rstrip('.')}"
-        if (capability := p.facts["capability"]) >= LEAST:
+        if (capability := int(p.facts["capability"])) >= LEAST:
             return ""
         return (
             f"{p.name} has compute capability {capability / 10}; "

@@ -95,6 +95,15 @@ def _by_name(product: LibraryDescription) -> str:
     return product.sonames[-1]
 
 
+def version_in(params: Mapping[str, object]) -> list[int]:
+    """The version of the library that a step of a plan was made with. Raises KeyError, TypeError,
+    ValueError.
+    """
+    if not isinstance(said := params["version"], (list, tuple)):
+        raise TypeError(f"version {said!r}")
+    return [int(x) for x in said]
+
+
 def check_version(product: LibraryDescription, built: Sequence[int], here: Sequence[int]) -> None:
     """Raises PlanCompatibilityError unless a plan's version of the library is what is here."""
     if tuple(built) != tuple(here):

@@ -94,7 +94,7 @@ class Modules:
             except CudaFailure as e:
                 if e.status in WRONG_BINARY:
                     here = self._device.properties()
-                    capability = here.facts["capability"] / 10
+                    capability = int(here.facts["capability"]) / 10
                     do = f"Build the plan for {here.name}, of compute capability {capability}"
                     do = (
                         "Update the driver, or build with an older NVRTC"

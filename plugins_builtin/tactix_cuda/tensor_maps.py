@@ -101,7 +101,9 @@ def maps_of(artifact: KernelArtifact) -> list[list[TensorMap]]:
     """The maps of every launch's first arguments; empty if it has none. Raises InvalidArgument."""
     if "maps" not in artifact.params:
         return []
-    out = [[TensorMap.from_json(j) for j in some] for some in artifact.params["maps"]]
+    if not isinstance(said := artifact.params["maps"], (list, tuple)):
+        raise InvalidArgument(f"tensor maps are no list but {said!r}")
+    out = [[TensorMap.from_json(j) for j in some] for some in said]
     fits = [len(m) <= len(x.args) for m, x in zip(out, artifact.launches, strict=False)]
     if len(out) != len(artifact.launches) or not all(fits):
         raise InvalidArgument("tensor maps for other launches than there are")

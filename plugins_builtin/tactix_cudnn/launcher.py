@@ -36,14 +36,14 @@ class CudnnLauncher(GraphLauncher):
         """Raises PlanCompatibilityError for another version of the library, ExecutionError if there
         is none.
         """
-        from tactix_cuda.library import check_version
+        from tactix_cuda.library import check_version, version_in
         from tactix_cudnn.library import PRODUCT, cudnn
         from tactix_cudnn.plan import FAILED, Binding, CudnnPlan
 
         device.activate()
         artifact, library = step.artifact, self._given or cudnn(device)
         try:
-            (launch,), version = artifact.launches, [int(x) for x in artifact.params["version"]]
+            (launch,), version = artifact.launches, version_in(artifact.params)
         except (KeyError, TypeError, ValueError) as e:
             raise PlanFormatError("not a call of cuDNN", who=step.name, why=str(e)) from None
         binding = Binding.from_json(artifact.params)

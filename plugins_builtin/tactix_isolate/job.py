@@ -94,7 +94,9 @@ class Draft:
             scratch = self._add(JobBuffer("workspace", size, ALIGNMENT, True)) if size else -1
             self._file.truncate(max(1, self._size))
         outputs = tuple(o for o, _ in made)
-        step = Step(node.name, _settled(artifact, env), tuple(inputs), outputs, constants, scratch)
+        step: Step = Step(
+            node.name, _settled(artifact, env), tuple(inputs), outputs, constants, scratch
+        )
         code = artifact.code
         return Job(
             self.number,

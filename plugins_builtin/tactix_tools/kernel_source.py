@@ -193,10 +193,10 @@ def _installed() -> Mapping[str, tuple[str, str]]:
 
 def _computes(s: Step) -> list[str]:
     """A line for each layer, as far as the plan keeps what a step computes; else the layers' names."""
-    meaning, origin = s.info.get("reference"), ", ".join(map(str, s.info.get("origin", ())))
+    meaning, origin = s.info.get("reference"), ", ".join(_names(s, "origin"))
     of = f"of the model's {origin}" if origin else ""
     if not isinstance(meaning, Mapping):
-        return [f"{' + '.join(map(_short, s.info.get('layers', ()))) or '?'} {of}".strip()]
+        return [f"{' + '.join(map(_short, _names(s, 'layers'))) or '?'} {of}".strip()]
     body = meaning.get("body")
     if body is None:
         given = [f"x{i}" for i in range(len(s.inputs))]
@@ -208,6 +208,12 @@ def _computes(s: Step) -> list[str]:
         names += made
         lines.append(f"{', '.join(made)} = {_call(n, inputs)}")
     return [*lines, *([of] if of else [])]
+
+
+def _names(s: Step, key: str) -> list[str]:
+    """A list of names in the step's header; empty where there is none."""
+    told = s.info.get(key)
+    return [str(x) for x in told] if isinstance(told, (list, tuple)) else []
 
 
 def _result(results: Sequence[int], value: int) -> str:
@@ -233,7 +239,8 @@ def _chosen(plan: Plan, s: Step) -> str:
     """Its time against the next candidate's, from the ledger; a change of format is no node of it."""
     if s.name not in plan.ledger.get("nodes", {}):
         own = s.info.get("seconds")
-        return f"by estimate{f', {show.duration(own)}' if own is not None else ''}; not raced"
+        told = f", {show.duration(own)}" if isinstance(own, (int, float)) else ""
+        return f"by estimate{told}; not raced"
     (row,) = (r for r in explain(plan)["nodes"] if r["name"] == s.name)
     won: dict[str, Any] = next((c for c in row["candidates"] if c["chosen"]), {})
     rivals = [c for c in row["candidates"] if "costs_more" in c]

@@ -10,7 +10,6 @@ import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tactix.base import dims
 from tactix.base.arrays import Array
@@ -124,7 +123,7 @@ class Packed:
     """
 
     index: int
-    steps: tuple[tuple[str, Any], ...] = ()
+    steps: tuple[tuple[str, object], ...] = ()
     array: Array | Callable[[Sequence[Array]], Array] | None = field(
         default=None, compare=False, repr=False
     )
@@ -133,26 +132,47 @@ class Packed:
         """The packed array; ``given`` are the node's given inputs, of which the constant ones are
         looked at.
         """
-        import numpy as np
-
-        made = self.array(given) if callable(self.array) else self.array
-        x: Any = made if self.index < 0 else given[self.index]
+        x = given[self.index] if self.index >= 0 else self._made(given)
         for name, what in self.steps:
             if name not in _PACK:
                 raise InvalidArgument(
                     f"packing knows no step {name!r}", do=f"It has: {', '.join(_PACK)}"
                 )
-            x = _PACK[name](np, x, what)
+            x = _PACK[name](x, what)
         x = x.reshape(x.shape or 1)
-        packed: Array = x if x.flags.c_contiguous else x.copy()
-        return packed
+        return x if x.flags.c_contiguous else x.copy()
+
+    def _made(self, given: Sequence[Array]) -> Array:
+        """Its own array. Raises InvalidArgument where it has none."""
+        made = self.array(given) if callable(self.array) else self.array
+        if made is None:
+            raise InvalidArgument("a constant is made of no input and has no array")
+        return made
 
 
-_PACK: Mapping[str, Any] = {
-    "cast": lambda np, x, what: x.astype(DType.of(what).numpy),
-    "reshape": lambda np, x, what: x.reshape(what),
-    "transpose": lambda np, x, what: x.transpose(what),
-    "pad": lambda np, x, what: np.pad(x, what),
+def _cast(x: Array, dtype: str | DType) -> Array:
+    return x.astype(DType.of(dtype).numpy)
+
+
+def _reshape(x: Array, shape: tuple[int, ...]) -> Array:
+    return x.reshape(shape)
+
+
+def _transpose(x: Array, axes: tuple[int, ...]) -> Array:
+    return x.transpose(axes)
+
+
+def _pad(x: Array, widths: tuple[tuple[int, int], ...]) -> Array:
+    import numpy as np
+
+    return np.pad(x, widths)
+
+
+_PACK: Mapping[str, Callable[..., Array]] = {
+    "cast": _cast,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "pad": _pad,
 }
 
 
@@ -174,7 +194,7 @@ class KernelArtifact:
     workspace: Dim = 0
     constants: tuple[tuple[str, Packed], ...] = ()
     requires: tuple[str, ...] = ()
-    params: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    params: Mapping[str, object] = field(default_factory=dict, hash=False)
     host_code: bool = False
     alias: bool = False
 
@@ -195,10 +215,10 @@ class KernelArtifact:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def encode_launch(launch: Launch) -> dict[str, Any]:
+def encode_launch(launch: Launch) -> dict[str, object]:
     """JSON of a launch; empty fields are left out."""
     args = [[a.kind, a.index, a.name, dims.to_json(a.value)] for a in launch.args]
-    out: dict[str, Any] = {"args": args}
+    out: dict[str, object] = {"args": args}
     for name in ("grid", "block", "cluster"):
         if getattr(launch, name):
             out[name] = [dims.to_json(d) for d in getattr(launch, name)]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tactix.base.arrays import Array
+from tactix.base.dims import Shape
+from tactix.base.dtypes import DType
 from tactix.base.errors import InvalidArgument
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
@@ -36,7 +38,7 @@ class DeviceProperties:
     vector_bits: int = 128
     cores: int = 1
     memory: int = 0
-    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    facts: Mapping[str, int | str] = field(default_factory=dict, hash=False)
     tuned_to: Mapping[str, int] = field(default_factory=dict, hash=False)
     family: bool = False
 
@@ -90,11 +92,34 @@ class Event(Protocol):
 
 Bind = Callable[
     [list[tuple[int, ...]]],
-    tuple[Sequence[tuple[tuple[int, ...], "np.dtype[Any]"]], Callable[[list[int]], None]],
+    tuple[Sequence[tuple[tuple[int, ...], "np.dtype[np.generic]"]], Callable[[list[int]], None]],
 ]
 """From the shapes of inputs to the shapes and numpy dtypes of outputs, and what runs at addresses
 of both.
 """
+
+
+class Terminal(Protocol):
+    """What an exchange sees of an input or an output of a plan."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def shape(self) -> Shape: ...
+
+
+class Place(Protocol):
+    """Where an array of the caller's lies in the device's memory."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
 
 
 class Exchange(Protocol):
@@ -103,18 +128,18 @@ class Exchange(Protocol):
     """
 
     def run(
-        self, inputs: Sequence[object], given: Sequence[object], stream: object, bind: Bind
+        self, inputs: Sequence[Terminal], given: Sequence[object], stream: object, bind: Bind
     ) -> list[Array]:
         """New outputs for arrays beside the plan's inputs. ``stream``: what ``stream_of`` takes,
         None for any.
         """
 
-    def locate(self, io: Any, given: Any) -> Any:
-        """An array in the device's memory: its ``address`` and ``shape``. Raises InvalidArgument,
+    def locate(self, io: Terminal, given: object) -> Place:
+        """Where an array lies in the device's memory. Raises InvalidArgument,
         DTypeError.
         """
 
-    def fetch(self, io: Any, given: Any) -> Any:
+    def fetch(self, io: Terminal, given: object) -> object:
         """What lies in the device's memory as an array of the host, anything else as it is."""
 
 
@@ -126,8 +151,7 @@ class Device:
     ``alignment``: what addresses of inputs and outputs must be multiples of, in bytes. ``spread``:
     bytes up to which an intermediate tensor's memory is not used again for some steps, so that
     these can run beside its own.
-    ``costs``: by default those of a plain transposing copy on one core. ``bench``: what measures
-    candidates in place of ``tactix.select.bench.Bench``, of which it is a subclass.
+    ``costs``: by default those of a plain transposing copy on one core.
     """
 
     key: str
@@ -136,7 +160,13 @@ class Device:
     alignment: int = 1
     spread: int = 0
     costs = Costs()
-    bench: Any = None
+
+    @property
+    def bench(self) -> type | None:
+        """What measures candidates in place of ``tactix.select.bench.Bench``, of which it is a
+        subclass.
+        """
+        return None
 
     def properties(self) -> DeviceProperties:
         raise NotImplementedError(f"{self.key}: properties")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from tactix.base.dims import Env, evaluate_shape
 from tactix.base.errors import ExecutionError, ShapeError
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tactix.contracts.layer import Layer
 
 
-Call = Callable[[Sequence[Any]], list[Any]]
+Plan = TypeVar("Plan", covariant=True)
+
+Call = Callable[[Sequence[object]], list[object]]
 """Inputs to outputs, both as a plan orders them."""
 
 
@@ -36,7 +38,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Generic[Plan]):
     """One artifact with its operands. ``constants``: name to buffer. ``workspace``: scratch buffer,
     or -1.
 
@@ -52,8 +54,8 @@ class Step:
     outputs: tuple[Operand, ...]
     constants: Mapping[str, int] = field(default_factory=dict)
     workspace: int = -1
-    info: Mapping[str, Any] = field(default_factory=dict)
-    plans: tuple[Any, ...] = ()
+    info: Mapping[str, object] = field(default_factory=dict)
+    plans: tuple[Plan, ...] = ()
 
 
 class Runnable(Protocol):
@@ -140,8 +142,13 @@ class Launcher:
         raise NotImplementedError(f"{self.key}: link")
 
     def produce(
-        self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
-    ) -> list[Any]:
+        self,
+        step: Step,
+        env: Env,
+        values: Sequence[object],
+        bodies: Sequence[Call],
+        ctx: LinkContext,
+    ) -> list[object]:
         """Run one step of which only running tells the output shapes, or that takes or gives Python
         objects.
 

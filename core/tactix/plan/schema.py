@@ -101,7 +101,7 @@ class Plan:
     outputs: tuple[TensorIO, ...]
     profiles: tuple[Profile, ...]
     buffers: tuple[Buffer, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Step[Plan], ...]
     blobs: Mapping[str, Any] = field(default_factory=dict, repr=False)
     ledger: Mapping[str, Any] = field(default_factory=dict, repr=False)
     requirements: tuple[Requirement, ...] = ()
@@ -210,8 +210,8 @@ def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -
         _step(plan, i, s, f"step {i} ({s.name})")
     _order(plan)
     _ = plan.extents, plan.demands
-    for p in (p for s in plan.steps for p in s.plans):
-        validate(p, plan.known, depth + 1)
+    for inner in (inner for s in plan.steps for inner in s.plans):
+        validate(inner, plan.known, depth + 1)
     return plan
 
 

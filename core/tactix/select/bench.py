@@ -249,7 +249,7 @@ class Bench:
         constants = {name: self._hold(p.apply(arrays)) for name, p in artifact.constants}
         size = evaluate(artifact.workspace, env)
         scratch = self._hold(np.empty(size, np.uint8)) if size else -1
-        step = Step(node.name, artifact, tuple(inputs), tuple(outputs), constants, scratch)
+        step: Step = Step(node.name, artifact, tuple(inputs), tuple(outputs), constants, scratch)
         runnable = self.device.link([step], self.launchers, self.context)
         bind(runnable, [step], env, self._addresses)
         self._outputs = [o.buffer for o in outputs]

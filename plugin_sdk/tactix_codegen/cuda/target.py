@@ -150,7 +150,9 @@ def architecture(device: DeviceProperties) -> str:
 
 def same_capability(here: DeviceProperties) -> DeviceProperties:
     """Any device of that compute capability, tuned for this one."""
-    return replace(here, name=f"compute capability {here.facts['capability'] / 10}", family=True)
+    return replace(
+        here, name=f"compute capability {int(here.facts['capability']) / 10}", family=True
+    )
 
 
 def is_portable(device: DeviceProperties) -> bool:

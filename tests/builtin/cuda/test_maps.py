@@ -95,6 +95,11 @@ def test_maps_must_fit_the_launches() -> None:
             maps_of(KernelArtifact(LAUNCHER, good.launches, good.code, params={"maps": bad}))
 
 
+def test_maps_are_a_list() -> None:
+    with pytest.raises(InvalidArgument, match="tensor maps are no list but 3"):
+        maps_of(KernelArtifact(LAUNCHER, params={"maps": 3}))
+
+
 def test_memory_of_maps() -> None:
     memory = MapMemory(3)
     assert all(p % ALIGNMENT == 0 for p in memory.places)

@@ -24,6 +24,10 @@ def tactics() -> list[Tactic]:
     return [ByteQuantizeTactic()]
 
 
+GRAIN = 64
+"""Elements that a thread has a multiple of: a line of the cache of bytes."""
+
+
 class ByteQuantizeTactic(Tactic[Node]):
     """float32 to u8 or i8 with a constant scale and zero point."""
 
@@ -73,7 +77,7 @@ class ByteQuantizeTactic(Tactic[Node]):
             return c_text.store(dtype, f"{y} + i", rounded, count)
 
         body = [
-            c_text.split(size, 64),
+            c_text.split(size, GRAIN),
             "const int64_t whole = lo + (hi - lo) / TX_LANES * TX_LANES;",
             loop("i", "lo", "whole", step(""), step="TX_LANES"),
             f"if (whole < hi) {{ const int64_t i = whole; {step('hi - i')} }}",

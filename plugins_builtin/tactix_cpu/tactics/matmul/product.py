@@ -55,6 +55,9 @@ class CpuProduct:
     def pack_b(self, width: int, depth: int = 0) -> Packed:
         """A constant b as panels: (matrices, panels, k or ``depth``, width), zero past column n and
         past row k.
+
+        A tile reads its panel front to back, so that the processor fetches ahead, and needs one
+        pointer; zeros spare it borders.
         """
         n, k, count = (int(d) for d in (self.n, self.k, self.b_count))  # type: ignore[arg-type]
         panels, deep = int(ceildiv(n, width)), max(depth, k)  # type: ignore[arg-type]

@@ -16,6 +16,12 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, loop
 from tactix_codegen.operations import gather
 from tactix_codegen.operations.gather import GatherWork, work_of
+from tactix_cpu.tactics.estimates import START
+
+BANDWIDTH = 4e9
+"""Bytes per second of results, for estimates: half of what other kernels that move data are taken
+to do (c_text.traffic), as slices lie where indices say. No measurement of it is on record.
+"""
 
 
 def tactics() -> list[Tactic]:
@@ -37,7 +43,9 @@ class GatherTactic(Tactic[GatherWork]):
     def cost(self, work: GatherWork, variant: Variant, ctx: CompileContext) -> float | None:
         out = work.node.outputs[0].spec.nbytes()
         return (
-            1e-6 + dims.evaluate(out, ctx.opt) / 4e9 if dims.symbols(out) <= set(ctx.opt) else None
+            2 * START + dims.evaluate(out, ctx.opt) / BANDWIDTH
+            if dims.symbols(out) <= set(ctx.opt)
+            else None
         )
 
     def compile(self, work: GatherWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:

@@ -11,6 +11,11 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, loop, split
 from tactix_codegen.operations import generate
 
+GRAIN = 64
+"""Elements that a thread has a multiple of, so that threads do not write the same line of the
+cache.
+"""
+
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
@@ -57,7 +62,7 @@ def _range(args: Args, node: Node) -> list[str]:
     n = args.dim(node.outputs[0].spec.numel)
     kind = c_text.ctype(node.outputs[0].spec.dtype)
     return [
-        split(n, 64),
+        split(n, GRAIN),
         loop("i", "lo", "hi", f"{y}[i] = ({kind})({start}[0] + ({kind})i * {step}[0]);"),
     ]
 
@@ -65,7 +70,7 @@ def _range(args: Args, node: Node) -> list[str]:
 def _fill(args: Args, node: Node) -> list[str]:
     spec, y = node.outputs[0].spec, args.output()
     value = _literal(node.attrs.value, spec.dtype)
-    return [split(args.dim(spec.numel), 64), loop("i", "lo", "hi", f"{y}[i] = {value};")]
+    return [split(args.dim(spec.numel), GRAIN), loop("i", "lo", "hi", f"{y}[i] = {value};")]
 
 
 def _literal(value: float, dtype: DType) -> str:

@@ -164,7 +164,11 @@ class _Blocks:
         return [loop("k", "0", "run", inner)]
 
     def _turned(self) -> list[str]:
-        """Vectors along one axis are loaded, turned, and stored along the other."""
+        """Vectors along one axis are loaded, turned, and stored along the other.
+
+        A square of as many vectors as they have lanes: element by element, each load or store of
+        one side would touch a line of its own.
+        """
         space = self.args.dim(self.space)
         count, distance, kept = (
             ("v", space, "run") if self.to_blocks else ("run", "TX_LANES", "TX_LANES")

@@ -23,7 +23,14 @@ from tactix_codegen.operations.rows import OUTER, ROW, SOFTMAXES
 from tactix_cpu.tactics.norm.rows import CpuRowKernel
 
 _IN_REGISTERS = 12
-"""Vectors of a row that are kept in registers at most."""
+"""Vectors of a row that are kept in registers at most: 12 of 32, beside the constants of an
+exponential and what it needs. With 16 registers compilers keep some on the stack.
+"""
+_BANDWIDTH = 6e9
+"""Bytes per second that estimates take a softmax to move: three walks over a row, one with an
+exponential, where those that only move data have 8e9 (c_text.traffic). No measurement of it is on
+record; the prototype's softmax moved 2.3e10 on one core with long rows (README).
+"""
 _INNER = "inner"
 
 
@@ -62,7 +69,7 @@ class SoftmaxTactic(Tactic[SoftmaxWork]):
         return SoftmaxWork(node, _space(node, found), found, node.anchor.layer.name == "LogSoftmax")
 
     def cost(self, work: SoftmaxWork, variant: Variant, ctx: CompileContext) -> float | None:
-        return c_text.traffic(work.node, variant, ctx, 6e9)
+        return c_text.traffic(work.node, variant, ctx, _BANDWIDTH)
 
     def compile(self, work: SoftmaxWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args = c_text.Args(work.node)
@@ -136,7 +143,10 @@ _AGAIN = "const vf y = tx_exp2(({x} - top) * TX_LOG2E) * scale;"
 
 
 def _sum_pass(rows: CpuRowKernel, keep: bool) -> list[str]:
-    """Sum of ``exp(x - top)`` into ``s0``; ``keep``: the exponentials are written to the output."""
+    """Sum of ``exp(x - top)`` into ``s0``; ``keep``: the exponentials are written to the output.
+
+    Two sums in turns are enough: an exponential takes longer than the addition that waits.
+    """
     n = rows.count
 
     def at(index: str, name: str, count: str = "") -> str:

@@ -20,7 +20,17 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, block, loop
 
 _UNROLLED = 4
-"""Vectors of the last loop that are unrolled at most."""
+"""Vectors of the last loop that are unrolled at most: rows of up to 64 float32 with AVX-512, as
+heads and blocks of channels have. It bounds the text.
+"""
+_STEPS_EACH = 4
+"""Outer steps for each thread from which on these are shared out: with fewer, one step more or less
+would make threads wait for a quarter of their work or more.
+"""
+_GRAIN = 64
+"""Elements of the last loop that a thread has a multiple of: 256 bytes of float32, so that threads
+do not write the same line of the cache.
+"""
 
 
 @dataclass(frozen=True)
@@ -56,11 +66,11 @@ class Nest:
         lanes = ctx.device.lanes
         if len(self.sizes) == 1:
             return [
-                c_text.split(self.args.dim(self.sizes[0]), 64),
+                c_text.split(self.args.dim(self.sizes[0]), _GRAIN),
                 *self._splats([]),
                 self._last("lo", "hi"),
             ]
-        if self.valid is None and self._outer_steps(ctx) < 4 * ctx.threads:
+        if self.valid is None and self._outer_steps(ctx) < _STEPS_EACH * ctx.threads:
             return self._split_last()
         return self._split_outer(lanes)
 
@@ -74,7 +84,7 @@ class Nest:
         inner = "\n".join([*self._pointers(names), *self._splats([]), self._last("lo", "hi")])
         for name, size in zip(names[::-1], self.sizes[-2::-1], strict=True):
             inner = loop(name, "0", self.args.dim(size), inner)
-        return [c_text.split(self.args.dim(self.sizes[-1]), 64), inner]
+        return [c_text.split(self.args.dim(self.sizes[-1]), _GRAIN), inner]
 
     def _split_outer(self, lanes: int) -> list[str]:
         """A thread has a run of outer steps; positions are worked out once per run of the last but

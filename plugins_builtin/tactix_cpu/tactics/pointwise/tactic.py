@@ -23,6 +23,11 @@ from tactix_codegen.operations import pointwise
 from tactix_codegen.operations.pointwise import PointwiseGroup
 from tactix_cpu.tactics.pointwise.nest import LoopOperand, Nest
 
+_SINGLE = 4
+"""How much longer a group is estimated to take whose dtypes are computed element by element. No
+measurement of it is on record.
+"""
+
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
@@ -68,7 +73,7 @@ class CpuPointwiseTactic(Tactic[PointwiseWork]):
             return Reject(e.what)
 
     def cost(self, work: PointwiseWork, variant: Variant, ctx: CompileContext) -> float | None:
-        slow = 1 if work.vector else 4
+        slow = 1 if work.vector else _SINGLE
         seconds = c_text.traffic(work.node, variant, ctx)
         return None if seconds is None else seconds * slow
 

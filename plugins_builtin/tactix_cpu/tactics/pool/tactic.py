@@ -26,7 +26,12 @@ from tactix_codegen.operations import pool
 from tactix_codegen.operations.pool import PoolWindow, window_of
 
 _UNROLLED = 16
-"""Taps of the last axis that are written out at most."""
+"""Taps of the last axis that are written out at most: it bounds the text, not the speed."""
+_LINEAR = 4
+"""How much longer pooling of linear images is estimated to take: vectors of windows at a stride are
+put together of several loads, and windows at borders are made one by one. No measurement of it is
+on record.
+"""
 
 
 def tactics() -> list[Tactic]:
@@ -66,7 +71,7 @@ class CpuPoolTactic(Tactic[CpuPoolWork]):
 
     def cost(self, work: CpuPoolWork, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = c_text.traffic(work.node, variant, ctx)
-        slow = 4 if variant.input_format(0).is_linear else 1
+        slow = _LINEAR if variant.input_format(0).is_linear else 1
         return None if seconds is None else seconds * slow
 
     def compile(self, work: CpuPoolWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:

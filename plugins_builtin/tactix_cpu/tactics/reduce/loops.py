@@ -224,6 +224,8 @@ class CpuReductionKernel:
     def _columns(self, lanes: int) -> list[str]:
         *outer, last = self.kept
         size = self.space.sizes[last]
+        # Four vectors of results side by side hide the latency of adding to one; where there are
+        # fewer, one vector is summed in as many ways.
         wide = 1 if isinstance(size, int) and size < 2 * lanes else _WAYS
         length = self.args.dim(size)
         chunks = dims.ceildiv(size, wide * lanes)

@@ -49,7 +49,10 @@ def packed(k: RecurrentKernel) -> Packed:
 
 
 def functions(k: RecurrentKernel) -> str:
-    """The function that multiplies two tiles of rows with a panel."""
+    """The function that multiplies two tiles of rows with a panel.
+
+    Registers: 0 to 3 hold sums, 4 and 5 rows of x, 6 and 7 columns (dot_tile.SIDE).
+    """
     depth = k.r.inputs * 2
     step = [
         f"_tile_loadd(4, x0 + k, {depth});",

@@ -25,11 +25,22 @@ if TYPE_CHECKING:
 
 
 FEW_ROWS = 2
+"""Rows of a tile up to which all products of a step come first: gates of one row are a chain of
+operations that wait for each other (two exponentials and divisions), which other blocks of units
+fill. With more rows these fill it, and sums are used while they are in the first cache. No
+measurement of it is on record.
+"""
+ACCUMULATORS = 24
+"""Registers of 32 that sums of a pass may take: the others hold weights of every gate (up to 4),
+the state, and what compilers need.
+"""
 
 
 def one_pass(gates: int, device: DeviceProperties) -> int:
     """Most rows whose accumulators for all gates fit into the registers."""
-    return 24 // gates if c_tile.registers(device) == 32 else (2 if gates == 4 else 4)
+    if c_tile.registers(device) == 32:
+        return ACCUMULATORS // gates
+    return 2 if gates == 4 else 4  # 8 or 12 of 16
 
 
 class RecurrentKernel:
@@ -80,6 +91,9 @@ class RecurrentKernel:
     def _packed(self, index: int) -> Packed:
         """Weights (direction, gate, unit, k) as (direction, block of units, step, gate, unit in
         block, k in step).
+
+        All gates of a vector of units side by side: a tile then has everything that the new state
+        of these units needs, and reads one run of memory.
         """
         r, group = self.r, self.group
         depth = r.inputs if index == r.w else r.hidden

@@ -19,9 +19,25 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
+from tactix_cpu.tactics.estimates import CLOCK, START
 from tactix_cpu.tactics.rnn.kernel import GRUKernel, LSTMKernel, one_pass
 
 DTYPES = (DType.FP32, DType.BF16)
+MOST_ROWS, MOST_ROWS_NARROW = 12, 6
+"""Rows of an LSTM's tile at most, with 32 and with 16 registers: two passes of two gates each, of
+24 and 12 sums (``RecurrentKernel._products``). More rows read the state's weights less often.
+"""
+STEP = 0.6
+"""Cycles for a vector's FMA: half a cycle, as two start at a time, and what loads add."""
+STATE_WEIGHTS = 32
+"""Bytes of the state's weights that come from the second cache per cycle: every step reads all of
+them, so that with few rows they are what a step takes.
+"""
+GATES = 20
+"""Cycles of the sigmoids and tangents of four units, about 80 for a vector of 16. No measurement of
+these three is on record; the taggers of docs/benchmarks.md reach 39 to 43 % of the roofline
+(float32, 1 thread).
+"""
 DEFAULTS = {"tactix.LSTM@1": ("sigmoid", "tanh", "tanh"), "tactix.GRU@1": ("sigmoid", "tanh")}
 
 
@@ -126,9 +142,9 @@ class CpuRecurrentTactic(Tactic[CpuRecurrence]):
         most = (
             one_pass(r.gates, device)
             if r.gates == 3
-            else 12
+            else MOST_ROWS
             if c_tile.registers(device) == 32
-            else 6
+            else MOST_ROWS_NARROW
         )
         return [
             Variant.of(
@@ -140,10 +156,12 @@ class CpuRecurrentTactic(Tactic[CpuRecurrence]):
         if not symbols(r.steps * r.batch) <= set(ctx.opt):
             return None
         steps, batch = (evaluate(d, ctx.opt) for d in (r.steps, r.batch))
-        per_cell = r.gates * r.hidden / max(4, ctx.device.lanes) * 0.6
-        matrix = r.gates * r.hidden * r.hidden * 4 / 32
+        per_cell = r.gates * r.hidden / max(4, ctx.device.lanes) * STEP
+        matrix = r.gates * r.hidden * r.hidden * 4 / STATE_WEIGHTS  # of 4 bytes each
         cells = batch * per_cell * (r.inputs / max(1, ctx.threads) + r.hidden)
-        return 1e-6 + steps * r.directions * (max(cells, matrix) + 20 * batch * r.hidden / 4) / 3e9
+        each = max(cells, matrix) + GATES * batch * r.hidden / 4
+        # Threads share the product with the inputs alone: a step needs all of the step before.
+        return 2 * START + steps * r.directions * each / CLOCK
 
     def compile(self, r: CpuRecurrence, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return (LSTMKernel if r.gates == 4 else GRUKernel)(r, variant, ctx).artifact()

@@ -22,10 +22,10 @@ from tactix_cublaslt import library as lt
 from tactix_cublaslt.library import CublasLt, Heuristic
 
 ALIGNMENT = 16
-SCRATCH = 256
-"""Where the library's workspace begins is a multiple of it; otherwise a call is an invalid value.
-"""
 """Bytes that divide the address of every tensor."""
+SCRATCH = 256
+"""Bytes that divide the address of the library's workspace; otherwise a call is an invalid value.
+"""
 ASK = "cublasLtMatmulAlgoGetHeuristic"
 SOME_BIAS = 1 << 12
 """An address that is never read: algorithms are offered for its alignment."""

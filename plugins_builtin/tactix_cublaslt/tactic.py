@@ -25,16 +25,25 @@ from tactix_cublaslt.work import MatmulWork
 from tactix_cuda.library_tactic import LibraryTactic
 
 GUESSES = 8
-"""Algorithms that are asked for; the library seldom knows more."""
+"""Algorithms that are asked for; the library seldom knows more. On an H200 the best of them was up
+to 11 % faster than the first in float16, mostly 0 to 5 %.
+"""
 FIRST = 4
-"""Of these one should need no workspace."""
+"""Of these one should need no workspace: below level 3 only the first ones are measured."""
 WORKSPACE = 32 << 20
 """Bytes that an algorithm may want: what NVIDIA advises for Hopper."""
 LARGEST = 1 << 40
 """Elements of a result; asked about more the library divides by zero, which ends the process."""
 FLOPS = {DType.FP16: 6e14, DType.BF16: 6e14, DType.FP32: 4e13}
-"""Per second, as estimates assume."""
-BANDWIDTH, START, NEXT = 3e12, 3e-6, 1e-9
+"""Per second, as estimates assume: products of BERT-base at batch 128 reached 5.9e14 to 7.2e14 in
+float16 on an H200; of float32 no measurement is recorded.
+"""
+BANDWIDTH = 3e12
+"""Bytes per second of the device's memory, as ``tactix_cuda.tactics.tile`` assumes."""
+START = 3e-6
+"""Seconds to start a call, and a kernel behind it. No measurement of it is recorded."""
+NEXT = 1e-9
+"""Seconds that keep the library's own order of its guesses, where estimates choose."""
 
 
 def tactics() -> list[Tactic]:

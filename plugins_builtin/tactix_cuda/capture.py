@@ -87,8 +87,9 @@ class Recorder:
         """The kernels of a recorded graph in which each node follows one other; empty for any other
         graph.
 
-        Memsets become kernels: the driver launches a graph of kernels at once, but takes 2 us for
-        each memset in it.
+        Memsets become kernels: the driver launches a graph of kernels at once, but takes 2 us of
+        the caller's time for each memset in it (docs/cuda.md, "Tactic sources, and NVIDIA's
+        libraries").
         """
         api, call = self._device.driver.api, self._device.driver.call
         _, count = call("cuGraphGetNodes", graph)

@@ -47,7 +47,18 @@ __all__ = ["CudaDevice", "target", "the_device"]
 
 INSTALL = "`pip install tactix[cuda]` installs it"
 WARM = 32
-"""Runs before a measurement starts: a graph of many runs is made then."""
+"""Runs before a measurement starts, at most: a graph of many runs is made then, and clocks rise."""
+LAUNCH = 7e-7
+"""Seconds of an empty kernel in a graph that is replayed (H200; 0.6e-6 where it begins early)."""
+REFORMAT, BANDWIDTH = 2e-6, 1.5e12
+"""Seconds to start a change of format, and bytes per second that it reads and writes: about a third
+of a copy's 4.3e12 (H200). No measurement of these two is recorded.
+"""
+SPREAD = 256 << 10
+"""Bytes up to which memory is not used again for some steps, so that branches do not wait for each
+other's buffers; of small tensors that costs little memory (docs/cuda.md, "Branches, streams,
+contexts"). It is no measured threshold.
+"""
 
 
 class _Local(threading.local):
@@ -67,8 +78,8 @@ class CudaDevice(Device):
     key = "tactix.cuda@1"
     kind = "cuda"
     alignment = 16
-    spread = 256 << 10
-    costs = Costs(launch=7e-7, reformat=2e-6, bandwidth=1.5e12)
+    spread = SPREAD
+    costs = Costs(launch=LAUNCH, reformat=REFORMAT, bandwidth=BANDWIDTH)
 
     def __init__(self, ordinal: int = 0, driver: Driver | None = None) -> None:
         self.ordinal = ordinal

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from tactix_cuda.modules import CudaKernel
 
 THREADS = 256
+"""Of a block; each sets one byte. What is filled so are the counters of libraries' workspaces, of
+few bytes, so one byte a thread is enough.
+"""
 PTX = """
 .version 6.4
 .target sm_75

@@ -31,10 +31,16 @@ GRID, BLOCK, THREADS = (2**31 - 1, 65535, 65535), (1024, 1024, 64), 1024
 Specifications").
 """
 COPIES, MOST_NODES = 20, 100
-"""How often a graph for measuring runs the kernels, and how many nodes it has at most."""
+"""How often a graph for measuring runs the kernels, and how many nodes it has at most: one launch
+of a graph takes the caller longer than a small kernel takes the device (2.4 us on the machine of an
+H200), so a graph of one run would measure the caller; and a graph takes 4 ms to make for 1,000
+nodes.
+"""
 LAUNCHED = 2
 """CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER: where an edge leaves a kernel once all of its blocks have
-begun.
+begun. The other port, PROGRAMMATIC, waits for ``griddepcontrol.launch_dependents`` or the end of
+each block; our kernels have no such instruction (CUDA C++ Programming Guide, "Programmatic
+Dependent Launch").
 """
 UNGRAPHABLE = frozenset({801, *range(900, 909), 910})
 """CUDA_ERROR_NOT_SUPPORTED, those of stream capture, and GRAPH_EXEC_UPDATE_FAILURE: kernels go one
@@ -177,6 +183,12 @@ class CudaGraph:
     def _add(self, graph: Any, node: KernelNode | CapturedNode, after: Sequence[Placed]) -> Placed:
         """Behind others; a kernel that waits itself may begin as soon as all blocks of the one
         before have begun.
+
+        Such an edge orders starts, not memory: the kernel's ``griddepcontrol.wait`` is what waits
+        until the kernels before are over and what they wrote is visible (PTX ISA). It does so in
+        every thread before anything that others write is touched. Only behind a single kernel: with
+        several edges, or behind a child graph, none is of that kind. BERT-base at batch 8 took 525
+        us so, and 557 without (H200; docs/benchmarks.md, "Single layers").
         """
         waits = (
             node.start.waits
@@ -242,7 +254,8 @@ class CudaRun:
         self._table, self._device, self._ctx = table, device, ctx
         self._regions: Regions | None = None
         self._slots = np.zeros(max(1, table.size), np.int64)
-        # what a kernel gets is a list of where its arguments are
+        # what a kernel gets is a list of where its arguments are, 8 bytes each: the driver copies
+        # them when a node is made or set, so the table can change while a graph runs
         self._places = self._slots.ctypes.data + 8 * np.arange(max(1, table.size), dtype=np.int64)
         self._maps, self._map_index = (
             MapMemory(len(table.maps)),
@@ -371,6 +384,8 @@ class CudaRun:
         most, wide = self._ctx.max_aux_streams + 1, [False] * len(self.nodes)
         if not most:
             cores = self._device.properties().cores
+            # a launch with a block for each multiprocessor leaves nothing to run beside it; calls
+            # of libraries do not tell how many blocks they have
             most, wide = (
                 LANES,
                 [not isinstance(n, KernelNode) or math.prod(n.grid) >= cores for n in self.nodes],

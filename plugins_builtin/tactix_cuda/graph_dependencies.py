@@ -20,7 +20,10 @@ RESIDENT = -1
 """What launches of a step with ``params["cooperative"]`` write: they take turns, as their blocks
 wait for each other and need the device until all of them have begun."""
 LANES = 4
-"""Branches side by side where nobody says how many."""
+"""Branches side by side where nobody says how many: 8 towers of small products took 70 us in one
+line, 38 in two and 30 in four; where products fill the device all took the same (H200;
+docs/benchmarks.md, "Other precisions, calls, branches").
+"""
 
 Follows = list[list[int]]
 """For each launch the earlier ones that it must directly follow, by their places."""
@@ -106,7 +109,11 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 
 class _History:
-    """Of memory, piece by piece: the launch that wrote it last, and those that read it since."""
+    """Of memory, piece by piece: the launch that wrote it last, and those that read it since.
+
+    Pieces lie between ``_borders``, addresses in bytes in ascending order, the first below all of
+    them. Whatever overlaps counts, whichever buffer it is called by. A writer of -1 is none.
+    """
 
     def __init__(self) -> None:
         self._borders, self._writers = [-(1 << 62)], [-1]
@@ -165,6 +172,10 @@ def in_lanes(wanted: Follows, most: int, wide: Sequence[bool]) -> Follows:
 
     Launches go to lanes, each of which is one after the other. ``wide``: launches that fill the
     device by themselves; they share a lane.
+
+    ``behind`` has, for every launch, all that it follows as the bits of an integer, so that an edge
+    that others imply is found by one "and". A launch before another in the run stays before it: a
+    lane adds edges to earlier launches only, so there are no rings.
     """
     tails: list[int] = []
     behind: list[int] = []

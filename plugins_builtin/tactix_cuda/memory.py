@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
 
 GRANULE = 512
-"""Bytes that sizes in the cache are multiples of; large ones are multiples of LARGE."""
+"""Bytes that sizes in the cache are multiples of; large ones are multiples of LARGE. So sizes that
+differ little, as shapes do, share pieces.
+"""
 LARGE = 2 << 20
+"""Bytes: what the driver maps at a time (CUDA driver API, cuMemGetAllocationGranularity)."""
 ALIGNMENT = 256
 """What the driver promises for every piece."""
 

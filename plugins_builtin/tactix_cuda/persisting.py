@@ -31,6 +31,8 @@ class AccessPolicyWindow:
     def fill(self, value: Any, api: Any) -> Any:
         """Make it the launch attribute's value."""
         own = value.accessPolicyWindow
+        # all of the window may persist: ``chosen`` takes no more than was set aside, so nothing
+        # in it drives out the rest; what is outside of it passes through
         own.base_ptr, own.num_bytes, own.hitRatio = self.address, self.size, 1.0
         own.hitProp = api.CUaccessProperty.CU_ACCESS_PROPERTY_PERSISTING
         own.missProp = api.CUaccessProperty.CU_ACCESS_PROPERTY_STREAMING

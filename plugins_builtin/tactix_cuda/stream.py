@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
 
 NON_BLOCKING = 1
-"""CU_STREAM_NON_BLOCKING: it does not wait for the default stream, nor that for it."""
+"""CU_STREAM_NON_BLOCKING: it does not wait for the default stream, nor that for it. Order between
+streams is made by events alone (``follow``), or what a caller has in the default stream would hold
+up all others.
+"""
 LEGACY = 1
 """CU_STREAM_LEGACY, another handle of the default stream, where 0 would mean no stream."""
 

@@ -20,9 +20,14 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix_cuda.driver import Driver
 
 BYTES = 128
+"""Of a map: a CUtensorMap, which a kernel takes by value as a ``__grid_constant__`` parameter."""
 ALIGNMENT = 64
+"""Bytes that a map's address is a multiple of (CUDA driver API, CUtensorMap)."""
 ROW = 128
-"""Bytes of a row in shared memory, with its chunks of 16 permuted."""
+"""Bytes of a row in shared memory, with its chunks of 16 permuted: chunk c of row r lies at c XOR r
+modulo 8 (CU_TENSOR_MAP_SWIZZLE_128B), so that eight rows of one chunk lie in different banks, and
+as ``wgmma`` reads operands of that layout.
+"""
 _TYPES = {DType.FP16: "FLOAT16", DType.BF16: "BFLOAT16"}
 
 
@@ -77,6 +82,8 @@ class TensorMap:
         strides = [api.cuuint64_t(n) for n in numbers[rank:]]
         steps = [api.cuuint32_t(n) for n in self.steps or (1,) * rank]
         box = [api.cuuint32_t(n) for n in self.box]
+        # no interleaving: channels are innermost already; what is fetched comes into the L2 cache
+        # by 256 bytes, so that a row's next stage is there; zeros outside, which add nothing
         kind = getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[self.dtype]}")
         how = (
             api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
 
 SLOTS, MOST = 3, 64 << 20
-"""Of a window, and its bytes: a slot comes in 0.4 ms, beside which starting copies and graphs is
-little.
+"""Of a window, and bytes beyond which it grows for larger steps alone. While one slot is read the
+next is filled, and a third keeps copies and kernels from waiting for each other at every step: with
+two a run took 43.3 ms in place of 35.6 (H200, 4096 rows, a budget of 537 MB; docs/benchmarks.md,
+"Weight streaming on a GPU"). A slot comes in 0.4 ms at 55 GB/s, beside which starting copies and
+graphs is little.
 """
 
 
@@ -163,6 +166,10 @@ class Passage:
     def fetch(self, group: Group) -> None:
         """Copy a group's blobs into its slot behind all who were let read it, unless they are
         there.
+
+        Two streams and two kinds of events order it: a reader waits for ``_ready`` of its slot
+        before its kernels (``take``), copies wait for ``_read``, which marks the readers' stream
+        behind them (``leave``). The host waits for neither.
         """
         if self._held[group.slot] == group.blobs:
             return

@@ -41,17 +41,22 @@ class Way:
 
 PLAIN = Way()
 LAUNCHES = (Way(charge=0.0), Way(charge=4.0))
-"""The kernels that are fastest alone, and the fewest launches."""
+"""The kernels that are fastest alone, and the fewest launches: end to end a node costs 0.6 to 1.0
+us beyond its kernel's own time (composed ResNet-50 at batch 1, H200), the device's charge is 0.7.
+"""
 TASTES = (Way(vendors=0.93), Way(vendors=1.07))
 """For and against vendors' kernels: times of kernels alone and in a hot network were seen to part
-by so much.
+by so much (docs/cuda.md, "Choosing"; docs/benchmarks.md, "Single layers", has products of BERT-base
+alone and in a row under load).
 """
 NOTABLE = 0.02
 """Share of the predicted time from which on the charges for launches are worth a second look."""
 MOST = 3
-"""Plans that are timed."""
+"""Plans that are timed, each of which is compiled and loaded as a whole."""
 REPEATS, ROUNDS = 20, 5
-"""Runs of a plan in a measurement, and how often each is measured, in turns."""
+"""Runs of a plan in a measurement, and how often each is measured, in turns: so a device that slows
+down meanwhile does so for all of them. The least of each counts.
+"""
 
 
 @dataclass

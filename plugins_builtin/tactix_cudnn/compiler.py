@@ -31,7 +31,10 @@ from tactix_trust import object_cache
 
 LANGUAGE = "cudnn_graph"
 EACH, MOST = 6, 8
-"""Compiled plans that are worth a process, which takes two seconds to start; and processes."""
+"""Compiled plans that are worth a process, which takes two seconds to start, and a plan half a
+second (docs/cuda.md, "Tactic sources, and NVIDIA's libraries"); and processes at most. Threads do
+not help: eight of them made 2.3 plans a second where one made 2 (H200's machine, cuDNN 9.19).
+"""
 TIMEOUT = 600
 """Seconds for the plans of one process."""
 KINDS: dict[str, type[CudnnWork]] = {k.kind: k for k in (CudnnConvolution, CudnnAttention)}

@@ -16,7 +16,11 @@ from tactix_cudnn.tactic import CudnnTactic, Request
 
 
 class CudnnConvolutionTactic(CudnnTactic):
-    """float16 and bfloat16, summed in float32, constant weights."""
+    """float16 and bfloat16, summed in float32, constant weights.
+
+    Of the library's guesses, of which it has some 40 for a plain convolution, eight are asked for:
+    those that are compiled take half a second each (docs/cuda.md).
+    """
 
     key = "tactix.cudnn@1"
     implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")

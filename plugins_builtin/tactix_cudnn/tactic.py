@@ -18,7 +18,7 @@ from tactix_cudnn.graph import CudnnWork, Guess, guesses
 from tactix_cudnn.library import Cudnn, cudnn
 
 WORKSPACE = 64 << 20
-"""Bytes that an engine may want."""
+"""Bytes that an engine may want: a bound for the memory of a context, not a measured threshold."""
 UNMEASURED = 1e-3
 """Seconds that an engine is thought to take: some cannot be made, which only measuring tells."""
 

@@ -1,4 +1,4 @@
-"""Builder: walks the floors in order. Model to network, fused network, bids, choice, plan, engine."""
+"""Builder: walks the floors. Model to network, fused network, bids, choice, plan, engine."""
 
 from __future__ import annotations
 
@@ -168,7 +168,8 @@ class Builder(Recorded):
 def planned(
     network: NetworkDefinition, state: BuildState, given: frozenset[str] = frozenset()
 ) -> Plan:
-    """The plan of a network, or of a body inside one; ``given``: symbols of the network around it."""
+    """The plan of a network, or of a body inside one; ``given``: symbols of the one around it."""
+
     complete = partial(assemble, planner=planned, given=given)
     plan: Plan = state.bench.fastest(select(network, state), complete, state.load)
     return replace(plan, meta={**plan.meta, **encoded(demands(network), plan.known)})

@@ -149,10 +149,11 @@ class BuilderConfig:
     ``trial_budget``: seconds that trials of one pack's kernels may take that fail; then no more of
     its kernels are tried.
     ``threads``: of one inference, at most MOST_THREADS; 0 means TACTIX_NUM_THREADS or all usable
-    cores. ``device``: its key or its kind, such as ``cpu`` or ``cuda``. ``enabled``: packs that may touch layers of
-    others. ``target``: what to build for, if not this machine's device as it is: ``x86-64-v3``,
-    ``sm_90``, or a family of devices, ``AMPERE_PLUS`` (``hardware_compatibility_level`` is another
-    name of it); what cannot run here is chosen by cached timings and estimates.
+    cores. ``device``: its key or its kind, such as ``cpu`` or ``cuda``. ``enabled``: packs that may
+    touch layers of others. ``target``: what to build for, if not this machine's device as it is:
+    ``x86-64-v3``, ``sm_90``, or a family of devices, ``AMPERE_PLUS``
+    (``hardware_compatibility_level`` is another name of it); what cannot run here is chosen by
+    cached timings and estimates.
     ``layer_precisions``: see ``set_layer_precision``.
     ``plugins_to_serialize``: packs whose Python goes into the plan as far as running it needs them:
     files of wheels, names of installed distributions, or ``auto`` for all. ``sign``: whether

@@ -154,7 +154,7 @@ def numpy_table() -> dict[str, Callable[..., Any]]:
 
 
 def _erf(x: Any) -> Any:
-    """erf by W. J. Cody's rational approximations (Math. Comp. 23, 1969), within 1e-15 in float64."""
+    """erf by W. J. Cody's rational approximations (Math. Comp. 23, 1969), to 1e-15 in float64."""
     import numpy as np
 
     a = np.asarray(x)

@@ -40,7 +40,8 @@ def group() -> None:
     "--tactic",
     type=click.Choice(list(TACTICS)),
     default=None,
-    help="With a kernel, in this: for the layer of --layer; without it, and in Triton, for products.",
+    help="With a kernel, in this: for the layer of --layer; "
+    "without it, and in Triton, for products.",
 )
 @click.option("--namespace", default="", help="Of the pack's keys; default: NAME with _ for -.")
 @click.option(

@@ -64,7 +64,7 @@ class FunctionLauncher(Launcher):
         self.key, self.layers, self.function = key, tuple(layers), function
 
     def __reduce__(self) -> Any:
-        """To another process as the name of its tactic, which stands where the function's name is."""
+        """To another process as the name of its tactic, which stands where its name is."""
         return _launcher_of, _name_of(self.function)
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:

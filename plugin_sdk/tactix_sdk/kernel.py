@@ -238,7 +238,7 @@ class Operation:
         return tensor_in(self.ids[index])
 
     def given(self, index: int) -> Arg:
-        """The address of the node's given input: what is fused behind the layer reads these, too."""
+        """The address of the node's given input: what is fused behind it reads these, too."""
         return tensor_in(index)
 
     def result(self, index: int = 0) -> Arg:

@@ -20,9 +20,9 @@
         return BlasLauncher()
 
 The namespace stands there once: keys are made of it and of functions' names. The object has a hook
-for each kind of thing that it was given, ``tactix_layers`` and so on, as a module with ``@hookimpl``
-has: an entry point of the group ``tactix.runtime.v1`` takes what running needs from it, one of
-``tactix.build.v1`` the rest.
+for each kind of thing that it was given, ``tactix_layers`` and so on, as a module with
+``@hookimpl`` has: an entry point of the group ``tactix.runtime.v1`` takes what running needs from
+it, one of ``tactix.build.v1`` the rest.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ class Pack:
         version: int = 1,
         **options: Unpack[KernelOptions],
     ) -> Callable[[Function], Tactic]:
-        """A tactic of a function for layers of those keys, by default called as the function and the
-        language: ``acme.matmul_c@1``.
+        """A tactic of a function for layers of those keys, by default called as the function and
+        the language: ``acme.matmul_c@1``.
 
         ``language``: ``c``, ``cuda``, ``triton`` or ``numpy``; options are those of ``c_tactic``,
         ``cuda_tactic``, ``triton_tactic`` and ``numpy_tactic``. The launcher of one in numpy goes
@@ -219,8 +219,10 @@ class Pack:
         return lambda function: self._register("converters", make(function), where)
 
     def tool(self, command: Callable[[], object]) -> Tool:
-        """A subcommand of a function that gives a click command when it is used. It is called as the
-        function; the docstring is its line of help. Raises PluginError for one without.
+        """A subcommand of a function that gives a click command when it is used.
+
+        It is called as the function; the docstring is its line of help. Raises PluginError for one
+        without.
         """
         where = _author()
         with _at(where):

@@ -5,7 +5,8 @@ class AcmeLauncher(Launcher):
     key = "acme.product@1"
 
     def link(self, steps, ctx):
-        return Calls([Product(s) for s in steps])     # objects with ``size(env)`` and ``run(addresses)``
+        # objects with ``size(env)`` and ``run(addresses)``
+        return Calls([Product(s) for s in steps])
 """
 
 from __future__ import annotations

@@ -108,7 +108,10 @@ def imports_of(key: str, onnx: str | Sequence[str]) -> tuple[str, ...]:
     for op in ops:
         domain, _, name = op.partition("::")
         if not domain or not name:
-            do = f"Write domain::Op, as in {key.split('.')[0]}::{name or domain or 'Op'}; ONNX's own domain is ai.onnx"
+            do = (
+                f"Write domain::Op, as in {key.split('.')[0]}::{name or domain or 'Op'}; "
+                "ONNX's own domain is ai.onnx"
+            )
             raise PluginError(f"onnx={op!r} names no operator", do=do, key=key)
     return tuple(f"onnx:{op}" for op in ops)
 

@@ -1,11 +1,13 @@
 """Tactics of Triton functions. Triton compiles without a GPU; a plan gets the cubin, and neither
 Triton nor the pack.
 
-    def matmul():                       # imported when it is compiled, so that the pack loads without Triton
+    def matmul():  # imported when it is compiled, so that the pack loads without Triton
         from acme.kernels import matmul
         return matmul
 
-    @triton_tactic("acme.matmul@1", implements="tactix.MatMul@1", kernel=matmul, knobs={"rows": (64, 128)})
+    @triton_tactic(
+        "acme.matmul@1", implements="tactix.MatMul@1", kernel=matmul, knobs={"rows": (64, 128)}
+    )
     def product(op, rows):
         a, b = op.inputs
         ...

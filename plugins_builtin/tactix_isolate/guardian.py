@@ -45,7 +45,7 @@ def _ask_system(option: int, value: int) -> None:
 
 
 def _outlived(worker: int) -> int:
-    """The exit code of the worker, minus the signal if one ended it; nothing of it runs any more."""
+    """The exit code of the worker, minus the signal if one ended it; nothing of it still runs."""
     os.close(0)
     os.close(1)  # the building process sees the end of the pipe when the worker is gone
     signal.signal(signal.SIGTERM, lambda number, frame: os.kill(worker, signal.SIGKILL))

@@ -107,7 +107,8 @@ class Worker:
 
     def _start(self, stopped: Callable[[], bool]) -> None:
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        # It lives as long as the process.
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tactix_isolate.worker"],
@@ -231,7 +232,10 @@ def _ended(code: int, told: dict[str, Any]) -> TrialResult:
                 did = {True: "wrote", False: "read", None: "went"}[told["write"]]
                 return TrialResult("outside", f"{did} {where} ({name})")
         if told.get("code") == _NOT_AN_ADDRESS:
-            hint = "an access that is not aligned, as inputs and outputs are aligned to their elements alone?"
+            hint = (
+                "an access that is not aligned, as inputs and outputs "
+                "are aligned to their elements alone?"
+            )
             return TrialResult("crash", f"crashed with {name} ({hint})")
         return TrialResult("crash", f"crashed with {name} at address {address:#x}")
     kind = (

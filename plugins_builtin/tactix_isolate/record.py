@@ -27,7 +27,8 @@ SEED = 0
 
 SCRIPT = '''"""{reason}
 
-It happened on {when} with tactix {tactix}. The pack must be installed, in the version that failed: {pack} {version}.
+It happened on {when} with tactix {tactix}. \
+The pack must be installed, in the version that failed: {pack} {version}.
 With here=True the kernel runs in this process, for a debugger.
 """
 import sys

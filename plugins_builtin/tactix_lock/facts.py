@@ -1,4 +1,4 @@
-"""What a build is made of, in digests: the model, its constants, the tools, the packs, the device."""
+"""Digests of what a build is made of: model, constants, the tools, the packs, the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing a lock, and building by one: what differs is told, all of it, before anything is built."""
+"""Writing a lock, and building by one: all that differs is told before anything is built."""
 
 from __future__ import annotations
 
@@ -104,7 +104,10 @@ def compare(plan: Plan, lock: Lock, who: str = "") -> None:
             for k, v in sorted(lock.made_with.items())
             if here.get(k) != v
         ]
-        why = f"its sha256 is {digest}, that of the lock {lock.plan}, although all that is locked fits"
+        why = (
+            f"its sha256 is {digest}, that of the lock {lock.plan}, "
+            "although all that is locked fits"
+        )
         why += f"; {', '.join(other)}" if other else "; the linker is not locked"
         raise LockError(
             "the build gave another plan",
@@ -236,7 +239,8 @@ def _distributions(lock: Lock, session: Session) -> list[str]:
             )
         elif here[dist].version != version:
             out.append(
-                f"{dist} is {here[dist].version}, the lock has {version} (pip install {dist}=={version})"
+                f"{dist} is {here[dist].version}, the lock has {version} "
+                f"(pip install {dist}=={version})"
             )
         elif here[dist].digest != digest:
             out.append(f"{dist} {version} has other files than it had")
@@ -262,7 +266,8 @@ def _device(lock: Lock, session: Session) -> list[str]:
     )
     if here.vector_bits != there["vector_bits"]:
         out.append(
-            f"device {here.name} has vectors of {here.vector_bits} bits, the lock {there['vector_bits']}"
+            f"device {here.name} has vectors of {here.vector_bits} bits, "
+            f"the lock {there['vector_bits']}"
         )
     return out
 
@@ -278,6 +283,7 @@ def _toolchain(lock: Lock, session: Session) -> list[str]:
             own, other = here[key].split(), identity.split()
             mine, theirs = ([w for w in a if w not in b] for a, b in ((own, other), (other, own)))
             out.append(
-                f"compiler {key} is {' '.join(mine) or 'another one'}, the lock has {' '.join(theirs)}"
+                f"compiler {key} is {' '.join(mine) or 'another one'}, "
+                f"the lock has {' '.join(theirs)}"
             )
     return out

@@ -1,4 +1,4 @@
-"""Dimensions as exporters name them: a symbol, or arithmetic over symbols such as ``past + seq``."""
+"""Dimensions as exporters name them: symbols, or arithmetic over them such as ``past + seq``."""
 
 from __future__ import annotations
 

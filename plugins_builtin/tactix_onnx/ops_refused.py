@@ -13,7 +13,10 @@ CONVERTERS = Table()
 
 @CONVERTERS("CastMap", "DictVectorizer", domain=ML)
 def of_maps(ctx: Context, node: Any) -> NoReturn:
-    why = "it turns a map of the caller's into a tensor, and a plan takes tensors, text, sequences and optionals"
+    why = (
+        "it turns a map of the caller's into a tensor, and a plan takes tensors, "
+        "text, sequences and optionals"
+    )
     ctx.fail(why, do=f"Export the model without {ctx.op}, and give the tensor that it would make")
 
 
@@ -22,5 +25,6 @@ def generation(ctx: Context, node: Any) -> NoReturn:
     why = "it is a whole generation loop around a decoder, with rules for tokens of its own"
     ctx.fail(
         why,
-        do="Export the decoder by itself, with its cache as inputs and outputs, and choose tokens outside",
+        do="Export the decoder by itself, with its cache as inputs and outputs, "
+        "and choose tokens outside",
     )

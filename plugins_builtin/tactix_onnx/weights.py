@@ -143,7 +143,8 @@ class WeightReader:
             raise ModelImportError(
                 "its external data lies beyond the end of the file",
                 who=who,
-                why=f"bytes {offset} to {offset + length} of {file.size} in {entries['location']!r}",
+                why=f"bytes {offset} to {offset + length} of {file.size} "
+                f"in {entries['location']!r}",
             )
         return file[offset : offset + length]
 

@@ -83,7 +83,7 @@ def _varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
 
 
 def locations(data: bytes | mmap.mmap) -> list[str]:
-    """Names of the files that hold external data, sorted: what stands beside each key ``location``."""
+    """Names of the files that hold external data, sorted: what each key ``location`` has."""
     mark = b"\n\x08location\x12"  # field 1, eight bytes, and the tag of field 2
     found, at = set(), data.find(mark)
     while at >= 0:
@@ -94,7 +94,7 @@ def locations(data: bytes | mmap.mmap) -> list[str]:
 
 
 def check_count(data: Buffer) -> None:
-    """Raises ModelImportError for a file of so many messages that parsing it would exhaust memory."""
+    """Raises ModelImportError for a file of so many messages that parsing exhausts memory."""
     if len(data) <= SMALL:
         return
     import onnx

@@ -1,7 +1,9 @@
 """Recipes: how a plan's constants follow from named weights, as a blob of JSON in the plan.
 
-    {"weights": {name: {"dtype", "shape", "finite", "sha256"}}, "fixed": {name: why}, "others": {name: sha256},
-     "terms": [[op, [places of earlier terms], [parameters], dtype, shape], ...], "constants": {blob: place}}
+    {"weights": {name: {"dtype", "shape", "finite", "sha256"}}, "fixed": {name: why},
+     "others": {name: sha256},
+     "terms": [[op, [places of earlier terms], [parameters], dtype, shape], ...],
+     "constants": {blob: place}}
 
 ``weight`` and ``literal`` are the terms without arguments; a literal names a blob. ``sha256`` is
 empty where a weight may have any content; ``others`` are the model's constants that are no weights.

@@ -267,7 +267,7 @@ EXPONENTS = {DType.FP16: 0x7C00, DType.BF16: 0x7F80}
 
 
 def _finite(array: Array) -> bool:
-    """Whether all elements are; a sum tells it quickly, but may overflow, and is slow in 16 bits."""
+    """Whether all elements are; a sum tells it fast, but may overflow, and is slow in 16 bits."""
     if (infinity := EXPONENTS.get(DType.of(array.dtype))) is not None:
         largest = (int(array.view(kind).max(initial=0)) for kind in (np.int16, np.uint16))
         return all(

@@ -61,7 +61,10 @@ class DefaultFlavour(Flavour[Plan]):
     def load(
         self, plan: Plan, session: SessionView, device: Device, options: Options
     ) -> EngineView:
-        """An engine. Raises PlanFormatError, PlanCompatibilityError, PluginError, AllocationError."""
+        """An engine.
+
+        Raises PlanFormatError, PlanCompatibilityError, PluginError, AllocationError.
+        """
         from tactix.run.inspector import InspectedEngine
         from tactix_runtime import streaming
         from tactix_runtime.embedded_packs import carried

@@ -55,8 +55,8 @@ class DispatchFlavour(Flavour[Plan]):
             raise PlanCompatibilityError(
                 "the plan has no lean runtime in it",
                 reasons=(f"it was built by tactix {found.version}",),
-                do="Build it with BuilderFlag.VERSION_COMPATIBLE (--version-compatible), or name one: "
-                "runtime.load_runtime(path) (--lean-runtime)",
+                do="Build it with BuilderFlag.VERSION_COMPATIBLE (--version-compatible), "
+                "or name one: runtime.load_runtime(path) (--lean-runtime)",
             )
         check_trust(runtime, found)
         return hand_over(runtime, lean_runtime.unpack(found.runtime), data, found, verify)
@@ -179,6 +179,7 @@ def _refusal(found: Envelope) -> UntrustedPlan:
         "the plan is not trusted",
         why=f"{'no key here knows its signature' if found.seal.signature else 'it is not signed'}; "
         f"its lean runtime ({len(found.runtime or b'')} bytes of Python) would run in this process",
-        do="If you trust its origin: have it signed by a key that `tactix keys trust` was given; or "
-        f"`tactix trust {found.seal.digest.hex()}`; or let it run with on_untrusted='allow' (--untrusted allow)",
+        do="If you trust its origin: have it signed by a key that `tactix keys trust` was given; "
+        f"or `tactix trust {found.seal.digest.hex()}`; "
+        "or let it run with on_untrusted='allow' (--untrusted allow)",
     )

@@ -32,7 +32,7 @@ NOTHING: Env = {}
 
 
 class Segment:
-    """The ordinary steps [first, stop) of a program; their memory is its own as long as it lives."""
+    """The ordinary steps [first, stop) of a program; their memory is its own while it lives."""
 
     def __init__(self, program: LinkedPlan, first: int, stop: int) -> None:
         plan = program.plan

@@ -44,7 +44,10 @@ def files_at(path: str | Path) -> dict[str, bytes]:
     except OSError as e:
         raise ConfigError("cannot read the lean runtime", who=str(path), why=str(e)) from None
     if "__init__.py" not in found:
-        do = "Give a wheel that `tactix lean-wheel` wrote, or the folder tactix_lean of an installed one"
+        do = (
+            "Give a wheel that `tactix lean-wheel` wrote, "
+            "or the folder tactix_lean of an installed one"
+        )
         raise ConfigError("no lean runtime", who=str(path), do=do)
     return found
 

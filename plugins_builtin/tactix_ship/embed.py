@@ -59,7 +59,10 @@ def _is_needed(p: PackFiles, needed: Mapping[str, Any], session: Any) -> bool:
 
 def _check(p: PackFiles, needed: list[Requirement], packs: list[PackFiles]) -> None:
     if p.version != needed[0].version:
-        what = f"version {p.version} cannot stand in for {needed[0].version}, which the plan was built with"
+        what = (
+            f"version {p.version} cannot stand in for {needed[0].version}, "
+            "which the plan was built with"
+        )
         raise ConfigError(what, who=p.dist, do=f"pip install {p.dist}=={p.version}, then build")
     others = [other for other in packs if other is not p]
     p.check(other.dist for other in others)

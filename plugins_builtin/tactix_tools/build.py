@@ -89,7 +89,10 @@ def summary(plan: Plan, path: Path, seconds: float) -> dict[str, Any]:
 def _print(facts: dict[str, Any]) -> None:
     console = show.console()
     tactics = ", ".join(f"{name} {count}" for name, count in facts["tactics"].items())
-    head = f"{facts['plan']}: {facts['steps']} layers, {show.size(facts['bytes'])}, {facts['seconds']:.1f} s"
+    head = (
+        f"{facts['plan']}: {facts['steps']} layers, {show.size(facts['bytes'])}, "
+        f"{facts['seconds']:.1f} s"
+    )
     console.print(head, soft_wrap=True)
     show.line(console, f"tactics: {tactics or 'none'}")
     console.print(

@@ -151,11 +151,13 @@ def _group() -> click.Group:
             ctx.obj = session()
             if name not in known and (meant := [k for k in known if k.endswith(f".{name}")]):
                 ctx.fail(
-                    f"No such command {name!r}. A pack's tool has its name in front: {' or '.join(meant)}"
+                    f"No such command {name!r}. A pack's tool has its name in front: "
+                    f"{' or '.join(meant)}"
                 )
             if name not in known and all("." in k for k in known):  # none of tactix's own
                 ctx.fail(
-                    f"No such command {name!r}: {'. '.join(session().why_missing('tactix', 'tactix_tools'))}"
+                    f"No such command {name!r}: "
+                    f"{'. '.join(session().why_missing('tactix', 'tactix_tools'))}"
                 )
             return known[name].command() if name in known else None
 

@@ -157,7 +157,8 @@ def _print_refused(console: Console, facts: dict[str, Any]) -> None:
         console.print(f"and {facts['refused_count'] - SHOWN} more; --json lists them")
     if facts["not_reached"]:
         console.print(
-            f"{facts['not_reached']} nodes behind these could not be looked at: their inputs have no shape"
+            f"{facts['not_reached']} nodes behind these could not be looked at: "
+            "their inputs have no shape"
         )
     for cure in dict.fromkeys(r["do"] for r in facts["refused"] if r["do"]):
         show.line(console, f"- {cure}")

@@ -165,7 +165,7 @@ def _row(r: Refusal) -> dict[str, Any]:
 
 
 def _idle(session: Session) -> dict[str, str]:
-    """Packs that are installed but give nothing, or lack keys that another one has, too; and why."""
+    """Packs installed that give nothing, or lack keys that another one has, too; and why."""
     out = ("disabled", "incompatible", "failed", "clashing")
     return {p.namespace: punctuated((p.reason, p.cure)) for p in packs(session) if p.status in out}
 

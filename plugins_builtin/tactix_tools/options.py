@@ -177,7 +177,8 @@ def engine_options(function: F) -> F:
                 "--flavour",
                 default="default",
                 show_default=True,
-                help="What runs a plan: dispatch for the lean runtime in it, lean for that of this version.",
+                help="What runs a plan: dispatch for the lean runtime in it, "
+                "lean for that of this version.",
             ),
             click.option(
                 "--lean-runtime",
@@ -187,7 +188,8 @@ def engine_options(function: F) -> F:
             click.option(
                 "--weight-streaming-budget",
                 type=SIZE,
-                help="Weights that may be in memory at once, of a plan with --weight-streaming: 200M, 25%.",
+                help="Weights that may be in memory at once, "
+                "of a plan with --weight-streaming: 200M, 25%.",
             ),
         ]
     )(function)
@@ -267,7 +269,8 @@ def _choice_options(function: F) -> F:
             click.option(
                 "--frozen",
                 is_flag=True,
-                help="Fail where a timing is not in the cache; with --lock, where anything is not as it was.",
+                help="Fail where a timing is not in the cache; "
+                "with --lock, where anything is not as it was.",
             ),
             click.option(
                 "--lock",
@@ -315,7 +318,8 @@ def _device_options(function: F) -> F:
                 "target",
                 default="",
                 metavar="NAME",
-                help="Level, family or model of device, if not this machine's: x86-64-v3, armv8, sm_90a, h200.",
+                help="Level, family or model of device, if not this machine's: "
+                "x86-64-v3, armv8, sm_90a, h200.",
             ),
             click.option(
                 "--no-fallback",
@@ -338,7 +342,8 @@ def _plan_options(function: F) -> F:
             click.option(
                 "--version-compatible",
                 is_flag=True,
-                help="Other versions can run the plan: it holds its runtime, and needs no vendor's library.",
+                help="Other versions can run the plan: it holds its runtime, "
+                "and needs no vendor's library.",
             ),
             click.option(
                 "--exclude-lean-runtime", is_flag=True, help="Leave the runtime out of such a plan."
@@ -359,7 +364,8 @@ def _plan_options(function: F) -> F:
                 "--embed",
                 metavar="NAME|WHEEL|auto",
                 multiple=True,
-                help="Put a pack into the plan, if running it needs its Python; auto: all that it needs.",
+                help="Put a pack into the plan, if running it needs its Python; "
+                "auto: all that it needs.",
             ),
         ]
     )(function)

@@ -25,7 +25,10 @@ def answering(peer: str, model: str) -> Iterator[None]:
         raise
     except Exception as e:
         why = f"{type(e).__name__}: {e}"[:300]
-        do = "Is the plan, if one was given, a plan of this model? Operators of packs need --against tactix-reference"
+        do = (
+            "Is the plan, if one was given, a plan of this model? "
+            "Operators of packs need --against tactix-reference"
+        )
         raise ExecutionError(
             f"{peer} cannot run the model on these inputs", who=model, why=why, do=do
         ) from e

@@ -34,7 +34,9 @@ command.add_command(quarantine.command)
 @options.json_option
 @click.pass_obj
 def list_plugins(session: Session, /, keys: bool, as_json: bool) -> None:
-    """List packs: distribution, namespace, entry-point groups, state, and how much each provides."""
+    """List packs: distribution, namespace, entry-point groups, state, and how much each
+    provides.
+    """
     found = [_pack(session, info) for info in packs(session)]
     if as_json:
         show.print_json({"packs": found, "digest": session.digest})

@@ -27,7 +27,7 @@ def signing_key() -> TrustKey | None:
 
 
 def known_keys() -> dict[str, TrustKey]:
-    """Keys whose signatures are trusted beside those of the trust store, by id. Raises ConfigError."""
+    """Keys trusted beside those of the trust store, by id. Raises ConfigError."""
     signer = signing_key()
     keys = [*([signer] if signer else []), *(_public(text) for text in _texts(TRUSTED))]
     return {k.id: k for k in keys}
@@ -41,7 +41,10 @@ def secret_key(text: str, name: str) -> TrustKey:
             return TrustKey.from_secret(bytes.fromhex(digits), name)
     except (ValueError, InvalidArgument):
         pass
-    do = "Give what `tactix keys new --algorithm ed25519 --file PATH` wrote, or the path of that file"
+    do = (
+        "Give what `tactix keys new --algorithm ed25519 --file PATH` wrote, "
+        "or the path of that file"
+    )
     raise ConfigError(f"{name} holds no secret key", do=do)
 
 

@@ -45,7 +45,7 @@ def cache_folder() -> Path:
 
 
 def find(name: str) -> bytes | None:
-    """What was put under that name; it then counts as new, so that no other process drops it now."""
+    """What was put under that name; it then counts as new: no process drops it now."""
     place = _place(name)
     try:
         sealed = read_own(place)
@@ -60,7 +60,7 @@ def find(name: str) -> bytes | None:
 
 
 def put(name: str, content: bytes) -> None:
-    """Keep content: whole or not at all, whoever else writes it. Where that fails a warning is all."""
+    """Keep content: whole or not at all, whoever else writes it; if that fails, warn."""
     place = _place(name)
     try:
         _private(place.parent)

@@ -1,4 +1,4 @@
-"""The user's trust store: trusts what a key in it, or in the environment, has signed, and digests."""
+"""The user's trust store: trusts digests, and what its or the environment's keys sign."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class ErrorRecorder:
 
 
 class Recorded:
-    """Mixin: ``error_recorder``, which is the parent's as long as the object has none of its own."""
+    """Mixin: ``error_recorder``, which is the parent's while the object has none of its own."""
 
     _recorder: ErrorRecorder | None = None
     _recorder_parent: Any = None

@@ -122,7 +122,7 @@ class CompilerError(TactixError):
 
 
 class ToolchainError(CompilerError):
-    """A compiler that would fail with any source: it is not there, or what it makes cannot be kept."""
+    """A compiler that would fail with any source: it is not there, or its output cannot be kept."""
 
 
 class TimingCacheError(TactixError):

@@ -204,7 +204,10 @@ class Rewriter:
     def _check_end(self) -> None:
         if len(self.trace.firings) > self.limit:
             often = max(self.trace.counts.items(), key=lambda kv: kv[1])[0]
-            why = f"{self.limit} rewrites; it fires again on what it made, or on what another made of that"
+            why = (
+                f"{self.limit} rewrites; it fires again on what it made, "
+                "or on what another made of that"
+            )
             raise InternalError(
                 "rewriting does not end", who=often, why=why, do="Disable that rule's pack"
             )
@@ -260,7 +263,10 @@ class Rewriter:
         sizes = zip(a.shape, b.shape, strict=False)
         differ = any(isinstance(x, int) and isinstance(y, int) and x != y for x, y in sizes)
         if a.dtype is not b.dtype or a.rank != b.rank or differ:
-            why = f"{old.name!r} was {a.dtype.value}{show(a.shape)}, its replacement is {b.dtype.value}{show(b.shape)}"
+            why = (
+                f"{old.name!r} was {a.dtype.value}{show(a.shape)}, "
+                f"its replacement is {b.dtype.value}{show(b.shape)}"
+            )
             raise InternalError(
                 "a rule changed a tensor's type", who=f"{rule.key} ({rule.where})", why=why
             )
@@ -325,7 +331,7 @@ class Rewriter:
         return around
 
     def _sweep(self, node: Node) -> list[Node]:
-        """Remove the node if nothing needs it, then what only it needed; the neighbours that stay."""
+        """Remove the node if nothing needs it, then what only it needed; neighbours that stay."""
         stay: list[Node] = []
         stack = [node]
         while stack:

@@ -137,7 +137,7 @@ def _requirements(steps: Sequence[Step], session: Session) -> tuple[Requirement,
 
 
 def _reformat(state: BuildState, node: Node) -> Candidate:
-    """The first candidate for a change of format or a copy, by estimate, so none of a stranger's."""
+    """The first candidate for a change of format or a copy, by estimate: none of a stranger's."""
     objects = holds_objects(node)
     known = [
         t

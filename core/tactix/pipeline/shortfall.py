@@ -93,7 +93,8 @@ class Shortfall:
     def text(self) -> str:
         """One line; empty if nothing falls short."""
         told = [
-            f"{sum(names.values())} of {_many(self.layers, 'layer')} run on {source}: {_ranked(names)}"
+            f"{sum(names.values())} of {_many(self.layers, 'layer')} run on {source}: "
+            f"{_ranked(names)}"
             for source, names in sorted(self.references.items())
         ]
         told += (

@@ -22,7 +22,8 @@ def check(plan: Plan, properties: DeviceProperties, version: str) -> list[str]:
     for feature, steps in sorted(_required(plan).items()):
         if not properties.has(feature):
             reasons.append(
-                f"{len(steps)} steps (first {steps[0]!r}) need {feature}, which {properties.name} lacks"
+                f"{len(steps)} steps (first {steps[0]!r}) need {feature}, "
+                f"which {properties.name} lacks"
             )
     built = str(plan.meta.get("tactix", version))
     if not same_major(built, version):

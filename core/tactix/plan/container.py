@@ -1,8 +1,8 @@
 """The file format of plans: a 64-byte prologue, a canonical JSON header, aligned blobs. No pickle,
 no holes.
 
-    0   8 bytes  magic              16  u64  header length      32  32 bytes  sha256 of the header
-    8   u32      format version     24  u64  file length        64  header, then blobs at multiples of 64
+    0   8 bytes  magic             16  u64  header length     32  32 bytes  sha256 of the header
+    8   u32      format version    24  u64  file length       64  header, blobs at multiples of 64
     12  u32      signature length
 
 All integers are little-endian; padding is zero. A signature follows the header: the sha256 of what
@@ -284,7 +284,7 @@ def _check_blobs(blobs: Mapping[str, memoryview], table: Mapping[str, Range]) ->
 
 
 def parse(text: bytes, who: str = "the header") -> dict[str, Any]:
-    """A JSON object in ASCII that takes memory in proportion to its text. Raises PlanFormatError."""
+    """A JSON object in ASCII whose memory is in proportion to its text. Raises PlanFormatError."""
     _check_growth(text, who)
     try:
         checks: Any = {

@@ -33,7 +33,7 @@ class Demand:
 
 
 def encoded(found: Mapping[Assumption, str], known: frozenset[str]) -> dict[str, Any]:
-    """The entry of ``Plan.meta``; empty where nothing is asked of the symbols that the plan knows."""
+    """The entry of ``Plan.meta``; empty where nothing is asked of its known symbols."""
     rows = [
         [who, to_json(a.left), a.relation, to_json(a.right), *([a.broken] if a.broken else [])]
         for a, who in found.items()

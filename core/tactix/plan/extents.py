@@ -23,7 +23,7 @@ SIZE_LIMIT = 1 << 47
 
 @dataclass(frozen=True)
 class Extent:
-    """That a step has room for a tensor or scratch: ``nbytes`` of the ``room`` bytes of a buffer."""
+    """That a step has room for a tensor or scratch: ``nbytes`` of a buffer's ``room`` bytes."""
 
     step: str
     buffer: str
@@ -44,7 +44,10 @@ class Extent:
         """Raises ShapeError if it does not hold at those symbols."""
         nbytes, room = (size_at(d, env, self.step) for d in (self.nbytes, self.room))
         if nbytes > room:
-            what = f"a tensor of {nbytes} bytes is larger than its buffer {self.buffer!r}, which has {room}"
+            what = (
+                f"a tensor of {nbytes} bytes is larger than its buffer "
+                f"{self.buffer!r}, which has {room}"
+            )
             raise ShapeError(what, who=self.step, why=f"at {dict(env)}")
 
 

@@ -53,7 +53,7 @@ def unpack(wheel: Any, who: str) -> dict[str, bytes]:
 
 
 def _check(inside: Sequence[zipfile.ZipInfo], who: str) -> None:
-    """Raises PlanFormatError for sizes, names and kinds of compression that no wheel of tactix has."""
+    """Raises PlanFormatError for sizes, names and kinds of compression that no tactix wheel has."""
     if sum(i.file_size for i in inside) > SIZE_LIMIT:
         raise PlanFormatError(f"more than {SIZE_LIMIT} bytes in a wheel", who=who)
     for i in inside:

@@ -69,7 +69,7 @@ class Key:
 
 
 def check_namespace(namespace: str, *, own: bool = False) -> str:
-    """The namespace, if a pack may have it; ``own``: the pack is tactix itself. Raises ConfigError."""
+    """The namespace, if a pack may have it; ``own``: the pack is tactix. Raises ConfigError."""
     if not re.fullmatch(NAMESPACE, namespace):
         do = "Use lower-case letters, digits and _, starting with a letter"
         raise ConfigError(f"{namespace!r} is no namespace", do=do)

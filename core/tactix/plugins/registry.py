@@ -1,4 +1,4 @@
-"""Registry: what the plugins gave through one hook, by key; checked, sorted, frozen, with a digest."""
+"""Registry: what plugins gave through a hook, by key; checked, sorted, frozen, with a digest."""
 
 from __future__ import annotations
 

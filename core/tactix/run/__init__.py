@@ -1,1 +1,1 @@
-"""Running plans: Runtime, Engine, ExecutionContext. Knows nothing of networks, fusion or selection."""
+"""Running plans: Runtime, Engine, ExecutionContext. Knows no networks, fusion or selection."""

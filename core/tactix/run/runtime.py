@@ -106,7 +106,7 @@ class Runtime(Recorded):
 
     @property
     def max_threads(self) -> int:
-        """Intra-op threads of the engines to come. Setting it raises InvalidArgument, ConfigError."""
+        """Intra-op threads of engines to come. Setting raises InvalidArgument, ConfigError."""
         return self._max_threads
 
     @max_threads.setter
@@ -118,7 +118,7 @@ class Runtime(Recorded):
 
     @property
     def on_untrusted(self) -> OnUntrusted:
-        """What becomes of plans to come whose code is not trusted. Setting it raises ConfigError."""
+        """What becomes of plans to come whose code is not trusted. Setting raises ConfigError."""
         return self._on_untrusted
 
     @on_untrusted.setter
@@ -261,7 +261,10 @@ class Runtime(Recorded):
         steps = code_steps(plan, self.session.launchers)
         if steps or embedded(plan):
             return self._on_references(plan, steps, self.logger.warning)
-        text = f"plan {plan.name or 'without name'} is not trusted: it brings no code, but what it computes"
+        text = (
+            f"plan {plan.name or 'without name'} is not trusted: "
+            "it brings no code, but what it computes"
+        )
         self.logger.warning(
             f"{text}, weights included, may be anybody's; `tactix sign` it if you know its origin"
         )

@@ -61,7 +61,8 @@ def _match(
             first = owner.get(symbol, io.name)
             if first == io.name:
                 raise ShapeError(
-                    f"input {first!r} is {show(io.shape)}, got {show(shape)}: {symbol!r} has two values"
+                    f"input {first!r} is {show(io.shape)}, got {show(shape)}: "
+                    f"{symbol!r} has two values"
                 )
             why = f"{env[symbol]} and {n}"
             raise ShapeError(

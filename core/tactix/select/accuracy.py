@@ -3,24 +3,28 @@
 An output is right if it is close to the node's reference, which rounds wherever the network has a
 16-bit value: within
 
-    BUDGET[dtype] * max |reference|                                                                    (1)
+    BUDGET[dtype] * max |reference|                                                     (1)
 
 A kernel of several layers need not round there. It computes in float32 and may keep that, or it
 rounds; each rounding on the way to an output that is done or left out moves it, more where the
 layers behind amplify it. What fails (1) is therefore judged, element by element, against a second
 run of the layers, in float64, that rounds only where every kernel must (``region.observed``):
 
-    | got[i] - exact[i] |  <=  BUDGET[dtype] * max |exact| + error[i]                                  (2)
+    | got[i] - exact[i] |  <=  BUDGET[dtype] * max |exact| + error[i]                   (2)
 
 where the maximum is that of elements which are certain within their own budget. ``error`` is a
 running error bound (Wilkinson; Higham, Accuracy and Stability of Numerical Algorithms, 3.3): each
 layer makes one of its own, and hands on those of its inputs. A layer's own is
 
     0                                   where it only moves, chooses, compares or counts
-    ULPS * 2^-24 * |x|, |y|             in each input and in the result, of arithmetic in float32 (2^-53: in float64)
-    u |y|                               for each 16-bit result that may be rounded; u: half the gap above 1
-    u |y| + BUDGET[float32] * max |y|   more, for functions in 16 bits, which approximations as coarse may compute
-    (BUDGET[float32] + 2u) * max |y|    of an anchor, whose sums may be taken in any order; u = 0 unless it has 16 bits
+    ULPS * 2^-24 * |x|, |y|             in each input and in the result, of arithmetic in float32
+                                        (2^-53: in float64)
+    u |y|                               for each 16-bit result that may be rounded; u: half the gap
+                                        above 1
+    u |y| + BUDGET[float32] * max |y|   more, for functions in 16 bits, which approximations as
+                                        coarse may compute
+    (BUDGET[float32] + 2u) * max |y|    of an anchor, whose sums may be taken in any order; u = 0
+                                        unless it has 16 bits
 
 Errors are handed on by computing the layer at the corners of what its inputs may be: so
 conditioning counts, as in ``Sin(Tan(x))``, and so does a jump: where ``Floor``, a comparison or a

@@ -220,7 +220,7 @@ def _is_wanted(fallback: Tactic, bids: Bids, terms: Terms) -> bool:
 def fall_back(
     bids: Bids, node: Node, tactics: Sequence[Tactic], ctx: CompileContext, terms: Terms
 ) -> Bids:
-    """A node's bids with those of the next fallback that can run it; with no more if none is left."""
+    """A node's bids with those of the next fallback that can run it; no more if none is left."""
     asked = {c.tactic.key for c in bids.candidates} | {key for key, _ in bids.rejections}
     out = replace(
         bids, node=node, candidates=list(bids.candidates), rejections=list(bids.rejections)
@@ -254,7 +254,8 @@ def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
         ranked = _rank(offered, ctx)
         if len(ranked) > limit >= LEVEL_VARIANTS[5]:
             terms.warn(
-                f"{tactic.key} offers {len(ranked)} variants for {node.name}: the first {limit} are asked"
+                f"{tactic.key} offers {len(ranked)} variants for {node.name}: "
+                f"the first {limit} are asked"
             )
         asked = [(cost, variant) for cost, variant in ranked[:limit] if cost != inf]
         for cost, variant in asked:

@@ -112,7 +112,10 @@ class Measurer:
             todo = [(b, [c for c in b.candidates if c in cs or self._rivals(c)]) for b, cs in todo]
         if self.frozen and todo:
             b, cs = todo[0]
-            why = f"{sum(len(c) for _, c in todo)} are missing for {self.properties.name}, the first is {cs[0].title}"
+            why = (
+                f"{sum(len(c) for _, c in todo)} are missing for {self.properties.name}, "
+                f"the first is {cs[0].title}"
+            )
             raise TimingCacheError(
                 "a frozen build needs every timing", who=b.node.name, why=why, do="Measure it there"
             )
@@ -232,7 +235,8 @@ class Measurer:
             ):
                 raise
             self.log(
-                f"precision of {every[0][0].node.name} is decided by times of different sessions: {e}"
+                f"precision of {every[0][0].node.name} is decided by "
+                f"times of different sessions: {e}"
             )
             return None
         seconds = [sum(times.get(id(c), 0.0) for _, c in side) for side in sides]

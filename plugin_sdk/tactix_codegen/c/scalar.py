@@ -226,7 +226,7 @@ class Emitter:
         return solid[0] if solid else DType.FP32
 
     def common_type(self, args: Sequence[Scalar]) -> DType:
-        """The type to compare arguments in: the widest; float64 where an integer meets a fraction."""
+        """The type to compare arguments in: the widest; float64 if an integer meets a fraction."""
         solid = [t for t in (self.types[id(a)] for a in args) if t is not None]
         best = max(solid, key=_rank, default=DType.FP32)
         constants = [v for a in args if (v := self.value(a)) is not None]

@@ -6,7 +6,8 @@ A kernel is one function over the native ABI: ``void TX_ENTRY(const int64_t* a, 
 before the body and makes the artifact:
 
     args = Args(node)
-    x, y, n = args.input(0), args.output(0), args.dim(node.outputs[0].spec.numel)   # "x0", "y0", "1024" or "d0"
+    x, y = args.input(0), args.output(0)            # "x0", "y0"
+    n = args.dim(node.outputs[0].spec.numel)        # "1024" or "d0"
     body = [split(n, grain=16), loop("i", "lo", "hi", f"{y}[i] = {x}[i];")]
     return kernel(args, body, ctx)
 
@@ -47,7 +48,7 @@ _CTYPES = {
 
 
 def ctype(dtype: DType) -> str:
-    """The C type of a stored element; 16-bit floats are stored as ``uint16_t``. Raises DTypeError."""
+    """The C type of a stored element; 16-bit floats as ``uint16_t``. Raises DTypeError."""
     if dtype not in _CTYPES:
         raise DTypeError(f"no C type for {dtype.value}")
     return _CTYPES[dtype]

@@ -7,7 +7,8 @@ variables, so that they stay in registers. The right side lies in panels of ``wi
 ``[panel][k][width]``, zero past the last column.
 
     tile = RegisterTile(8, 3, lanes=16)
-    sums = loop("k", "0", "depth", tile.steps(1, lambda m, u: f"x[{m} * lda + k]"), f"w += {tile.width};")
+    step = tile.steps(1, lambda m, u: f"x[{m} * lda + k]")
+    sums = loop("k", "0", "depth", step, f"w += {tile.width};")
     body = [tile.zero(), sums, *finish(tile, epi, site)]
 
 ``finish`` applies a node's epilogue and stores; a ``TileSite`` knows where things lie.
@@ -111,7 +112,7 @@ class RegisterTile:
         )
 
     def save(self, pointer: str, pitch: int = 0) -> str:
-        """Leave the sums at ``pointer``: rows of ``pitch`` floats, the tile's width if not given."""
+        """Leave the sums at ``pointer``: rows of ``pitch`` floats, the tile's width by default."""
         at = {(m, n): Args.sum(pointer, str(self.at(m, n, pitch))) for m, n in self.places()}
         return "\n".join(
             f"tx_store_f32({place}, {self.acc(m, n)});" for (m, n), place in at.items()
@@ -336,7 +337,10 @@ def transpose(lanes: int) -> str:
     stores = [
         f"if (columns > {i}) tx_store_f32(out + {i} * out_pitch, {r});" for i, r in enumerate(names)
     ]
-    head = "const float* in, int64_t pitch, int64_t rows, int64_t columns, float* out, int64_t out_pitch"
+    head = (
+        "const float* in, int64_t pitch, int64_t rows, int64_t columns, "
+        "float* out, int64_t out_pitch"
+    )
     return f"{SHUFFLE}{block(f'TX_RARE void TX_NAME(turn)({head})', *lines, *stores)}\n"
 
 
@@ -362,7 +366,8 @@ SHUFFLE = """#ifndef TX_SHUFFLE
 #endif
 """
 
-GRID = """/* This thread's rectangle of a grid of units: the largest is as small as can be; on a tie columns are cut. */
+GRID = """/* This thread's rectangle of a grid of units: \
+the largest is as small as can be; on a tie columns are cut. */
 TX_INLINE void TX_NAME(grid)(int64_t rows, int64_t columns, int tid, int nt, int64_t* part) {
     int cut = 1;
     int64_t least = INT64_MAX;
@@ -444,7 +449,7 @@ def mapped(epi: Epilogue, change: Callable[[Scalar], Scalar]) -> Epilogue:
 def with_term(
     epi: Epilogue, term: EpilogueOperand, combine: Callable[[Scalar, Scalar], Scalar]
 ) -> Epilogue:
-    """The epilogue after ``combine(accumulator, term)``: for biases that the anchor itself takes."""
+    """The epilogue after ``combine(accumulator, term)``: for biases that the anchor takes."""
     index = len(epi.dtypes)
     new = mapped(epi, lambda y: combine(y, expr.var(index)))
     return replace(new, dtypes=(*epi.dtypes, term.dtype), operands={**epi.operands, index: term})

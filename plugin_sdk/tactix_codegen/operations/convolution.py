@@ -45,7 +45,7 @@ class ConvolutionGeometry:
 
 
 def geometry(node: Node) -> ConvolutionGeometry | Reject:
-    """Of a node whose anchor is a convolution with constant weights; or why kernels cannot take it."""
+    """Of a node whose anchor is a convolution with constant weights; or why kernels cannot."""
     anchor = node.anchor
     assert anchor is not None
     inputs = (*anchor.inputs, -1)

@@ -106,7 +106,7 @@ def _over_blocks(sizes: Shape, strides: Sequence[Sequence[Dim]]) -> Space:
 
 
 def _steady(space: Space) -> Space:
-    """With a last loop of one step where only running tells whether the last one moves an operand."""
+    """With a last loop of one step where only running tells if the last one moves an operand."""
     if all(s[-1] in (0, 1) for s in space.strides):
         return space
     return Space((*space.sizes, 1), tuple((*s, 1) for s in space.strides), (*space.tags, None))

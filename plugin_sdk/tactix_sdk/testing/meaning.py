@@ -84,7 +84,8 @@ def inference(subject: Subject) -> str:
     )
     if not tried:
         raise Broken(
-            f"{bare[0]} has no example: give the layer ``examples``, a list of (attributes, 'f32 3 4; f32 5')"
+            f"{bare[0]} has no example: give the layer ``examples``, "
+            "a list of (attributes, 'f32 3 4; f32 5')"
         )
     return f"{tried} runs" + (f"; without an example: {', '.join(bare)}" if bare else "")
 
@@ -148,7 +149,8 @@ def _follow(example: Example) -> int:
     known = [s for s in said if all(dims.symbols(d) <= set(env) for d in s.shape)]
     if len(known) == len(said) and [s.at(env) for s in said] != [s.shape for s in want]:
         raise Broken(
-            f"{layer.key}: {[str(s) for s in said]} over symbols, {[str(s) for s in want]} over numbers"
+            f"{layer.key}: {[str(s) for s in said]} over symbols, "
+            f"{[str(s) for s in want]} over numbers"
         )
     return 1
 

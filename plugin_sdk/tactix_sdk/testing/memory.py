@@ -236,7 +236,8 @@ def given_back(lent: Lent) -> None:
     if (more := resident() - before) > LARGE * OFTEN // 2:
         mib = LARGE >> 20
         raise Broken(
-            f"{OFTEN} times {mib} MiB were had and given back one after the other, {more >> 20} MiB are kept"
+            f"{OFTEN} times {mib} MiB were had and given back one after the other, "
+            f"{more >> 20} MiB are kept"
         )
 
 
@@ -264,7 +265,8 @@ def engines(lent: Lent) -> str:
     if counted.wrong or counted.live:
         left = sum(counted.live.values())
         raise Broken(
-            f"{len(counted.wrong)} pieces went back that were not held, {left} bytes are left of an engine"
+            f"{len(counted.wrong)} pieces went back that were not held, "
+            f"{left} bytes are left of an engine"
         )
     return f"engines in {counted.calls} pieces"
 

@@ -49,7 +49,8 @@ class Pieces:
                     address + size, other + content.nbytes
                 ):
                     raise Broken(
-                        f"{size} bytes at {address:#x} overlap {content.nbytes} bytes at {other:#x}, which are held"
+                        f"{size} bytes at {address:#x} overlap {content.nbytes} "
+                        f"bytes at {other:#x}, which are held"
                     )
             self.seed += 1
             self.held[address] = np.random.default_rng(self.seed).integers(0, 256, size, np.uint8)

@@ -24,7 +24,7 @@ SIZES: tuple[dict[int, int], ...] = ({}, {n: 3 * n + 2 for n in range(2, 17)})
 
 @dataclass(frozen=True)
 class Use:
-    """A primitive in the expression of a ``layer`` on an example: ``node`` is where it is called."""
+    """A primitive in the expression of a ``layer`` on an example: ``node`` calls it."""
 
     layer: Layer
     node: Scalar

@@ -84,13 +84,15 @@ def found(subject: Subject, key: str) -> Ranges:
         _ranges(first)
     if _ranges(second):
         raise Broken(
-            f"{key}: a new one has ranges before it has seen anything: it shares them with another one"
+            f"{key}: a new one has ranges before it has seen anything: "
+            "it shares them with another one"
         )
     for _ in _observing(second):
         pass
     if repr(_ranges(first)) != repr(_ranges(second)):  # NaN is judged later
         raise Broken(
-            f"{key}: ranges are others if they were asked for between batches, or in another calibrator"
+            f"{key}: ranges are others if they were asked for between batches, "
+            "or in another calibrator"
         )
     return _ranges(first)
 
@@ -157,7 +159,7 @@ def _taken_back(x: Any) -> Iterator[Any]:
 
 
 def _shown(one: Calibrator, name: str, batches: Iterator[Any]) -> bool:
-    """Whether there was a batch. One that is refused for what is not finite is shown without that."""
+    """Whether there was a batch. One refused for what is not finite is shown without it."""
     import numpy as np
 
     for batch in batches:
@@ -222,5 +224,6 @@ def _alike(ranges: Mapping[str, tuple[float, float]], name: str, other: str) -> 
     room = NEAR * max(map(abs, (low, high, low2, high2)))
     if not (abs(low - low2) <= room and abs(high - high2) <= room):
         raise Broken(
-            f"{low:g} to {high:g} for {name!r}, {low2:g} to {high2:g} for {other!r}: the same values"
+            f"{low:g} to {high:g} for {name!r}, {low2:g} to {high2:g} for {other!r}: "
+            "the same values"
         )

@@ -37,7 +37,7 @@ class NotHere(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """``run(subject)`` says in a few words what it looked at, or raises Broken, NothingToRun or NotHere."""
+    """``run(subject)`` says what it looked at, or raises Broken, NothingToRun or NotHere."""
 
     name: str
     about: str
@@ -125,7 +125,7 @@ def key_of(one: object) -> str:
 
 
 def raised(error: Exception) -> str:
-    """An error of a pack in words; where it is none of tactix's classes, with where it was raised."""
+    """An error of a pack in words; if it is not one of tactix's, with where it was raised."""
     where = (
         "" if isinstance(error, TactixError) else f"\n{''.join(traceback.format_exception(error))}"
     )
@@ -198,7 +198,7 @@ def loads(subject: Subject) -> bool:
 
 
 def child(code: str, *arguments: str, **environment: str) -> str:
-    """What Python code prints in a process of its own. Raises Broken with the code where it fails."""
+    """What code prints in a process of its own. Raises Broken with the code where it fails."""
     import os
     import subprocess
     import sys

@@ -47,7 +47,7 @@ class BuildRules:
 
 
 def builds(rule: Rule, subject: Subject) -> Iterator[BuildRules]:
-    """The builds that a rule is for, one for each kind of device: its own, or all that there are."""
+    """The builds that a rule is for, one for each kind of device: its own, or all there are."""
     allowed = numerics_beside(rule)
     active = [
         r
@@ -105,8 +105,9 @@ def _fires(rule: Rule, subject: Subject) -> int:
         _, trace = fuse(example_of(rule, subject), build.rules)
         if not trace.counts.get(rule.key):
             raise Broken(
-                f"{rule.key} fires on its example alone, but in no build for {build.device}: others change it first, "
-                f"{', '.join(trace.counts)}. Write the pattern of what these leave, or give it a higher benefit",
+                f"{rule.key} fires on its example alone, but in no build for {build.device}: "
+                f"others change it first, {', '.join(trace.counts)}. "
+                "Write the pattern of what these leave, or give it a higher benefit",
                 script(rule, build.device),
             )
     return 1 + len(found)
@@ -152,7 +153,10 @@ def _same(
     for name, w in want.items():
         far = departure(got[name], w)
         if far > TOLERANCE[rule.numerics]:
-            what = f"{rule.key} says it is {rule.numerics}, and changes {name!r} by {far:.2g} of the largest at {env}"
+            what = (
+                f"{rule.key} says it is {rule.numerics}, and changes {name!r} "
+                f"by {far:.2g} of the largest at {env}"
+            )
             raise Broken(what, script(rule))
 
 

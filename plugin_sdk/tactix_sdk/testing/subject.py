@@ -52,8 +52,8 @@ class Subject:
         if not mine:
             raise InvalidArgument(
                 f"no plugins of {self.dist!r} are installed",
-                why="no distribution, namespace or part of that name has an entry point in tactix.build.v1 or "
-                "tactix.runtime.v1",
+                why="no distribution, namespace or part of that name has an entry point in "
+                "tactix.build.v1 or tactix.runtime.v1",
                 do="pip install -e . in its folder; `tactix plugins list` shows what is found",
             )
         return tuple(mine)

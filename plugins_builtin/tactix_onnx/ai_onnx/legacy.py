@@ -99,7 +99,8 @@ def crop(ctx: Context, node: Any) -> Value:
     x, border, size = ctx.tensor(), ctx.attr("border", ()), ctx.attr("scale", ())
     if x.spec.rank != 4 or len(border) != 4 or len(size) not in (0, 2):
         ctx.fail(
-            f"it takes images (N, C, H, W), a border of 4 and a scale of 2 numbers, not {x.spec}, {border}, {size}"
+            "it takes images (N, C, H, W), a border of 4 and a scale of 2 numbers, "
+            f"not {x.spec}, {border}, {size}"
         )
     left, top, right, bottom = border
     height, width = x.spec.shape[2:]

@@ -169,7 +169,7 @@ def batch_normalization(ctx: Context, node: Any) -> Any:
 
 @CONVERTERS("LayerNormalization")
 def layer_normalization(ctx: Context, node: Any) -> Any:
-    """Operator sets before 17 have none; ONNX Runtime takes it in all of them, and so do exporters."""
+    """Operator sets before 17 have none; ONNX Runtime and exporters take it in all of them."""
     ctx.ignore("stash_type")
     x, epsilon = ctx.tensor(), ctx.attr("epsilon", 1e-5)
     axis = axis_of(ctx.attr("axis", -1), x.spec.rank, ctx.op)

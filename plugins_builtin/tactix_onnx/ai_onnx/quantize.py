@@ -75,7 +75,7 @@ def conv_integer(ctx: Context, node: Any) -> Value:
 
 
 def _float(ctx: Context, i: int, axis: int) -> Value:
-    """Inputs i, i + 1, i + 2 are a quantised tensor, scale and zero point: the tensor in float32."""
+    """Inputs i, i + 1, i + 2 are quantised tensor, scale and zero point: the tensor in float32."""
     x, scale, zero = (ctx.tensor(i + k) for k in range(3))
     fields = {"axis": axis % max(1, x.spec.rank), "dtype": scale.spec.dtype}
     return ctx.layer("tactix.DequantizeLinear", [x, scale, zero], **fields)

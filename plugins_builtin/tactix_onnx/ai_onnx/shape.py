@@ -115,7 +115,7 @@ def depth_to_space(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("SpaceToDepth")
 def space_to_depth(ctx: Context, node: Any) -> Value:
-    """(N, C, H b, W b) to (N, b b C, H, W); in mode CRD the block's axes come after the channels."""
+    """(N, C, H b, W b) to (N, b b C, H, W); in mode CRD the block's axes follow the channels."""
     x, b = ctx.tensor(), ctx.attr("blocksize")
     n, c, *spatial = x.spec.shape
     k = len(spatial)

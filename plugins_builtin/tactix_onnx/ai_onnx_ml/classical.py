@@ -136,7 +136,7 @@ def category_mapper(ctx: Context, node: Any) -> Value:
 
 
 def lookup(ctx: Context, keys: Any, values: Any, default: Any) -> Value:
-    """For each element of the input the value of its key; keys may be strings only if the input is."""
+    """For each element of the input the value of its key; they may be strings only if it is."""
     x = ctx.tensor()
     if is_text(x) != (DType.of(keys.dtype) is DType.STRING):
         ctx.fail(f"keys {DType.of(keys.dtype).value} do not fit elements {x.spec.dtype.value}")

@@ -145,7 +145,7 @@ def _pair_weights(ctx: Context, counts: tuple[int, ...], pairs: list[tuple[int, 
 
 
 def _probabilities(ctx: Context, scores: Value, classes: int) -> Value:
-    """Of the classes, from those of the pairs, which are a logistic function of the scores (Platt)."""
+    """Of the classes, from those of the pairs, a logistic function of the scores (Platt)."""
     slope, offset = (
         floats(ctx.attr(name))[: scores.spec.shape[1]] for name in ("prob_a", "prob_b")
     )

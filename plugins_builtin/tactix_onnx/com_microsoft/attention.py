@@ -125,7 +125,7 @@ def _within(ctx: Context, mask: Value, batch: Dim, keys: Dim) -> Value:
 def _added(
     ctx: Context, q: Value, mask: Value | None, bias: Value | None, past: Dim, keys: Dim
 ) -> Value | None:
-    """Filter of masked keys, -inf for later ones if ``unidirectional``, and the bias of the scores."""
+    """Filter of masked keys, -inf for later ones if ``unidirectional``, and the scores' bias."""
     batch, _, queries, _ = q.spec.shape
     never, out = ctx.attr("mask_filter_value", -10000.0), None
     if mask is not None:
@@ -252,7 +252,7 @@ def multi_head_attention(ctx: Context, node: Any) -> list[Value | None]:
 
 
 def _operands(ctx: Context) -> tuple[Value, ...]:
-    """q, k, v as (B, N, S, H), with their bias; keys and values that come in this form have none."""
+    """q, k, v as (B, N, S, H), with their bias; keys and values of this form have none."""
     heads = _heads(ctx)
     q, k, v = ctx.tensor(), ctx.input(1), ctx.input(2)
     if q.spec.rank == 5:
@@ -388,7 +388,7 @@ _QUANTIZED = ("k_quant_type", "v_quant_type")
 
 
 def _refuse_forms(ctx: Context) -> None:
-    """Raises UnsupportedOperator for a quantised cache, one that forgets, and scores as an output."""
+    """Raises UnsupportedOperator for a quantised cache, one that forgets, and scores as output."""
     ctx.ignore("kv_cache_bit_width")
     if (
         any(ctx.attr(name, "NONE") != "NONE" for name in _QUANTIZED)

@@ -83,7 +83,7 @@ def _named_factors(ctx: Context) -> dict[str, float]:
 
 
 def _activated(ctx: Context, y: Value, factors: dict[str, float]) -> Value:
-    """``y`` through the node's ``activation``; factors that it does not take are not meant for it."""
+    """``y`` through the node's ``activation``; factors it does not take are not for it."""
     name = ctx.attr("activation", "")
     if not name:
         return y
@@ -368,7 +368,7 @@ def unique(ctx: Context, node: Any) -> list[Value]:
 
 @CONVERTERS("CDist", domain=MICROSOFT)
 def distances(ctx: Context, node: Any) -> Value:
-    """Distances (M, K) of the rows of a (M, N) and b (K, N), by a product: ``a a - 2 a b + b b``."""
+    """Distances (M, K) of rows of a (M, N) and b (K, N), by a product: ``a a - 2 a b + b b``."""
     metric = ctx.attr("metric", "sqeuclidean")
     if metric not in ("sqeuclidean", "euclidean"):
         ctx.fail(f"its metric {metric!r} is not supported", do="Use sqeuclidean or euclidean")

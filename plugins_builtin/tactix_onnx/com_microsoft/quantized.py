@@ -112,7 +112,7 @@ def quantized_where(ctx: Context, node: Any) -> Value:
 
 
 def _ordered(ctx: Context, x: Value, compute: Callable[[Value], Value]) -> Value:
-    """What is computed of (N, C, spatial...), from and to (N, spatial..., C) if ``channels_last``."""
+    """Computed of (N, C, spatial...), from and to (N, spatial..., C) if ``channels_last``."""
     if not ctx.attr("channels_last", 0):
         return compute(x)
     refuse_same_pads(ctx)
@@ -305,7 +305,7 @@ def _sliced(ctx: Context, x: Value, size: int) -> Value:
 
 
 def _zeros(ctx: Context, n: int, blocks: int, bits: int) -> Array:
-    """Zero points (N, blocks): packed as the weights, one number each, or the middle of the range."""
+    """Zero points (N, blocks): packed as the weights, a number each, or mid-range."""
     if ctx.input(3) is None:
         return np.full((n, blocks), 1 << bits - 1, np.float32)
     given = ctx.array(3)

@@ -167,7 +167,7 @@ def div(m: Tape, node: Node, g: Value) -> Gradients:
 
 @rule("Pow")
 def power(m: Tape, node: Node, g: Value) -> Gradients:
-    """0 for the base where the exponent is 0, and for the exponent where the base is not above 0."""
+    """0 for the base where the exponent is 0, and for the exponent where the base is <= 0."""
     a, b = node.given
     e, y = m.ctx.cast(b, a.spec.dtype), node.outputs[0]
     out: list[Value | None] = [None, None]
@@ -313,7 +313,8 @@ def take(m: Tape, node: Node, g: Value) -> Gradients:
     s = node.attrs
     if any(step != 1 for step in s.steps):
         m.ctx.fail(
-            f"the gradient of tactix.Slice (layer {node.name!r}) with steps {s.steps} is not supported"
+            f"the gradient of tactix.Slice (layer {node.name!r}) "
+            f"with steps {s.steps} is not supported"
         )
     before: list[Dim] = [0] * x.spec.rank
     after: list[Dim] = [0] * x.spec.rank

@@ -103,7 +103,7 @@ def _call(network: NetworkDefinition, env: Mapping[str, int], values: Sequence[A
 
 @dataclass(frozen=True)
 class Running:
-    """What running a layer with bodies takes beside its inputs. ``params``: as ``Control.params``."""
+    """What a layer with bodies takes beside its inputs. ``params``: as ``Control.params``."""
 
     params: Mapping[str, Any]
     bodies: Sequence[Call]

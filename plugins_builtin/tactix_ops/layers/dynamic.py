@@ -239,7 +239,7 @@ class DynamicPadAttrs(DynamicAttrs):
 
 
 class DynamicPad(Dynamic):
-    """x with elements added around it; inputs x, pads (begins, then ends), value (0), axes (all)."""
+    """x with elements added around; inputs x, pads (begins, then ends), value (0), axes (all)."""
 
     key = "tactix.DynamicPad@1"
     Attrs = DynamicPadAttrs

@@ -42,7 +42,7 @@ def scaled_size(size: int, scale: float) -> int:
 
 
 def fitted(have: Sequence[int], want: Sequence[int], policy: str) -> tuple[list[int], list[float]]:
-    """Sizes with one scale for all axes by ``keep_aspect_ratio_policy``, and that scale for each."""
+    """Sizes with one scale for all axes by ``keep_aspect_ratio_policy``, and that scale each."""
     pick_scale = min if policy == "not_larger" else max
     scale = pick_scale(w / h for h, w in zip(have, want, strict=True))
     return [int(np.floor(scale * h + 0.5)) for h in have], [scale] * len(have)

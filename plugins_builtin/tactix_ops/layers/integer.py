@@ -89,7 +89,7 @@ class IntegerConvolution(Layer):
 
 
 class IntegerMatMul(Layer):
-    """``a @ b + c``: a (..., m, k) u8 or i8, b (k, n) i8, c (n,) i32 or absent; y (..., m, n) i32."""
+    """``a @ b + c``: a (..., m, k) u8 or i8, b (k, n) i8, c (n,) i32 or none; y (..., m, n) i32."""
 
     key = "tactix.IntegerMatMul@1"
     takes_epilogue = True

@@ -52,7 +52,8 @@ class LinearAttention(Layer):
             )
         if (q.rank, k.rank, v.rank) != (3, 3, 3) or attrs.q_num_heads % attrs.kv_num_heads:
             raise ShapeError(
-                f"{self.key}: q {q}, k {k}, v {v}, {attrs.q_num_heads} and {attrs.kv_num_heads} heads"
+                f"{self.key}: q {q}, k {k}, v {v}, "
+                f"{attrs.q_num_heads} and {attrs.kv_num_heads} heads"
             )
         heads = attrs.kv_num_heads
         width, depth = floordiv(k.shape[2], heads), floordiv(v.shape[2], heads)

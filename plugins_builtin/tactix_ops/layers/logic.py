@@ -46,7 +46,8 @@ class Selection(Logical):
         a, b = inputs[1:]
         if a is not None and b is not None and a.dtype is not b.dtype:
             raise DTypeError(
-                f"{self.key} takes alternatives of one dtype, not {a.dtype.value} and {b.dtype.value}"
+                f"{self.key} takes alternatives of one dtype, "
+                f"not {a.dtype.value} and {b.dtype.value}"
             )
         return super().infer(attrs, inputs)
 

@@ -107,7 +107,7 @@ class RandomBernoulli(Layer):
 
 @dataclass(frozen=True)
 class RandomMultinomialAttrs:
-    """``sample_size``: draws per row. ``dtype``: of the result. ``seed``: as that of RandomNormal."""
+    """``sample_size``: draws per row. ``dtype``: of the result. ``seed``: as RandomNormal's."""
 
     sample_size: int = 1
     dtype: DType = DType.INT32

@@ -108,7 +108,7 @@ _KERNELS = {"linear": (_triangle, 1.0), "cubic": (_keys, 2.0)}
 
 
 def axis_weights(attrs: ResizeAttrs, a: Axis) -> tuple[Array, Array]:
-    """Weights (out, size) in float64, and which outputs lie outside the input (for extrapolation)."""
+    """Weights (out, size) in float64, and which outputs are outside the input (extrapolation)."""
     x = COORDINATES[attrs.coordinate_transformation_mode](np.arange(a.out, dtype=np.float64), a)
     outside = (x < 0) | (x > a.size - 1)
     weights = np.zeros((a.out, a.size))

@@ -27,7 +27,7 @@ Activation = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class RecurrentAttrs:
-    """``activations`` per direction, in the layer's order; empty: its own. ``clip`` 0 means none."""
+    """``activations`` per direction, in the layer's order, or its own. ``clip`` 0 means none."""
 
     hidden_size: int = 0
     direction: str = "forward"
@@ -207,7 +207,7 @@ class Recurrent(Layer):
         return y, np.stack(states)
 
     def step(self, cell: _Cell, x: Array, *states: Array) -> list[Array]:
-        """The states after one step; ``x`` is already multiplied by its weights, with their bias."""
+        """The states after one step; ``x`` is multiplied by its weights, with bias."""
         raise NotImplementedError(f"{self.key}: step")
 
     def sample(self, attrs: RecurrentAttrs, inputs: Specs, rng: Any) -> list[Any]:

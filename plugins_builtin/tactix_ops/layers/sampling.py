@@ -60,7 +60,7 @@ def _reflected(x: Array, low: float, high: float) -> Array:
 
 @dataclass(frozen=True)
 class GridSampleAttrs:
-    """``align_corners``: -1 and 1 are the centres of the outermost elements, not their outer edges."""
+    """``align_corners``: -1 and 1 are centres of the outermost elements, not their edges."""
 
     mode: str = "linear"
     padding_mode: str = "zeros"

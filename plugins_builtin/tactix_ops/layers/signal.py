@@ -110,7 +110,7 @@ class DynamicDFT(Layer):
 
 @dataclass(frozen=True)
 class STFTAttrs:
-    """``frame_step``: from the begin of a frame to that of the next; ``frame_length``: of a frame."""
+    """``frame_step``: from a frame's begin to the next one's; ``frame_length``: of a frame."""
 
     frame_step: int = 1
     frame_length: int = 1

@@ -91,7 +91,8 @@ class ArgExtreme(Layer):
         kept = reduced(x.shape, (attrs.axis,), attrs.keepdims, self.key)
         if x.size == 0 and 0 not in kept:
             raise ShapeError(
-                f"{self.key}: axis {attrs.axis} of a tensor {x.shape} has no elements to choose from"
+                f"{self.key}: axis {attrs.axis} of a tensor {x.shape} "
+                "has no elements to choose from"
             )
         if x.size == 0:
             return (np.zeros(kept, np.int64),)

@@ -181,7 +181,7 @@ def _single(token: re.Match[str], flags: int) -> Part:
 
 @dataclass(frozen=True)
 class State:
-    """Goes on to ``to``: at once, where ``holds`` lets it, or with a character that ``test`` takes."""
+    """Goes on to ``to``: at once where ``holds`` lets it, or by a character ``test`` takes."""
 
     to: tuple[int, ...]
     test: Test | None = None

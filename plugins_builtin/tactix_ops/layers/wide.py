@@ -26,7 +26,8 @@ def _check(layer: Layer, x: TensorSpec, w: TensorSpec, b: TensorSpec | None) -> 
         or (b is not None and b.dtype is not DType.FP32)
     ):
         raise DTypeError(
-            f"{layer.key} takes two tensors of one 16-bit float and a float32 bias, not {x}, {w}, {b}"
+            f"{layer.key} takes two tensors of one 16-bit float and "
+            f"a float32 bias, not {x}, {w}, {b}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Gathers: constant tuples as flat places, and a Transpose around a gather undone by one before it."""
+"""Gathers: constant tuples as flat places, and a Transpose around one undone by one before."""
 
 from __future__ import annotations
 

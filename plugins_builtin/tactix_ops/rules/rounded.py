@@ -34,7 +34,7 @@ def roundings(x: Value, graph: Any) -> list[Node]:
 
 
 def rounded(x: Value, root: Node, graph: Any) -> Value | Op:
-    """The tensor rounded to bfloat16: as it already is for a node before ``root``, or by a new one."""
+    """The tensor rounded to bfloat16: as it is for a node before ``root``, or by a new one."""
     twins = roundings(x, graph)
     earlier = bool(twins) and graph.position(twins[0]) < graph.position(root)
     return twins[0].outputs[0] if earlier else P.tactix.Cast(x, to=DType.BF16)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Registries as those of a full session; plugins other than the built-ins are not looked for."""
+    """Registries as those of a full session; only built-in plugins are looked for."""
 
     def __init__(self, group: str = "runtime", logger: Any = None) -> None:
         if group != "runtime":

@@ -73,7 +73,10 @@ class PackFiles:
             first = call.args[0].value if isinstance(call.args[0], ast.Constant) else None
             called = ast.unparse(call.func).endswith("import_module")
             if called and isinstance(first, str) and first.partition(".")[0] in tops:
-                why = f"{path}, line {call.lineno}: import_module({first!r}) would find an installed one, or none"
+                why = (
+                    f"{path}, line {call.lineno}: import_module({first!r}) "
+                    "would find an installed one, or none"
+                )
                 do = "Write an import statement, or a name relative to __package__"
                 raise ConfigError("it cannot be embedded", who=self.title, why=why, do=do)
 
@@ -90,7 +93,8 @@ def _from_wheel(path: Path) -> PackFiles:
         content = path.read_bytes()
         files = unpack(content, str(path))
         (info,) = {p.partition("/")[0] for p in files if p.partition("/")[0].endswith(".dist-info")}
-        dist = metadata.PathDistribution(zipfile.Path(io.BytesIO(content), f"{info}/"))  # type: ignore[arg-type]
+        folder = zipfile.Path(io.BytesIO(content), f"{info}/")
+        dist = metadata.PathDistribution(folder)  # type: ignore[arg-type]
         return _pack(dist, {p: text for p, text in files.items() if not p.startswith(f"{info}/")})
     except (OSError, PlanFormatError, ValueError, KeyError) as e:
         raise ConfigError("cannot read the wheel", who=str(path), why=str(e)) from None

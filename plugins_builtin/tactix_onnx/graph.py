@@ -126,7 +126,8 @@ class Walker:
         if self._depth >= NESTED or self._imported[0] > BODIES:
             raise ModelImportError(
                 "bodies of loops and branches are nested too deeply",
-                why=f"at most {NESTED} levels and {BODIES} nodes, counted as often as they are read",
+                why=f"at most {NESTED} levels and {BODIES} nodes, "
+                "counted as often as they are read",
             )
         inner = Walker(network, self.catalog, self.weights, self.survey)
         inner._symbols, inner._binder, inner._active = self._symbols, self._binder, self._active
@@ -203,7 +204,8 @@ class Walker:
                     for i, d in enumerate(v.type.tensor_type.shape.dim)
                 ]
             elif v.name not in self.network.wanted:
-                do = f'Give one to the build: shapes={{"{v.name}": (1, 3)}}, or --shapes {v.name}:1x3'
+                shapes = f'shapes={{"{v.name}": (1, 3)}}'
+                do = f"Give one to the build: {shapes}, or --shapes {v.name}:1x3"
                 raise ModelImportError(
                     "it has no rank", who=who, why="the model declares no shape of it", do=do
                 )

@@ -1,4 +1,4 @@
-"""Operators that nothing provides: where they usually come from, and what can be done about them."""
+"""Operators that nothing provides: where they usually come from, and what can be done."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from typing import Any
 from tactix.base.errors import PluginError
 from tactix_onnx.catalog import MAIN, schema_of
 
-_RUNTIME = "It comes from ONNX Runtime's graph optimization: use the model before that, or save it at a lower level"
-_TORCH = "It is a function or operator of PyTorch that the export left as it is: export with a newer torch.onnx"
+_RUNTIME = (
+    "It comes from ONNX Runtime's graph optimization: "
+    "use the model before that, or save it at a lower level"
+)
+_TORCH = (
+    "It is a function or operator of PyTorch that the export left as it is: "
+    "export with a newer torch.onnx"
+)
+_EXTENSIONS = "It is an operator of onnxruntime-extensions: export without pre- and post-processing"
 
 ORIGINS = {
     "com.microsoft": _RUNTIME,
     "com.microsoft.nchwc": _RUNTIME,
     "com.ms.internal.nhwc": _RUNTIME,
-    "com.microsoft.extensions": "It is an operator of onnxruntime-extensions: export without pre- and post-processing",
-    "ai.onnx.contrib": "It is an operator of onnxruntime-extensions: export without pre- and post-processing",
+    "com.microsoft.extensions": _EXTENSIONS,
+    "ai.onnx.contrib": _EXTENSIONS,
     "ai.onnx.preview.training": "It belongs to training: export the model for inference",
     "ai.onnx.training": "It belongs to training: export the model for inference",
     "org.pytorch.aten": _TORCH,
@@ -48,7 +55,7 @@ def origin_of(domain: str, op: str, version: int, layers: Any) -> tuple[str, str
 
 
 def _pack_of(domain: str, op: str, layers: Any) -> tuple[str, str]:
-    """Why a pack of the domain's name, or its layer for the operator, is not in use, if there is one."""
+    """Why a pack of the domain's name, or its layer for the operator, is not in use."""
     if lost := _clash_of(domain, op, layers):
         return f"no plugin in use provides it: {lost.what}: {lost.why}", lost.do
     entry = getattr(layers, "entry", None)

@@ -67,12 +67,13 @@ class Refusal:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What tells nodes apart: both branches of an If may have a node of this number and name."""
+        """What tells nodes apart: both branches of an If may have one of this number and name."""
         return self.node, self.operator, self.index
 
     @property
     def place(self) -> str:
-        at = f"number {self.index} of {f'the body of {short(self.graph)!r}' if self.graph else 'the graph'}"
+        graph = f"the body of {short(self.graph)!r}" if self.graph else "the graph"
+        at = f"number {self.index} of {graph}"
         at += "" if self.offset is None else f", byte {self.offset} of the file"
         return f"node {short(self.node)!r} ({self.operator}, opset {self.opset}), {at}"
 
@@ -150,7 +151,7 @@ class Survey:
     def type_of(
         self, graph: onnx.GraphProto | None, name: str, main: bool
     ) -> onnx.TypeProto | None:
-        """The type of a tensor as its graph declares it, or, in the main graph, as ``infer`` tells."""
+        """The type of a tensor as its graph declares it, or in the main one as ``infer`` tells."""
         if graph is not None and id(graph) not in self._declared:
             known = (*graph.value_info, *graph.output)
             types = {v.name: v.type for v in known if v.type.tensor_type.HasField("shape")}
@@ -167,7 +168,7 @@ class Survey:
     # -- telling ----------------------------------------------------------------------------------
 
     def refusals(self) -> list[Refusal]:
-        """All that were found, with their places in the file; those of nodes not reached come last."""
+        """All that were found, with places in the file; those of nodes not reached come last."""
         for r in list(self._unknown.values()):
             self.is_unknown(r)
         found = list(self._kept.values())
@@ -176,7 +177,7 @@ class Survey:
         return [r if r.graph else replace(r, offset=places.get(r.index)) for r in found]
 
     def finish(self) -> None:
-        """Raises what was found: the error of the one node, or UnsupportedOperator that lists all."""
+        """Raises what was found: one node's error, or UnsupportedOperator that lists all."""
         found = self.refusals()
         if not found:
             return

@@ -40,7 +40,8 @@ def check(model: onnx.ModelProto) -> None:
     opsets = _checked_opsets(model.opset_import, "the model")
     _check_graph(model.graph, opsets)
     for f in model.functions:
-        who = f"function {text(f.domain, 'the domain of a function')}::{text(f.name, 'the name of a function')}"
+        domain = text(f.domain, "the domain of a function")
+        who = f"function {domain}::{text(f.name, 'the name of a function')}"
         _check_texts(f.input, who)
         _check_texts(f.output, who)
         _check_nodes(f.node, _checked_opsets(f.opset_import, who) or opsets)

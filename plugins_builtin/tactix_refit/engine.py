@@ -62,7 +62,8 @@ class RefittableEngine(TrackedEngine):
                 "an engine in memory of the device's own cannot be refitted", who=who, do=do
             )
         if k not in self._blob_memory:
-            allocator = self._program.allocator if device.host_memory else device.pinned  # type: ignore[attr-defined]
+            own = self._program.allocator
+            allocator = own if device.host_memory else device.pinned  # type: ignore[attr-defined]
             self._blob_memory[k] = BlobMemory(allocator, sizes)
         return self._blob_memory[k]
 
@@ -70,7 +71,8 @@ class RefittableEngine(TrackedEngine):
         device, program = self._program.device, self._program
         if device.host_memory:
             return InPlace(fresh)
-        return device.weight_update(program.allocator, fresh, program.weights.addresses)  # type: ignore[attr-defined]
+        allocator, addresses = program.allocator, program.weights.addresses
+        return device.weight_update(allocator, fresh, addresses)  # type: ignore[attr-defined]
 
     def _swap(self, fresh: Mapping[str, Array], update: Any) -> None:
         program, weights = self._program, self._program.weights

@@ -32,8 +32,8 @@ class MemoryImporter:
         inside = name[len(self.package) + 1 :].replace(".", "/")
         for file in (f"{inside}/__init__.py".lstrip("/"), f"{inside}.py"):
             if file in self.files:
-                origin, package = f"<{self.package}>/{file}", file.endswith("__init__.py")
-                spec = ModuleSpec(name, self, origin=origin, is_package=package)  # type: ignore[arg-type]
+                at, outer = f"<{self.package}>/{file}", file.endswith("__init__.py")
+                spec = ModuleSpec(name, self, origin=at, is_package=outer)  # type: ignore[arg-type]
                 spec.has_location = True
                 return spec
         return None

@@ -146,7 +146,7 @@ class Rewriting:
         key = (held.blob, packed.steps, spec.dtype, spec.shape)
         if key not in self._plain:
             try:
-                self._room -= math.prod(map(int, spec.shape)) * spec.dtype.itemsize  # type: ignore[arg-type]
+                self._room -= math.prod(spec.at({})) * spec.dtype.itemsize
                 if self._room < 0:
                     raise ValueError(
                         f"weights would take more than {MOST_TIMES} times what the plan holds"

@@ -25,7 +25,8 @@ SMALL = 1024
 PROGRAM = """
 import sys, onnx
 model = onnx.load_model_from_string(sys.stdin.buffer.read())
-sys.stdout.buffer.write(onnx.shape_inference.infer_shapes(model, data_prop=True).SerializeToString())
+inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+sys.stdout.buffer.write(inferred.SerializeToString())
 """
 
 

@@ -160,12 +160,14 @@ def _checked(
     if not noted:
         return (
             None,
-            "as the plan keeps it; what it was compiled with is not noted, so that it cannot be checked",
+            "as the plan keeps it; what it was compiled with is not noted, "
+            "so that it cannot be checked",
         )
     if len(preludes) < len(noted["preludes"]):
         return (
             None,
-            "as the plan keeps it; its preludes are of another version or pack, so that it cannot be checked",
+            "as the plan keeps it; its preludes are of another version or pack, "
+            "so that it cannot be checked",
         )
     made = symbol(Source(noted["language"], code.source, tuple(preludes), tuple(noted["flags"])))
     return (
@@ -192,7 +194,7 @@ def _installed() -> Mapping[str, tuple[str, str]]:
 
 
 def _computes(s: Step) -> list[str]:
-    """A line for each layer, as far as the plan keeps what a step computes; else the layers' names."""
+    """A line for each layer, as far as the plan keeps what a step computes; else their names."""
     meaning, origin = s.info.get("reference"), ", ".join(_names(s, "origin"))
     of = f"of the model's {origin}" if origin else ""
     if not isinstance(meaning, Mapping):
@@ -223,7 +225,8 @@ def _result(results: Sequence[int], value: int) -> str:
 def _call(layer: Mapping[str, Any], inputs: Sequence[str]) -> str:
     """``Softmax(x0, axis=1)``; attributes that say nothing are left out, long ones cut."""
     told = {k: v for k, v in layer.get("attrs", {}).items() if v not in (None, [], "", False)}
-    return f"{_short(layer['layer'])}({', '.join([*inputs, *(f'{k}={str(v)[:60]}' for k, v in told.items())])})"
+    given = [*inputs, *(f"{k}={str(v)[:60]}" for k, v in told.items())]
+    return f"{_short(layer['layer'])}({', '.join(given)})"
 
 
 def _short(key: str) -> str:
@@ -236,7 +239,7 @@ def _operands(letter: str, operands: Sequence[Operand]) -> list[str]:
 
 
 def _chosen(plan: Plan, s: Step) -> str:
-    """Its time against the next candidate's, from the ledger; a change of format is no node of it."""
+    """Its time against the next candidate's, from the ledger; no change of format is in it."""
     if s.name not in plan.ledger.get("nodes", {}):
         own = s.info.get("seconds")
         told = f", {show.duration(own)}" if isinstance(own, (int, float)) else ""
@@ -259,7 +262,8 @@ def _chosen(plan: Plan, s: Step) -> str:
 def _target(plan: Plan) -> str:
     d = plan.device
     bits = f", vectors of {d['vector_bits']} bits" if d.get("vector_bits") else ""
-    return f"{d.get('kind', '?')} {d.get('name', '?')}{bits}: {' '.join(map(str, d.get('features', ())))}"
+    features = " ".join(map(str, d.get("features", ())))
+    return f"{d.get('kind', '?')} {d.get('name', '?')}{bits}: {features}"
 
 
 def _plain(text: str) -> str:

@@ -20,7 +20,7 @@ SIZE = 32
 
 @dataclass(frozen=True)
 class TrustKey:
-    """``secret``: empty for a key of others. ``public``: of an Ed25519 key. ``name``: for people."""
+    """``secret``: empty for others' keys. ``public``: of an Ed25519 key. ``name``: for people."""
 
     algorithm: str
     secret: bytes = b""
@@ -66,7 +66,9 @@ class TrustKey:
             raise InvalidArgument(f"{self.title} cannot sign", why="its secret is not here")
         if self.algorithm == HMAC:
             return hmac.digest(self.secret, message, "sha256")
-        return ed25519().Ed25519PrivateKey.from_private_bytes(self.secret).sign(message)  # type: ignore[no-any-return]
+        key = ed25519().Ed25519PrivateKey.from_private_bytes(self.secret)
+        signature: bytes = key.sign(message)
+        return signature
 
     def fits(self, message: bytes, signature: bytes) -> bool:
         """Whether the signature is of this message by this key; as long for a wrong one. Raises

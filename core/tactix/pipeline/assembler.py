@@ -89,8 +89,9 @@ class Assembler:
         """
         for name, v in zip(self.names, self.net.outputs, strict=True):
             node = v.producer
-            direct = node is not None and produced_format(v, self.chosen).is_linear
-            if direct and v not in self._final and not self.chosen[node].artifact.alias:  # type: ignore[index]
+            if node is None or not produced_format(v, self.chosen).is_linear:
+                continue
+            if v not in self._final and not self.chosen[node].artifact.alias:
                 self._final[v] = name
 
     # -- steps ------------------------------------------------------------------------------------

@@ -78,7 +78,8 @@ class Settler:
         """Warn, once in a build, of a node that a fallback is left with since all others failed."""
         failed = [c for c in b.candidates if c.status == "rejected" and not c.tactic.fallback]
         if failed and all(c.tactic.fallback for c in b.standing):
-            text = f"{n.name} ({n.kind}) is left to {min(b.standing, key=lambda c: c.order).tactic.key}: {b.failures}"
+            first = min(b.standing, key=lambda c: c.order).tactic
+            text = f"{n.name} ({n.kind}) is left to {first.key}: {b.failures}"
             self.state.logger.warning(text)
 
     def choice(self) -> Choice:
@@ -145,7 +146,7 @@ class Settler:
         ]
 
     def _produced(self, nodes: Sequence[Node]) -> set[Node]:
-        """Nodes whose shapes only running tells, that have bodies, or values that are no numbers."""
+        """Nodes whose shapes only running tells, with bodies, or values that are no numbers."""
         known = {d for v in self.fused.inputs for d in v.spec.shape}
         out = set()
         for n in nodes:

@@ -74,11 +74,13 @@ def refusal(plan: Plan, seal: Seal, steps: list[Step]) -> UntrustedPlan:
     why += "".join(
         f"; and Python of {title}, sha256 {digest}" for digest, title in embedded(plan).items()
     )
-    do = "If you trust its origin: have it signed by a key that `tactix keys trust` was given; or `tactix trust "
-    do += (
-        f"{seal.digest.hex()}`; or let its code run with on_untrusted='allow' (--untrusted allow, "
+    do = (
+        "If you trust its origin: have it signed by a key that `tactix keys trust` was given; "
+        f"or `tactix trust {seal.digest.hex()}`; "
+        "or let its code run with on_untrusted='allow' "
+        "(--untrusted allow, TACTIX_UNTRUSTED=allow). "
+        "Without its code, but slowly, it runs with on_untrusted='references'"
     )
-    do += "TACTIX_UNTRUSTED=allow). Without its code, but slowly, it runs with on_untrusted='references'"
     return UntrustedPlan(
         "the plan is not trusted", who=f"plan {plan.name or 'without name'}", why=why, do=do
     )

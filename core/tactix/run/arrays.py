@@ -1,4 +1,4 @@
-"""What users pass as inputs, as contiguous numpy arrays of the right dtype; and where arrays lie."""
+"""What users pass in, as contiguous numpy arrays of the right dtype; and where arrays lie."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ def address_of(array: Any) -> int:
     """Where a contiguous array starts; or one in device memory, which has an ``address``."""
     try:
         return _addressof(_from_buffer(array))  # three times as fast as the array interface
-    except (
-        TypeError,
-        ValueError,
-        BufferError,
-    ):  # read-only, empty, or a dtype that buffers do not know
-        return getattr(array, "address", 0) or array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+    except (TypeError, ValueError, BufferError):
+        # read-only, empty, or a dtype that buffers do not know
+        start: int = getattr(array, "address", 0) or array.__array_interface__["data"][0]
+        return start
 
 
 def as_input(io: TensorIO, given: Any) -> Any:

@@ -80,8 +80,9 @@ class _Writer:
         self.swapped = self._swapped_loop()
 
     def text(self) -> list[str]:
-        y = f"({self.element}*){self.args.bytes_out(self.copy.target)} + {self.args.dim(self.copy.target_offset)}"
-        heads = [f"{self.element}* y = {y};"]
+        target = self.args.bytes_out(self.copy.target)
+        offset = self.args.dim(self.copy.target_offset)
+        heads = [f"{self.element}* y = ({self.element}*){target} + {offset};"]
         if self.copy.source >= 0:
             x = f"(const {self.element}*){self.args.bytes_in(self.copy.source)}"
             heads.append(
@@ -122,7 +123,8 @@ class _Writer:
             return f"tx_fill_{self.bits}({q}, *({p}), {count});"
         if target == 1:
             return f"tx_stride_{self.bits}({q}, {p}, {count}, {self.args.dim(source)});"
-        return f"tx_scatter_{self.bits}({q}, {p}, {count}, {self.args.dim(target)}, {self.args.dim(source)});"
+        strides = f"{self.args.dim(target)}, {self.args.dim(source)}"
+        return f"tx_scatter_{self.bits}({q}, {p}, {count}, {strides});"
 
     def _places(self, loops: Sequence[int]) -> list[str]:
         """Declare ``q`` and ``p`` at the current position of the loops."""
@@ -180,7 +182,10 @@ class _Writer:
             c_text.decode("o", [*(f"i{i}" for i in outer), "tb", "ta"], sizes),
             *self._places(outer),
             "const int64_t a = ta * TX_TILE, b = tb * TX_TILE;",
-            f"const int64_t na = {a} - a < TX_TILE ? {a} - a : TX_TILE, nb = {b} - b < TX_TILE ? {b} - b : TX_TILE;",
+            (
+                f"const int64_t na = {a} - a < TX_TILE ? {a} - a : TX_TILE, "
+                f"nb = {b} - b < TX_TILE ? {b} - b : TX_TILE;"
+            ),
             f"tx_swap_{self.bits}(q + a * {sy} + b, p + b * {sx} + a, na, nb, {sy}, {sx});",
         ]
         return [c_text.split(total), loop("o", "lo", "hi", *body)]

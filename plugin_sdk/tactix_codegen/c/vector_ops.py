@@ -160,7 +160,8 @@ class VectorEmitter(Emitter):
         if self.value(a) is not None:
             a, b = b, a
         bound = not math.isnan(self.values.get(id(b), math.nan))
-        return f"tx_{node.op}{'_c' if bound else ''}({self.arg(a, DType.FP32)}, {self.arg(b, DType.FP32)})"
+        args = f"{self.arg(a, DType.FP32)}, {self.arg(b, DType.FP32)}"
+        return f"tx_{node.op}{'_c' if bound else ''}({args})"
 
     def _int(self, node: Scalar, dtype: DType) -> str:
         if node.op in ("min", "max"):
@@ -196,7 +197,8 @@ class VectorEmitter(Emitter):
         args = [self.arg(a, dtype) for a in node.args]
         lanes = [f"tx_a{i}[tx_l]" for i in range(len(args))]
         copies = "".join(f" const vf tx_a{i} = {a};" for i, a in enumerate(args))
-        body = f"for (int tx_l = 0; tx_l < TX_LANES; tx_l++) tx_r[tx_l] = {c_scalar.primitive_text(node, lanes)};"
+        each = f"tx_r[tx_l] = {c_scalar.primitive_text(node, lanes)};"
+        body = f"for (int tx_l = 0; tx_l < TX_LANES; tx_l++) {each}"
         return f"({{{copies} vf tx_r; {body} tx_r; }})"
 
 

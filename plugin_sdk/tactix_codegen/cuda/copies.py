@@ -69,11 +69,12 @@ class _Copy:
 
     def _bases(self) -> list[str]:
         e = element_type(self.width)
-        y = f"({e}*){self.args.bytes_out(self.copy.target)} + {self.args.dim(self.copy.target_offset)}"
-        heads = [f"{e}* y = {y};"]
+        target = self.args.bytes_out(self.copy.target)
+        heads = [f"{e}* y = ({e}*){target} + {self.args.dim(self.copy.target_offset)};"]
         if not self.filled:
-            x = f"(const {e}*){self.args.bytes_in(self.copy.source)} + {self.args.dim(self.copy.source_offset)}"
-            heads.append(f"const {e}* x = {x};")
+            source = self.args.bytes_in(self.copy.source)
+            offset = self.args.dim(self.copy.source_offset)
+            heads.append(f"const {e}* x = (const {e}*){source} + {offset};")
         return heads
 
     def text(self) -> list[str]:
@@ -107,7 +108,7 @@ class _Copy:
 
 
 class _Swap(_Copy):
-    """Tiles of two loops: the source goes on by one along ``swapped``, the target along the last."""
+    """Tiles of two loops: the source moves by one along ``swapped``, the target along the last."""
 
     def __init__(self, args: CudaArgs, copy: Copy, width: int, swapped: int) -> None:
         super().__init__(args, copy, width)

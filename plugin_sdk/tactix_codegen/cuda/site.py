@@ -6,6 +6,8 @@ Names of the coordinates: ``n``, ``c``, and ``o0``.. along the spatial axes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tactix.base import dims
 from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
@@ -58,8 +60,8 @@ class OutputSite:
 
     def _width(self, also: tuple[DType, ...]) -> int:
         types = (self.around.spec.dtype, *also, *(v.spec.dtype for v in self.args.node.outputs))
-        moves = [(t, (1,)) for t in types]
-        moves += [(self.around.after[v].dtype, s) for v, s in self.strides.items()]  # type: ignore[misc]
+        moves: list[tuple[DType, Sequence[Dim]]] = [(t, (1,)) for t in types]
+        moves += [(self.around.after[v].dtype, s) for v, s in self.strides.items()]
         return text.vector_width(self.sizes[-1], moves)
 
     def head(self) -> list[str]:

@@ -245,9 +245,9 @@ def _environments(usual: Mapping[str, int]) -> list[dict[str, int]]:
 
 def _openings(case: Case) -> list[list[int]]:
     """Sizes that become symbols: that of the batch, and all; none that a constant has."""
-    given = [s.shape for s in case.specs[: 1 if case.fixed else None]]
+    given = [s.at({}) for s in case.specs[: 1 if case.fixed else None]]
     held = {d for s in case.specs[len(given) :] for d in s.shape}
-    found = [int(d) for shape in given for d in shape if d not in held and d != 1]  # type: ignore[arg-type]
+    found = [d for shape in given for d in shape if d not in held and d != 1]
     every = list(dict.fromkeys(found))
     first = [n for n in every[:1] if given[0] and given[0][0] == n]
     return [names for names in ([first, every] if first != every else [every]) if names]
@@ -365,7 +365,8 @@ from tactix_sdk.testing import bids
 from tactix_sdk.testing.subject import Subject
 subject = Subject({subject.dist!r})
 tactic = subject.session.tactics[{trial.tactic.key!r}]
-trials = chain(bids.fixed_trials(subject, tactic, (dict(), *bids.SHAPES)), bids.open_trials(subject, tactic))
+fixed = bids.fixed_trials(subject, tactic, (dict(), *bids.SHAPES))
+trials = chain(fixed, bids.open_trials(subject, tactic))
 trial = next(t for t in trials if t.about == {trial.about!r})
 for ran in bids.run(subject, [trial], {f"float({str(poison)!r})" if poison is not None else None}):
     if ran.wrong:
@@ -416,7 +417,7 @@ def right(subject: Subject) -> str:
 
 @check("tactic-shapes")
 def shapes(subject: Subject) -> str:
-    """Odd, single, large and empty sizes give the reference's results, where a tactic takes them."""
+    """Odd, single, large and empty sizes give the reference's results, where they are taken."""
     found, away = kernels_of(subject)
     tried = for_each(found, lambda t: _hold(subject, fixed_trials(subject, t, SHAPES), most=FEW))
     return counted(tried, "runs", away)
@@ -449,7 +450,7 @@ def not_a_number(subject: Subject) -> str:
 
 @check("tactic-deterministic")
 def same_twice(subject: Subject) -> str:
-    """Compiling a node twice gives the same artifact, and bids do not hang on the order of calls."""
+    """Compiling a node twice gives the same artifact, and bids do not depend on call order."""
     found = [t for t in tactics_of(subject) if t.device in _kinds(subject)]
     return counted(for_each(found, lambda t: _again(subject, t)), "artifacts")
 

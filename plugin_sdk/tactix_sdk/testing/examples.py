@@ -289,5 +289,5 @@ def specs_of(text: str) -> list[TensorSpec]:
 
 
 def resized(specs: Sequence[TensorSpec], by: dict[int, int]) -> list[TensorSpec]:
-    """The specs with sizes replaced: equal ones by equal ones, so that what belongs together does."""
-    return [TensorSpec(s.dtype, tuple(by.get(int(d), d) for d in s.shape)) for s in specs]  # type: ignore[arg-type]
+    """The specs with sizes replaced: equal ones by equal ones, as they belong together."""
+    return [TensorSpec(s.dtype, tuple(by.get(d, d) for d in s.at({}))) for s in specs]

@@ -48,7 +48,8 @@ for group in subject.groups:
     session = subject.fresh(group)
     for name in subject.provides(group):
         found = subject.entries(name, session)
-        out[f"{{group}} {{name}}"] = [[e.key, repr(getattr(e.object, "implements", ""))] for e in found]
+        told = [[e.key, repr(getattr(e.object, "implements", ""))] for e in found]
+        out[f"{{group}} {{name}}"] = told
 print(json.dumps(out))
 """
 

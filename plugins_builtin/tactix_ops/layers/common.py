@@ -112,10 +112,8 @@ def content(spec: TensorSpec) -> Array | None:
     known = spec.known() if is_tracked(spec.shape) else None
     if known is None:
         return None
-    dtype: Any = np.int64 if all(isinstance(v, int) for v in known) else object
-    if dtype is np.int64 and any(not -(2**63) <= v < 2**63 for v in known):  # type: ignore[operator]
-        dtype = object
-    return np.array(known, dtype=dtype).reshape(spec.at({}))
+    fit = all(isinstance(v, int) and -(2**63) <= v < 2**63 for v in known)
+    return np.array(known, dtype=np.int64 if fit else object).reshape(spec.at({}))
 
 
 class Movement(Layer):

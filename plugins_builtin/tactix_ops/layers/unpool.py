@@ -1,4 +1,4 @@
-"""Windows with their places: MaxPool with indices, its inverse, and windows put back into an image."""
+"""Windows with their places: MaxPool with indices, its inverse, windows put back into an image."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Shape, floordiv, sym
+from tactix.base.dims import Shape, evaluate_shape, floordiv, sym
 from tactix.base.dtypes import DType
 from tactix.base.errors import ShapeError
 from tactix.base.host_memory import check_array_fits
@@ -107,7 +107,7 @@ class MaxUnpool(Layer):
 
     def reference(self, attrs: MaxUnpoolAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, places, shape = inputs[0], inputs[1], pick(inputs, 2)
-        small = np.zeros(tuple(int(d) for d in self._smallest(attrs, x.shape)), x.dtype)  # type: ignore[arg-type]
+        small = np.zeros(evaluate_shape(self._smallest(attrs, x.shape), {}), x.dtype)
         small.reshape(-1)[places.reshape(-1)] = x.reshape(-1)
         if shape is None:
             return (small,)
@@ -119,7 +119,7 @@ class MaxUnpool(Layer):
 
     def sample(self, attrs: MaxUnpoolAttrs, inputs: Specs, rng: Any) -> list[Any]:
         x, places, *shape = super().sample(attrs, inputs, rng)
-        small = tuple(int(d) for d in self._smallest(attrs, x.shape))  # type: ignore[arg-type]
+        small = evaluate_shape(self._smallest(attrs, x.shape), {})
         picked = rng.permutation(int(np.prod(small)))[: places.size].reshape(places.shape)
         return [x, picked.astype(places.dtype), *(np.array(small, s.dtype) for s in shape)]
 

@@ -196,7 +196,8 @@ def _counting(net: Any, x: Value, axis: int) -> Value:
     """An example's 0, 1, ... up to the size of one of x's axes."""
     (size,) = net.add_layer("tactix.Shape", [x], start=axis, end=axis + 1)
     (size,) = net.add_layer("tactix.Reshape", [size], shape=())
-    return net.add_layer("tactix.Range", [_number(net, 0), size, _number(net, 1)])[0]  # type: ignore[no-any-return]
+    counted: Value = net.add_layer("tactix.Range", [_number(net, 0), size, _number(net, 1)])[0]
+    return counted
 
 
 def _gather_example(net: Any) -> None:

@@ -125,7 +125,7 @@ def _fold_example(net: Any) -> None:
 
 
 def _known(root: Node, graph: Any) -> bool:
-    """Whether an output that something reads is known; a node stays for its outputs that are not."""
+    """Whether an output that is read is known; a node stays for its outputs that are not."""
     read = [v.spec.value for v in root.outputs if graph.uses(v) or graph.is_output(v)]
     return not root.is_fused and any(value is not None and is_static(value) for value in read)
 
@@ -134,10 +134,10 @@ def _known_content(root: Node) -> tuple[Any, ...]:
     out: list[Any] = []
     for v in root.outputs:
         known = v.spec.value if v.spec.value is not None and is_static(v.spec.value) else None
-        shape = tuple(int(d) for d in v.spec.shape) if known is not None else ()  # type: ignore[arg-type]
-        out.append(
-            v if known is None else literal(np.array(known, v.spec.dtype.numpy).reshape(shape))
-        )
+        if known is None:
+            out.append(v)
+        else:
+            out.append(literal(np.array(known, v.spec.dtype.numpy).reshape(v.spec.at({}))))
     return tuple(out)
 
 

@@ -87,7 +87,8 @@ def _slice_of_part(root: Node, parts: Node) -> Op:
     assert found is not None
     v, begin = found
     joined = parts.attrs.axis % v.spec.rank
-    ranges = [_range_of(root, root.inputs[0].spec.shape, i) for i in range(v.spec.rank)]  # type: ignore[union-attr]
+    whole = root.given[0].spec.shape
+    ranges = [_range_of(root, whole, i) for i in range(v.spec.rank)]
     begins = tuple(begin if i == joined else r[0] for i, r in enumerate(ranges))
     sizes, steps = tuple(r[1] for r in ranges), tuple(r[2] for r in ranges)
     return P.tactix.Slice(
@@ -140,7 +141,7 @@ def _rejoined_example(net: Any) -> None:
 
 
 def _flat_parts(root: Node, graph: Any) -> list[Value]:
-    """The joined tensors, with those of inner Concats along the same axis that are read here alone."""
+    """The joined tensors, with those of inner Concats of that axis that are read here alone."""
     out: list[Value] = []
     for v in root.given:
         p = v.producer

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim
+from tactix.base.dims import Dim, evaluate_shape
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import again, core_shape, scalar_const, uniform
@@ -50,7 +50,7 @@ def _when(root: Node, x: Value, variance: Node, epsilon: Value, mean: Node | Non
 def _norm(x: Value, variance: Node, epsilon: Value, mean: Node | None = None) -> Op:
     axis = _axis(variance, x.spec.rank)
     assert axis is not None
-    ones = literal(np.ones([int(d) for d in x.spec.shape[axis:]], x.spec.dtype.numpy))  # type: ignore[arg-type]
+    ones = literal(np.ones(evaluate_shape(x.spec.shape[axis:], {}), x.spec.dtype.numpy))
     make = T.RMSNormalization if mean is None else T.LayerNormalization
     return make(x, ones, axis=axis - x.spec.rank, epsilon=scalar_const(epsilon))
 

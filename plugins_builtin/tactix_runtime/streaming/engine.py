@@ -65,7 +65,8 @@ def backing_of(
     """By the device: one with memory of its own has ``streamed``, if it can. Raises PluginError."""
     if hasattr(device, "streamed"):
         allocator = allocator_of(session, device, options.allocator)
-        return device.streamed(plan, blobs, allocator, options.logger)  # type: ignore[no-any-return]
+        streamed: Backing = device.streamed(plan, blobs, allocator, options.logger)
+        return streamed
     return Pages(plan, blobs if device.host_memory and not options.copy_weights else ())
 
 

@@ -53,6 +53,7 @@ def files_at(path: str | Path) -> dict[str, bytes]:
 
 
 def _belongs(path: Path) -> bool:
+    """Whether it is of the package; until 0.2 a lean runtime had modules in a ``.bz2``, too."""
     return path.is_file() and path.suffix in (".py", ".bz2")
 
 

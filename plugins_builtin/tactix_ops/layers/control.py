@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,8 +24,10 @@ from tactix.base.tensor import TensorSpec
 from tactix.contracts.attrs import Scoped, symbols_in
 from tactix.contracts.launcher import Call
 from tactix.contracts.layer import Layer
-from tactix.network.definition import NetworkDefinition
 from tactix_ops.layers.common import Array, Specs
+
+if TYPE_CHECKING:
+    from tactix.network.definition import NetworkDefinition
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,12 +4,9 @@ edit.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from typing import Any
-
-from tactix_runtime.memory_importer import MemoryImporter
 
 _HOMES = {
     "Engine": "run.engine",
@@ -72,22 +69,9 @@ def open_plan(source: Any, settings: Mapping[str, Any]) -> Any:
     return runtime.deserialize(source, verify=settings.get("verify"))
 
 
-def _cold() -> Mapping[str, bytes]:
-    """The modules that few plans need."""
-    import bz2
-    import json
-
-    path = os.path.join(os.path.dirname(this.__file__ or ""), "cold.bz2")
-    archive = this.__loader__.get_data(path)  # type: ignore[union-attr]
-    return {path: text.encode() for path, text in json.loads(bz2.decompress(archive)).items()}
-
-
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-sys.meta_path.append(MemoryImporter(__name__, _cold))  # type: ignore[arg-type]

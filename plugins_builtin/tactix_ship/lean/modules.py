@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tactix.base.errors import InternalError
 from tactix_ops.layers import FAMILIES
-from tactix_ship.lean.strip_types import without_types
 
 PACKS = (
     "codegen",
@@ -57,23 +56,6 @@ LEFT_OUT = (
 )  # fmt: skip
 """What only building needs, and other flavours; imported inside functions that no plan gets to."""
 
-LAYERS = ("tactix_ops.layers",)
-SAMPLING = ("sample", "settings")
-"""What layers have for building alone: methods that make inputs to try them on."""
-
-COLD = (
-    "tactix.contracts.allocator", "tactix.contracts.build_stage", "tactix.contracts.calibrator",
-    "tactix.contracts.compiler", "tactix.contracts.expr", "tactix.contracts.graph",
-    "tactix.contracts.importer", "tactix.contracts.layer", "tactix.contracts.region",
-    "tactix.contracts.rule", "tactix.contracts.tactic", "tactix.contracts.tool",
-    "tactix.plan.encode", "tactix.plan.wheels", "tactix.plugins.registry", "tactix.base.files",
-    "tactix_cublaslt", "tactix_cuda", "tactix_cudnn", "tactix_cpu.mask", "tactix_ship",
-    "tactix_runtime.host_mirror", "tactix_runtime.dynamic_shapes", "tactix_runtime.references",
-    "tactix_runtime.values", "tactix_ops.control_launcher", "tactix_sdk.numpy_launcher",
-    "tactix_trust.changing", "tactix_codegen", "tactix_sdk", *LAYERS,
-)  # fmt: skip
-"""What a plan of kernels for the CPU does not need: kept compressed until something imports it."""
-
 
 def within(module: str, packages: tuple[str, ...]) -> bool:
     """Whether the module is one of those, or in one."""
@@ -106,60 +88,61 @@ def is_package(module: str) -> bool:
     return found is not None and found.name == "__init__.py"
 
 
-def parsed(module: str) -> ast.Module:
-    """Its code, or that of the module which takes its place, without what is there for readers and
-    type checkers.
-    """
-    tree = _tree(STANDS_FOR.get(module, module))
-    if within(module, LAYERS):
-        _drop_sampling(tree)
-    tree = without_types(module, tree)
-    if module == SDK:
-        homes = {name: ".".join(_parts(home)) for name, home in _offered().items()}
-        tree.body += ast.parse(f"_HOMES = {homes!r}").body
-    return tree
+def source(module: str) -> str:
+    """The text of the module, or of the one that takes its place. Raises InternalError."""
+    text = _read(STANDS_FOR.get(module, module))
+    if module != SDK:
+        return text
+    homes = {name: ".".join(parts_of(home)) for name, home in _offered().items()}
+    return f"{text}\n_HOMES.update({homes!r})\n"
 
 
-def _tree(module: str) -> ast.Module:
+def _read(module: str) -> str:
     path = source_of(module)
     if path is None:
         raise InternalError(f"no module {module}")
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
-
-
-def _drop_sampling(tree: ast.Module) -> None:
-    for node in [n for n in tree.body if isinstance(n, ast.ClassDef)]:
-        node.body = [
-            n for n in node.body if not (isinstance(n, ast.FunctionDef) and n.name in SAMPLING)
-        ]
+    return path.read_text(encoding="utf-8")
 
 
 def _offered() -> dict[str, str]:
     """The names that the SDK has, and the module that each is from."""
-    lines = [n for n in _tree(SDK).body if isinstance(n, ast.ImportFrom) and n.module]
+    lines = [n for n in ast.parse(_read(SDK)).body if isinstance(n, ast.ImportFrom) and n.module]
     return {
         a.name: str(n.module) for n in lines if not within(str(n.module), LEFT_OUT) for a in n.names
     }
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """Our modules that are imported anywhere in it."""
-    for node in ast.walk(tree):
+    """Our modules that running it may import, in functions, too."""
+    for node in _run(tree):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
         yield from (n for n in names if source_of(n))
 
 
-def closure() -> dict[str, ast.Module]:
-    """The code of every module of the lean runtime, sorted by name. Raises InternalError."""
-    found: dict[str, ast.Module] = {}
+def _run(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of code, but for what type checkers alone look at."""
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        yield node
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            todo += node.orelse
+        else:
+            todo += ast.iter_child_nodes(node)
+
+
+def closure() -> dict[str, str]:
+    """The source of every module of the lean runtime, sorted by name. Raises InternalError."""
+    found: dict[str, str] = {}
     todo = ["tactix", *ROOTS[1:], *VOCABULARIES, *_offered().values()]
     while todo:
         module = todo.pop()
         if module in found or within(module, LEFT_OUT) or module == ENTRY:
             continue
-        tree = found[module] = parsed(module)
+        found[module] = source(module)
+        tree = ast.parse(found[module])
         _check_left_out(module, tree)
         todo += [module.rpartition(".")[0] or module, *imported(tree)]
     return dict(sorted(found.items()))
@@ -179,10 +162,11 @@ def _check_left_out(module: str, tree: ast.Module) -> None:
 
 def place(module: str) -> str:
     """Its file in the lean package: ``base/dims.py``."""
-    parts = _parts(module)
+    parts = parts_of(module)
     return "/".join([*parts, "__init__.py"]) if is_package(module) else "/".join(parts) + ".py"
 
 
-def _parts(module: str) -> list[str]:
+def parts_of(module: str) -> list[str]:
+    """Its name inside the lean package, part by part."""
     top, *rest = module.split(".")
     return [*PLACES[top], *rest]

@@ -13,7 +13,7 @@ from typing import Any
 import tactix
 
 _HOMES: dict[str, str] = {}
-"""Name to module; ``modules`` writes it from what the SDK has."""
+"""Name to module; ``modules`` adds lines that fill it with what the SDK has."""
 
 
 def hookimpl(function: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import base64
-import bz2
 import functools
 import hashlib
 import io
-import json
-import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import tactix
 from tactix.base.files import replacing
-from tactix_ship.lean.modules import COLD, PLACES, closure, place, source_folder, within
-from tactix_ship.lean.shrink import shrink
+from tactix_ship.lean.modules import PLACES, closure, place, source_folder
+from tactix_ship.lean.text import lean_text
 from tactix_trust import object_cache
 
 PACKAGE = "tactix_lean"
@@ -40,17 +37,11 @@ WHEEL = (
 
 def package_files() -> dict[str, bytes]:
     """The files of the package by path. Raises InternalError."""
-    warm: dict[str, bytes] = {}
-    cold: dict[str, str] = {}
-    for module, tree in closure().items():
-        text = shrink(module, tree)
-        if within(module, COLD):
-            cold[place(module)] = text
-        else:
-            warm[place(module)] = text.encode()
-    warm["__init__.py"] += f"__version__ = {tactix.__version__!r}\n".encode()
-    content = json.dumps(cold, sort_keys=True, separators=(",", ":")).encode()
-    return {**warm, "cold.bz2": bz2.compress(content)}
+    found = {
+        place(module): lean_text(module, source).encode() for module, source in closure().items()
+    }
+    found["__init__.py"] += f"\n__version__ = {tactix.__version__!r}\n".encode()
+    return found
 
 
 @functools.cache
@@ -67,7 +58,7 @@ def wheel() -> bytes:
 
 
 def made() -> bytes:
-    """The file's bytes, from the sources: that takes seconds. Raises InternalError."""
+    """The file's bytes, from the sources: that takes a second. Raises InternalError."""
     version = tactix.__version__
     info = f"{PACKAGE}-{version}.dist-info"
     files = {f"{PACKAGE}/{path}": content for path, content in sorted(package_files().items())}
@@ -78,10 +69,8 @@ def made() -> bytes:
 
 
 def _sources() -> str:
-    """Digest of whatever may be in it: all our modules, and the Python whose words they are written
-    in again.
-    """
-    told = hashlib.sha256(f"{sys.version}\0{tactix.__version__}\0".encode())
+    """Digest of whatever may be in it: all our modules, and the version."""
+    told = hashlib.sha256(f"{tactix.__version__}\0".encode())
     for top in sorted(PLACES):
         folder = source_folder(top)
         for path in sorted(folder.rglob("*.py")):
@@ -106,9 +95,7 @@ def archive(files: Mapping[str, bytes]) -> bytes:
         for path, content in files.items():
             entry = zipfile.ZipInfo(path, EPOCH)
             entry.external_attr, entry.create_system = 0o644 << 16, 3
-            entry.compress_type = (
-                zipfile.ZIP_STORED if path.endswith(".bz2") else zipfile.ZIP_DEFLATED
-            )
+            entry.compress_type = zipfile.ZIP_DEFLATED
             z.writestr(entry, content, compresslevel=9)
     return out.getvalue()
 

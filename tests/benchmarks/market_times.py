@@ -23,7 +23,7 @@ from tactix.network.definition import NetworkDefinition
 from tactix.select.bench import Bench
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Bids, Candidate, Terms, bid
-from tactix.select.measure import interleave
+from tactix.select.interleave import interleave
 from tactix_isolate.bench import CpuBench
 
 CASES: tuple[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]], ...] = (

@@ -24,7 +24,7 @@ from tactix.plan import container
 from tactix.plugins.session import Session
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Terms, bid
-from tactix.select.measure import interleave
+from tactix.select.interleave import interleave
 from tactix_codegen.cuda.target import target
 from tactix_cuda.bench import CudaBench, Turns
 

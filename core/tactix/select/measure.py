@@ -31,14 +31,11 @@ from tactix.select.accuracy import GATE, GRANTED
 from tactix.select.bench import Bench, Expected, Untriable, sample
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import DEFAULT, Bids, Candidate, estimate, reject
+from tactix.select.interleave import interleave, repeats
 from tactix.select.precision import Times
 from tactix.select.timing_cache import Timing, TimingCache
 
-ROUND_SECONDS, SLOW = 0.001, 0.1
-LEAST_ROUNDS, ROUNDS, MOST_ROUNDS = 3, 5, 16
 DUEL_ROUNDS = 7
-HOPELESS, DOUBTFUL = 1.3, 4.0
-SEPARATED, CONFIRMED = 1.05, 1.02
 FIRST, BATCH_SECONDS, BATCH_SHARE = 64, 10.0, 0.125
 """Kernels that are compiled at first, seconds that a later batch may take, and share of what is
 left of a budget.
@@ -261,7 +258,7 @@ class Measurer:
             if self._is_over():
                 raise BuildCancelled(self._why_over)
             for c, r, _ in runners:
-                times = max(1, min(10000, int(ROUND_SECONDS / max(least[id(c)], 1e-7))))
+                times = repeats(least[id(c)])
                 least[id(c)] = min(least[id(c)], self.bench.measure(r, times) / times)
         return least
 
@@ -436,58 +433,6 @@ def _worth(todo: Todo) -> float:
     """
     b, _ = todo
     return b.count * min(DEFAULT if c.estimate is None else c.estimate for c in b.candidates)
-
-
-def interleave(
-    measure: Callable[[Runnable, int], float],
-    runnables: Sequence[Runnable],
-    stopped: Callable[[], bool] = lambda: False,
-) -> list[list[float]]:
-    """Seconds of one run, several samples for each, taken in turns until a winner stands out or the
-    rounds are over.
-
-    While others use the machine there are more rounds: a shortest time counts once it was met
-    twice. What a clock that was set back gives is no time, but infinite. One that is alone and slow
-    is run once. Once ``stopped`` says so nothing more is run, and there are no samples at all if
-    there would be less than LEAST_ROUNDS: who ran more often then would look faster.
-    """
-    nothing: list[list[float]] = [[] for _ in runnables]
-
-    def timed(r: Runnable, times: int) -> float:
-        seconds = measure(r, times)
-        return seconds if seconds >= 0 else inf
-
-    least: list[float] = []
-    for r in runnables:
-        if stopped():
-            return nothing
-        least.append(timed(r, 1))
-    if len(least) == 1 and least[0] > SLOW:
-        return [least]
-    samples: list[list[float]] = [[] for _ in runnables]
-    racing = list(range(len(runnables)))
-    for turn in range(1, MOST_ROUNDS + 1):
-        for i in racing:
-            if stopped():
-                return samples if turn > LEAST_ROUNDS else nothing
-            times = max(1, min(10000, int(ROUND_SECONDS / max(least[i], 1e-7))))
-            samples[i].append(timed(runnables[i], times) / times)
-            least[i] = min(samples[i])
-        best = min((least[i] for i in racing), default=0.0)
-        sure = {
-            i
-            for i in racing
-            if turn >= LEAST_ROUNDS and sorted(samples[i])[1] <= least[i] * CONFIRMED
-        }
-        limit = DOUBTFUL if turn >= LEAST_ROUNDS else DOUBTFUL**2
-        racing = [
-            i for i in racing if turn == 1 or least[i] <= best * (HOPELESS if i in sure else limit)
-        ]
-        ranked = sorted(least[i] for i in racing)
-        enough = LEAST_ROUNDS if len(ranked) < 2 or ranked[1] > ranked[0] * SEPARATED else ROUNDS
-        if turn >= enough and sure.issuperset(racing):
-            break
-    return samples
 
 
 def _record(c: Candidate, t: Timing, status: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import tactix
 from tactix.base.progress import SilentProgress
-from tactix.select.measure import HOPELESS, LEAST_ROUNDS, MOST_ROUNDS, ROUNDS, interleave
+from tactix.select.interleave import HOPELESS, LEAST_ROUNDS, MOST_ROUNDS, ROUNDS, interleave
 
 
 class Clock:

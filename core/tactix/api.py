@@ -225,12 +225,7 @@ def _digest(model: str | Path, config: BuilderConfig, session: Session) -> str:
     said |= {name: sorted(map(str, v)) for name, v in said.items() if isinstance(v, set)}
     out = hashlib.sha256(repr((tactix.__version__, said)).encode())
     files = [model, config.frozen] if isinstance(config.frozen, (str, Path)) else [model]
-    files += [
-        f
-        for i in session.active_importers()
-        if hasattr(i, "files") and i.claims(model)
-        for f in i.files(model)
-    ]
+    files += [f for i in session.active_importers() if i.claims(model) for f in i.files(model)]
     for file in files:
         with open(file, "rb") as f:
             out.update(hashlib.file_digest(f, "sha256").digest())

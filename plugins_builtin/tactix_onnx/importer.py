@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tactix.base.errors import ModelImportError, TactixError
+from tactix.contracts.importer import Importer
 
 if TYPE_CHECKING:
     import onnx
@@ -26,7 +27,7 @@ AGAIN = "Export or download it again"
 CHECK = "See whether onnx.checker.check_model accepts the model"
 
 
-class OnnxImporter:
+class OnnxImporter(Importer):
     """Reads ONNX models: a path, the bytes of a file, or a ModelProto."""
 
     key = "tactix.onnx@1"

@@ -31,12 +31,12 @@ from tactix.base.errors import PlanCompatibilityError, PlanFormatError
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_cpu.device import CpuDevice, WorkerStream
 from tactix_sdk import (
-    Binary, BuildPart, BuildStage, Calls, Compiler, Converter, Flavour, Launcher, Source, Tool, errors,
+    Binary, BuildPart, BuildStage, Calls, Compiler, Converter, Flavour, Importer, Launcher, Source, Tool, errors,
 )
 """
 IMPORTER = """
 
-class Lines:
+class Lines(Importer):
     key, format = "acme_part.lines@1", "lines"
     examples = [("small.lines", b"2 3\\nRelu\\n")]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from tactix.base.errors import ModelImportError
 from tactix.base.files import EMPTY, why_no_file
@@ -29,27 +30,38 @@ def check_source(source: object) -> None:
         raise ModelImportError(what, who=who, do=GIVE)
 
 
-class Importer(Protocol[Network]):
+class Importer(ABC, Generic[Network]):
     """``key``: ``namespace.name@version``; ``format``: the word that converters and
     ``Layer.imports`` use.
-
-    ``files(path)``, if there is one, names the files that a model is made of beside that one, and
-    is cheap. ``examples``: for the checks of packs, small models, each a file's name and bytes, or
-    an object in memory.
     """
 
     key: str
     format: str
 
+    @abstractmethod
     def claims(self, source: object) -> bool:
         """Whether this looks like its format: a path, bytes, or an object in memory, whatever it
         is. Must be cheap, raise nothing and change nothing.
         """
 
+    @abstractmethod
     def load(self, source: object, network: Network, converters: Sequence[Converter]) -> None:
         """Fill the network. ``converters``: all that are in use. Raises ModelImportError,
         UnsupportedOperator, whatever the content; what lies beside the model stays as it is.
         """
+
+    def files(self, source: str | Path) -> Sequence[Path]:
+        """Those that a model is made of beside the one at this path, which it claims; none, unless
+        a format has such. Must be cheap. Raises ModelImportError.
+        """
+        return ()
+
+    @property
+    def examples(self) -> Sequence[object]:
+        """For the checks of packs: small models, each a file's name and bytes, or an object in
+        memory.
+        """
+        return ()
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ _CONVERTER = rf"{NAMESPACE}:[^:\s]*::[^@:\s]+@{VERSION}"
 
 KINDS: Mapping[str, Kind] = {
     "layers": Kind("layer", "namespace.Name@version", _OWNED, layer.Layer),
-    "importers": Kind("importer", "namespace.name@version", _OWNED),
+    "importers": Kind("importer", "namespace.name@version", _OWNED, importer.Importer),
     "converters": Kind("converter", "format:domain::Op@since", _CONVERTER, importer.Converter),
     "rules": Kind("rule", "namespace.name", _RULE, rule.Rule),
     "tactics": Kind("tactic", "namespace.name@version", _OWNED, tactic.Tactic),

@@ -132,7 +132,7 @@ class ExampleModel:
 
 def _models(one: Importer, folder: Path) -> Iterator[ExampleModel]:
     """Its examples; files are written into the folder."""
-    for i, example in enumerate(getattr(one, "examples", ())):
+    for i, example in enumerate(one.examples):
         own = folder / str(i)
         own.mkdir()
         if isinstance(example, tuple):
@@ -145,7 +145,7 @@ def _models(one: Importer, folder: Path) -> Iterator[ExampleModel]:
 
 def _reads(subject: Subject, one: Importer) -> Iterator[str]:
     """Its examples become networks."""
-    if not len(getattr(one, "examples", ())):
+    if not len(one.examples):
         yield f"it has no example: {EXAMPLES}"
     with tempfile.TemporaryDirectory() as folder:
         for model in _models(one, Path(folder)):

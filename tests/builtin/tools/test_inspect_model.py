@@ -19,7 +19,7 @@ from rich.console import Console
 from tactix.base.errors import ConfigError, ModelImportError
 from tactix.plugins.session import Session
 from tactix_onnx.wire import LARGE
-from tactix_sdk import hookimpl
+from tactix_sdk import Importer, hookimpl
 from tactix_tools import cli, inspect, inspect_shapes, model_report
 from tactix_tools.inspect import print_model
 
@@ -248,7 +248,7 @@ def test_many_refused_nodes_are_counted(
     assert "t299" not in out
 
 
-class Chain:
+class Chain(Importer):
     """Files of words: layers of tactix's, one behind the other."""
 
     key, format = "acme.chain@1", "chain"

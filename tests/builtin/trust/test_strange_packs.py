@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 import tactix
 from tactix.base.errors import ModelImportError, UntrustedPlan
 from tactix.contracts.compiler import Compiler
+from tactix.contracts.importer import Importer
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
@@ -42,13 +43,28 @@ def _raise(*_: Any) -> None:
     raise ValueError("bad magic")
 
 
+class Failing(Importer):
+    """It says what it claims, and loads nothing."""
+
+    key = "aaa.any@1"
+
+    def __init__(self, format: str, claims: Callable[[Any], bool]) -> None:
+        self.format, self._claims = format, claims
+
+    def claims(self, source: object) -> bool:
+        return self._claims(source)
+
+    def load(self, source: Any, network: Any, converters: Any) -> None:
+        _raise()
+
+
 class Pack:
     """``importer``: format, and what it claims; it fails to load anything."""
 
     def __init__(
         self, format: str = "onnx", claims: Callable[[Any], bool] = lambda source: True
     ) -> None:
-        self.importer = SimpleNamespace(key="aaa.any@1", format=format, claims=claims, load=_raise)
+        self.importer = Failing(format, claims)
 
     @hookimpl
     def tactix_importers(self) -> list[Any]:

@@ -108,6 +108,7 @@ class Bare:
     [("layers", Bare(key="acme.Swish@1"), "is no layer: it is no tactix_sdk.Layer"),
      ("rules", Bare(key="acme.swish"), "is no rule: it is no tactix_sdk.Rule"),
      ("tactics", Bare(key="acme.gemm@1"), "is no tactic: it is no tactix_sdk.Tactic"),
+     ("importers", Bare(key="acme.text@1"), "is no importer: it is no tactix_sdk.Importer"),
      ("converters", Bare(key="onnx:acme::Swish@1"), "is no converter: it is no tactix_sdk.Converter"),
      *(("tactics", Thing(key="acme.gemm@1", implements=names), "Write a tuple of layers' keys")
        for names in (None, "tactix.MatMul@1", (1,)))],

@@ -33,7 +33,9 @@ KEYS = 256
 KiB at most. More of them rescale what was summed less often. No measurement of it is on record.
 """
 MAX_DIM = 1024
-"""Elements of a head at most: the sums of a unit lie on the stack, 14 rows of 4 KiB."""
+"""Elements of a head at most: the sums of a unit lie on the stack, 14 rows of 4 KiB. Larger ones
+are left to others; no measurement of it is on record.
+"""
 NEVER = -1e30
 """A mask at or below it hides a key, whatever its score: nothing is computed for keys after the
 last that is not.

@@ -22,7 +22,9 @@ with AMX) to weights, which then are read from there for every band; where they 
 anyway, bands of 1.25 MiB read them less often. No measurement of either is on record.
 """
 LARGE_WEIGHTS = 1 << 20
-"""Bytes of weights that do not stay in the second cache beside a band: half of it."""
+"""Bytes of weights that do not stay in the second cache beside a band: half of it. No measurement
+of it is on record.
+"""
 
 
 @dataclass(frozen=True)

@@ -39,14 +39,16 @@ SUMS = 4
 """Tiles of sums, half of the eight registers."""
 NEAR_CACHE = 1 << 15
 """Bytes of a panel that stay in the first cache: 32 of 48 KiB; the band's cells pass through the
-rest.
+rest. No measurement of it is on record.
 """
 NEAR_WEIGHTS = 1 << 17
 """Bytes of weights that are not worth asking for ahead of their use: 128 KiB stay in the second
 cache. No measurement of it is on record.
 """
 OFFERED = 2
-"""Variants of a node at most: those of the fewest cycles."""
+"""Variants of a node at most: those of the fewest cycles. Each costs a compilation, 0.3 s with gcc
+on the prototype (README); no measurement of their number is on record.
+"""
 FAR = 1.2
 """Shapes whose estimate is so many times the best one's are not offered. No measurement of it is on
 record.
@@ -279,7 +281,12 @@ class _Kernel:
         )
 
     def _packed(self) -> Packed:
-        """Weights as [panel][plane][row tap][run of taps][pair of channels][column][2]."""
+        """Weights as [panel][plane][row tap][run of taps][pair of channels][column][2].
+
+        A step is 16 pairs of all columns: the unit takes the right side with two elements of k in
+        32 bits (Intel, Software Developer's Manual, TDPBF16PS). In linear images a run of taps, 8
+        of 4 channels, takes the place of a plane's 32 channels.
+        """
         win, b = self.win, self.bands
         kh, kw = win.kernel
         pad = (0, self.per_tap * self.columns - win.co)

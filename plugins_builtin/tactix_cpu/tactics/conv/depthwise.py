@@ -115,7 +115,9 @@ class DepthwiseKernel(ConvKernel):
         return 1
 
     def _packed(self) -> Packed:
-        """Weights as (channel block, row tap, column tap, channel in block)."""
+        """Weights as (channel block, row tap, column tap, channel in block): a vector for each tap;
+        those of bfloat16 are widened here, once, and not in the loops.
+        """
         win, lanes = self.win, self.tile.lanes
         steps: tuple[tuple[str, Any], ...] = (
             ("reshape", (win.c, win.taps)),

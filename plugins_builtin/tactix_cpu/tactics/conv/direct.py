@@ -29,14 +29,16 @@ OFFERED = 4
 on the prototype (README), and timed runs.
 """
 FEW_CHANNELS = 4
-"""An image with at most so many channels is read linear: in blocks most lanes would be zero."""
+"""An image with at most so many channels is read linear: in blocks most lanes would be zero. Four
+of 16 are filled at most, and pictures have three or four.
+"""
 SLAB_BYTES = 1 << 19
 """A panel's weights, in bytes, that are larger than this are worth cutting by input channels: they
 are half of a second cache of 1 MiB, which is to hold the input, too. Parts of half that size are
-offered beside the whole; measuring decides.
+offered beside the whole; measuring decides. No measurement of it is on record.
 """
 USUAL_SIZE = 32
-"""What an unknown size counts as where variants are ranked."""
+"""What an unknown size counts as where variants are ranked. A guess at what images have."""
 PARTIAL = 2.0
 """Cycles to read and write a vector of partial sums in a further pass: a load and a store with
 their addresses. No measurement of it is on record.

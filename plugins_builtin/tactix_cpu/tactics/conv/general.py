@@ -28,7 +28,8 @@ from tactix_cpu.tactics.estimates import CLOCK, START
 ROWS = 8
 VECTORS = 2
 """Output channels, and vectors of columns, of a tile: 16 sums, more than the 8 that hide the
-latency of FMA (tile.LATENCY), and few enough for 32 registers. The last resort offers no others.
+latency of FMA (tile.LATENCY), and few enough for 32 registers. The last resort offers no others. No
+measurement of others is on record.
 """
 
 

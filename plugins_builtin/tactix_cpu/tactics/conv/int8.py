@@ -31,7 +31,9 @@ BLOCK_BYTES = 1 << 18
 panel's weights must stay beside it. No measurement of it is on record.
 """
 OFFERED = 2
-"""Variants of a node at most: those of the fewest cycles."""
+"""Variants of a node at most: those of the fewest cycles. Each costs a compilation, 0.3 s with gcc
+on the prototype (README); no measurement of their number is on record.
+"""
 
 
 def tactics() -> list[Tactic]:
@@ -193,7 +195,9 @@ class DotConvKernel:
         return byte.without_fma(made) if byte.rounds_sums(self.win.epi.results) else made
 
     def _packed(self) -> Packed:
-        """Weights as [panel][plane][row tap][column tap][channel / group][column][group]."""
+        """Weights as [panel][plane][row tap][column tap][channel / group][column][group]: in the
+        order of the loops; a group, 4 bytes, is what a lane of a dot product takes.
+        """
         win, src = self.win, self.src
         kh, kw = win.kernel
         pad = (

@@ -50,6 +50,7 @@ COPIED, JOINED = 2e10, 1e10
 from planes. No measurement of either is on record.
 """
 NARROW, WIDE = blocked(16), blocked(DEEP)
+"""Formats: blocks of a vector of sums, and of the 64 bytes of a tile's row."""
 PENDING = "int64_t f, int64_t stop, int64_t image, int64_t block"
 """Places of a block whose sums are to be taken to the outputs."""
 

@@ -140,7 +140,11 @@ class Cells:
         )
 
     def packed(self, panels: int) -> Packed:
-        """Weights as [panel][plane][row of taps][tap or run][group of four bytes][column][4]."""
+        """Weights as [panel][plane][row of taps][tap or run][group of four bytes][column][4].
+
+        A step is 16 groups of 32 columns, two tiles of the unit side by side, which takes the right
+        side with four elements of k in 32 bits (Intel, Software Developer's Manual, TDPBUSD).
+        """
         win, rows = self.win, self.image_rows
         kh, kw = win.kernel
         if not rows:

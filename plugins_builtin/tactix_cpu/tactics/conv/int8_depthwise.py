@@ -25,14 +25,17 @@ from tactix_cpu.tactics.estimates import CLOCK, START
 
 BAND_BYTES = 20 << 10
 """Bytes of a band, which stays in the first cache, of 32 KiB or more, while its rows are read once
-for every row of taps. It lies on the stack.
+for every row of taps. It lies on the stack. No measurement of it is on record.
 """
 UNROLLED = 4
 """Groups of output pixels that are computed side by side: a dot product waits 5 cycles for its sum
-(dot_tile.LATENCY), and a group of a 3 x 3 window at stride 1 has two sums.
+(dot_tile.LATENCY), and a group of a 3 x 3 window at stride 1 has two sums. No measurement of it is
+on record.
 """
 MOST_WEIGHTS = 16
-"""Vectors of weights that are kept in registers: half of 32, the others hold sums and pixels."""
+"""Vectors of weights that are kept in registers: half of 32, the others hold sums and pixels. No
+measurement of it is on record.
+"""
 VECTOR, ROW = 6, 2
 """Cycles for a vector of results, and more for each row of taps: the epilogue; loading and turning
 pixels, and products. No measurement of either is on record.
@@ -135,6 +138,9 @@ class _Kernel:
     def _packed(self, given: Sequence[Any]) -> Any:
         """Weights as [block][row tap][load][pixel of the group][channel][4], zero where a pixel's
         tap is another's.
+
+        A dot product adds four neighbouring pixels, of which a window of 3 takes three: weights
+        shifted by the stride make the next pixel's result of the same load.
         """
         import numpy as np
 

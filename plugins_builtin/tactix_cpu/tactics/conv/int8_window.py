@@ -22,7 +22,9 @@ from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.dot_tile import Dot
 
 FEW_CHANNELS = 4
-"""An image with at most so many channels is read linear, four bytes to a pixel."""
+"""An image with at most so many channels is read linear, four elements to a pixel: of bytes what a
+lane of a dot product takes, of bfloat16 two of them. In blocks most lanes would be zero.
+"""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ on record.
 """
 PANEL_BYTES = 1 << 14
 """Bytes of a panel's weights that stay in the first cache, of 32 KiB or more, and are not asked for
-ahead.
+ahead. No measurement of it is on record.
 """
 NEAR, FAR = 16, 128
 """Steps that weights are asked for ahead: into the first cache; into the second where few tiles
@@ -34,10 +34,12 @@ ResNet-50 from 33.6 to 31.8 ms (README); no measurement of these distances is on
 """
 FEW_TILES = 4
 """Tiles of an image that are few: each panel is then read so few times that it comes from memory
-for most of them.
+for most of them. No measurement of it is on record.
 """
 UNKNOWN_WIDTH = 256
-"""Pixels of a row where only running tells: what a sweep's input is reckoned with."""
+"""Pixels of a row where only running tells: what a sweep's input is reckoned with. A guess: it only
+says how many rows make a sweep.
+"""
 
 
 class ConvKernel:
@@ -112,6 +114,9 @@ class ConvKernel:
     def _packed(self) -> Packed:
         """Weights as (panel, channel block, row tap, column tap, channel in block, width), zero
         past the channels.
+
+        In the order in which a tile's loops take them, so that it walks one run of memory, whose
+        lines are asked for a fixed distance ahead.
         """
         win, width, cell = self.win, self.tile.width, self.cell
         channels = win.c // win.group

@@ -26,7 +26,9 @@ from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, with_b
 from tactix_cpu.tactics.estimates import CLOCK, START
 
 OFFERED = 3
-"""Variants of a node at most: those of the fewest cycles."""
+"""Variants of a node at most: those of the fewest cycles. Each costs a compilation, 0.3 s with gcc
+on the prototype (README); no measurement of their number is on record.
+"""
 DTYPES = (DType.FP32, DType.BF16)
 
 
@@ -151,7 +153,10 @@ class SpreadKernel(ConvKernel):
         self.site = replace(self.site, win=win, step=win.strides[1])
 
     def _packed(self) -> Packed:
-        """Weights as (tap, panel, channel block, channel in it, width), zero past the channels."""
+        """Weights as (tap, panel, channel block, channel in it, width), zero past the channels.
+
+        Each tap is a product with panels of its own.
+        """
         win, width, cell = self.whole, self.tile.width, self.cell
         pad = (0, self.deep * cell - win.c), (0, self.per_tap * width - win.co), (0, 0)
         steps: tuple[tuple[str, Any], ...] = (

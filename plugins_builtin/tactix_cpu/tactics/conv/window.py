@@ -22,7 +22,7 @@ from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
 
 PATTERNS = 5
 """Most kinds of tiles in a row; each is a function of its own. Usual windows need 3 or 4: at either
-border, and inside of one or two sizes.
+border, and inside of one or two sizes. No measurement of it is on record.
 """
 
 

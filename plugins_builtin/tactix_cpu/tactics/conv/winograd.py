@@ -27,7 +27,9 @@ from tactix_cpu.tactics.conv.winograd_kernel import WinogradKernel
 from tactix_cpu.tactics.estimates import CLOCK, START, STREAM
 
 OFFERED = 3
-"""Variants of a node at most: those of the fewest cycles."""
+"""Variants of a node at most: those of the fewest cycles. Each costs a compilation, 0.3 s with gcc
+on the prototype (README); no measurement of their number is on record.
+"""
 BLOCK_BYTES = 1 << 19
 """Bytes of patches and sums of a block of tiles: half of a second cache of 1 MiB, as weights pass
 through it, too. No measurement of it is on record.

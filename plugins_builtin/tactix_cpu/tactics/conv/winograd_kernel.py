@@ -148,7 +148,11 @@ class WinogradKernel:
         )
 
     def _packed(self, given: Sequence[Any]) -> Any:
-        """Turned weights as (place, panel, input channel, width), zero past the channels."""
+        """Turned weights as (place, panel, input channel, width), zero past the channels.
+
+        A place is a product of its own, whose tiles walk a panel front to back. Weights are turned
+        in float64, when the plan is built.
+        """
         import numpy as np
 
         win, width, channels = self.win, self.tile.width, self.deep * self.lanes

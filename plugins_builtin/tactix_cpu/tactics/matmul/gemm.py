@@ -30,7 +30,7 @@ Whether it wins over 0 is left to measuring.
 """
 DEEP = 1024
 """k from which on it is worth cutting: shorter panels have at most 192 KiB, less than a fifth of a
-second cache of 1 MiB.
+second cache of 1 MiB. No measurement of it is on record.
 """
 L2_BYTES = 1 << 20
 """Bytes of the second cache, where the device does not tell: as Zen 4 and 5 have; servers of Intel
@@ -55,9 +55,13 @@ UNCUT = 1.1
 and again then come from the third cache. No measurement of it is on record.
 """
 USUAL_SIZE = 64
-"""What an unknown size counts as where variants are ranked."""
+"""What an unknown size counts as where variants are ranked. A guess: it only says which tiles are
+tried.
+"""
 FEW_ROWS = 32
-"""Rows of a up to which a panel is read so rarely that where it comes from does not count."""
+"""Rows of a up to which a panel is read so rarely that where it comes from does not count. No
+measurement of it is on record.
+"""
 
 
 def tactics() -> list[Tactic]:

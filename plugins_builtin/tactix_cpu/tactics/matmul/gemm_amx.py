@@ -45,7 +45,9 @@ B_STEP = PARTS * 2 * TILE
 W_STEP = DEPTH * WIDTH
 """Floats of a step of a panel before it is cut: 1024, 4 KiB."""
 FEWEST = 8
-"""Rows of a below which a tile, of 16, is mostly empty."""
+"""Rows of a below which a tile, of 16, is mostly empty. Where fewer would still pay is not on
+record.
+"""
 GROUP = 16
 """Row tiles that are multiplied with a slab before the next slab: each pays its share for cutting
 the slab, so many are better, as long as their parts stay in the second cache (``_pass_steps``). No
@@ -54,7 +56,7 @@ measurement of their number is on record.
 SLABS = (12, 10, 9, 8, 7)
 """Steps of a slab: what divides the depth best. A slab in parts has 6 KiB a step, 42 to 72 KiB; the
 one that is multiplied and the one that is cut meanwhile stay in the second cache, on the stack of
-the thread.
+the thread. No measurement of these lengths is on record.
 """
 ORDER = ((0, 2), (0, 1), (1, 1), (1, 0), (0, 0), (2, 0))
 """Parts of a and b in the order in which they are multiplied: each pair keeps one part of the pair
@@ -182,7 +184,9 @@ class PartsKernel:
         self.tiles: Dim = ceildiv(m, HIGH)
 
     def panels(self) -> Packed:
-        """b as (panels, steps of k, columns of a panel), zero past its end."""
+        """b as (panels, k, columns of a panel), zero past its end, float32: its parts would be
+        half as much again to read.
+        """
         raise NotImplementedError
 
     def place(self) -> list[str]:

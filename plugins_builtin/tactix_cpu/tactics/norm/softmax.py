@@ -24,7 +24,8 @@ from tactix_cpu.tactics.norm.rows import CpuRowKernel
 
 _IN_REGISTERS = 12
 """Vectors of a row that are kept in registers at most: 12 of 32, beside the constants of an
-exponential and what it needs. With 16 registers compilers keep some on the stack.
+exponential and what it needs. With 16 registers compilers keep some on the stack. No measurement of
+it is on record.
 """
 _BANDWIDTH = 6e9
 """Bytes per second that estimates take a softmax to move: three walks over a row, one with an

@@ -26,7 +26,9 @@ from tactix_codegen.operations import pool
 from tactix_codegen.operations.pool import PoolWindow, window_of
 
 _UNROLLED = 16
-"""Taps of the last axis that are written out at most: it bounds the text, not the speed."""
+"""Taps of the last axis that are written out at most: it bounds the text, not the speed. No
+measurement of it is on record.
+"""
 _LINEAR = 4
 """How much longer pooling of linear images is estimated to take: vectors of windows at a stride are
 put together of several loads, and windows at borders are made one by one. No measurement of it is

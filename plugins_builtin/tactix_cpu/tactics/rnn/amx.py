@@ -32,7 +32,11 @@ def _panels(k: RecurrentKernel) -> int:
 
 
 def packed(k: RecurrentKernel) -> Packed:
-    """Weights (direction, gate, unit, k) as (direction, panel, pair of k, column, k in pair)."""
+    """Weights (direction, gate, unit, k) as (direction, panel, pair of k, column, k in pair).
+
+    The unit takes the right side with two elements of k in 32 bits (Intel, Software Developer's
+    Manual, TDPBF16PS); columns are in the order in which the steps read gates.
+    """
     r, panels = k.r, _panels(k)
     pad = ((0, 0), (0, 0), (0, k.blocks * k.lanes - r.hidden), (0, 0))
     steps: tuple[tuple[str, Any], ...] = (

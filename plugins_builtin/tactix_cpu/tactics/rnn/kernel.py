@@ -32,7 +32,7 @@ measurement of it is on record.
 """
 ACCUMULATORS = 24
 """Registers of 32 that sums of a pass may take: the others hold weights of every gate (up to 4),
-the state, and what compilers need.
+the state, and what compilers need. No measurement of it is on record.
 """
 
 

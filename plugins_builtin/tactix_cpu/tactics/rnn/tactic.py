@@ -25,7 +25,8 @@ from tactix_cpu.tactics.rnn.kernel import GRUKernel, LSTMKernel, one_pass
 DTYPES = (DType.FP32, DType.BF16)
 MOST_ROWS, MOST_ROWS_NARROW = 12, 6
 """Rows of an LSTM's tile at most, with 32 and with 16 registers: two passes of two gates each, of
-24 and 12 sums (``RecurrentKernel._products``). More rows read the state's weights less often.
+24 and 12 sums (``RecurrentKernel._products``). More rows read the state's weights less often. No
+measurement of others is on record.
 """
 STEP = 0.6
 """Cycles for a vector's FMA: half a cycle, as two start at a time, and what loads add."""

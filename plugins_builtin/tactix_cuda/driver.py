@@ -7,10 +7,13 @@ from typing import Any
 from tactix.base.errors import AllocationError, ExecutionError, TactixError
 
 OUT_OF_MEMORY = 2
+"""CUDA_ERROR_OUT_OF_MEMORY, as the next ones a CUresult of the driver API."""
 NEWER_PTX = 222
+"""CUDA_ERROR_UNSUPPORTED_PTX_VERSION: made by an NVRTC that is newer than the driver."""
 WRONG_BINARY = frozenset({200, 209, 218, NEWER_PTX})
 """CUDA_ERROR_INVALID_IMAGE, NO_BINARY_FOR_GPU, INVALID_PTX, UNSUPPORTED_PTX_VERSION."""
 NOT_FOUND = 500
+"""CUDA_ERROR_NOT_FOUND: the module has no function of that name."""
 FATAL = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720})
 """Errors of a running kernel, or of the chip: after one of them the process can use the device no
 more.

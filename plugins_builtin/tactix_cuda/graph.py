@@ -352,6 +352,9 @@ class CudaRun:
         self._device.settle()
 
     def _once(self, stream: Any) -> None:
+        """One run. Where the driver turns out to make no graph of it, all from then on are launched
+        kernel by kernel: a launch that failed has started nothing.
+        """
         if not self.nodes:
             return
         try:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
 
 AXES = 3
+"""Of grids, blocks and clusters: x, y, z."""
 SHARED = 3 * AXES
 """Where the geometry of a launch has its shared memory: after grid, block and cluster."""
 

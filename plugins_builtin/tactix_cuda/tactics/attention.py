@@ -36,6 +36,7 @@ HIDDEN = -6e4
 exponentials, and those of differences below -104 are 0 in float32. Masks of float16 reach -65504.
 """
 VISIBLE = -1e4
+"""See HIDDEN: 5e4 between the two is far more than scores differ by."""
 LOG2E = math.log2(math.e)
 CACHED = 32 << 20
 """Bytes of keys and values that a device's cache keeps while row tiles of all lengths read them:
@@ -166,6 +167,9 @@ class CudaAttentionTactic(Tactic[Heads]):
         return [Variant.of(warps=w, keys=n) for w, n in options if _shared(h, w, n) <= limit]
 
     def cost(self, h: Heads, variant: Variant, ctx: CompileContext) -> float | None:
+        """Seconds: waves of blocks, each of which has stages of keys; a stage takes its products'
+        cycles, times the blocks on a multiprocessor, or the wait for its copies if that is longer.
+        """
         size = prod((*h.lead, h.s, h.t))
         if not symbols(size) <= set(ctx.opt):
             return None

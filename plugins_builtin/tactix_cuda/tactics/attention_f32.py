@@ -56,6 +56,7 @@ class PlainAttentionTactic(Tactic[Heads]):
         return Reject("tensor cores multiply heads of this size")
 
     def variants(self, h: Heads, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        # more rows of a warp read each key less often, fewer leave more blocks; chosen by hand
         limit = int(device.facts.get("shared_per_block", 48 << 10))
         options = [(4, 8), (4, 4), (8, 4), (4, 2), (4, 1), (1, 1)]
         found = [Variant.of(warps=w, rows=r) for w, r in options if _fits(h, w, r, limit)]
@@ -64,6 +65,10 @@ class PlainAttentionTactic(Tactic[Heads]):
         )
 
     def cost(self, h: Heads, variant: Variant, ctx: CompileContext) -> float | None:
+        """Seconds: waves of blocks, each of which has stages of KEYS keys. A stage's cycles are
+        those of its warps' products, or reads of shared memory where these take longer; of its
+        copies; and of the wait for them, as no stage is copied ahead.
+        """
         if not symbols(prod((*h.lead, h.s, h.t))) <= set(ctx.opt):
             return None
         lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))

@@ -76,6 +76,7 @@ class CudaConvTactic(Tactic[ConvolutionWindow]):
             return None
         channels = variant.number("channels")
         w = _work(win, channels, dict(ctx.opt))
+        # where channels are padded, a launch before the product reads and writes the image once
         padding = 0.0
         if channels != win.c:
             elements = evaluate(win.n * win.size[0] * win.size[1], dict(ctx.opt)) * (

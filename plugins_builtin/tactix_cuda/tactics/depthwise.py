@@ -111,6 +111,7 @@ class CudaDepthwiseTactic(Tactic[DepthwiseGeometry]):
             OutputSite(CudaArgs(g.node), g.around, made[0])
         except ShapeError as e:
             return Reject(e.what)
+        # no more columns of a thread than the next power of two beyond those of a row
         width = g.around.shape[-1]
         return [v for v in made if not isinstance(width, int) or v.number("columns") < 2 * width]
 

@@ -62,6 +62,8 @@ class DirectConvTactic(Tactic[ConvolutionWindow]):
         if isinstance(found, Reject):
             return found
         outputs = (NHWC,) * len(win.node.outputs)
+        # columns that share a thread's weights, chosen by hand; no more of them than the next power
+        # of two beyond those of a row
         cols = [
             c
             for c in (4, 2, 8, 1)
@@ -73,11 +75,14 @@ class DirectConvTactic(Tactic[ConvolutionWindow]):
         elements = win.n * (win.size[0] * win.size[1] * win.c + win.out[0] * win.out[1] * win.co)
         if not symbols(elements) <= set(ctx.opt):
             return None
+        # seconds: traffic of x and y, or products, slower where threads are too few to keep all
+        # busy
         size, cols = dict(ctx.opt), variant.number("cols")
         work = evaluate(win.pixels, size) * win.co * win.taps * (win.c // win.group)
         threads = evaluate(_threads(win, variant), size)
         idle = max(1.0, ctx.device.cores * BUSY / max(1, threads))
-        # columns side by side share the taps between them; steps read pixels that no tap shares
+        # every further column adds ``strides`` pixels to the taps of the first one: a factor in
+        # favour of few columns, of which no measurement is recorded
         reads = 1 + (cols - 1) * win.strides[1] / win.kernel[1] / cols
         products = work * reads / (ctx.device.cores * PRODUCTS) / tile.CLOCK * idle
         seconds: float = tile.START + max(
@@ -135,7 +140,10 @@ def _body(win: ConvolutionWindow, e: KernelEntry, v: Variant) -> list[str]:
 
 
 def _place(win: ConvolutionWindow, e: KernelEntry, cols: int, channels: int) -> list[str]:
-    """Declare what the thread sums: ``col``, columns from ``begin`` on, row ``y`` of ``image``."""
+    """Declare what the thread sums: ``col``, columns from ``begin`` on, row ``y`` of ``image``.
+
+    Neighbouring threads have neighbouring channels, so that a warp reads and writes runs of memory.
+    """
     across = win.co // channels
     parts = e.dim(ceildiv(win.out[1], cols))
     return [

@@ -44,6 +44,8 @@ class CudaGatherTactic(Tactic[GatherWork]):
         return work_of(node, "CUDA")
 
     def cost(self, work: GatherWork, variant: Variant, ctx: CompileContext) -> float | None:
+        # bytes: what is gathered is read and written, and indices are read; not the rest of the
+        # data
         out = 2 * work.node.outputs[0].spec.nbytes() + work.indices.nbytes()
         return (
             START + text.known(out, ctx) / text.BANDWIDTH

@@ -67,6 +67,7 @@ class Sums:
         if not symbols(self.tiles) <= set(ctx.opt):
             return None
         blocks, cores = evaluate(self.tiles, ctx.opt), max(1, ctx.device.cores)
+        # one tile on a multiprocessor at a time: TILE ** 3 products a stage, one wait a tile
         waves = -(-blocks // cores)
         return tile.START + waves * (self.stages * TILE**3 / RATE + tile.LATENCY) / tile.CLOCK
 

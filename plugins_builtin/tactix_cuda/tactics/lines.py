@@ -54,6 +54,7 @@ class LinesTactic(Tactic[Node]):
         seconds = text.traffic(node, variant, ctx)
         if seconds is None or node.layer.name != "TopK":
             return seconds
+        # a thread compares its element with all of its line
         x = node.given[0].spec
         return seconds + dims.evaluate(x.numel * x.shape[node.attrs.axis], ctx.opt) / COMPARED
 

@@ -35,7 +35,11 @@ what an H200 makes in float32 from registers (132 x 128 a cycle), as each has lo
 measurement of it is recorded.
 """
 RESIDENT = 512
-"""Threads that keep a multiprocessor busy."""
+"""Threads that keep a multiprocessor busy; with fewer products take longer in proportion."""
+LOAD = 4
+"""Products that take as long as loading an element of x, which is done once for all channels of a
+thread. No measurement of it is recorded.
+"""
 SUMS = {DType.FP64: "double", DType.UINT8: "int", DType.INT8: "int"}
 DTYPES = (DType.FP32, DType.FP16, DType.BF16, *SUMS)
 
@@ -133,9 +137,10 @@ class PlainConvTactic(Tactic[PlainConvGeometry]):
         taps = dims.prod(g.kernel) * (g.outer if g.turned else g.inner)
         if seconds is None or not dims.symbols(work) <= set(ctx.opt):
             return None
+        # seconds: traffic, and products beside it, slower where threads are too few
         threads = dims.evaluate(dims.prod(g.around.shape), ctx.opt) / variant.number("channels")
         idle = max(1.0, ctx.device.cores * RESIDENT / max(1.0, threads))
-        reads = 1 + 4 / variant.number("channels")
+        reads = 1 + LOAD / variant.number("channels")
         return seconds + dims.evaluate(work * taps, ctx.opt) * idle * reads / RATE
 
     def compile(

@@ -53,7 +53,7 @@ class PlainProductTactic(Tactic[CudaProduct]):
 
     def cost(self, p: CudaProduct, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = text.traffic(p.node, variant, ctx)
-        work = dims.prod((*p.lead, p.n, p.k))
+        work = dims.prod((*p.lead, p.n, p.k))  # products
         if seconds is None or not dims.symbols(work) <= set(ctx.opt):
             return None
         return seconds + dims.evaluate(work, ctx.opt) / RATE

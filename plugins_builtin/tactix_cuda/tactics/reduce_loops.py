@@ -165,6 +165,10 @@ class CudaReductionKernel:
     # The last axis is reduced
 
     def _rows(self) -> KernelArtifact:
+        """``threads`` side by side share a result; each joins every so many vectors of its
+        elements, and ``tx_reduce`` joins what they have: by shuffles in a warp, through shared
+        memory beyond.
+        """
         before = [o.dtype for o in self.around.before.values()]
         width = self._moves(self.reduced, range(self.behind), before) if self.reduced else 1
         expected = text.known(self.length, self.ctx)
@@ -215,6 +219,9 @@ class CudaReductionKernel:
     # The last axis is kept
 
     def _columns(self) -> KernelArtifact:
+        """A thread has ``width`` neighbouring results; ``deep`` rows of threads take every so many
+        elements of them, and the first row joins what the others leave in shared memory.
+        """
         around = self.around
         types = [
             *(o.dtype for o in around.before.values()),

@@ -35,6 +35,7 @@ from tactix_cuda.tactics.rows import FLOATS
 from tactix_ops.layers.rnn import Recurrent
 
 PROJECT_THREADS, STEP_THREADS = 256, 256
+"""Of blocks of the two launches; ``tx_project``'s tiles are written for 256, as 16 x 16."""
 MOST_HIDDEN = 4096
 """Units: a block keeps the states of its rows in shared memory, 64 KiB for this many."""
 _ROWS = 4
@@ -134,6 +135,7 @@ class CudaRecurrentTactic(Tactic[CudaRecurrence]):
         return recurrence(node)
 
     def variants(self, r: CudaRecurrence, device: DeviceProperties) -> Sequence[Variant]:
+        # all blocks of a group must be on the device at a time, since they wait for each other
         kept = [
             s
             for s in (16, 8, 32, 1)

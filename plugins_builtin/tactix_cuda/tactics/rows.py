@@ -124,6 +124,8 @@ class RowsTactic(Tactic[RowsWork]):
         length = work.length
         if not isinstance(length, int):
             return [Variant.of(threads=t) for t in ((1, 32) if work.is_crosswise else (32, 256))]
+        # of the blocks half of whose threads at least have something to read, the smallest that
+        # keep their row in registers, two in all; for short rows a single thread is one of the two
         width = _width(work)
         busy = [t for t in (32, 128, 256, 512, _LARGEST) if t == 32 or t * width < 2 * length]
         kept = [t for t in busy if -(-length // (t * width)) * width <= _REGISTERS]

@@ -77,6 +77,7 @@ ROUNDED = {
     "simple": "({scale} < 1.0 ? ceil({x}) : floor({x}))",
 }
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
+"""Elements of the input along an axis that an element of the output is made of."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,10 @@ from tactix_codegen.cuda.entry import KernelEntry, artifact
 from tactix_codegen.cuda.text import BLOCK
 
 WORDS = {2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+"""By bytes of an element the type that ``atomicCAS`` takes: updates that join what is there compare
+and swap until none came between (CUDA C++ Programming Guide, "Atomic Functions"), so sums of floats
+depend on the order in which threads come.
+"""
 JOINED = {
     "add": "{a} + {b}",
     "mul": "{a} * {b}",

@@ -71,7 +71,12 @@ class Tiled:
         return texts, launches, [e, reduce]
 
     def _place(self) -> list[str]:
-        """Declare which tile the block has."""
+        """Declare which tile the block has, and its stages of k.
+
+        Parts of k of a tile are neighbours by number, then tiles, then items of the batch: blocks
+        that run together share operands. The last part may have fewer stages than the others, or
+        none.
+        """
         e, t = self.entry, self.tile
         down, across = (e.dim(ceildiv(d, each)) for d, each in ((self.m, t.rows), (self.n, t.cols)))
         lines = [

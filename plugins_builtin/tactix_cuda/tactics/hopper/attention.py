@@ -94,6 +94,8 @@ class HopperAttentionTactic(Tactic[Heads]):
     def cost(self, h: Heads, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(prod((*h.lead, h.s, h.t))) <= set(ctx.opt):
             return None
+        # waves of resident blocks, each with its stages one after the other; or all of it by the
+        # device's memory, two bytes an element: queries and results, keys and values
         lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
         teams, keys = variant.number("teams"), variant.number("keys")
         blocks, room = lead * -(-s // (64 * teams)), _resident(h, teams, keys)

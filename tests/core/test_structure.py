@@ -8,7 +8,6 @@ import structure
 LEFT = {
     "any-in-contracts": 44,
     "analysed-twice": 2,
-    "long-lines": 213,
 }
 """What is still to go; a number falls with what is mended, and none rises."""
 

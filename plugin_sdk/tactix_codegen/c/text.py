@@ -251,6 +251,11 @@ def split(total: str, grain: int | str = 1, begin: str = "lo", end: str = "hi") 
     return f"int64_t {begin}, {end};\ntx_split({total}, {grain}, tid, nt, &{begin}, &{end});"
 
 
+def at_most(threads: int) -> list[str]:
+    """For kernels with room for so many threads: any more have nothing to do."""
+    return [f"nt = nt < {threads} ? nt : {threads};", "if (tid >= nt) return;"]
+
+
 def decode(index: str, names: Sequence[str], sizes: Sequence[str]) -> str:
     """Declare ``names`` as the row-major coordinates of the flat ``index`` in ``sizes``."""
     out, rest = [], index
@@ -373,3 +378,16 @@ def traffic(
     if not dims.symbols(total) <= set(ctx.opt):
         return None
     return 1e-6 + dims.evaluate(total, ctx.opt) / bandwidth
+
+
+START = 1e-6
+"""Seconds that any kernel is thought to need."""
+
+
+def seconds(ctx: CompileContext, *costs: tuple[Dim, float]) -> float | None:
+    """``START``, and for each of ``costs`` a number of things by the seconds that each takes; None
+    where a symbol has no value.
+    """
+    if not all(dims.symbols(count) <= set(ctx.opt) for count, _ in costs):
+        return None
+    return START + sum(dims.evaluate(count, ctx.opt) * each for count, each in costs)

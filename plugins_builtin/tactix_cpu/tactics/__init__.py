@@ -12,6 +12,8 @@ MODULES = (
     "move.move",
     "move.gather",
     "move.generate",
+    "select.topk",
+    "select.extreme",
     "pool.tactic",
     "move.reformat",
     "matmul.gemm",

@@ -64,6 +64,7 @@ def table(device: DeviceProperties) -> list[h.Case]:
         pointwise(),
         reductions(),
         movement(),
+        selections(),
         pools(),
         reformats(device.lanes),
         products(),
@@ -157,6 +158,15 @@ def movement() -> Iterator[h.Case]:
         h.node("Dims", [], values=(n, n + 1), shape=(2,)),
     ):
         yield case("generate", made, [], env={"n": 7})
+
+
+def selections() -> Iterator[h.Case]:
+    x = floats(3, 300, 19)
+    yield plain("topk", "TopK", [x], k=5, axis=1)
+    yield plain("topk", "TopK", [integers("i64", 2, 700)], k=600, largest=False)
+    yield from (plain("extreme", "ArgMax", [x.astype(np.float16)], axis=a) for a in (1, 2))
+    yield plain("extreme", "ArgMin", [floats(700).astype(np.float64)], axis=0)
+    yield plain("extreme", "Hardmax", [x], axis=1)
 
 
 def pools() -> Iterator[h.Case]:

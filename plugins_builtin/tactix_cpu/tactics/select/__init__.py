@@ -1,0 +1,1 @@
+"""Tactics that order and choose elements."""

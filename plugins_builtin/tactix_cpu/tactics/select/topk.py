@@ -1,0 +1,152 @@
+"""TopK in C: a pass over each line that keeps what ranks above the worst of the best so far.
+
+Where most of a line is asked for, all of it is sorted by the bytes of its keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tactix.base.dims import Dim
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix_codegen.c import order
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.order import Lines, Ranks
+from tactix_codegen.c.text import Args, choice, comment, loop
+
+SPARE = 64
+"""Ranks that wait, beside twice those asked for, until the best are told from the rest."""
+SECONDS_AN_ELEMENT = 1e-9
+SECONDS_A_RESULT = 3e-8
+"""To keep and sort one: some ten passes over ranks, half of whose branches are guessed wrong."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [TopKTactic()]
+
+
+@dataclass(frozen=True)
+class TopKWork:
+    """``top`` of each line, and how its elements rank."""
+
+    node: Node
+    lines: Lines
+    ranks: Ranks
+    top: Dim
+
+    @property
+    def room(self) -> Dim:
+        """Ranks of a thread's workspace: those that wait, or a line and its copy where it is no
+        longer than twice ``top``.
+        """
+        return 4 * self.top + SPARE
+
+
+class TopKTactic(Tactic[TopKWork]):
+    """Any dtype with a C type, along any axis; linear format."""
+
+    key = "tactix.c_topk@1"
+    implements = ("tactix.TopK@1",)
+    source = "c"
+    by_signature = True
+
+    def match(self, node: Node, device: DeviceProperties) -> TopKWork | Reject:
+        spec = node.given[0].spec
+        if (why := order.why_not(node, node.attrs.axis)) is not None:
+            return why
+        lines, ranks = (
+            Lines.along(spec.shape, node.attrs.axis),
+            Ranks(spec.dtype, node.attrs.largest),
+        )
+        return TopKWork(node, lines, ranks, node.attrs.k)
+
+    def cost(self, work: TopKWork, variant: Variant, ctx: CompileContext) -> float | None:
+        elements = (work.lines.count * work.lines.size, SECONDS_AN_ELEMENT)
+        return c_text.seconds(ctx, elements, (work.lines.count * work.top, SECONDS_A_RESULT))
+
+    def compile(self, work: TopKWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args, threads = Args(work.node), max(1, ctx.threads)
+        room = work.room * work.ranks.nbytes * threads
+        body = best_of_lines(args, work, threads)
+        return c_text.kernel(args, body, ctx, preludes=order.preludes(), workspace=room)
+
+
+def best_of_lines(args: Args, work: TopKWork, threads: int) -> list[str]:
+    """Every thread has lines, and room for the ranks of one."""
+    lines, ranks = work.lines, work.ranks
+    args.size("SIZE", lines.size)
+    args.size("INNER", lines.inner)
+    args.size("TOP", work.top)
+    args.size("ROOM", 2 * work.top + SPARE)
+    workspace = args.workspace(0, ranks.type)
+    x = f"(const {ranks.element}*){args.bytes_in(0)} + outer * SIZE * INNER + inner"
+    body = [
+        "const int64_t outer = line / INNER, inner = line % INNER;",
+        f"const {ranks.element}* const x = {x};",
+        choice("2 * TOP >= SIZE", _sorted(ranks), _kept(ranks)),
+        *_results(args, ranks),
+    ]
+    return [
+        *c_text.at_most(threads),
+        c_text.split(args.size("LINES", lines.count)),
+        "if (TOP == 0) return;",
+        f"{ranks.type}* const v = {workspace} + tid * (4 * TOP + {SPARE});",
+        loop("line", "lo", "hi", *body),
+    ]
+
+
+def _sorted(ranks: Ranks) -> list[str]:
+    """All of the line in order."""
+    rank = ranks.rank(ranks.key("x[i * INNER]"), "i")
+    return [
+        loop("i", "0", "SIZE", f"v[i] = {rank};"),
+        f"tx_sort_rising_{ranks.bits}(v, v + SIZE, SIZE);",
+    ]
+
+
+def _kept(ranks: Ranks) -> list[str]:
+    """The best of the line in order, by groups of elements: most of these have none to keep."""
+    push = [
+        f"v[count] = {ranks.rank('key[i]', 'first + i')};",
+        "count += v[count] > least;",
+        "if (count < ROOM) continue;",
+        f"least = tx_best_{ranks.bits}(v, count, TOP);",
+        "count = TOP;",
+    ]
+    group = [
+        "const int64_t n = SIZE - first < GROUP ? SIZE - first : GROUP;",
+        f"{ranks.half} key[GROUP], highest = 0;",
+        loop("i", "0", "n", f"key[i] = {ranks.key('x[(first + i) * INNER]')};"),
+        loop("i", "0", "n", "highest = key[i] > highest ? key[i] : highest;"),
+        f"if ({ranks.rank('highest', 'first')} <= least) continue;",
+        loop("i", "0", "n", *push),
+    ]
+    return [
+        "enum { GROUP = 64 };",
+        comment("The worst of the best so far; what ranks above it waits behind them."),
+        f"{ranks.type} least = 0;",
+        "int64_t count = 0;",
+        loop("first", "0", "SIZE", *group, step="GROUP"),
+        f"if (count > TOP) tx_best_{ranks.bits}(v, count, TOP);",
+        f"tx_sort_{ranks.bits}(v, TOP);",
+    ]
+
+
+def _results(args: Args, ranks: Ranks) -> list[str]:
+    """The elements themselves, whose bits keys do not tell, and their places."""
+    y, at = f"(({ranks.element}*){args.bytes_out(0)})", args.output(1)
+    return [
+        "const int64_t to = outer * TOP * INNER + inner;",
+        loop(
+            "k",
+            "0",
+            "TOP",
+            f"const int64_t place = {ranks.place('v[k]')};",
+            f"{y}[to + k * INNER] = x[place * INNER];",
+            f"{at}[to + k * INNER] = place;",
+        ),
+    ]

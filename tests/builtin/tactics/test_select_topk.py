@@ -1,0 +1,56 @@
+"""c_topk: ties, NaN, every dtype, axes and symbolic sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harness import Case, check, check_all, node
+from select_cases import CODES, drawn, wild
+
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
+from tactix_cpu.tactics.select.topk import TopKTactic
+
+TACTIC = TopKTactic()
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_dtype_both_ways(code):
+    few, many = drawn(code, 3, 70), drawn(code, 2, 1500)
+    check_all(
+        [
+            Case(node("TopK", [x], k=k, largest=largest), TACTIC, [x], budget=0)
+            for largest in (True, False)
+            for x, k in ((few, 1), (few, 7), (few, 70), (many, 5), (many, 300), (many, 1400))
+        ]
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -2])
+def test_every_axis(axis):
+    x = drawn("f32", 5, 130, 7)
+    for k in (0, 1, 3, x.shape[axis]):
+        check(node("TopK", [x], k=k, axis=axis), TACTIC, [x], nt=(1, 3), budget=0)
+
+
+@pytest.mark.parametrize("code", ["f32", "f16", "bf16", "f64"])
+@pytest.mark.parametrize("largest", [True, False])
+def test_ties_nan_infinities_and_signed_zeros(code, largest):
+    x = wild(code)
+    cases = [Case(node("TopK", [x], k=k, largest=largest), TACTIC, [x]) for k in (1, 40, 200, 403)]
+    check_all(cases)
+
+
+@pytest.mark.parametrize("step", [1, -1, 0])
+def test_orders_that_are_hard(step):
+    x = (np.arange(3000) * step).astype(np.float32)
+    check_all([Case(node("TopK", [x], k=k), TACTIC, [x]) for k in (1, 10, 999, 3000)])
+
+
+@pytest.mark.parametrize("env", [{"n": 0, "s": 9, "k": 2}, {"n": 3, "s": 200, "k": 0},
+                                 {"n": 2, "s": 200, "k": 200}, {"n": 2, "s": 900, "k": 20}])  # fmt: skip
+def test_symbolic_sizes(env):
+    n, s, k = (dims.sym(name) for name in "nsk")
+    for x, axis in ((TensorSpec(DType.FP32, (n, s)), 1), (TensorSpec(DType.INT64, (s, n, 3)), 0)):
+        check(node("TopK", [x], k=k, axis=axis), TACTIC, env=env)

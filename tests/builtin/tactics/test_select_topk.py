@@ -48,9 +48,8 @@ def test_orders_that_are_hard(step):
     check_all([Case(node("TopK", [x], k=k), TACTIC, [x]) for k in (1, 10, 999, 3000)])
 
 
-@pytest.mark.parametrize("env", [{"n": 0, "s": 9, "k": 2}, {"n": 3, "s": 200, "k": 0},
-                                 {"n": 2, "s": 200, "k": 200}, {"n": 2, "s": 900, "k": 20}])  # fmt: skip
-def test_symbolic_sizes(env):
-    n, s, k = (dims.sym(name) for name in "nsk")
+@pytest.mark.parametrize("sizes", [(0, 9, 2), (3, 200, 0), (2, 200, 200), (2, 900, 20)])
+def test_symbolic_sizes(sizes):
+    env, (n, s, k) = dict(zip("nsk", sizes, strict=True)), (dims.sym(name) for name in "nsk")
     for x, axis in ((TensorSpec(DType.FP32, (n, s)), 1), (TensorSpec(DType.INT64, (s, n, 3)), 0)):
         check(node("TopK", [x], k=k, axis=axis), TACTIC, env=env)

@@ -1,7 +1,7 @@
 """ArgMax, ArgMin and Hardmax in C: where the extreme element of each line is.
 
-Along the last axis a line's keys are compared a group at a time, and the place is looked for in the
-best group alone; along others vectors hold neighbouring lines. NaN is more extreme than all numbers.
+Along the last axis the keys of a line are compared a group at a time, and the place is looked for
+in the best group alone; along others vectors hold neighbouring lines. NaN is above all numbers.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ def _columns(args: Args, work: ExtremeWork) -> list[str]:
     tile = [
         f"const int64_t outer = unit / {tiles}, begin = unit % {tiles} * TILE;",
         "const int64_t n = INNER - begin < TILE ? INNER - begin : TILE;",
-        f"const {kind}* const x = (const {kind}*){args.bytes_in(0)} + outer * SIZE * INNER + begin;",
+        f"const {kind}* const whole = (const {kind}*){args.bytes_in(0)};",
+        f"const {kind}* const x = whole + outer * SIZE * INNER + begin;",
         f"{half} best[TILE], place[TILE];",
         loop("j", "0", "n", f"best[j] = {work.key('x[j]')};", "place[j] = 0;"),
         comment("Along the lines; vectors hold neighbours."),

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from source_imports import Import, imports
 
 CORE = Path(__file__).resolve().parents[2] / "core" / "tactix"
 
@@ -43,56 +43,24 @@ def floor_of(module: str) -> str:
     return parts[1] if len(parts) > 1 and parts[1] in MAY_IMPORT else "roof"
 
 
-def imports(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
-    """Line and full name of what is imported anywhere: at the top, in functions, for type checking,
-    by name.
-    """
-    package = module.rsplit(".", 1)[0]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (
-                (node.lineno, a.name) for a in node.names if (a.name, a.asname) != ("tactix", None)
-            )
-        elif (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "tactix"
-        ):
-            yield node.lineno, f"tactix.{node.attr}"  # what "import tactix" is for
-        elif isinstance(node, ast.ImportFrom):
-            up = (
-                package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            )
-            base = ".".join([*up, *([node.module] if node.module else [])])
-            yield from ((node.lineno, f"{base}.{a.name}") for a in node.names)
-        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called = (
-                node.func.attr
-                if isinstance(node.func, ast.Attribute)
-                else getattr(node.func, "id", "")
-            )
-            if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
-                yield node.lineno, node.args[0].value
-
-
 def violations(source: str, module: str) -> list[str]:
     """What a file of the core imports and must not."""
     floor, out = floor_of(module), []
-    for line, name in imports(ast.parse(source), module):
-        top = name.split(".")[0]
-        if top == "tactix":
-            below = (
-                name == "tactix.__version__"
-                or floor == "roof"
-                or floor_of(name) in MAY_IMPORT[floor]
-            )
-        else:
-            below = top in sys.stdlib_module_names or top in LIBRARIES
-        if not below:
-            out.append(f"{module}:{line} imports {name}")
-        if top == "pluggy" and floor != "plugins":
-            out.append(f"{module}:{line} imports pluggy outside the plugins floor")
+    for found in imports(ast.parse(source), module.rpartition(".")[0]):
+        where = f"{module}:{found.line}"
+        if not _may_import(floor, found):
+            out.append(f"{where} imports {found.name}")
+        if found.top == "pluggy" and floor != "plugins":
+            out.append(f"{where} imports pluggy outside the plugins floor")
     return out
+
+
+def _may_import(floor: str, found: Import) -> bool:
+    if found.top != "tactix":
+        return found.top in sys.stdlib_module_names or found.top in LIBRARIES
+    if floor == "roof" or found.name == "tactix.__version__":
+        return True
+    return floor_of(found.name) in MAY_IMPORT[floor]
 
 
 def eager(source: str) -> list[str]:
@@ -103,7 +71,7 @@ def eager(source: str) -> list[str]:
             isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
         ):
             node.body = [ast.Pass()]
-    return sorted({name.split(".")[0] for _, name in imports(tree, "")} & LAZY)
+    return sorted({found.top for found in imports(tree, "")} & LAZY)
 
 
 FILES = sorted(CORE.rglob("*.py"))

@@ -42,8 +42,6 @@ def test_the_counts_see() -> None:
     high = structure.Module(structure.ROOT / "plugins_builtin" / "made_up.py", "tactix_cuda.other")
     high.__dict__["text"] = "from tactix.made_up import Node\nclass Node: pass"
     for name, count in (
-        ("rings", 1),
-        ("upward", 1),
         ("private-names", 1),
         ("same-names", 1),
         ("analysed-twice", 2),

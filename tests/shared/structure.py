@@ -1,5 +1,8 @@
 """How the source is built, in numbers: what must be zero, and what is only worth a look.
 
+Which package may import which is not counted but held: of the core's folders by
+``tests/core/test_layering.py``, of packs by ``tests/core/test_packs.py``.
+
 ``python tests/shared/structure.py [--list NAME]``; with ``--list`` the places that one number counts.
 """
 
@@ -13,6 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from source_imports import Import, imports
 
 from tactix_ship.lean.modules import STANDS_FOR
 
@@ -36,6 +41,12 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
+    @cached_property
+    def imports(self) -> list[Import]:
+        """What it imports anywhere."""
+        is_package = self.path.name == "__init__.py"
+        return list(imports(self.tree, self.name if is_package else self.name.rpartition(".")[0]))
+
     @property
     def pack(self) -> str:
         return self.name.partition(".")[0]
@@ -55,41 +66,15 @@ def modules() -> list[Module]:
     return found
 
 
-def imports(module: Module) -> Iterator[tuple[int, str, str]]:
-    """Line, module and name of everything of ours that is imported, inside of functions, too."""
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tactix"):
-            yield from ((node.lineno, node.module or "", a.name) for a in node.names)
-        if isinstance(node, ast.Import):
-            ours = (a.name for a in node.names if a.name.startswith("tactix"))
-            yield from ((node.lineno, name, "") for name in ours)
-
-
 def private_names(found: list[Module]) -> list[str]:
-    """Names with an underscore in front that another module imports."""
+    """Names of ours with an underscore in front that another module imports."""
     return [
-        f"{m.at(line)}: {source}.{name}"
+        f"{m.at(i.line)}: {i.name}"
         for m in found
-        for line, source, name in imports(m)
-        if name.startswith("_") and not name.startswith("__")
-    ]
-
-
-def rings(found: list[Module]) -> list[str]:
-    """Pairs of packs that import each other."""
-    edges = {(m.pack, source.partition(".")[0]) for m in found for _, source, _ in imports(m)}
-    return sorted(f"{a} <-> {b}" for a, b in edges if a < b and (b, a) in edges)
-
-
-def upward(found: list[Module]) -> list[str]:
-    """Imports of the core, or of the SDK's floor, that go to a floor above."""
-    floor_of = {m.pack: m.path.relative_to(ROOT).parts[0] for m in found}
-    return [
-        f"{m.at(line)}: {source}"
-        for m in found
-        for line, source, _ in imports(m)
-        if (to := floor_of.get(source.partition(".")[0]))
-        and FLOORS.index(to) > FLOORS.index(floor_of[m.pack])
+        for i in m.imports
+        if i.top.startswith("tactix")
+        and (name := i.name.rpartition(".")[2]).startswith("_")
+        and not name.startswith("__")
     ]
 
 
@@ -187,8 +172,6 @@ def parameters(found: list[Module]) -> list[str]:
 
 
 ZERO: dict[str, Callable[[list[Module]], list[str]]] = {
-    "rings": rings,
-    "upward": upward,
     "private-names": private_names,
     "same-names": same_names,
     "any-in-contracts": any_in_contracts,

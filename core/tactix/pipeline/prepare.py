@@ -56,29 +56,27 @@ def prepare(
     config, parts = joined(session, network, config)
     _enable(session, config)
     verify(network, deep=BuilderFlag.DEBUG in config.flags)
-    device = _device(session, config)
-    properties = _properties(device, config)
+    aim = _aim(session, config)
     profiles = ranges(network, config)
     opt = {name: sizes[1] for name, sizes in profiles[0].dims.items()}
-    context = CompileContext(properties, opt, config.thread_count(properties.cores))
-    here = not device.available() and properties.features <= device.properties().features
+    context = CompileContext(aim.properties, opt, config.thread_count(aim.properties.cores))
     precisions, once = Precisions(config.numerics, config.layer_precisions), Once(logger)
-    rules, tactics = _ways(session, config, precisions.kinds, device.kind, logger)
-    linked = LinkContext(device, context.threads, session.layers.__getitem__, warn=once.warning)
+    rules, tactics = _ways(session, config, precisions.kinds, aim.device.kind, logger)
+    linked = LinkContext(aim.device, context.threads, session.layers.__getitem__, warn=once.warning)
     state = BuildState(
         session=session,
         load=load,
         config=config,
-        device=device,
+        device=aim.device,
         context=context,
-        toolchain=_toolchain(session, device, logger),
+        toolchain=_toolchain(session, aim.device, logger),
         rules=parts.rules(rules),
         tactics=_of_sources(session, parts.tactics(tactics), config.tactic_sources),
         precisions=precisions,
         cache=_open_cache(config, logger.warning),
         profiles=profiles,
-        here=here,
-        bench=_bench(session, device, config, profiles, linked, here),
+        here=aim.here,
+        bench=_bench(session, aim, config, profiles, linked),
         parts=parts,
         deadline=start + config.budget,
         logger=once,
@@ -91,19 +89,35 @@ def _enable(session: Session, config: BuilderConfig) -> None:
         session.enable(pack)
 
 
-def _device(session: Session, config: BuilderConfig) -> Device:
-    """Raises ConfigError for a device that is not here, unless a target stands for it."""
+@dataclass(frozen=True)
+class _Aim:
+    """What is built for. ``properties``: of the device that plans are for, which may be another
+    than the one here; ``here``: whether the one here can run them.
+    """
+
+    device: Device
+    properties: DeviceProperties
+    here: bool
+
+
+def _aim(session: Session, config: BuilderConfig) -> _Aim:
+    """Ask the device once whether it is here and what it is.
+
+    Raises ConfigError for one that is not here, unless a target stands for it.
+    """
     device = device_of(session, config.device)
-    if not config.target and (why := device.available()):
+    why = device.available()
+    if why and not config.target:
         what = f"device {device.key} is not here"
         raise ConfigError(what, why=why, do="Name a target to build without it")
-    return device
-
-
-def _properties(device: Device, config: BuilderConfig) -> DeviceProperties:
+    present = None if why else device.properties()
     if isinstance(config.frozen, Locked):
-        return config.frozen.device
-    return device.target(config.target) if config.target else device.properties()
+        properties = config.frozen.device
+    elif config.target or present is None:
+        properties = device.target(config.target)
+    else:
+        properties = present
+    return _Aim(device, properties, present is not None and properties.features <= present.features)
 
 
 def _ways(
@@ -153,15 +167,16 @@ def _toolchain(session: Session, device: Device, logger: Logger) -> Toolchain:
 
 def _bench(
     session: Session,
-    device: Device,
+    aim: _Aim,
     config: BuilderConfig,
     profiles: Sequence[Profile],
     linked: LinkContext,
-    here: bool,
 ) -> Bench:
     """What measures candidates; without memory of the device where that is not here."""
-    allocator = allocator_of(session, device) if here else None
-    made: Bench = (device.bench or Bench)(linked, session.launchers, allocator, session.strangers())
+    allocator = allocator_of(session, aim.device) if aim.here else None
+    made: Bench = (aim.device.bench or Bench)(
+        linked, session.launchers, allocator, session.strangers()
+    )
     made.trial_budget = config.trial_budget
     made.least = {name: min(p.dims[name][0] for p in profiles) for name in profiles[0].dims}
     return made

@@ -179,7 +179,8 @@ static uint32_t txe_await(uint32_t seen) {
 /* ---- running ---- */
 
 /* Nobody passes before all `nt` threads have finished `count` launches. The release gives away what this thread's kernel
- * wrote, the acquires take over what the others' wrote: kernels need no fences of their own. */
+ * wrote, the acquires take over what the others' wrote (C11, 5.1.2.4): kernels need no fences of their own. On x86-64 both
+ * are plain loads and stores; with two threads that spin a barrier takes 45 ns (README). */
 static void txe_barrier(int tid, int nt, uint64_t count) {
     atomic_store_explicit(&txe_done[tid].count, count, memory_order_release);
     for (int other = 0; other < nt; other++) {

@@ -110,7 +110,8 @@ def _shapes(
     span rows.
 
     In a linear image neighbouring taps share elements, which the compiler keeps: half the registers
-    are left for that.
+    are left for that (no measurement of that share is on record). Else tiles fill them, as was best
+    for the prototype (README).
     """
     lanes = max(4, device.lanes)
     per_group = -(-win.co // win.group // lanes)

@@ -324,7 +324,8 @@ class _Kernel:
     def _cuts(self) -> list[str]:
         """Declare how rows fall into tiles, ``more`` of ``least + 1`` and then those of ``least``,
         and these into blocks: about equal ones, whose part of a takes up to half of the second
-        cache. The other half is for the panel in use, the one that is fetched, and results.
+        cache. The other half is for the panel in use, the one that is fetched, and results; no
+        measurement of that share is on record.
         """
         depth = self.depth or (self.p.k if isinstance(self.p.k, int) else USUAL_DEPTH)
         known = isinstance(self.p.m, int) and self.p.m > 0

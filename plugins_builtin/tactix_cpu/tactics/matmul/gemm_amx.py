@@ -32,7 +32,7 @@ from tactix_cpu.tactics.matmul.product import CpuProduct, RowSite, product
 
 WIDTH, DEPTH, HIGH = 32, 32, 16
 """Columns of a panel, two tiles side by side; k of a step, the bfloat16 of a tile's row of 64
-bytes; rows of a tile.
+bytes; rows of a tile (dot_tile.SIDE says why, and names the manual).
 """
 PARTS = 3
 """bfloat16 whose sum a float is: 3 x 8 bits make its 24."""
@@ -81,7 +81,8 @@ for estimates. At 3 GHz a vector of 16 takes 10 and 5 cycles. No measurement of 
 """
 PLACE = f"{{0}} / {HIGH} * {B_STEP} + {{0}} % {HIGH} * {2 * HIGH}"
 """Where a pair of rows of b goes in a slab: ``[step][part][half of the
-columns][pair][column][row]``. The unit wants pairs of k side by side.
+columns][pair][column][row]``. The unit takes pairs of k side by side
+(Intel, Software Developer's Manual, TDPBF16PS).
 """
 PARAMETERS = (
     "const uint16_t* a, int64_t pitch, const uint16_t* b, float* sums, int first, "

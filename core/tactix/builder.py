@@ -30,7 +30,7 @@ from tactix.pipeline.select import select
 from tactix.pipeline.state import BuildState
 from tactix.plan.demands import encoded
 from tactix.plan.schema import Plan
-from tactix.plugins.identity import OWN
+from tactix.plugins.names import OWN
 from tactix.plugins.session import Session
 
 if TYPE_CHECKING:

@@ -39,7 +39,8 @@ from tactix.contracts.layer import Layer
 from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import Tactic
 from tactix.contracts.tool import Tool
-from tactix.plugins.identity import Key, Provider, check_namespace
+from tactix.plugins.identity import Key, Provider
+from tactix.plugins.names import check_namespace
 from tactix.plugins.registry import KINDS
 from tactix_sdk.host import FunctionLayer, NumpyTactic, numpy_tactic
 from tactix_sdk.importing import onnx_converter

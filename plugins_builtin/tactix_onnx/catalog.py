@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.base.errors import ModelImportError
 from tactix.contracts.importer import Converter
 from tactix.contracts.layer import Layer
-from tactix.plugins.identity import OWN
+from tactix.plugins.names import OWN
 
 if TYPE_CHECKING:
     import onnx

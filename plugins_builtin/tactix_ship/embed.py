@@ -13,7 +13,8 @@ import tactix
 from tactix.base.errors import ConfigError, TactixError
 from tactix.plan.schema import Plan, Requirement
 from tactix.plan.wheels import GROUP
-from tactix.plugins.identity import OWN, normal
+from tactix.plugins.identity import normal
+from tactix.plugins.names import OWN
 from tactix_runtime.embedded_packs import carried
 from tactix_sdk.pack_files import PackFiles, pack_of
 from tactix_ship.lean.wheel import WHEEL, archive, record

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tactix.plugins.identity import OWN
 from tactix.plugins.loader import scan
+from tactix.plugins.names import OWN
 from tactix_sdk import errors
 from tactix_sdk.testing import FAILED, PASSED, SKIPPED, Subject, ordered, tried
 from tactix_sdk.testing.apart import CheckServer

@@ -20,7 +20,7 @@ from tactix.pipeline.profiles import ranges
 from tactix.pipeline.stages import joined
 from tactix.pipeline.state import BuildState
 from tactix.plan.schema import Plan, Profile
-from tactix.plugins.identity import OWN
+from tactix.plugins.names import OWN
 from tactix.plugins.session import Session
 from tactix.plugins.unresolved import unresolved
 from tactix.run.engine import Engine

@@ -15,7 +15,7 @@ from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import Tactic
 from tactix.network.definition import NetworkDefinition
 from tactix.plan.schema import Plan
-from tactix.plugins.identity import OWN
+from tactix.plugins.names import OWN
 from tactix.plugins.session import Session
 
 Part = BuildPart[BuilderConfig, NetworkDefinition, Plan]

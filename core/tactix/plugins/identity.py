@@ -1,5 +1,5 @@
-"""What things and their providers are called: ``namespace.Name@version``, and distribution,
-version, content digest.
+"""Which thing, and whose: keys, ``namespace.Name@version``, and providers: distribution, version,
+content digest.
 """
 
 from __future__ import annotations
@@ -12,15 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tactix.base.errors import ConfigError, InvalidArgument, PluginError
+from tactix.base.errors import InvalidArgument, PluginError
+from tactix.plugins.names import NAME, NAMESPACE, OWN, VERSION
 
 T = TypeVar("T")
-OWN = "tactix"
-RESERVED = frozenset({OWN, "tensorrt", "trt", "onnx", "std"})
-NAMESPACE = r"[a-z][a-z0-9_]*"
-NAME = r"[A-Za-z][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*"
-VERSION = r"[1-9][0-9]*"
-
 _KEY = re.compile(rf"({NAMESPACE})\.({NAME})@({VERSION})")
 
 
@@ -66,19 +61,6 @@ class Key:
 
     def __str__(self) -> str:
         return f"{self.namespace}.{self.name}@{self.version}"
-
-
-def check_namespace(namespace: str, *, own: bool = False) -> str:
-    """The namespace, if a pack may have it; ``own``: the pack is tactix. Raises ConfigError."""
-    if not re.fullmatch(NAMESPACE, namespace):
-        do = "Use lower-case letters, digits and _, starting with a letter"
-        raise ConfigError(f"{namespace!r} is no namespace", do=do)
-    if namespace in RESERVED and not (own and namespace == OWN):
-        raise ConfigError(
-            f"namespace {namespace!r} is reserved",
-            do="Choose another name for the pack's entry points",
-        )
-    return namespace
 
 
 def normal(dist: str) -> str:

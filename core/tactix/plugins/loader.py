@@ -16,7 +16,8 @@ from typing import Any
 from tactix.base.errors import ConfigError, PluginError, TactixError
 from tactix.base.spelling import did_you_mean
 from tactix.plugins.hookspecs import API, HOOKS
-from tactix.plugins.identity import OWN, Provider, called, check_namespace, installed_files, normal
+from tactix.plugins.identity import Provider, called, installed_files, normal
+from tactix.plugins.names import OWN, check_namespace
 
 _GROUP = re.compile(r"tactix\.(build|runtime)\.v(\d+)")
 

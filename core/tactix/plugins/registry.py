@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 from tactix.base.errors import PluginError
 from tactix.base.spelling import did_you_mean
 from tactix.contracts import build_stage, flavour, importer, layer, rule, tactic
-from tactix.plugins.identity import NAME, NAMESPACE, OWN, VERSION, Provider
+from tactix.plugins.identity import Provider
+from tactix.plugins.names import NAME, NAMESPACE, OWN, VERSION
 
 T = TypeVar("T")
 

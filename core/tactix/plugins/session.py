@@ -24,8 +24,9 @@ from tactix.contracts.tactic import Tactic
 from tactix.contracts.trust import LOCAL
 from tactix.plugins import loader
 from tactix.plugins.hookspecs import HOOKS, AllHooks, RuntimeHooks
-from tactix.plugins.identity import OWN, Provider, called, check_namespace, own_first
+from tactix.plugins.identity import Provider, called, own_first
 from tactix.plugins.loader import Plugin, PluginFailure, Settings
+from tactix.plugins.names import OWN, check_namespace
 from tactix.plugins.registry import KINDS, Clash, Entry, Registry
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from tactix.contracts.session import SessionView
 from tactix.plan.extents import check, size_at
 from tactix.plan.memory import plan_memory
 from tactix.plan.schema import Plan
-from tactix.plugins.identity import OWN, own_first
+from tactix.plugins.identity import own_first
+from tactix.plugins.names import OWN
 from tactix.run.memory import Weights
 from tactix.run.shapes import evaluated
 

@@ -19,7 +19,7 @@ from tactix.base.dims import Env, evaluate
 from tactix.base.tensor import LINEAR, Format
 from tactix.contracts.device import Costs
 from tactix.contracts.graph import Node, Value
-from tactix.plugins.identity import OWN
+from tactix.plugins.names import OWN
 from tactix.select.enumerate import Candidate
 
 NEAR_TIE = 0.03

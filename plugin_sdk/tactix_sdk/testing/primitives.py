@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tactix.contracts.expr import Scalar, walk
 from tactix.contracts.layer import Layer
 from tactix.contracts.tactic import Tactic
-from tactix.plugins.identity import OWN
+from tactix.plugins.names import OWN
 from tactix.select.compile import Toolchain, joined
 from tactix.select.enumerate import Candidate
 from tactix_sdk.scalar_layer import PointwiseLayer

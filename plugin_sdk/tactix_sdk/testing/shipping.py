@@ -19,7 +19,8 @@ from tactix.contracts.tactic import Tactic
 from tactix.network.definition import NetworkDefinition
 from tactix.plan import container
 from tactix.plan.schema import Plan
-from tactix.plugins.identity import OWN, normal
+from tactix.plugins.identity import normal
+from tactix.plugins.names import OWN
 from tactix.plugins.session import Session
 from tactix_sdk.testing import bids
 from tactix_sdk.testing.report import Broken, NotHere, NothingToRun, check, child, counted, for_each

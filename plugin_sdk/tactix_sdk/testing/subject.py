@@ -14,8 +14,9 @@ from tactix.contracts.device import Device
 from tactix.contracts.launcher import LinkContext
 from tactix.contracts.tactic import Tactic
 from tactix.plugins.hookspecs import HOOKS
-from tactix.plugins.identity import OWN, called
+from tactix.plugins.identity import called
 from tactix.plugins.loader import Found, reset_scan, scan
+from tactix.plugins.names import OWN
 from tactix.plugins.registry import KINDS, Entry
 from tactix.plugins.session import Session
 from tactix.select.bench import Bench

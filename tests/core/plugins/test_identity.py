@@ -12,12 +12,12 @@ from tactix.base.errors import ConfigError, InvalidArgument, PluginError
 from tactix.plugins.identity import (
     Key,
     Provider,
-    check_namespace,
     content_digest,
     installed_files,
     normal,
     package_files,
 )
+from tactix.plugins.names import check_namespace
 
 
 @pytest.mark.parametrize(

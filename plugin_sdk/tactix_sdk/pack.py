@@ -14,34 +14,22 @@
     def on_cpu(op):
         return Kernel(BODY, sizes={...})
 
-    @pack.launcher
-    def blas():
-        from acme.launcher import BlasLauncher
-        return BlasLauncher()
-
-The namespace stands there once: keys are made of it and of functions' names. The object has a hook
-for each kind of thing that it was given, ``tactix_layers`` and so on, as a module with
-``@hookimpl`` has: an entry point of the group ``tactix.runtime.v1`` takes what running needs from
-it, one of ``tactix.build.v1`` the rest.
+The namespace stands there once: keys are made of it and of functions' names. What is given as it
+is, and the hooks that follow, are the core's, ``tactix.plugins.pack``; what makes layers, tactics
+and converters of functions is here.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import inspect
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
-from tactix.base.errors import PluginError, TactixError
+from tactix.base.errors import PluginError
 from tactix.contracts.layer import Layer
-from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import Tactic
-from tactix.contracts.tool import Tool
-from tactix.plugins.identity import Key, Provider
-from tactix.plugins.names import check_namespace
-from tactix.plugins.registry import KINDS
+from tactix.plugins.identity import Key
+from tactix.plugins.pack import BasePack, at_line
 from tactix_sdk.host import FunctionLayer, NumpyTactic, numpy_tactic
 from tactix_sdk.importing import onnx_converter
 from tactix_sdk.kernel import c_tactic, cuda_tactic
@@ -55,6 +43,7 @@ if TYPE_CHECKING:
     from tactix.contracts.expr import Scalar
     from tactix.contracts.graph import Node
     from tactix.contracts.importer import Converter
+    from tactix.plugins.pack import GivenLayer
     from tactix_sdk.host import Example
     from tactix_sdk.kernel import Formats
 
@@ -72,10 +61,6 @@ if TYPE_CHECKING:
 
 
 Function = Callable[..., Any]
-Given = TypeVar("Given")
-AnyLayer = TypeVar("AnyLayer", bound=Layer)
-
-
 LANGUAGES: Mapping[str, Function] = {
     "c": c_tactic,
     "cuda": cuda_tactic,
@@ -100,23 +85,13 @@ class PackLayer(FunctionLayer):
         return self.pack.kernel(language, self.key, name=name, version=version, **options)
 
 
-class Pack:
-    """What a pack provides. Raises ConfigError for what is no namespace.
+class Pack(BasePack):
+    """What a pack provides, and what makes layers, tactics and converters of functions.
 
-    Methods take an object, or a function without parameters that gives one or a list when a session
-    first needs them: what it imports is not imported before, and each session has its own. Each
-    gives back what it was given, so it may stand above a function. They raise PluginError, or
-    InvalidArgument, with the author's file and line for what is no such object, a key of another
-    namespace, and a key that the pack has already.
+    Raises ConfigError for what is no namespace; methods as those of ``BasePack``.
     """
 
-    def __init__(self, namespace: str) -> None:
-        with _at(_author()):
-            self.TACTIX_NAMESPACE = check_namespace(namespace, own=True)
-        self._given: dict[str, list[object]] = {}
-        self._places: dict[tuple[str, str], str] = {}
-
-    # -- made of functions ------------------------------------------------------------------------
+    _modules = BasePack._modules | {__name__}
 
     def pointwise(
         self,
@@ -129,19 +104,19 @@ class Pack:
         """A pointwise layer of a function, as ``tactix_sdk.pointwise`` makes it; called as the
         function, ``tanh_shrink`` as ``acme.TanhShrink@1``, unless ``name`` says otherwise.
         """
-        where = _author()
-        _check_called("pointwise", name, where)
+        where = self._author()
+        named = _checked_name("pointwise", name, where)
 
         def wrap(function: Callable[..., Scalar]) -> PointwiseLayer:
-            with _at(where):
-                key = self._key(name or _camel(_name_of(function)), version)
+            with at_line(where):
+                key = self._key(named or _camel(_name_of(function)), version)
                 made = pointwise(key, onnx=onnx, commutative=commutative)(function)
             return self._register("layers", made, where)
 
         return wrap
 
     @overload
-    def layer(self, name: AnyLayer) -> AnyLayer: ...
+    def layer(self, given: GivenLayer, /) -> GivenLayer: ...
 
     @overload
     def layer(
@@ -157,25 +132,26 @@ class Pack:
 
     def layer(
         self,
-        name: str | Layer = "",
+        name: str | Layer | Callable[[], Layer | Sequence[Layer]] = "",
         *,
         version: int = 1,
         onnx: str | tuple[str, ...] = (),
         infer: Callable[..., TensorSpec | Sequence[TensorSpec]] | None = None,
         examples: Sequence[Example] = (),
         takes_epilogue: bool = False,
-    ) -> Layer | Callable[[Function], PackLayer]:
+    ) -> object:
         """A layer of its reference, as ``tactix_sdk.layer`` makes it, called as the function unless
-        ``name`` says otherwise; its ``kernel`` adds kernels. Or an object of class Layer.
+        ``name`` says otherwise; its ``kernel`` adds kernels. Or an object of class Layer, or a
+        function without parameters that gives one or a list.
         """
-        where = _author()
-        if isinstance(name, Layer):
+        where = self._author()
+        if isinstance(name, Layer) or _takes_nothing(name):
             return self._register("layers", name, where)
-        _check_called("layer", name, where)
+        named = _checked_name("layer", name, where)
 
         def wrap(reference: Function) -> PackLayer:
-            with _at(where):
-                key = self._key(name or _camel(_name_of(reference)), version)
+            with at_line(where):
+                key = self._key(named or _camel(_name_of(reference)), version)
                 made = PackLayer.of(key, reference, onnx, infer, examples, takes_epilogue)
             made.pack = self
             return self._register("layers", made, where)
@@ -198,12 +174,12 @@ class Pack:
         ``cuda_tactic``, ``triton_tactic`` and ``numpy_tactic``. The launcher of one in numpy goes
         with it. Raises PluginError for another language, or an option that it does not have.
         """
-        where = _author()
-        with _at(where):
+        where = self._author()
+        with at_line(where):
             make = _maker(language, options)
 
         def wrap(function: Function) -> Tactic:
-            with _at(where):
+            with at_line(where):
                 key = self._key(name or f"{_name_of(function)}_{language}", version)
                 made: Tactic = make(key, implements, **options)(function)
             if isinstance(made, NumpyTactic):
@@ -214,150 +190,26 @@ class Pack:
 
     def onnx_converter(self, op: str, since: int = 1) -> Callable[[Function], Converter]:
         """A converter of a function ``(ctx, node)``, as ``tactix_sdk.onnx_converter`` makes it."""
-        where = _author()
-        with _at(where):
+        where = self._author()
+        with at_line(where):
             make = onnx_converter(op, since)
         return lambda function: self._register("converters", make(function), where)
-
-    def tool(self, command: Callable[[], object]) -> Tool:
-        """A subcommand of a function that gives a click command when it is used.
-
-        It is called as the function; the docstring is its line of help. Raises PluginError for one
-        without.
-        """
-        where = _author()
-        with _at(where):
-            told = inspect.getdoc(command)
-            if not told and sys.flags.optimize < 2:  # python -OO has taken it away
-                who = f"tool {_name_of(command)!r}"
-                raise PluginError("it has no docstring", who=who, do="Say in one line what it does")
-        return self._register("tools", Tool(command.__name__, told or "", command), where)
-
-    # -- given as they are ------------------------------------------------------------------------
-
-    def rule(self, rule: Given) -> Given:
-        """A ``Rule``; one whose key is a bare name gets the namespace in front of it."""
-        return self._register("rules", _in_namespace(rule, self.TACTIX_NAMESPACE), _author())
-
-    def tactic(self, tactic: Given) -> Given:
-        """An object of a class of one's own: see ``Tactic``."""
-        return self._register("tactics", tactic, _author())
-
-    def converter(self, converter: Given) -> Given:
-        """A ``Converter`` of whatever format."""
-        return self._register("converters", converter, _author())
-
-    def importer(self, importer: Given) -> Given:
-        """See ``Importer``."""
-        return self._register("importers", importer, _author())
-
-    def compiler(self, compiler: Given) -> Given:
-        """See ``Compiler``."""
-        return self._register("compilers", compiler, _author())
-
-    def calibrator(self, calibrator: Given) -> Given:
-        """See ``Calibrator``."""
-        return self._register("calibrators", calibrator, _author())
-
-    def build_stage(self, stage: Given) -> Given:
-        """See ``BuildStage``."""
-        return self._register("build_stages", stage, _author())
-
-    def launcher(self, launcher: Given) -> Given:
-        """See ``Launcher``."""
-        return self._register("launchers", launcher, _author())
-
-    def device(self, device: Given) -> Given:
-        """See ``Device``."""
-        return self._register("devices", device, _author())
-
-    def allocator(self, allocator: Given) -> Given:
-        """See ``Allocator``."""
-        return self._register("allocators", allocator, _author())
-
-    def flavour(self, flavour: Given) -> Given:
-        """See ``Flavour``."""
-        return self._register("flavours", flavour, _author())
-
-    def trust_store(self, store: Given) -> Given:
-        """See ``TrustStore``."""
-        return self._register("trust_stores", store, _author())
-
-    # -- beneath ----------------------------------------------------------------------------------
-
-    def __repr__(self) -> str:
-        return f"<pack {self.TACTIX_NAMESPACE!r}>"
 
     def _key(self, name: str, version: int) -> str:
         return str(Key(self.TACTIX_NAMESPACE, name, version))
 
-    def _register(self, kind: str, given: Given, where: str) -> Given:
-        with _at(where):
-            if not inspect.isfunction(given):
-                self._claim(kind, given, where)
-        if kind not in self._given:
-            self._given[kind] = []
-            setattr(self, f"tactix_{kind}", self._hook(kind))
-        self._given[kind].append(given)
-        return given
 
-    def _claim(self, kind: str, given: object, where: str) -> None:
-        """Raises PluginError for what is none of that kind, and for a key that is there already."""
-        (entry,) = KINDS[kind].entries(self.TACTIX_NAMESPACE, Provider(), [given])
-        if before := self._places.get((kind, entry.key)):
-            raise PluginError(
-                f"{KINDS[kind].noun} {entry.key!r} is there already",
-                why=f"given at {before}",
-                do="Give each its own name or version",
-                key=entry.key,
-            )
-        self._places[kind, entry.key] = where
-
-    def _hook(self, kind: str) -> Function:
-        """What a session calls; there is one for what the pack was given alone, as a hook belongs
-        to an entry-point group.
-        """
-        from tactix_sdk import hookimpl
-
-        def hook() -> list[object]:
-            return [o for given in self._given[kind] for o in self._objects(given)]
-
-        marked: Function = hookimpl(hook)
-        return marked
-
-    def _objects(self, given: object) -> list[object]:
-        if not inspect.isfunction(given):
-            return [given]
-        said = given()
-        several = said if isinstance(said, (list, tuple)) else [said]
-        return [_in_namespace(o, self.TACTIX_NAMESPACE) for o in several]
-
-
-# -- what authors wrote, and where ---------------------------------------------------------------
-
-
-def _author() -> str:
-    """File and line from where this module was called."""
-    frame = sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__") == __name__:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-@contextlib.contextmanager
-def _at(where: str) -> Iterator[None]:
-    """Errors say where in the author's code they come from."""
-    try:
-        yield
-    except TactixError as e:
-        e.who = ": ".join(filter(None, (where, e.who)))
-        raise
-
-
-def _check_called(method: str, name: object, where: str) -> None:
+def _checked_name(method: str, name: object, where: str) -> str:
+    """What was given as a layer's name. Raises PluginError for a function."""
     if not isinstance(name, str):
         do = f"Write @pack.{method}() above the function, or an object of class Layer in it"
         raise PluginError(f"{name!r:.80} is no name of a layer", who=where, do=do)
+    return name
+
+
+def _takes_nothing(given: object) -> bool:
+    """Whether it is a function that gives layers; a layer's reference takes arrays."""
+    return inspect.isfunction(given) and not inspect.signature(given).parameters
 
 
 def _name_of(function: Function) -> str:
@@ -370,13 +222,6 @@ def _name_of(function: Function) -> str:
 def _camel(name: str) -> str:
     """``circular_pad`` as ``CircularPad``."""
     return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-
-
-def _in_namespace(thing: Given, namespace: str) -> Given:
-    """A rule with the namespace in its key; anything else as it is."""
-    if isinstance(thing, Rule) and "." not in thing.key:
-        return dataclasses.replace(thing, key=f"{namespace}.{thing.key}")
-    return thing
 
 
 def _maker(language: str, options: Mapping[str, Any]) -> Function:

@@ -121,6 +121,8 @@ def carried(plan: Any, session: Any, places: Mapping[str, str] = HERE) -> Any:
 
 def _loaded(root: str, namespace: str, target: str) -> Any:
     """A plugin: a module, or an object in one."""
+    from tactix.plugins.pack import plugin_in
+
     module, _, attribute = target.partition(":")
     try:
         found = importlib.import_module(f"{root}.{module.strip()}")
@@ -128,14 +130,16 @@ def _loaded(root: str, namespace: str, target: str) -> Any:
             found = getattr(found, name)
     except (Exception, SystemExit) as e:
         raise _failed(namespace, f"import of {target}", e) from e
-    return found
+    return plugin_in(found)
 
 
 def _given(plugin: Any, hook: str) -> list[Any]:
     """What a plugin gives for a hook, marked as pluggy's markers do."""
+    from tactix.plugins.pack import MARK
+
     out: list[Any] = []
     for name in dir(plugin):
-        options = getattr(getattr(plugin, name), "tactix_impl", None)
+        options = getattr(getattr(plugin, name), MARK, None)
         if isinstance(options, dict) and (options.get("specname") or name) == hook:
             try:
                 out += getattr(plugin, name)()

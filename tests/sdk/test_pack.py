@@ -23,6 +23,7 @@ from tactix_sdk import (
     BuildStage,
     Converter,
     Flavour,
+    Importer,
     Kernel,
     Layer,
     P,
@@ -31,6 +32,7 @@ from tactix_sdk import (
     Rule,
     Tactic,
     TensorSpec,
+    Tool,
     errors,
     exp,
     log1p,
@@ -76,8 +78,22 @@ class Through(Flavour[Any]):
         raise AssertionError("nobody asks for it")
 
 
+class Lines(Importer[Any]):
+    key, format = "acme.lines@1", "lines"
+
+    def claims(self, source: object) -> bool:
+        return False
+
+    def load(self, *given: Any) -> None:
+        raise AssertionError("it claims nothing")
+
+
 class Plain(Layer):
     key = "acme.Plain@1"
+
+
+def plain() -> list[Layer]:
+    return [Plain()]
 
 
 class Own(Tactic):
@@ -107,9 +123,10 @@ def tool(p: Pack) -> object:
 
 ONES = [
     One("layers", lambda p: p.layer(Plain()), "acme.Plain@1"),
+    One("layers", lambda p: p.layer(plain), "acme.Plain@1"),
     One("layers", lambda p: p.layer()(turn_around.function), "acme.TurnAround@1"),
     One("layers", lambda p: p.pointwise("Twice", version=2)(lambda x: x + x), "acme.Twice@2"),
-    One("importers", lambda p: p.importer(with_key("acme.lines@1")), "acme.lines@1"),
+    One("importers", lambda p: p.importer(Lines()), "acme.lines@1"),
     One("converters", lambda p: p.onnx_converter("acme::Op", 3)(len), "onnx:acme::Op@3"),
     One("converters", lambda p: p.converter(Converter("csv", "a::B", len)), "csv:a::B@1"),
     One("rules", lambda p: p.rule(RULE), "acme.plain_once"),
@@ -120,6 +137,7 @@ ONES = [
     One("calibrators", lambda p: p.calibrator(with_key("acme.widest")), "acme.widest"),
     One("build_stages", lambda p: p.build_stage(Stage()), "acme.stage"),
     One("tools", tool, "acme.audit"),
+    One("tools", lambda p: p.tool(Tool("see", "Shows plans.", len)), "acme.see"),
     One("launchers", lambda p: p.launcher(with_key("acme.run@1")), "acme.run@1"),
     One("launchers", lambda p: p.kernel("numpy", "a.B@1", name="f")(len), "acme.f_python@1"),
     One("devices", lambda p: p.device(with_key("acme.board@1", kind="b")), "acme.board@1"),
@@ -235,6 +253,7 @@ MISUSES: list[tuple[str, Callable[[Any], object], tuple[str, ...]]] = [
     ("option", lambda p: p.kernel("numpy", "a.B@1", fused=True), ("'fused'", "numpy_tactic")),
     ("missing", lambda p: p.kernel("triton", "a.B@1"), ("'kernel'", "triton_tactic")),
     ("variants", lambda p: p.kernel("c", "a.B@1", knobs={"r": ()})(len), ("0 variants",)),
+    ("no tool", lambda p: p.tool(with_key("see")), ("is no tool", "no function", "@pack.tool")),
     ("docstring", not_there, ("tool 'told'", "no docstring")),
     ("namespace of a key", lambda p: p.launcher(with_key("b.run@1")), ("another namespace",)),
     ("form of a key", lambda p: p.device(with_key("acme.board")), ("no key of a device",)),

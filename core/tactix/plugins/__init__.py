@@ -1,3 +1,3 @@
-"""How plugins get in: identity (what they are called), hookspecs, loader, registry, session, in
-that order.
+"""How plugins get in: names and identity (what they are called), hookspecs, pack, loader, registry,
+session, in that order.
 """

@@ -18,6 +18,7 @@ from tactix.base.spelling import did_you_mean
 from tactix.plugins.hookspecs import API, HOOKS
 from tactix.plugins.identity import Provider, called, installed_files, normal
 from tactix.plugins.names import OWN, check_namespace
+from tactix.plugins.pack import plugin_in
 
 _GROUP = re.compile(r"tactix\.(build|runtime)\.v(\d+)")
 
@@ -88,10 +89,15 @@ def _found(dist: Any) -> tuple[str, list[Found]]:
         if group := _GROUP.fullmatch(ep.group):
             provider = Provider(name, version, functools.partial(installed_files, dist, ep.value))
             namespace, _, part = ep.name.partition(".")
+            load = functools.partial(_load, ep)
             out.append(
-                Found(namespace, provider, group[1], int(group[2]), ep.value, ep.load, part=part)
+                Found(namespace, provider, group[1], int(group[2]), ep.value, load, part=part)
             )
     return normal(name), out
+
+
+def _load(point: Any) -> Any:
+    return plugin_in(point.load())
 
 
 def _unreadable(where: str, e: Exception) -> Found:

@@ -27,6 +27,7 @@ from tactix.plugins.hookspecs import HOOKS, AllHooks, RuntimeHooks
 from tactix.plugins.identity import Provider, called, own_first
 from tactix.plugins.loader import Plugin, PluginFailure, Settings
 from tactix.plugins.names import OWN, check_namespace
+from tactix.plugins.pack import BasePack, plugin_in
 from tactix.plugins.registry import KINDS, Clash, Entry, Registry
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ class Session:
     they give.
 
     ``group``: ``build``, or ``runtime`` which only knows what running plans needs. ``plugins``:
-    modules or objects with a ``TACTIX_NAMESPACE``, or pairs (namespace, module or object); they
-    take the place of installed ones of their namespace. ``discover``: whether to look for installed
-    ones. ``only``: packs to use, beside tactix itself.
+    packs, modules or objects with a ``TACTIX_NAMESPACE``, or pairs (namespace, module or object);
+    they take the place of installed ones of their namespace. ``discover``: whether to look for
+    installed ones. ``only``: packs to use, beside tactix itself.
     ``enable``: packs that may touch what others provide: see the method. ``disable``: packs to
     leave out. All three are namespaces or distributions. ``strict``: the first plugin that fails
     raises. ``trace``: imports and hooks are reported on stderr. TACTIX_PLUGINS (``only`` and
@@ -308,7 +309,7 @@ class Session:
     def _load(self) -> pluggy.PluginManager:
         with self._lock:
             if self._manager is None:
-                manager = pluggy.PluginManager(OWN)
+                manager = _Hooks(OWN)
                 manager.add_hookspecs(AllHooks if self.group == "build" else RuntimeHooks)
                 self._failures = []
                 self._plugins = self._choose()
@@ -465,15 +466,29 @@ class Session:
         return tuple(self._plugins)
 
 
+class _Hooks(pluggy.PluginManager):
+    """A manager that looks for hooks only where they may be: to look at a name takes pluggy about
+    8 us, twice, and every process that looks for packs waits for that.
+    """
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
+        """The options of a marked function; None for what is no hook."""
+        other = isinstance(plugin, BasePack) and not name.startswith("tactix_")
+        if other or name.startswith("__"):
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
+
+
 def enable_cure(namespace: str) -> str:
     return f"enable with config.enable({namespace!r}) or --enable {namespace}"
 
 
 def _given(plugin: Any) -> tuple[str, Any]:
     if isinstance(plugin, tuple) and len(plugin) == 2:
-        namespace, target = plugin
+        namespace, target = plugin[0], plugin_in(plugin[1])
     else:
-        namespace, target = getattr(plugin, "TACTIX_NAMESPACE", None), plugin
+        target = plugin_in(plugin)
+        namespace = getattr(target, "TACTIX_NAMESPACE", None)
     if not isinstance(namespace, str):
         shown = getattr(plugin, "__name__", repr(plugin))
         raise ConfigError(

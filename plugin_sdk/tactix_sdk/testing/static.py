@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tactix.base.errors import TactixError
 from tactix.plugins.hookspecs import HOOKS
 from tactix.plugins.loader import Found
+from tactix.plugins.pack import MARK
 from tactix.plugins.registry import KINDS, Clash
 from tactix_sdk.testing.report import Broken, check, child, raised, together
 from tactix_sdk.testing.subject import Subject, provided
@@ -97,7 +98,7 @@ def _misnamed(module: str, plugin: object) -> Iterator[str]:
     for name, function in vars(plugin).items():
         if not name.startswith("tactix_") or not callable(function):
             continue
-        marked = getattr(function, "tactix_impl", None) is not None
+        marked = getattr(function, MARK, None) is not None
         if marked and name not in known:
             there = ", ".join(sorted(known))
             yield f"{module} has a hook {name!r}, which nothing calls; there are: {there}"

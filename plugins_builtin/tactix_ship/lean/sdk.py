@@ -18,9 +18,10 @@ _HOMES: dict[str, str] = {}
 
 def hookimpl(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Marks a hook as pluggy's marker does, which a lean runtime lacks."""
+    from tactix.plugins.pack import MARK
 
     def mark(f: Any) -> Any:
-        f.tactix_impl = options
+        setattr(f, MARK, options)
         return f
 
     return mark(function) if function else mark

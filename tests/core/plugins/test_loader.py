@@ -12,6 +12,7 @@ from tactix.base.errors import PluginError
 from tactix.plugins import loader
 from tactix.plugins._metadata import metadata
 from tactix.plugins.hookspecs import API, HOOKS, hookimpl
+from tactix.plugins.pack import MARK, BasePack, plugin_in
 from tactix.plugins.session import Session
 from tactix_tools.pack_info import packs
 
@@ -206,3 +207,31 @@ def test_text_of_a_failure() -> None:
     assert str(e).endswith("Fix that, or disable it with TACTIX_DISABLE=acme")
     t = loader.plugin_failure(p, "tactix_rules", PluginError("bad key", do="Mend it"))
     assert t.reason == "plugin 'acme' (acme-trt 0.4.2) failed in tactix_rules: bad key. Mend it"
+
+
+def test_a_module_without_hooks_stands_for_its_pack() -> None:
+    pack = BasePack("acme")
+    pack.launcher(lambda: SimpleNamespace(key="acme.run@1"))
+    for given in (module(pack=pack), ("acme", module(pack=pack, again=pack)), pack):
+        session = Session(plugins=[given], discover=False, strict=True)
+        assert list(session.launchers) == ["acme.run@1"]
+
+
+def test_a_module_with_hooks_or_several_packs_stands_for_itself() -> None:
+    one, other = BasePack("acme"), BasePack("acme")
+    for given in (module(one=one, tactix_layers=tactix_layers), module(one=one, other=other)):
+        assert plugin_in(given) is given
+
+
+def test_an_entry_point_may_name_the_module_of_a_pack(site: Any) -> None:
+    site.pack("acme", runtime="from tactix.plugins.pack import BasePack\npack = BasePack('acme')")
+    (found,) = loader.scan()
+    assert isinstance(found.load(), BasePack)
+
+
+def test_a_pack_marks_its_hooks_as_the_marker_does() -> None:
+    assert vars(hookimpl(nothing())).keys() == {MARK}
+    pack = BasePack("acme")
+    pack.rule(nothing())
+    found = [name for name in dir(pack) if parse(pack, name) is not None]
+    assert found == ["tactix_rules"]

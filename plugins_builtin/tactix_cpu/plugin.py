@@ -1,49 +1,34 @@
-"""The host's own processor. Imports stay inside the hooks, so that finding plugins is quick."""
+"""The host's own processor.
+
+Heavy imports stay inside functions, so that finding plugins is quick.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tactix.plugins.hookspecs import hookimpl
+from tactix.plugins.pack import BasePack
+from tactix_cpu import allocators, devices, launchers
 
 if TYPE_CHECKING:
-    from tactix.contracts.allocator import Allocator
     from tactix.contracts.compiler import Compiler
-    from tactix.contracts.device import Device
-    from tactix.contracts.launcher import Launcher
     from tactix.contracts.tactic import Tactic
 
-
-@hookimpl
-def tactix_devices() -> list[Device]:
-    from tactix_cpu import devices
-
-    return devices()
+pack = BasePack("tactix")
+pack.device(devices)
+pack.allocator(allocators)
+pack.launcher(launchers)
 
 
-@hookimpl
-def tactix_allocators() -> list[Allocator]:
-    from tactix_cpu import allocators
-
-    return allocators()
-
-
-@hookimpl
-def tactix_launchers() -> list[Launcher]:
-    from tactix_cpu import launchers
-
-    return launchers()
-
-
-@hookimpl
-def tactix_tactics() -> list[Tactic]:
+@pack.tactic
+def tactics() -> list[Tactic]:
     from tactix_cpu.tactics import all_tactics
 
     return all_tactics()
 
 
-@hookimpl
-def tactix_compilers() -> list[Compiler]:
-    from tactix_cpu.compiler import compilers
+@pack.compiler
+def compilers() -> list[Compiler]:
+    from tactix_cpu import compiler
 
-    return compilers()
+    return compiler.compilers()

@@ -1,25 +1,21 @@
-"""Products by cuBLASLt. Imports stay inside the hooks, so that finding plugins is quick."""
+"""Products by cuBLASLt. Heavy imports stay inside functions, so that finding plugins is quick."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tactix.plugins.hookspecs import hookimpl
+from tactix.plugins.pack import BasePack
+from tactix_cublaslt import launchers
 
 if TYPE_CHECKING:
-    from tactix.contracts.launcher import Launcher
     from tactix.contracts.tactic import Tactic
 
-
-@hookimpl
-def tactix_launchers() -> list[Launcher]:
-    from tactix_cublaslt import launchers
-
-    return launchers()
+pack = BasePack("tactix")
+pack.launcher(launchers)
 
 
-@hookimpl
-def tactix_tactics() -> list[Tactic]:
-    from tactix_cublaslt.tactic import tactics
+@pack.tactic
+def tactics() -> list[Tactic]:
+    from tactix_cublaslt import tactic
 
-    return tactics()
+    return tactic.tactics()

@@ -1,44 +1,40 @@
 """What every built-in operation means, and how it is rewritten.
 
-Imports stay inside the hooks, so that finding plugins is quick.
+Heavy imports stay inside functions, so that finding plugins is quick.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tactix.plugins.hookspecs import hookimpl
+from tactix.plugins.pack import BasePack
+from tactix_ops import launchers
 
 if TYPE_CHECKING:
-    from tactix.contracts.launcher import Launcher
     from tactix.contracts.layer import Layer
     from tactix.contracts.rule import Rule
     from tactix.contracts.tactic import Tactic
 
+pack = BasePack("tactix")
+pack.launcher(launchers)
 
-@hookimpl
-def tactix_layers() -> list[Layer]:
+
+@pack.layer
+def layers() -> list[Layer]:
     from tactix_ops.layers import all_layers
 
     return all_layers()
 
 
-@hookimpl
-def tactix_launchers() -> list[Launcher]:
-    from tactix_ops import launchers
-
-    return launchers()
-
-
-@hookimpl
-def tactix_rules() -> list[Rule]:
+@pack.rule
+def rules() -> list[Rule]:
     from tactix_ops.rules import all_rules, lowering_rules
 
     return [*all_rules(), *lowering_rules()]
 
 
-@hookimpl
-def tactix_tactics() -> list[Tactic]:
+@pack.tactic
+def tactics() -> list[Tactic]:
     from tactix_ops.tactics import all_tactics
 
     return all_tactics()

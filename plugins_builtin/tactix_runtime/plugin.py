@@ -1,29 +1,24 @@
 """How plans run in this process, or on the runtime that they bring.
 
-Imports stay inside the hooks, so that finding plugins is quick.
+Heavy imports stay inside functions, so that finding plugins is quick.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tactix.plugins.hookspecs import hookimpl
+from tactix.plugins.pack import BasePack
+from tactix_runtime import flavours
 
 if TYPE_CHECKING:
-    from tactix.contracts.flavour import Flavour
     from tactix.pipeline.stages import Staged
-    from tactix.plan.schema import Plan
+
+pack = BasePack("tactix")
+pack.flavour(flavours)
 
 
-@hookimpl
-def tactix_flavours() -> list[Flavour[Plan]]:
-    from tactix_runtime import flavours
-
-    return flavours()
-
-
-@hookimpl
-def tactix_build_stages() -> list[Staged]:
+@pack.build_stage
+def streaming() -> Staged:
     from tactix_runtime.streaming.stage import StreamingStage
 
-    return [StreamingStage()]
+    return StreamingStage()

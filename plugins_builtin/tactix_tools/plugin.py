@@ -1,17 +1,10 @@
-"""The command line. Imports stay inside the hooks, so that finding plugins is quick."""
+"""The command line. A tool's module is imported when the tool is used."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from tactix.plugins.pack import BasePack
+from tactix_tools import tools
 
-from tactix.plugins.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from tactix.contracts.tool import Tool
-
-
-@hookimpl
-def tactix_tools() -> list[Tool]:
-    from tactix_tools import tools
-
-    return tools()
+pack = BasePack("tactix")
+for tool in tools():
+    pack.tool(tool)

@@ -1,17 +1,9 @@
-"""Whose plans may bring code. Imports stay inside the hooks, so that finding plugins is quick."""
+"""Whose plans may bring code: the package's functions import the rest."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from tactix.plugins.pack import BasePack
+from tactix_trust import trust_stores
 
-from tactix.plugins.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from tactix.contracts.trust import TrustStore
-
-
-@hookimpl
-def tactix_trust_stores() -> list[TrustStore]:
-    from tactix_trust import trust_stores
-
-    return trust_stores()
+pack = BasePack("tactix")
+pack.trust_store(trust_stores)

@@ -2,21 +2,23 @@
 pack's README.
 
 They are made from the code: what a pack may import from the tables that tests/core/test_packs.py
-and test_layering.py hold the sources to, what it provides from the hooks of its ``plugin.py``, how
-it is left out from pyproject.toml.
+and test_layering.py hold the sources to, what it provides from the hooks of what its entry points
+name, how it is left out from pyproject.toml.
 
     python tests/documents/packs_page.py    # writes them anew
 """
 
 from __future__ import annotations
 
-import ast
+import importlib
 import re
 import runpy
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from tactix.plugins.hookspecs import HOOKS
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -68,10 +70,11 @@ def packs() -> list[Pack]:
     out = []
     for folder in found:
         name = folder.name
-        off = name.removeprefix("tactix_") if name in ours else ""
-        out.append(
-            Pack(name, folder, _purpose(folder), _hooks(folder), off, table.get(name, frozenset()))
-        )
+        target = ours.get(name, "")
+        provides = _hooks(target) if target else ()
+        off = name.removeprefix("tactix_") if target else ""
+        below = table.get(name, frozenset())
+        out.append(Pack(name, folder, _purpose(folder), provides, off, below))
     return sorted(out, key=lambda p: (p.name == ROOF, _height(p.name, table), p.name))
 
 
@@ -158,19 +161,18 @@ def _purpose(folder: Path) -> str:
     return re.sub(r" \(`docs/[^)]*\)", "", first).rstrip(".")
 
 
-def _hooks(folder: Path) -> tuple[str, ...]:
-    plugin = folder / "plugin.py"
-    if not plugin.is_file():
-        return ()
-    functions = (n for n in ast.parse(plugin.read_text()).body if isinstance(n, ast.FunctionDef))
-    return tuple(f.name.removeprefix("tactix_") for f in functions if f.name.startswith("tactix_"))
+def _hooks(target: str) -> tuple[str, ...]:
+    """The kinds of the hooks of an object, ``module:name``, in the order in which it got them."""
+    module, _, name = target.partition(":")
+    hooks = frozenset().union(*HOOKS.values())
+    plugin = getattr(importlib.import_module(module), name)
+    return tuple(hook.removeprefix("tactix_") for hook in vars(plugin) if hook in hooks)
 
 
-def _entry_points() -> frozenset[str]:
+def _entry_points() -> Mapping[str, str]:
+    """What the entry points name, by package; those of one package name one object."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    return frozenset(
-        module.partition(".")[0] for group in groups.values() for module in group.values()
-    )
+    return {t.partition(".")[0]: t for group in groups.values() for t in group.values()}
 
 
 def _height(name: str, table: Mapping[str, frozenset[str]]) -> int:

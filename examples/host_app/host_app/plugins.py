@@ -3,12 +3,12 @@ else gets in.
 """
 
 from tactix import Session
-from tactix_cpu import plugin as cpu
-from tactix_onnx import plugin as onnx
-from tactix_ops import plugin as ops
-from tactix_runtime import plugin as runtime
+from tactix_cpu.plugin import pack as cpu
+from tactix_onnx.plugin import pack as onnx
+from tactix_ops.plugin import pack as ops
+from tactix_runtime.plugin import pack as runtime
 from tactix_sdk import Pack, Scalar, tanh
-from tactix_trust import plugin as trust
+from tactix_trust.plugin import pack as trust
 
 pack = Pack("host_app")
 
@@ -21,5 +21,4 @@ def soft_limit(x: Scalar, *, drive: float = 1.0) -> Scalar:
 
 def session() -> Session:
     """A session of exactly these plugins; one that fails raises."""
-    own = [("tactix", plugin) for plugin in (cpu, onnx, ops, runtime, trust)]
-    return Session(plugins=[*own, pack], discover=False, strict=True)
+    return Session(plugins=[cpu, onnx, ops, runtime, trust, pack], discover=False, strict=True)

@@ -110,7 +110,7 @@ class Windows:
         self._there.fetch(group)
 
     def take(self, group: Group) -> None:
-        self._there.fetch(group)
+        self._there.fetch(group)  # unless it is there already, as when it came ahead
         self._there.take(group, self._device.current())
 
     def leave(self, group: Group) -> None:

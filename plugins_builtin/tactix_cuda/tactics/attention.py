@@ -208,6 +208,10 @@ def _chunks(dim: int) -> int:
 
 
 def _shared(h: Heads, warps: int, keys: int) -> int:
+    """Bytes of shared memory: 16 rows of queries a warp, and two stages of keys and values; or, in
+    their place, the results on their way, in rows of 8 floats more than columns, as in
+    ``BlockTile.shared_bytes``.
+    """
     d, e = _chunks(h.d) * 16, _chunks(h.e) * 16
     return max(16 * warps * d + 2 * keys * (d + e), warps * 16 * (-(-h.e // 16) * 16 + 8) * 4)
 

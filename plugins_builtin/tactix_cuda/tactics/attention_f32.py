@@ -106,6 +106,9 @@ def _pitch(dim: int) -> int:
 
 
 def _shared(h: Heads, warps: int, rows: int) -> int:
+    """Bytes of shared memory, all in float32: the block's queries, a stage of keys, one of values,
+    and a weight for each query and key of the stage.
+    """
     return 4 * ((warps * rows + KEYS) * _pitch(h.d) + KEYS * _wide_pitch(h) + warps * rows * KEYS)
 
 

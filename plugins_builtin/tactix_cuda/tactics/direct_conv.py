@@ -25,7 +25,7 @@ from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics import tile
 
 THREADS = 128
-"""Of a block."""
+"""Of a block; chosen by hand. Threads share nothing, so that only whole warps matter."""
 BUSY = 512
 """Threads that keep a multiprocessor busy; with fewer products take longer in proportion."""
 PRODUCTS = 64
@@ -105,6 +105,7 @@ def _channels(win: ConvolutionWindow) -> int:
 
 
 def _threads(win: ConvolutionWindow, v: Variant) -> Dim:
+    """Of the launch: one for each strip of columns of an output row, and ``channels`` of it."""
     strips = ceildiv(win.out[1], v.number("cols"))
     return win.n * win.out[0] * strips * (win.co // v.number("channels"))
 

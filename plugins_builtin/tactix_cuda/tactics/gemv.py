@@ -26,7 +26,7 @@ MOST_ROWS = 16
 MOST_SUMS = 32
 """Sums that a thread holds at most, in registers: each weight is loaded once for all rows."""
 WARPS = 8
-"""Of a block."""
+"""Of a block: as many as may share the k of the same columns (``slices`` is 8 at most)."""
 RESIDENT = 4
 """Blocks that a multiprocessor holds in the estimate: 32 warps, half of the 64 that fit."""
 ROUND, PRODUCT = 100, 2.5

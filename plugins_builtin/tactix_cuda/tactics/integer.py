@@ -56,6 +56,7 @@ class Sums:
 
     @property
     def tiles(self) -> Dim:
+        """Blocks: tiles of TILE rows by TILE columns."""
         return ceildiv(self.count, TILE) * (-(-self.n // TILE))
 
     def packed(self, index: int, steps: tuple[tuple[str, Any], ...]) -> Packed:

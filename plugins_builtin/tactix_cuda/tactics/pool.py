@@ -72,6 +72,7 @@ class CudaPoolTactic(Tactic[CudaPoolWork]):
         return [v for f in (NHWC, LINEAR) if (v := _variant(work, f))]
 
     def cost(self, work: CudaPoolWork, variant: Variant, ctx: CompileContext) -> float | None:
+        # seconds: each tensor moved once; windows that overlap read again what a cache has
         seconds = text.traffic(work.node, variant, ctx)
         slow = LINEAR_FACTOR if variant.input_format(0).is_linear else 1
         return None if seconds is None else seconds * slow

@@ -51,8 +51,9 @@ C++ Programming Guide, "Arithmetic Instructions"; 8.0 has 64, so there all f32 t
 than they are by the same factor).
 """
 ON_HOPPER = 1.25
-"""How many times more ``mma.sync`` makes on 9.0. What is left of its tensor cores takes ``wgmma``,
-which ``hopper.flow`` writes.
+"""How many times more ``mma.sync`` makes on 9.0, an assumption. What is left of its tensor cores
+takes ``wgmma``, which ``hopper.flow`` writes: 86 us in place of 163 for a product of BERT-base at
+batch 128 (H200; docs/benchmarks.md, "Single layers").
 """
 SHARED_BYTES = 128
 """Bytes that shared memory gives in a cycle: 32 banks of 4 (CUDA C++ Programming Guide, "Shared
@@ -117,10 +118,12 @@ class BlockTile:
 
     @property
     def threads(self) -> int:
+        """Of a block: 32 for each warp of each slice."""
         return 32 * self.down * self.across * self.slices
 
     @property
     def stage_bytes(self) -> int:
+        """Of a stage: 16 for each chunk of each row of a and column of b."""
         return (self.rows + self.cols) * self.chunks * 16
 
     @property

@@ -127,6 +127,7 @@ def _corners(win: ConvolutionWindow) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def _fits(win: ConvolutionWindow) -> bool:
+    """Whether steps, corners and the reach of taps, in pixels, are what the copy engine can say."""
     spans = [(k - 1) * d for k, d in zip(win.kernel, win.dilations, strict=True)]
     corners = [abs(n) for c in _corners(win) for n in c]
     return (

@@ -148,6 +148,7 @@ class Flow:
 
     @property
     def stage_bytes(self) -> int:
+        """Of a stage: DEPTH elements of two bytes of each row of a and column of b."""
         return (self.rows + self.cols) * DEPTH * 2
 
     @property

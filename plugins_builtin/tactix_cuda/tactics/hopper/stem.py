@@ -36,7 +36,7 @@ from tactix_cuda.tensor_maps import TensorMap
 UNIT = 8
 """Elements that a thread of the first launch writes."""
 THREADS = 256
-"""Of a block of the first launch."""
+"""Of a block of the first launch; chosen by hand, as threads share nothing."""
 LARGEST_CELL = 1024
 """Elements that the first launch may put together: far more than steps of image networks make (48
 for steps of 4 and three channels); no threshold was measured.

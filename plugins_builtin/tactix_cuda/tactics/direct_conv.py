@@ -27,7 +27,9 @@ from tactix_cuda.tactics import tile
 THREADS = 128
 """Of a block; chosen by hand. Threads share nothing, so that only whole warps matter."""
 BUSY = 512
-"""Threads that keep a multiprocessor busy; with fewer products take longer in proportion."""
+"""Threads that keep a multiprocessor busy, a quarter of those that it holds; with fewer products
+take longer in proportion.
+"""
 PRODUCTS = 64
 """Products that a multiprocessor makes in a cycle beside their loads: half of what it can (see
 ``tile.PRODUCTS``). No measurement of it is recorded.

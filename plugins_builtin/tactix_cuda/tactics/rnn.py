@@ -135,7 +135,8 @@ class CudaRecurrentTactic(Tactic[CudaRecurrence]):
         return recurrence(node)
 
     def variants(self, r: CudaRecurrence, device: DeviceProperties) -> Sequence[Variant]:
-        # all blocks of a group must be on the device at a time, since they wait for each other
+        # chosen by hand; all blocks of a group must be on the device at a time, since they wait for
+        # each other
         kept = [
             s
             for s in (16, 8, 32, 1)

@@ -60,6 +60,8 @@ class ScatterTactic(Tactic[Node]):
         return node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        # seconds: two launches, one that copies the data and one that updates it; a second start is
+        # the same for every variant, and left out
         return text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:

@@ -54,6 +54,20 @@ def negated(ctx, node):
     ctx.ignore("beta")
     return ctx.layer("tactix.Neg", [ctx.tensor(0)])
 """
+FORGOTTEN = """
+
+from tactix_sdk import Tactic
+
+
+class Forgotten(Tactic):
+    key, implements = "acme_swish.forgotten@1", ("acme_swish.Swish@1",)
+
+    def variant(self, work, device):
+        return super().variants(work, device)
+
+
+pack.tactic(Forgotten())
+"""
 MISSPELT = """
 
 from tactix_sdk import hookimpl
@@ -198,6 +212,7 @@ class Fault:
 FAULTS: dict[str, Fault] = {
     "import-light": Fault(LAYER, "__init__.py", "from tactix_sdk", "import numpy\nfrom tactix_sdk", said="numpy"),
     "hooks": Fault(LAYER, "__init__.py", more=MISSPELT, said="tactix_layer"),
+    "overrides": Fault(LAYER, "__init__.py", more=FORGOTTEN, said="did you mean 'variants' of Tactic?"),
     "deterministic": Fault(LAYER, "layers.py", "\"Swish\", onnx", "\"Swish\", version=hash(\"a\") % 97 + 1, onnx"),
     "layer-inference": Fault(LAYER, "layers.py", text=function("TensorSpec(x.dtype, (*x.shape[:-1], 9))")),
     "symbolic-shapes": Fault(

@@ -11,7 +11,8 @@ from tactix.plugins.hookspecs import HOOKS
 from tactix.plugins.loader import Found
 from tactix.plugins.pack import MARK
 from tactix.plugins.registry import KINDS, Clash
-from tactix_sdk.testing.report import Broken, check, child, raised, together
+from tactix_sdk.testing.overriding import derived, forgotten, imported
+from tactix_sdk.testing.report import Broken, check, child, counted, raised, together
 from tactix_sdk.testing.subject import Subject, provided
 
 HEAVY = (
@@ -147,6 +148,22 @@ def _clashes(subject: Subject) -> Iterator[Clash]:
         for name in subject.provides(group):
             clashes = getattr(session, name).clashes.values()
             yield from (c for c in clashes if any(map(subject.owns, c.entries)))
+
+
+@check("overrides")
+def overrides(subject: Subject) -> str:
+    """No method of a class that derives from a contract is an override under a name that the
+    contract does not have.
+    """
+    for group in subject.groups:
+        session = subject.fresh(group)
+        for name in subject.provides(group):
+            subject.entries(name, session)
+    benches = [device.bench for device in subject.objects("devices")]  # imported when asked for
+    modules = imported(frozenset(m.partition(".")[0] for m in subject.modules))
+    together([Broken(what) for what in forgotten(modules)])
+    number = len({*derived(modules), *filter(None, benches)})
+    return counted(number, "classes that derive from contracts")
 
 
 @check("deterministic")

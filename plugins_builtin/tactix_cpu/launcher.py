@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from tactix.base.dims import Dim, Env, evaluate
+from tactix.base.dims import Dim, Env
 from tactix.base.errors import ExecutionError, out_of_range
+from tactix.base.formulas import Formulas
 from tactix.contracts.artifact import Arg, Binary, Launch
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 
@@ -279,7 +280,7 @@ class ArgumentTable:
                 self.size += 1
         for slot, buffer, offset in pointers:
             self.users.setdefault(buffer, []).append((slot, offset))
-        self.dims = list(known)
+        self.formulas = Formulas(known)
         self.kernels = np.array(kernels, np.int64)
         self.pointers = np.array(pointers, np.int64).reshape(-1, 3).T
         self.scalars = np.array(scalars, np.int64).reshape(-1, 2).T
@@ -394,7 +395,7 @@ class ElfRun(functools.partial[None]):
         self._shared, self._users = table, table.users
         self._threads = threads
         self._view = memoryview(self._slots.data)
-        self._values = [0] * len(table.dims)
+        self._values = (0,) * len(table.formulas.dims)
         self._start: Any = table.executor.start if table.executor else _nothing
         self._move: Any = table.executor.move if table.executor else None
         self._repeat: Any = table.executor.repeat if table.executor else _nothing
@@ -405,7 +406,7 @@ class ElfRun(functools.partial[None]):
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
         import numpy as np
 
-        self._values = [evaluate(d, env) for d in self._shared.dims]
+        self._values = self._shared.formulas.at(env)
         values = np.array(self._values, np.int64)
         slots, buffers, offsets = self._shared.pointers
         self._slots[slots] = np.array(addresses, np.int64)[buffers] + values[offsets]

@@ -371,6 +371,15 @@ RELATIONS: Mapping[str, str] = {
 }
 
 
+def related(left: int, relation: str, right: int) -> bool:
+    """Whether a relation of assumptions holds between two values."""
+    if relation == ">=":
+        return left >= right
+    if relation == "!=":
+        return left != right
+    return left == right or (relation == "bcast" and 1 in (left, right))
+
+
 @dataclass(frozen=True)
 class Assumption:
     """What must hold for a shape to make sense, and only running tells.
@@ -410,11 +419,7 @@ class Assumption:
             left, right = evaluate(self.left, env), evaluate(self.right, env)
         except ShapeError:
             return False
-        if self.relation == ">=":
-            return left >= right
-        if self.relation == "!=":
-            return left != right
-        return left == right or (self.relation == "bcast" and 1 in (left, right))
+        return related(left, self.relation, right)
 
     @property
     def certain(self) -> bool:

@@ -7,7 +7,7 @@ Neural Net Inference", 2020), in a few orders; the best result is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tactix.base.errors import InvalidArgument
 
@@ -132,3 +132,65 @@ def _fit(size: int, taken: list[tuple[int, int]]) -> int:
         if stop > end:
             end = stop
     return end if best < 0 else best
+
+
+class Stacking:
+    """Which tensor lies above which, taken from a placement: gives offsets at other sizes without
+    another search.
+
+    Two tensors that live at the same time keep their order in the arena at any sizes, so they never
+    overlap; a tensor begins where the highest of those directly below it ends (the longest path in
+    that graph). At the sizes of the placement that is at most its bytes.
+
+    ``kinds``: for each tensor the index of its size, among those that ``at`` is given.
+    """
+
+    def __init__(self, offsets: Sequence[int], lifetimes: Lifetimes, kinds: Sequence[int]) -> None:
+        order = sorted(range(len(offsets)), key=lambda i: (offsets[i], i))
+        self._count = 1 + max(kinds, default=-1)
+        self._function = _stacking(order, _below(order, lifetimes), kinds, self._count)
+
+    def at(self, sizes: Sequence[int], alignment: int = 64) -> tuple[list[int], int]:
+        """Offsets in bytes, and the bytes of the arena. ``sizes``: in bytes, those of each kind."""
+        offsets, ends = self._function(
+            *[-(-n // alignment) * alignment for n in sizes[: self._count]]
+        )
+        return offsets, max(ends, default=0)
+
+
+def _below(order: Sequence[int], lifetimes: Lifetimes) -> list[list[int]]:
+    """For each rank the ranks directly below it: lower ones that live at the same time, but for
+    those with another of them between.
+    """
+    begun, ended = _masks(lifetimes, order)
+    lower = []
+    for rank, i in enumerate(order):
+        first, last = lifetimes[i]
+        lower.append(begun[last] & ~ended[first] & ((1 << rank) - 1))
+    out = []
+    for mask in lower:
+        reached, direct = 0, []
+        while left := mask & ~reached:
+            rank = left.bit_length() - 1
+            direct.append(rank)
+            reached |= 1 << rank | lower[rank]
+        out.append(direct)
+    return out
+
+
+def _stacking(
+    order: Sequence[int], below: Sequence[Sequence[int]], kinds: Sequence[int], count: int
+) -> Callable[..., tuple[list[int], list[int]]]:
+    """A function of the padded sizes of each kind: offsets by tensor, and ends by rank."""
+    lines = [f"def stacking({', '.join(f's{k}' for k in range(count))}):"]
+    for rank, direct in enumerate(below):
+        ends = [f"e{r}" for r in direct]
+        top = f"max({', '.join(ends)})" if len(ends) > 1 else (ends or ["0"])[0]
+        lines += [f"    o{rank} = {top}", f"    e{rank} = o{rank} + s{kinds[order[rank]]}"]
+    rank_of = {i: rank for rank, i in enumerate(order)}
+    offsets = ", ".join(f"o{rank_of[i]}" for i in range(len(order)))
+    ends_of = ", ".join(f"e{rank}" for rank in range(len(order)))
+    lines.append(f"    return [{offsets}], [{ends_of}]")
+    scope: dict[str, Callable[..., tuple[list[int], list[int]]]] = {}
+    exec(compile("\n".join(lines), "<stacking of tensors>", "exec"), scope)
+    return scope["stacking"]

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tactix.base.host_memory import check_array_fits
-from tactix.contracts.launcher import bind
-from tactix.run.link import Layout, LinkedPlan
+from tactix.contracts.launcher import Runnable, bind
+from tactix.run.layout import Layout
+from tactix.run.link import LinkedPlan
 from tactix.run.memory import Memory
 
 
@@ -15,15 +16,24 @@ class BoundPlan:
     """``current``: the io addresses in the tables, in the engine's order, 0 where not yet given.
 
     ``memory``: what the tables point into; None if they have to be bound before the next run.
+    ``runnable``: the linked steps, which those of another shape may have been; linked now if None.
     """
 
-    def __init__(self, program: LinkedPlan, layout: Layout, cached: int = 0) -> None:
+    def __init__(
+        self,
+        program: LinkedPlan,
+        layout: Layout,
+        cached: int = 0,
+        runnable: Runnable | None = None,
+    ) -> None:
         import numpy as np
 
         plan = program.plan
         ios = (*plan.inputs, *plan.outputs)
         self.program, self.layout = program, layout
-        self.runnable = program.link(cached)
+        self._cached = cached
+        self.runnable = runnable or program.link(cached)
+        self._surrendered = False
         self.buffers = [io.buffer for io in ios]
         self.expected = [(io.dtype.numpy, layout.shapes[io.name]) for io in plan.inputs]
         self.results = [(layout.shapes[io.name], io.dtype.numpy) for io in plan.outputs]
@@ -46,11 +56,19 @@ class BoundPlan:
             self.current = addresses
         self.runnable()
 
+    def surrender(self) -> Runnable:
+        """The linked steps, for another shape; what still runs at this one links them again."""
+        self.memory, self._surrendered = None, True
+        return self.runnable
+
     def _bind(self, ios: list[int], memory: Memory) -> None:
         """Shapes, weights, intermediate memory, inputs and outputs."""
+        if self._surrendered:
+            self.runnable, self._surrendered = self.program.link(self._cached), False
         addresses = list(self.program.addresses)
-        for buffer, offset in self.layout.offsets.items():
-            addresses[buffer] = memory.address + offset
+        start = memory.address
+        for buffer, offset in zip(self.program.placed, self.layout.offsets, strict=True):
+            addresses[buffer] = start + offset
         for buffer, address in zip(self.buffers, ios, strict=True):
             addresses[buffer] = address
         bind(self.runnable, self.program.plan.steps, self.layout.env, addresses)

@@ -21,10 +21,12 @@ from tactix.base.errors import (
     ShapeError,
     TactixError,
 )
+from tactix.contracts.launcher import Runnable
 from tactix.plan.extents import SIZE_LIMIT
 from tactix.run.arrays import address_of, as_input, in_order
 from tactix.run.bound import BoundPlan
-from tactix.run.link import Layout, LinkedPlan
+from tactix.run.layout import Layout
+from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT, Memory
 from tactix.run.shapes import shape_of, solve
 
@@ -32,7 +34,12 @@ Addressed = Callable[[list[int]], None]
 """What runs at the addresses of inputs and outputs."""
 
 BOUND = 8
-"""Shapes that stay linked in a context."""
+"""Shapes that stay linked in a context, unless ``shape_cache_size`` says otherwise."""
+
+GROWTH = 1.5
+"""By so much intermediate memory grows at least, once it does: a text that grows by a token in each
+run would have new memory in each, whose pages the system clears first.
+"""
 
 
 class ExecutionContext(Recorded):
@@ -72,7 +79,7 @@ class ExecutionContext(Recorded):
         device = program.device
         self._exchange = None if device.host_memory else device.exchange(program.allocator)
         self._later: tuple[tuple[BoundPlan, Memory], list[int], dict[str, Any]] | None = None
-        self.closed, self._cached = False, 0
+        self.closed, self._cached, self._shape_cache_size = False, 0, BOUND
         self._multiples = [
             max(device.alignment, min(8, io.dtype.itemsize)) for io in (*plan.inputs, *plan.outputs)
         ]
@@ -238,6 +245,22 @@ class ExecutionContext(Recorded):
             self._cached, self._active = size, None
             self._known.clear()
 
+    @property
+    def shape_cache_size(self) -> int:
+        """Input shapes that stay bound: running at one of them again costs the run alone."""
+        return self._shape_cache_size
+
+    @shape_cache_size.setter
+    def shape_cache_size(self, count: int) -> None:
+        """Raises InvalidArgument for less than one."""
+        if not isinstance(count, int) or count < 1:
+            raise InvalidArgument(
+                f"a shape cache of {count!r} shapes", who=self.name, do="Give an integer from 1 up"
+            )
+        with self._state:
+            self._shape_cache_size = count
+            self._forget(count)
+
     # -- running ----------------------------------------------------------------------------------
 
     def execute_v2(self, bindings: list[int]) -> bool:
@@ -360,18 +383,31 @@ class ExecutionContext(Recorded):
         with self._state:
             self._check_open()
             key = tuple(shapes)
-            bound = self._known.get(key) or BoundPlan(
-                self._program, self._layout(shapes), self._cached
-            )
+            bound = self._known.get(key)
+            if bound is None:
+                layout = self._layout(shapes)
+                bound = BoundPlan(self._program, layout, self._cached, self._spare())
             memory = self._needed_memory(bound.layout)
             self._known[key] = bound
             self._known.move_to_end(key)
-            while len(self._known) > BOUND:
-                self._known.popitem(last=False)[
-                    1
-                ].memory = None  # a run that waits in a stream binds it again
+            self._forget(self._shape_cache_size)
             self._shapes, self._active = shapes, (bound, memory)
             return bound, memory
+
+    def _spare(self) -> Runnable | None:
+        """Linked steps of the shape that is forgotten next, where nothing may still run them."""
+        full = len(self._known) >= self._shape_cache_size
+        if not (full and self._program.device.host_memory and self._running.acquire(False)):
+            return None
+        try:
+            return self._known.popitem(last=False)[1].surrender()
+        finally:
+            self._running.release()
+
+    def _forget(self, kept: int) -> None:
+        """All bound shapes but the last ones; a run that waits in a stream binds its own again."""
+        while len(self._known) > kept:
+            self._known.popitem(last=False)[1].memory = None
 
     def _layout(self, shapes: Sequence[tuple[int, ...] | None]) -> Layout:
         known = [s for s in shapes if s is not None]
@@ -390,7 +426,8 @@ class ExecutionContext(Recorded):
             self._program.logger.info(
                 f"{self.name}: {layout.arena} bytes for a context, {before} before"
             )
-            memory = Memory.allocate(self._program.allocator, layout.arena)
+            size = max(layout.arena, int(before * GROWTH))
+            memory = Memory.allocate(self._program.allocator, size)
             self._use(memory)
         if memory.size < layout.arena:
             what, why = f"{memory.size} bytes of device memory", f"these shapes need {layout.arena}"

@@ -18,7 +18,8 @@ from tactix.plan import container
 from tactix.plan.schema import Plan, TensorIO
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
-from tactix.run.link import Layout, LinkedPlan
+from tactix.run.layout import Layout
+from tactix.run.link import LinkedPlan
 from tactix.run.memory import Weights
 from tactix.run.shapes import shape_of, solve
 

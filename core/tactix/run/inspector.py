@@ -35,10 +35,8 @@ class InspectedEngine(Engine):
         if self.plan.produced or not self.plan.symbols <= opt.keys():
             return {"weights": weights}
         layout = self._at(opt)
-        live = {i: self.plan.buffers[i] for i in layout.offsets}
-        least = lower_bound(
-            [layout.sizes[i] for i in live], [(b.first, b.last) for b in live.values()]
-        )
+        live = [self.plan.buffers[i] for i in self._program.placed]
+        least = lower_bound(layout.sizes, [(b.first, b.last) for b in live])
         ratio = layout.arena / least if least else 1.0
         return {"weights": weights, "arena": layout.arena, "lower_bound": least, "ratio": ratio}
 

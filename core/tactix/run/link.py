@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tactix.base.dims import Env
@@ -23,33 +23,14 @@ from tactix.contracts.device import Device
 from tactix.contracts.flavour import Options
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable
 from tactix.contracts.session import SessionView
-from tactix.plan.extents import check, size_at
-from tactix.plan.memory import plan_memory
 from tactix.plan.schema import Plan
 from tactix.plugins.identity import own_first
 from tactix.plugins.names import OWN
+from tactix.run.layout import Layout, Layouts
 from tactix.run.memory import Weights
-from tactix.run.shapes import evaluated
 
 LAYOUTS = 64
 """Shapes whose memory layout is kept."""
-
-LINGER = 8
-"""Steps for which the memory of small tensors is not used again, where steps run beside each other.
-"""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A bound shape: shapes of inputs and outputs by name, bytes of the arena, offsets and sizes in
-    it by buffer.
-    """
-
-    env: Env
-    shapes: Mapping[str, tuple[int, ...]]
-    offsets: Mapping[int, int]
-    arena: int
-    sizes: Mapping[int, int]
 
 
 class LinkedPlan:
@@ -96,9 +77,8 @@ class LinkedPlan:
             for i, s in enumerate(plan.steps)
             if s.plans
         }
-        self._placed = [i for i, b in enumerate(plan.buffers) if b.kind in ("arena", "workspace")]
-        self._lifetimes = [(plan.buffers[i].first, plan.buffers[i].last) for i in self._placed]
-        self._sizes = {b.nbytes: b.name for b in plan.buffers}
+        self._made = Layouts(plan, device.spread if self.context.max_aux_streams else 0)
+        self.placed = self._made.placed
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -129,31 +109,12 @@ class LinkedPlan:
             if key in self._layouts:
                 self._layouts.move_to_end(key)
                 return self._layouts[key]
-        made = self._layout(dict(env))
+        made = self._made.at(dict(env))
         with self._lock:
             self._layouts[key] = made
             while len(self._layouts) > LAYOUTS:
                 self._layouts.popitem(last=False)
         return made
-
-    def _layout(self, env: Env) -> Layout:
-        plan = self.plan
-        for demands in plan.demands.values():  # first: they say more than a size can
-            check(demands, env)
-        known = {d: size_at(d, env, who) for d, who in self._sizes.items()}
-        sizes = dict(
-            zip(self._placed, [known[plan.buffers[i].nbytes] for i in self._placed], strict=True)
-        )
-        for extents in plan.extents.values():
-            check(extents, env)
-        apart = self.device.spread if self.context.max_aux_streams else 0
-        lives = [
-            (a, b + LINGER * (n <= apart))
-            for n, (a, b) in zip(sizes.values(), self._lifetimes, strict=True)
-        ]
-        offsets, total = plan_memory(list(sizes.values()), lives)
-        shapes = {io.name: evaluated(io, env) for io in (*plan.inputs, *plan.outputs)}
-        return Layout(env, shapes, dict(zip(sizes, offsets, strict=True)), total, sizes)
 
 
 def device_of(session: SessionView, wanted: str) -> Device:

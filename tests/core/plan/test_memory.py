@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tactix.base.errors import InvalidArgument
-from tactix.plan.memory import CROWD, lower_bound, plan_memory
+from tactix.plan.memory import CROWD, Stacking, lower_bound, plan_memory
 
 BUFFERS = st.lists(
     st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 8)), max_size=60
@@ -28,11 +29,43 @@ def test_what_lives_together_lies_apart(
     assert all(o % alignment == 0 for o in offsets)
     assert max((o + n for o, n in zip(offsets, sizes, strict=True)), default=0) <= total
     assert lower_bound(sizes, lifetimes, alignment) <= total
-    for i in range(len(buffers)):
+    _check_apart(sizes, lifetimes, offsets)
+
+
+def _check_apart(
+    sizes: list[int], lifetimes: list[tuple[int, int]], offsets: Sequence[int]
+) -> None:
+    for i in range(len(sizes)):
         for j in range(i):
             together = lifetimes[i][0] <= lifetimes[j][1] and lifetimes[j][0] <= lifetimes[i][1]
             apart = offsets[i] + sizes[i] <= offsets[j] or offsets[j] + sizes[j] <= offsets[i]
             assert apart or not together or 0 in (sizes[i], sizes[j])
+
+
+@given(BUFFERS, st.lists(st.tuples(*[st.integers(0, 5000)] * 2), min_size=4, max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_at_other_sizes_tensors_keep_their_order(
+    buffers: list[tuple[int, int, int]], kinds: list[tuple[int, int]]
+) -> None:
+    """Every tensor is of one of four kinds, each with a size now and another one later."""
+    kind_of = [n % len(kinds) for n, _, _ in buffers]
+    lifetimes = [(first, first + more) for _, first, more in buffers]
+    now, later = ([pair[i] for pair in kinds] for i in range(2))
+    offsets, total = plan_memory([now[k] for k in kind_of], lifetimes)
+    stacking = Stacking(offsets, lifetimes, kind_of)
+    assert stacking.at(now)[1] <= total
+    again, arena = stacking.at(later)
+    sizes = [later[k] for k in kind_of]
+    _check_apart(sizes, lifetimes, again)
+    assert all(o % 64 == 0 and o + n <= arena for o, n in zip(again, sizes, strict=True))
+
+
+def test_a_tensor_larger_than_before_pushes_what_lies_above_it() -> None:
+    offsets, total = plan_memory([64, 128], [(0, 1), (1, 2)])
+    assert (offsets, total) == ([128, 0], 192)
+    stacking = Stacking(offsets, [(0, 1), (1, 2)], [0, 1])
+    assert stacking.at([64, 1000]) == ([1024, 0], 1088)
+    assert stacking.at([64, 0]) == ([0, 0], 64)
 
 
 def test_the_lower_bound_is_the_peak_of_what_is_live() -> None:

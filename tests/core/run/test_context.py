@@ -98,6 +98,72 @@ def test_many_shapes_keep_few_links(context: ExecutionContext, sample: Any, feed
     assert len(context._known) == BOUND
 
 
+def test_as_many_shapes_stay_bound_as_are_asked_for(
+    context: ExecutionContext, sample: Any, feeds: Feeds
+) -> None:
+    for size in (1, 3, 20, 2):
+        context.shape_cache_size = size
+        assert context.shape_cache_size == size
+        for rows in [*range(1, 12), *range(11, 0, -1)]:
+            _check(context.run(feeds(rows)), sample, feeds(rows))
+        assert len(context._known) == min(size, 11)
+    for wrong in (0, -1, 1.5):
+        with pytest.raises(InvalidArgument, match="shape cache"):
+            context.shape_cache_size = wrong  # type: ignore[assignment]
+
+
+def test_a_shape_takes_the_links_of_the_one_that_is_forgotten(
+    context: ExecutionContext, sample: Any, feeds: Feeds
+) -> None:
+    context.shape_cache_size = 2
+    linked = []
+    for rows in (1, 2, 3, 4, 3, 1):
+        _check(context.run(feeds(rows)), sample, feeds(rows))
+        linked.append(next(reversed(context._known.values())).runnable)
+    assert linked[2] is linked[0]
+    assert linked[3] is linked[1]
+    assert linked[4] is linked[2]
+    assert linked[5] is linked[3]
+
+
+def test_a_run_that_waits_is_not_touched_by_shapes_to_come(
+    engine: Engine, sample: Any, feeds: Feeds
+) -> None:
+    """Its shape has been forgotten, and others run with its links, by the time that it begins."""
+    context = engine.create_execution_context()
+    stream = engine.device.create_stream()
+    context.shape_cache_size = 1
+    started, go = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        started.set()
+        go.wait(60)
+
+    stream.submit(wait)
+    started.wait(60)
+    waiting = feeds(5)
+    out = {n: np.zeros((5, 20), np.float32) for n in ("y", "h")}
+    for n, a in (waiting | out).items():
+        context.set_tensor_address(n, a)
+    context.execute_async_v3(stream)
+    for rows in (1, 2, 3):
+        _check(context.run(feeds(rows)), sample, feeds(rows))
+    go.set()
+    stream.synchronize()
+    _check(out, sample, waiting)
+
+
+def test_memory_that_grows_grows_by_half(
+    context: ExecutionContext, engine: Engine, feeds: Feeds
+) -> None:
+    """A text that grows by a token in each run would have new memory in each."""
+    pieces = set()
+    for rows in range(16, 65):
+        context.run(feeds(rows))
+        pieces.add(context._memory)
+    assert 1 < len(pieces) <= 5
+
+
 def test_shapes_of_tensors(context: ExecutionContext) -> None:
     assert context.get_tensor_shape("x") == (sym("batch"), 3)
     assert context.get_tensor_shape("y") == (sym("batch"), 20)

@@ -1,0 +1,191 @@
+"""The memory layout of a plan at each shape: sizes, offsets, and whether the shape is one that the
+plan can run at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from tactix.base.dims import Env, related
+from tactix.base.errors import ShapeError
+from tactix.base.formulas import Formulas
+from tactix.plan.demands import Demand
+from tactix.plan.extents import SIZE_LIMIT, Extent, check, size_at
+from tactix.plan.memory import Lifetimes, Stacking, plan_memory
+from tactix.plan.schema import Buffer, Plan
+from tactix.run.shapes import evaluated
+
+LINGER = 8
+"""Steps for which the memory of small tensors is not used again, where steps run beside each other.
+"""
+
+MOST_STACKED = 4096
+"""Tensors of a plan whose order in the arena is kept for other shapes; the function of more of them
+would take longer to make than many searches.
+"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A bound shape: shapes of inputs and outputs by name, bytes of the arena, offsets and sizes in
+    it of the buffers that ``Layouts.placed`` lists.
+    """
+
+    env: Env
+    shapes: Mapping[str, tuple[int, ...]]
+    offsets: Sequence[int]
+    arena: int
+    sizes: Sequence[int]
+
+
+class _Sizes:
+    """Bytes of buffers at each shape; the same formulas are one kind of buffer."""
+
+    def __init__(self, buffers: Iterable[Buffer]) -> None:
+        self._owners = {b.nbytes: b.name for b in buffers}
+        self.kinds = {d: k for k, d in enumerate(self._owners)}
+        self._formulas = Formulas(self._owners)
+
+    def at(self, env: Env) -> tuple[int, ...]:
+        """By kind. Raises ShapeError that names a buffer whose size makes no sense."""
+        try:
+            found = self._formulas.at(env)
+        except ShapeError:
+            found = (-1,)
+        if min(found, default=0) < 0 or max(found, default=0) >= SIZE_LIMIT:
+            return tuple([size_at(d, env, who) for d, who in self._owners.items()])
+        return found
+
+
+class _Demands:
+    """What must hold between symbols, compared at once."""
+
+    def __init__(self, demands: Iterable[Demand]) -> None:
+        self._demands = tuple(demands)
+        self._relations = [d.assumption.relation for d in self._demands]
+        self._left = Formulas(d.assumption.left for d in self._demands)
+        self._right = Formulas(d.assumption.right for d in self._demands)
+
+    def check(self, env: Env) -> None:
+        """Raises ShapeError for the first that does not hold."""
+        try:
+            holds = all(map(related, self._left.at(env), self._relations, self._right.at(env)))
+        except ShapeError:
+            holds = False
+        if not holds:
+            check(self._demands, env)
+
+
+class _Extents:
+    """That steps have room for what they use, compared at once."""
+
+    def __init__(self, extents: Iterable[Extent]) -> None:
+        self._extents = tuple(extents)
+        self._taken = Formulas(e.nbytes for e in self._extents)
+        self._room = Formulas(e.room for e in self._extents)
+
+    def check(self, env: Env) -> None:
+        """Raises ShapeError for the first that does not hold."""
+        try:
+            pairs = zip(self._taken.at(env), self._room.at(env), strict=True)
+            holds = all(0 <= taken <= room < SIZE_LIMIT for taken, room in pairs)
+        except ShapeError:
+            holds = False
+        if not holds:
+            check(self._extents, env)
+
+
+class Layouts:
+    """Makes the layouts of one plan.
+
+    Placements are searched for at the sizes that the first profile is tuned for, at the highest of
+    each profile, and where there are no symbols. Elsewhere tensors keep the order of a placement at
+    sizes near by: each symbol at three quarters of the next power of two, so that what a shape gets
+    depends on nothing but the shape. What would then take more than the highest shapes, whose bytes
+    a user may have given, is searched for, too.
+
+    ``placed``: the buffers in the arena. ``spread``: bytes up to which memory is used again late.
+    """
+
+    def __init__(self, plan: Plan, spread: int) -> None:
+        self._spread = spread
+        buffers = plan.buffers
+        self.placed = [i for i, b in enumerate(buffers) if b.kind in ("arena", "workspace")]
+        self._lifetimes = [(buffers[i].first, buffers[i].last) for i in self.placed]
+        self._sizes = _Sizes(buffers)
+        self._kinds = [self._sizes.kinds[buffers[i].nbytes] for i in self.placed]
+        self._demands = _Demands(chain(*plan.demands.values()))
+        self._extents = _Extents(chain(*plan.extents.values()))
+        self._ios = (*plan.inputs, *plan.outputs)
+        self._shapes = [Formulas(io.shape) for io in self._ios]
+        self._stackings: dict[tuple[tuple[str, int], ...], Stacking | None] = {}
+        tuned = [{s: r[1] for s, r in p.dims.items()} for p in plan.profiles[:1]]
+        self._tops = [
+            {s: high for s, (_, _, high) in p.dims.items() if high is not None}
+            for p in plan.profiles
+        ]
+        self._searched_at = [{}, *tuned, *self._tops]
+        self._highest: float | None = None
+
+    def at(self, env: Env) -> Layout:
+        """Raises ShapeError."""
+        self._demands.check(env)  # first: they say more than a size can
+        kinds = self._sizes.at(env)
+        self._extents.check(env)
+        offsets, arena = self._placement(env, kinds)
+        return Layout(env, self._io_shapes(env), offsets, arena, [kinds[k] for k in self._kinds])
+
+    def _io_shapes(self, env: Env) -> dict[str, tuple[int, ...]]:
+        try:
+            return {
+                io.name: shape.at(env) for io, shape in zip(self._ios, self._shapes, strict=True)
+            }
+        except ShapeError:
+            return {io.name: evaluated(io, env) for io in self._ios}  # which names the tensor
+
+    def _placement(self, env: Env, kinds: Sequence[int]) -> tuple[Sequence[int], int]:
+        """Offsets, and the bytes of the arena."""
+        stacking = None if env in self._searched_at else self._stacking(env)
+        if stacking is not None:
+            offsets, arena = stacking.at(kinds)
+            if arena <= self._most():
+                return offsets, arena
+        return plan_memory([kinds[k] for k in self._kinds], self._lives(kinds))
+
+    def _lives(self, kinds: Sequence[int]) -> Lifetimes:
+        """First and last steps between which memory is not used by others."""
+        return [
+            (first, last + LINGER * (kinds[k] <= self._spread))
+            for k, (first, last) in zip(self._kinds, self._lifetimes, strict=True)
+        ]
+
+    def _stacking(self, env: Env) -> Stacking | None:
+        """The one for sizes near by; none where these make no sense, or it would take long."""
+        if len(self.placed) > MOST_STACKED:
+            return None
+        near = {s: 3 << n.bit_length() >> 2 for s, n in env.items()}
+        key = tuple(near.items())
+        if key not in self._stackings:
+            try:
+                kinds = self._sizes.at(near)
+            except ShapeError:  # of what is demanded between symbols
+                self._stackings[key] = None
+            else:
+                lives = self._lives(kinds)
+                offsets, _ = plan_memory([kinds[k] for k in self._kinds], lives)
+                self._stackings[key] = Stacking(offsets, lives, self._kinds)
+        return self._stackings[key]
+
+    def _most(self) -> float:
+        """Bytes of the arena at the highest shapes of the profiles, infinite if they have none."""
+        if self._highest is None:
+            try:
+                found = [self._sizes.at(top) for top in self._tops]
+            except ShapeError:  # a symbol has no highest value
+                found = []
+            sizes = [([kinds[k] for k in self._kinds], self._lives(kinds)) for kinds in found]
+            self._highest = max((plan_memory(*s)[1] for s in sizes), default=math.inf)
+        return self._highest

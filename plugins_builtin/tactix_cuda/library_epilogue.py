@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tactix.base.dtypes import DType
 from tactix.contracts import expr
+from tactix.contracts.attrs import decode_fields
 from tactix.contracts.expr import Scalar
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
 
@@ -77,7 +78,7 @@ def _activation(s: Scalar) -> tuple[str, Scalar]:
         for zero, inner in ((a, b), (b, a)):
             if zero.op == "const" and zero.value == 0:
                 return "relu", inner
-    by_tanh = gelu.scalar(gelu.Attrs(approximate="tanh"), 1)
+    by_tanh = gelu.scalar(decode_fields(gelu.Attrs, {"approximate": "tanh"}), 1)
     inside = (t for t in expr.walk([s]) if expr.replace_vars(by_tanh, {0: t}) is s)
     return next((("gelu", t) for t in inside), ("", s))
 

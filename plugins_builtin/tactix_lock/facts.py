@@ -14,7 +14,7 @@ from tactix.base.errors import LockError
 from tactix.contracts import region
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value
-from tactix.network.definition import NetworkDefinition
+from tactix.network.definition import NetworkDefinition, inner_networks
 from tactix.plan.encode import plain
 from tactix.plugins.identity import Provider
 from tactix.plugins.session import Session
@@ -65,7 +65,7 @@ def _networks(
     """The network and all bodies in it, with a prefix for the names of each."""
     yield path, network
     for node in network.nodes:
-        for i, body in enumerate(node.layer.bodies(node.attrs)):
+        for i, body in enumerate(inner_networks(node)):
             yield from _networks(body, f"{path}{node.name}/{i}/")
 
 
@@ -79,7 +79,7 @@ def _structure(network: NetworkDefinition) -> Any:
 
 def _node(n: Node) -> Any:
     values = [v and [v.name, str(v.spec.plain())] for v in (*n.inputs, *n.outputs)]
-    bodies = [_structure(body) for body in n.layer.bodies(n.attrs)]
+    bodies = [_structure(body) for body in inner_networks(n)]
     return [n.name, region.encode(n.layer, n.attrs), values, list(n.origin), bodies]
 
 

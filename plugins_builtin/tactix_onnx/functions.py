@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.base.dtypes import DType
 from tactix.base.errors import ModelImportError, UnsupportedOperator
 from tactix.contracts.graph import Node, Value, run_node
+from tactix.network.definition import inner_networks
 from tactix_onnx.catalog import Catalog, Function, Opsets, domain_of
 from tactix_onnx.order import Numbered, name_of, subgraphs
 from tactix_onnx.origins import origin_of
@@ -217,7 +218,7 @@ def _compute(v: Value, known: dict[Node, Sequence[Any] | None]) -> Any:
 
 def _is_foldable(node: Node) -> bool:
     """Whether it is small and constant, and so are all layers of its bodies."""
-    inner = (n for body in node.layer.bodies(node.attrs) for n in body.nodes)
+    inner = (n for body in inner_networks(node) for n in body.nodes)
     return _is_light(node) and _is_constant(node) and all(map(_is_foldable, inner))
 
 

@@ -73,7 +73,7 @@ class RefitBuild(Tracer, Part):
         )
         for v in out.constants:
             name = path + v.name
-            if v.spec.dtype in FLOATS and v.const.size and name not in self.fixed:
+            if v.spec.dtype in FLOATS and v.array.size and name not in self.fixed:
                 made = self._derived(out.origins[v.name], path) if v.name in out.origins else None
                 if made is None:
                     self._weights[name] = v.const
@@ -217,7 +217,7 @@ def _without_numbers(pattern: Any, numbers: dict[str, float]) -> Any:
 
 
 def _is(v: Value, number: float) -> bool:
-    return bool(v.const.size == 1 and v.const.item() == number)
+    return bool(v.array.size == 1 and v.array.item() == number)
 
 
 def _fixed(net: NetworkDefinition) -> dict[str, str]:

@@ -25,7 +25,7 @@ from tactix.base.dtypes import DType
 from tactix.base.errors import InvalidArgument, PlanFormatError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Node
-from tactix.network.definition import NetworkDefinition
+from tactix.network.definition import NetworkDefinition, inner_networks
 from tactix.plan.container import parse
 from tactix.plan.reader import Reader
 from tactix.plan.schema import Plan
@@ -223,7 +223,7 @@ def constants_of(net: NetworkDefinition, path: str = "") -> Iterator[tuple[str, 
 
 def bodies_of(n: Node, path: str = "") -> list[tuple[str, NetworkDefinition]]:
     """The bodies of a node, each with what goes before the names of its constants."""
-    return [(f"{path}{n.name}/{k}/", body) for k, body in enumerate(n.layer.bodies(n.attrs))]
+    return [(f"{path}{n.name}/{k}/", body) for k, body in enumerate(inner_networks(n))]
 
 
 def computed(t: RecipeStep, args: Sequence[Any], shape: tuple[int, ...]) -> Any:

@@ -89,7 +89,7 @@ def layers(path: str, format: str, network: NetworkDefinition) -> dict[str, Any]
         "inputs": [_value(v.name, v) for v in network.inputs],
         "outputs": [_value(name, v) for name, v in outputs],
         "nodes": len(network.nodes),
-        "parameters": sum(int(v.const.size) for v in network.constants),
+        "parameters": sum(int(v.array.size) for v in network.constants),
         "operators": sorted(rows.values(), key=lambda r: (-r["count"], r["operator"])),
         "unsupported": [],
         "refused": [],

@@ -6,7 +6,6 @@ import pytest
 import structure
 
 LEFT = {
-    "any-in-contracts": 44,
     "analysed-twice": 2,
 }
 """What is still to go; a number falls with what is mended, and none rises."""

@@ -150,18 +150,6 @@ class Packed:
         return made
 
 
-def _cast(x: Array, dtype: str | DType) -> Array:
-    return x.astype(DType.of(dtype).numpy)
-
-
-def _reshape(x: Array, shape: tuple[int, ...]) -> Array:
-    return x.reshape(shape)
-
-
-def _transpose(x: Array, axes: tuple[int, ...]) -> Array:
-    return x.transpose(axes)
-
-
 def _pad(x: Array, widths: tuple[tuple[int, int], ...]) -> Array:
     import numpy as np
 
@@ -169,9 +157,9 @@ def _pad(x: Array, widths: tuple[tuple[int, int], ...]) -> Array:
 
 
 _PACK: Mapping[str, Callable[..., Array]] = {
-    "cast": _cast,
-    "reshape": _reshape,
-    "transpose": _transpose,
+    "cast": lambda x, dtype: x.astype(DType.of(dtype).numpy),
+    "reshape": lambda x, shape: x.reshape(shape),
+    "transpose": lambda x, axes: x.transpose(axes),
     "pad": _pad,
 }
 

@@ -7,12 +7,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.base.errors import InvalidArgument
 from tactix.base.tensor import Format
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+class Attributes(Protocol):
+    """What a layer is told beside its inputs: a frozen dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
+
+
+Schema = TypeVar("Schema", bound=Attributes)
 
 
 class Scoped:
@@ -20,7 +31,10 @@ class Scoped:
     holds it.
     """
 
-    name: str
+    @property
+    def name(self) -> str:
+        """For people."""
+        raise NotImplementedError
 
     def symbols(self) -> frozenset[str]:
         """Those that it needs, and maybe more."""
@@ -31,7 +45,7 @@ class Scoped:
         raise NotImplementedError
 
 
-def encode(v: object) -> Any:
+def encode(v: object) -> Json:
     """A JSON value; dims, dtypes, formats, tuples and non-finite floats are tagged."""
     if isinstance(v, float) and not math.isfinite(v):
         return {"float": repr(v)}
@@ -50,7 +64,7 @@ def encode(v: object) -> Any:
     raise InvalidArgument(f"an attribute cannot hold a {type(v).__name__}: {v!r}")
 
 
-def decode(j: Any) -> Any:
+def decode(j: object) -> object:
     """Inverse of ``encode``; raises InvalidArgument."""
     if isinstance(j, list):
         return tuple(decode(x) for x in j)
@@ -63,7 +77,7 @@ def decode(j: Any) -> Any:
     raise InvalidArgument(f"not an attribute value: {str(j)[:80]}")
 
 
-_TAGS: dict[str, Callable[[Any], Any]] = {
+_TAGS: dict[str, Callable[..., object]] = {
     "float": float,
     "dim": dims.from_json,
     "dtype": DType,
@@ -71,23 +85,24 @@ _TAGS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def named(attrs: Any) -> dict[str, Any]:
+def named(attrs: Attributes) -> dict[str, object]:
     """The fields of a layer's attributes by name."""
     return {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)}
 
 
-def encode_fields(attrs: Any) -> dict[str, Any]:
+def encode_fields(attrs: Attributes) -> dict[str, Json]:
     """Fields of an attribute dataclass by name."""
     return {f.name: encode(getattr(attrs, f.name)) for f in dataclasses.fields(attrs)}
 
 
-def decode_fields(schema: Any, j: Mapping[str, Any]) -> Any:
+def decode_fields(schema: type[Schema], j: Mapping[str, object]) -> Schema:
     """An instance of the schema; raises InvalidArgument for unknown fields."""
     known = {f.name for f in dataclasses.fields(schema)}
     if not set(j) <= known:
         what = f"{schema.__name__} has no attribute {min(set(j) - known)!r}"
         raise InvalidArgument(what, do=f"It has: {sorted(known)}")
-    return schema(**{k: decode(v) for k, v in j.items()})
+    make: Callable[..., Schema] = schema
+    return make(**{k: decode(v) for k, v in j.items()})
 
 
 def symbols_in(v: object) -> frozenset[str]:
@@ -100,7 +115,7 @@ def symbols_in(v: object) -> frozenset[str]:
     return frozenset().union(*map(symbols_in, v if isinstance(v, tuple) else fields))
 
 
-def resolve(v: Any, env: Mapping[str, int]) -> Any:
+def resolve(v: object, env: Mapping[str, int]) -> object:
     """The value with every symbolic dim evaluated."""
     if isinstance(v, dims.Expr):
         return dims.evaluate(v, env)
@@ -111,7 +126,7 @@ def resolve(v: Any, env: Mapping[str, int]) -> Any:
     return v
 
 
-def resolve_fields(attrs: Any, env: Mapping[str, int]) -> Any:
+def resolve_fields(attrs: Schema, env: Mapping[str, int]) -> Schema:
     """An attribute dataclass with every symbolic dim evaluated."""
     found = named(attrs)
     return (

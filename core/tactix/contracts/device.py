@@ -17,6 +17,27 @@ from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 if TYPE_CHECKING:
     import numpy as np
 
+    class Terminal(Protocol):
+        """What an exchange sees of an input or an output of a plan."""
+
+        @property
+        def name(self) -> str: ...
+
+        @property
+        def dtype(self) -> DType: ...
+
+        @property
+        def shape(self) -> Shape: ...
+
+    class Place(Protocol):
+        """Where an array of the caller's lies in the device's memory."""
+
+        @property
+        def address(self) -> int: ...
+
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+
 
 @dataclass(frozen=True)
 class DeviceProperties:
@@ -97,29 +118,6 @@ Bind = Callable[
 """From the shapes of inputs to the shapes and numpy dtypes of outputs, and what runs at addresses
 of both.
 """
-
-
-class Terminal(Protocol):
-    """What an exchange sees of an input or an output of a plan."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def dtype(self) -> DType: ...
-
-    @property
-    def shape(self) -> Shape: ...
-
-
-class Place(Protocol):
-    """Where an array of the caller's lies in the device's memory."""
-
-    @property
-    def address(self) -> int: ...
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
 
 
 class Exchange(Protocol):

@@ -6,11 +6,13 @@ Only ``tactix.network`` makes and rewires them; everybody else reads.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Generic
 
 from tactix.base.arrays import Array
+from tactix.base.errors import InvalidArgument
 from tactix.base.tensor import TensorSpec
 from tactix.contracts import attrs as attribute
+from tactix.contracts.attrs import Schema
 from tactix.contracts.layer import Layer
 from tactix.contracts.reference import computed
 from tactix.contracts.region import FUSED, Body, BodyNode, encode
@@ -29,15 +31,23 @@ class Value:
         self.name, self.spec, self.producer, self.index = name, spec, producer, index
 
     @property
-    def const(self) -> Any:
+    def const(self) -> Array | None:
         """The array of a constant, else None."""
-        return self.spec.const
+        found: Array | None = self.spec.const
+        return found
+
+    @property
+    def array(self) -> Array:
+        """The array of a constant. Raises InvalidArgument for what is none."""
+        if (found := self.const) is None:
+            raise InvalidArgument("it is no constant", who=self.name)
+        return found
 
     def __repr__(self) -> str:
         return f"<value {self.name}: {self.spec}>"
 
 
-class Node:
+class Node(Generic[Schema]):
     """One layer in a network. ``origin`` lists the model's node names that it stands for."""
 
     __slots__ = (
@@ -55,7 +65,7 @@ class Node:
         self,
         name: str,
         layer: Layer,
-        attrs: Any,
+        attrs: Schema,
         inputs: Sequence[Value | None],
         outputs: Sequence[Value] = (),
         origin: Sequence[str] = (),
@@ -72,8 +82,8 @@ class Node:
     @property
     def body(self) -> Body:
         """The region: a fused node's body, or this one layer."""
-        if self.is_fused:
-            return self.attrs  # type: ignore[no-any-return]
+        if isinstance(self.attrs, Body):
+            return self.attrs
         ids, n = [], 0
         for v in self.inputs:
             ids.append(-1 if v is None else n)
@@ -98,7 +108,7 @@ class Node:
         return tuple(v for v in self.inputs if v is not None)
 
     @property
-    def meaning(self) -> dict[str, Any]:
+    def meaning(self) -> dict[str, object]:
         """JSON of what it computes, for ``region.decode``: a body, which says where inputs are
         missing, if some are.
         """

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic
 
 from tactix.base.arrays import Array
 from tactix.base.errors import InvalidArgument
 from tactix.base.tensor import TensorSpec
 from tactix.contracts import expr
+from tactix.contracts.attrs import Attributes, Schema
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -22,7 +23,7 @@ class NoAttrs:
     """The schema of a layer without attributes."""
 
 
-class Layer:
+class Layer(Generic[Schema]):
     """An operation. Subclass it, set ``key``, and give ``infer`` and ``reference``.
 
     ``key``: ``namespace.Name@version``. ``Attrs``: a frozen dataclass whose fields are ints,
@@ -36,29 +37,31 @@ class Layer:
     """
 
     key: str
-    Attrs: Any = NoAttrs
+    Attrs: type[Attributes] = NoAttrs
     commutative: bool = False
     takes_objects: bool = False
     takes_epilogue: bool = False
     imports: tuple[str, ...] = ()
 
-    def infer(self, attrs: Any, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
+    def infer(self, attrs: Schema, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
         """Specs of the outputs. Absent optional inputs are None. Raises ShapeError, DTypeError."""
         raise NotImplementedError(f"{self.key}: infer")
 
-    def reference(self, attrs: Any, *inputs: Any) -> tuple[Array, ...]:
+    def reference(self, attrs: Schema, *inputs: Array | None) -> tuple[Array, ...]:
         """The meaning: numpy arrays in, a tuple of numpy arrays out. Attributes hold ints where
         they held dims.
         """
         raise NotImplementedError(f"{self.key}: reference")
 
-    def bodies(self, attrs: Any) -> tuple[Any, ...]:
+    def bodies(self, attrs: Schema) -> tuple[object, ...]:
         """Networks that running the layer runs: branches, loops. A plan holds a plan of each in the
         layer's step.
         """
         return ()
 
-    def sample(self, attrs: Any, inputs: Sequence[TensorSpec | None], rng: Generator) -> list[Any]:
+    def sample(
+        self, attrs: Schema, inputs: Sequence[TensorSpec | None], rng: Generator
+    ) -> list[object]:
         """Random valid inputs of fixed shapes, for timing and for tests; override where values are
         constrained.
         """
@@ -71,7 +74,7 @@ class Layer:
         """
         return False
 
-    def scalar(self, attrs: Any, arity: int) -> expr.Scalar:
+    def scalar(self, attrs: Schema, arity: int) -> expr.Scalar:
         """The scalar expression of a pointwise layer with that many inputs."""
         raise InvalidArgument(f"{self.key} is not pointwise")
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence, Sized
 from tactix.base.arrays import Array
 from tactix.base.dtypes import DType
 from tactix.base.errors import ExecutionError, TactixError, punctuated
+from tactix.contracts.attrs import Attributes
 from tactix.contracts.layer import Layer
 
 SHOWN = 8
@@ -16,7 +17,7 @@ SPOKEN = (ValueError, IndexError, MemoryError)
 
 
 def computed(
-    layer: Layer, attrs: object, inputs: Sequence[object], who: str = ""
+    layer: Layer, attrs: Attributes, inputs: Sequence[Array | None], who: str = ""
 ) -> tuple[Array, ...]:
     """The layer's outputs by its reference, for attributes without symbols.
 

@@ -9,30 +9,35 @@ neither computes anything.
 from __future__ import annotations
 
 import functools
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tactix.base.arrays import Array
 from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument
 from tactix.base.tensor import LINEAR, Format, TensorSpec
 from tactix.contracts import attrs as attribute
 from tactix.contracts import expr
+from tactix.contracts.attrs import Attributes, Schema
 from tactix.contracts.layer import Layer
 from tactix.contracts.reference import computed
 
 if TYPE_CHECKING:
     from numpy.random import Generator
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
-class BodyNode:
+class BodyNode(Generic[Schema]):
     """A layer inside a body; ``inputs`` are value ids, -1 for an absent one."""
 
     name: str
     layer: Layer
-    attrs: Any
+    attrs: Schema
     inputs: tuple[int, ...]
     outputs: int = 1
 
@@ -54,16 +59,16 @@ class Body:
     def _first_ids(self) -> tuple[int, ...]:
         return tuple(accumulate((n.outputs for n in self.nodes), initial=self.arity))
 
-    def infer(self, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
+    def infer(self, inputs: Sequence[TensorSpec]) -> list[TensorSpec]:
         """Specs of every id."""
-        known: list[Any] = list(inputs)
+        known = list(inputs)
         for n in self.nodes:
             known += n.layer.infer(n.attrs, [known[i] if i >= 0 else None for i in n.inputs])
         return known
 
-    def run(self, inputs: Sequence[Any], env: Mapping[str, int] | None = None) -> list[Any]:
+    def run(self, inputs: Sequence[Array], env: Mapping[str, int] | None = None) -> list[Array]:
         """numpy arrays of every id: the reference decomposition. Raises ExecutionError."""
-        known: list[Any] = list(inputs)
+        known = list(inputs)
         for n in self.nodes:
             args = [known[i] if i >= 0 else None for i in n.inputs]
             known += computed(n.layer, attribute.resolve_fields(n.attrs, env or {}), args, n.name)
@@ -75,7 +80,7 @@ class Body:
         return " + ".join(n.name for n in self.nodes)
 
 
-def observed(body: Body, specs: Sequence[Any]) -> frozenset[int]:
+def observed(body: Body, specs: Sequence[TensorSpec]) -> frozenset[int]:
     """Ids of 16-bit values made in the body whose rounding shows outside, so that every kernel has
     to round them.
 
@@ -117,7 +122,7 @@ class Expressions:
     What is ``observed`` is rounded by a cast. ``specs`` are those of ``Body.infer``.
     """
 
-    def __init__(self, body: Body, specs: Sequence[Any]) -> None:
+    def __init__(self, body: Body, specs: Sequence[TensorSpec]) -> None:
         self.body, self.specs = body, specs
         self.leaves: list[int] = []
         self._known: dict[int, expr.Scalar] = {}
@@ -164,7 +169,7 @@ class Program:
     leaves: tuple[int, ...]
 
 
-def program(body: Body, specs: Sequence[Any]) -> Program:
+def program(body: Body, specs: Sequence[TensorSpec]) -> Program:
     """The body's results as scalar expressions of its inputs and of the anchor's outputs.
 
     An id that a variable ``i`` stands for is ``leaves[i]``. A body whose anchor is not followed by
@@ -177,7 +182,7 @@ def program(body: Body, specs: Sequence[Any]) -> Program:
     return Program(tuple(known.of(i) for i in body.results), tuple(known.leaves))
 
 
-class FusedLayer(Layer):
+class FusedLayer(Layer[Body]):
     """A region run as one step; its attributes are its Body."""
 
     key = "tactix.Fused@1"
@@ -187,11 +192,13 @@ class FusedLayer(Layer):
         known = attrs.infer([s for s in inputs if s is not None])
         return [known[i].plain() for i in attrs.results]
 
-    def reference(self, attrs: Body, *inputs: Any) -> tuple[Array, ...]:
+    def reference(self, attrs: Body, *inputs: Array | None) -> tuple[Array, ...]:
         known = attrs.run([x for x in inputs if x is not None])
         return tuple(known[i] for i in attrs.results)
 
-    def sample(self, attrs: Body, inputs: Sequence[TensorSpec | None], rng: Generator) -> list[Any]:
+    def sample(
+        self, attrs: Body, inputs: Sequence[TensorSpec | None], rng: Generator
+    ) -> list[object]:
         out = super().sample(attrs, inputs, rng)
         for n in attrs.nodes:
             if all(i < attrs.arity for i in n.inputs):
@@ -212,7 +219,7 @@ class ReformatAttrs:
     target: Format = LINEAR
 
 
-class ReformatLayer(Layer):
+class ReformatLayer(Layer[ReformatAttrs]):
     """The same tensor in another format; also a plain copy."""
 
     key = "tactix.Reformat@1"
@@ -223,8 +230,10 @@ class ReformatLayer(Layer):
         assert x is not None
         return [x.plain()]
 
-    def reference(self, attrs: ReformatAttrs, *inputs: Array) -> tuple[Array, ...]:
-        return (inputs[0],)
+    def reference(self, attrs: ReformatAttrs, *inputs: Array | None) -> tuple[Array, ...]:
+        (x,) = inputs
+        assert x is not None
+        return (x,)
 
 
 FUSED = FusedLayer()
@@ -232,18 +241,18 @@ REFORMAT = ReformatLayer()
 STRUCTURAL: tuple[Layer, ...] = (FUSED, REFORMAT)
 
 
-def resolve(layer: Layer, attrs: Any, env: Mapping[str, int]) -> Any:
+def resolve(layer: Layer, attrs: Attributes, env: Mapping[str, int]) -> Attributes:
     """Attributes with symbols replaced, through all nested bodies."""
-    if layer is not FUSED:
+    if not isinstance(attrs, Body):
         return attribute.resolve_fields(attrs, env)
     return replace(
         attrs, nodes=tuple(replace(n, attrs=resolve(n.layer, n.attrs, env)) for n in attrs.nodes)
     )
 
 
-def encode(layer: Layer, attrs: Any) -> dict[str, Any]:
+def encode(layer: Layer, attrs: Attributes) -> dict[str, object]:
     """JSON of a layer with its attributes; a body is written out."""
-    if layer is not FUSED:
+    if not isinstance(attrs, Body):
         return {"layer": layer.key, "attrs": attribute.encode_fields(attrs)}
     nodes = [
         {**encode(n.layer, n.attrs), "name": n.name, "inputs": list(n.inputs), "outputs": n.outputs}
@@ -258,15 +267,26 @@ def encode(layer: Layer, attrs: Any) -> dict[str, Any]:
     return {"layer": layer.key, "body": body}
 
 
-def decode(j: Mapping[str, Any], find: Callable[[str], Layer]) -> tuple[Layer, Any]:
+def decode(j: Mapping[str, object], find: Callable[[str], Layer]) -> tuple[Layer, Attributes]:
     """Layer and attributes of ``encode``'s JSON; ``find`` looks a layer up by key and raises for an
-    unknown one.
+    unknown one. Raises InvalidArgument for a field of another type, KeyError for none.
     """
-    if j["layer"] != FUSED.key:
-        layer = REFORMAT if j["layer"] == REFORMAT.key else find(j["layer"])
-        return layer, attribute.decode_fields(layer.Attrs, j["attrs"])
-    b = j["body"]
-    nodes = tuple(
-        BodyNode(n["name"], *decode(n, find), tuple(n["inputs"]), n["outputs"]) for n in b["nodes"]
-    )
-    return FUSED, Body(b["arity"], nodes, tuple(b["results"]), b["anchor"])
+    key = _field(j, "layer", str)
+    if key != FUSED.key:
+        layer = REFORMAT if key == REFORMAT.key else find(key)
+        return layer, attribute.decode_fields(layer.Attrs, _field(j, "attrs", dict))
+    b = _field(j, "body", dict)
+    nodes = tuple(_decode_node(n, find) for n in _field(b, "nodes", list))
+    return FUSED, Body(b["arity"], nodes, tuple(_field(b, "results", list)), b["anchor"])
+
+
+def _decode_node(j: Mapping[str, object], find: Callable[[str], Layer]) -> BodyNode:
+    layer, attrs = decode(j, find)
+    inputs = tuple(_field(j, "inputs", list))
+    return BodyNode(_field(j, "name", str), layer, attrs, inputs, _field(j, "outputs", int))
+
+
+def _field(j: Mapping[str, object], name: str, kind: type[T]) -> T:
+    if not isinstance(found := j[name], kind):
+        raise InvalidArgument(f"a layer's {name} is {reprlib.repr(found)}")
+    return found

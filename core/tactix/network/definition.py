@@ -354,3 +354,9 @@ class NetworkDefinition(Recorded):
         out._names, out._count, out.limits = set(self._names), dict(self._count), dict(self.limits)
         out.read, out.origins, out.demands = set(self.read), dict(self.origins), dict(self.demands)
         return out
+
+
+def inner_networks(node: Node) -> list[NetworkDefinition]:
+    """The networks that running a node's layer runs: branches, loops."""
+    bodies = node.layer.bodies(node.attrs)
+    return [body for body in bodies if isinstance(body, NetworkDefinition)]

@@ -211,9 +211,8 @@ def _code(r: Reader, blob_table: BlobTable) -> Binary:
 
 def _constant(r: Reader) -> tuple[str, Packed]:
     name, index, steps = r.row(3)
-    found = steps.parse(
-        lambda j: tuple((str(step), what) for step, what in attribute.decode(j)), "packing steps"
-    )
+    rows = [step.row(2) for step in steps.items()]
+    found = tuple((step.text(), what.parse(attribute.decode, "what to do")) for step, what in rows)
     return name.text(), Packed(index.integer(-1), found)
 
 

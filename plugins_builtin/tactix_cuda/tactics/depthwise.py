@@ -75,7 +75,7 @@ def geometry(node: Node) -> DepthwiseGeometry | Reject:
     w, bias = (*found.parameters, -1)[:2]
     if x.rank not in (3, 4) or x.dtype not in FLOATS or node.given[w].const is None:
         return Reject("it takes f32, f16 and bf16, one or two spatial axes and constant weights")
-    if not (isinstance(x.shape[1], int) and x.shape[1] == a.group == node.given[w].const.shape[0]):
+    if not (isinstance(x.shape[1], int) and x.shape[1] == a.group == node.given[w].array.shape[0]):
         return Reject("not depthwise with one output channel for each input channel")
     if found.reads_source:
         return Reject("the input is read again behind the convolution")
@@ -87,7 +87,7 @@ def geometry(node: Node) -> DepthwiseGeometry | Reject:
     def two(values: Sequence[Any], default: int = 1) -> Any:
         return (*(default,) * (2 - rank), *(tuple(values) or (default,) * rank))
 
-    size, kernel = two(x.shape[2:]), two(node.given[w].const.shape[2:])
+    size, kernel = two(x.shape[2:]), two(node.given[w].array.shape[2:])
     strides, dilations = two(a.strides), two(a.dilations)
     return DepthwiseGeometry(node, found, w, bias, size, kernel, strides, dilations, two(pads, 0))
 

@@ -41,7 +41,7 @@ class Bodies(Scoped):
     env: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         return ", ".join(n.name for n in self.networks)
 
     def symbols(self) -> frozenset[str]:

@@ -231,7 +231,8 @@ class ScatterND(Scatter):
         return (_write(data, _places(indices, data.shape), updates, attrs.reduction),)
 
     def sample(self, attrs: ScatterNDAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        data, indices, updates = super().sample(attrs, inputs, rng)
+        found: list[Array] = super().sample(attrs, inputs, rng)
+        data, indices, updates = found
         if inputs[1] is None or inputs[1].const is not None:
             return [data, indices, updates]
         bound = data.shape[: indices.shape[-1]]
@@ -261,7 +262,8 @@ class ScatterElements(Scatter):
         return (_write(data, _along(indices, data.shape, attrs.axis), updates, attrs.reduction),)
 
     def sample(self, attrs: ScatterElementsAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        data, indices, updates = super().sample(attrs, inputs, rng)
+        found: list[Array] = super().sample(attrs, inputs, rng)
+        data, indices, updates = found
         if inputs[1] is None or inputs[1].const is not None:
             return [data, indices, updates]
         places = np.resize(rng.permutation(data.shape[attrs.axis]), indices.shape[attrs.axis])
@@ -313,7 +315,7 @@ class TensorScatter(Layer):
         return (y,)
 
     def sample(self, attrs: TensorScatterAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        out = super().sample(attrs, inputs, rng)
+        out: list[Array] = super().sample(attrs, inputs, rng)
         if len(out) > 2 and out[2] is not None:
             room = out[0].shape[attrs.axis] - out[1].shape[attrs.axis]
             out[2] = rng.integers(0, room + 1, out[2].shape).astype(out[2].dtype)
@@ -358,7 +360,8 @@ class ReverseSequence(Movement):
         return (np.take_along_axis(x, where, axis=attrs.time_axis),)
 
     def sample(self, attrs: ReverseSequenceAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        x, lengths = super().sample(attrs, inputs, rng)
+        found: list[Array] = super().sample(attrs, inputs, rng)
+        x, lengths = found
         return [
             x,
             rng.integers(1, x.shape[attrs.time_axis] + 1, lengths.shape).astype(lengths.dtype),

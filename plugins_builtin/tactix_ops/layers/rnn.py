@@ -211,7 +211,7 @@ class Recurrent(Layer):
         raise NotImplementedError(f"{self.key}: step")
 
     def sample(self, attrs: RecurrentAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        out = super().sample(attrs, inputs, rng)
+        out: list[Array] = super().sample(attrs, inputs, rng)
         lengths = pick(inputs, 4)
         if lengths is not None and lengths.const is None:
             steps = out[0].shape[attrs.layout]

@@ -120,7 +120,8 @@ class GridSample(Layer):
             yield np.clip(p, 0, size - 1).astype(np.int64), w
 
     def sample(self, attrs: GridSampleAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        x, grid = super().sample(attrs, inputs, rng)
+        found: list[Array] = super().sample(attrs, inputs, rng)
+        x, grid = found
         return [x, rng.uniform(-1.2, 1.2, grid.shape).astype(grid.dtype)]
 
 
@@ -166,7 +167,8 @@ class AffineGrid(Layer):
         return (2 * np.arange(n) + 1) / n - 1
 
     def sample(self, attrs: AffineGridAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        theta, size = super().sample(attrs, inputs, rng)
+        found: list[Array] = super().sample(attrs, inputs, rng)
+        theta, size = found
         return [theta, np.full_like(size, 4)]
 
 
@@ -246,7 +248,8 @@ class RoiAlign(Layer):
             yield image[:, r][:, :, c] * (wr[:, None] * wc).astype(image.dtype)
 
     def sample(self, attrs: RoiAlignAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        x, rois, owners = super().sample(attrs, inputs, rng)
+        found: list[Array] = super().sample(attrs, inputs, rng)
+        x, rois, owners = found
         corners = np.sort(rng.uniform(0, min(x.shape[2:]), (len(rois), 2, 2)), axis=1).reshape(
             len(rois), 4
         )
@@ -303,7 +306,8 @@ class MaxRoiPool(Layer):
         return [slice(*(int(min(max(first + e, 0), size)) for e in pair)) for pair in ends]
 
     def sample(self, attrs: MaxRoiPoolAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        x, rois = super().sample(attrs, inputs, rng)
+        found: list[Array] = super().sample(attrs, inputs, rng)
+        x, rois = found
         corners = np.sort(rng.uniform(0, min(x.shape[2:]), (len(rois), 2, 2)), axis=1).reshape(
             len(rois), 4
         )

@@ -85,7 +85,8 @@ class DynamicReshape(Layer):
         return (x.reshape(target),)
 
     def sample(self, attrs: DynamicReshapeAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        x, shape = super().sample(attrs, inputs, rng)
+        found: list[Array] = super().sample(attrs, inputs, rng)
+        x, shape = found
         shape[...] = 1
         shape[:1] = x.size
         return [x, shape]

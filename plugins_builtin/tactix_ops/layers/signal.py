@@ -98,7 +98,7 @@ class DynamicDFT(Layer):
         return DFT().reference(static, inputs[0])
 
     def sample(self, attrs: DynamicDFTAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        out = super().sample(attrs, inputs, rng)
+        out: list[Array] = super().sample(attrs, inputs, rng)
         return [
             out[0],
             *(
@@ -168,7 +168,7 @@ class DynamicSTFT(Layer):
         return STFT().reference(static, x, *([] if window is None else [window]))
 
     def sample(self, attrs: DynamicDFTAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        out = super().sample(attrs, inputs, rng)
+        out: list[Array] = super().sample(attrs, inputs, rng)
         out[1] = np.full_like(out[1], 2)
         if len(out) > 3 and out[3] is not None:
             out[3] = np.full_like(out[3], 4 if out[2] is None else len(out[2]))
@@ -214,7 +214,7 @@ class MelWeightMatrix(Layer):
         return (np.where(row == middle, 1, rise + fall).astype(attrs.dtype.numpy),)
 
     def sample(self, attrs: MelWeightMatrixAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        out = super().sample(attrs, inputs, rng)
+        out: list[Array] = super().sample(attrs, inputs, rng)
         return [np.full_like(x, v) for x, v in zip(out, (8, 16, 8192, 0, 4096), strict=True)]
 
 

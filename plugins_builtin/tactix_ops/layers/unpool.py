@@ -118,7 +118,8 @@ class MaxUnpool(Layer):
         return (y,)
 
     def sample(self, attrs: MaxUnpoolAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        x, places, *shape = super().sample(attrs, inputs, rng)
+        found: list[Array] = super().sample(attrs, inputs, rng)
+        x, places, *shape = found
         small = evaluate_shape(self._smallest(attrs, x.shape), {})
         picked = rng.permutation(int(np.prod(small)))[: places.size].reshape(places.shape)
         return [x, picked.astype(places.dtype), *(np.array(small, s.dtype) for s in shape)]
@@ -174,7 +175,8 @@ class Col2Im(Layer):
 
     def sample(self, attrs: Col2ImAttrs, inputs: Specs, rng: Any) -> list[Any]:
         """Blocks of 2 in each axis, and an image that the windows of a square fit."""
-        x, image, block = super().sample(attrs, inputs, rng)
+        found: list[Array] = super().sample(attrs, inputs, rng)
+        x, image, block = found
         n = len(image)
         side = round(x.shape[2] ** (1 / n))
         return [x, np.full_like(image, side + 1), np.full_like(block, 2)]

@@ -52,7 +52,7 @@ def affine(v: Value | None) -> Affine | None:
 
 
 def _constant(v: Value) -> Affine | None:
-    c = v.const
+    c = v.array
     if not 0 < c.size <= MAX_CONSTANT:
         return None
     first = int(c.flat[0])

@@ -79,11 +79,11 @@ def _fill_example(net: Any) -> None:
 
 
 def _single(c: Value) -> bool:
-    return bool(c.const.size == 1)
+    return bool(c.array.size == 1)
 
 
 def _moved(root: Node, c: Value) -> tuple[Op, ...]:
-    element = c if not c.spec.rank else literal(c.const.reshape(()))
+    element = c if not c.spec.rank else literal(c.array.reshape(()))
     return tuple(P.tactix.Expand(element, shape=v.spec.shape) for v in root.outputs)
 
 

@@ -42,7 +42,7 @@ def _scaled(conv: Node, scale: Array, shift: Array) -> Op:
     """Template: the convolution whose result is ``scale`` times the old one plus ``shift``, per
     output channel.
     """
-    w, b = conv.inputs[1].const, _bias(conv)  # type: ignore[union-attr]
+    w, b = conv.inputs[1].array, _bias(conv)  # type: ignore[union-attr]
     wide = np.float64 if w.dtype == np.float64 else np.float32
     factor, term = scale.astype(wide), shift.astype(wide)
     if conv.layer.name == "Convolution":
@@ -52,7 +52,7 @@ def _scaled(conv: Node, scale: Array, shift: Array) -> Op:
         weights = (
             grouped * factor.reshape(conv.attrs.group, 1, w.shape[1], *(1,) * (w.ndim - 2))
         ).reshape(w.shape)
-    bias = term if b is None else b.const * factor + term
+    bias = term if b is None else b.array * factor + term
     return again(
         conv, [conv.inputs[0], literal(weights.astype(w.dtype)), literal(bias.astype(w.dtype))]
     )
@@ -67,7 +67,7 @@ def _constants(conv: Node, *values: Value) -> bool:
 
 def _affine(norm: Node) -> tuple[Array, Array]:
     """The factor and term per channel that a normalisation with these statistics is, in float64."""
-    scale, bias, mean, var_ = (v.const.astype(np.float64) for v in norm.given[1:])
+    scale, bias, mean, var_ = (v.array.astype(np.float64) for v in norm.given[1:])
     factor = scale / np.sqrt(var_ + norm.attrs.epsilon)
     return factor, bias - mean * factor
 

@@ -61,7 +61,7 @@ def close(v: Value | None, target: float) -> bool:
     if v is None or number is None:
         return False
     return abs(number - target) <= 1e-4 * abs(target) or number == float(
-        np.asarray(target).astype(v.const.dtype)
+        np.asarray(target).astype(v.array.dtype)
     )
 
 

@@ -72,7 +72,7 @@ def _foldable(root: Node, graph: Any) -> bool | str:
 
 def _read(root: Node) -> int:
     """Bytes of what it reads; a tensor that it reads twice counts once."""
-    return sum(v.const.nbytes for v in dict.fromkeys(root.given))
+    return sum(v.array.nbytes for v in dict.fromkeys(root.given))
 
 
 def _within_budget(root: Node, growth: int, graph: Any) -> bool | str:

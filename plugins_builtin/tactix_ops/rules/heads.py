@@ -104,7 +104,7 @@ def _joined(
     y = T.MatMul(x, literal(np.concatenate([w.const for w in (wq, wk, wv)], axis=1)))
     if bq is not None and bk is not None and bv is not None:
         y = T.Add(y, literal(np.concatenate([b.const for b in (bq, bk, bv)])))
-    k, v = (int(n) for n in np.cumsum([w.const.shape[1] for w in (wq, wk)]))
+    k, v = (int(n) for n in np.cumsum([w.array.shape[1] for w in (wq, wk)]))
     return again(root, [y, y, y, *root.inputs[3:]], columns=(0, k, v))
 
 

@@ -17,7 +17,7 @@ T = P.tactix
 
 
 def _flat_when(root: Node, data: Value, indices: Value) -> bool:
-    sizes = data.spec.shape[: indices.const.shape[-1]]
+    sizes = data.spec.shape[: indices.array.shape[-1]]
     if root.attrs.batch_dims or not is_static(sizes):
         return False
     inside = (indices.const < np.array(sizes)) & (indices.const >= -np.array(sizes))
@@ -25,7 +25,7 @@ def _flat_when(root: Node, data: Value, indices: Value) -> bool:
 
 
 def _flat(root: Node, data: Value, indices: Value) -> Op:
-    depth = indices.const.shape[-1]
+    depth = indices.array.shape[-1]
     sizes = tuple(int(d) for d in data.spec.shape[:depth])  # type: ignore[arg-type]
     places = np.ravel_multi_index(tuple(np.moveaxis(indices.const % np.array(sizes), -1, 0)), sizes)
     rows = T.Reshape(data, shape=(prod(sizes), *data.spec.shape[depth:]))

@@ -31,7 +31,7 @@ def _floats(root: Node, x: Value, w: Value) -> bool:
     return (
         all_floats
         and x.const is None
-        and bool(np.isfinite(w.const.astype(DType.BF16.numpy).astype(np.float32)).all())
+        and bool(np.isfinite(w.array.astype(DType.BF16.numpy).astype(np.float32)).all())
     )
 
 
@@ -71,7 +71,7 @@ def _spread_when(root: Node, x: Value, w: Value) -> bool:
     """Whether windows do not overlap: then each tap is a product."""
     a, b, rank = root.attrs, _bias(root), x.spec.rank - 2
     plain = a.group == 1 and not any((*a.pads, *a.output_padding)) and set(a.dilations) <= {1}
-    apart = plain and rank in (1, 2) and tuple(a.strides or (1,) * rank) == w.const.shape[2:]
+    apart = plain and rank in (1, 2) and tuple(a.strides or (1,) * rank) == w.array.shape[2:]
     return apart and (b is None or b.const is not None) and _floats(root, x, w)
 
 

@@ -79,7 +79,7 @@ def _into_weights(root: Node, product: Node, c: Value) -> Op:
 
 
 def _scaled(w: Value, factor: Any) -> Any:
-    return literal((w.const * factor).astype(w.const.dtype))
+    return literal((w.array * factor).astype(w.array.dtype))
 
 
 def _factor_example(net: Any) -> None:
@@ -96,7 +96,7 @@ def _input_factor_when(c: Value, w: Value) -> bool:
 
 
 def _input_factor(x: Value, w: Value, c: Value, factor: Node) -> Op:
-    number = c.const.reshape(()).astype(np.float64)
+    number = c.array.reshape(()).astype(np.float64)
     return P.tactix.MatMul(x, _scaled(w, number if factor.layer.name == "Mul" else 1 / number))
 
 

@@ -61,7 +61,7 @@ def affine(node: Node) -> AffineQuantization | None:
     if zero is not None and (zero.const is None or zero.const.size != 1):
         return None
     found = AffineQuantization(
-        float(scale.const.reshape(())), 0 if zero is None else int(zero.const.reshape(()))
+        float(scale.array.reshape(())), 0 if zero is None else int(zero.array.reshape(()))
     )
     return (
         found if found.scale > 0 and np.isfinite(np.float32(1) / np.float32(found.scale)) else None
@@ -170,7 +170,7 @@ def _quantize_example(net: Any) -> None:
 
 
 def _scaled_twice(x: Value, m: Value, r: Value) -> Array:
-    return m.const * r.const
+    return m.array * r.array
 
 
 def _one_factor(root: Node, x: Value, m: Value, r: Value) -> Op:
@@ -180,7 +180,7 @@ def _one_factor(root: Node, x: Value, m: Value, r: Value) -> Op:
 
 def _one_factor_when(m: Value, r: Value, x: Value) -> bool:
     floats = all(v.spec.dtype is DType.FP32 for v in (m, r, x))
-    return floats and r.const.size == 1 and bool(np.isfinite(m.const * r.const).all())
+    return floats and r.array.size == 1 and bool(np.isfinite(m.array * r.array).all())
 
 
 def _one_factor_example(net: Any) -> None:
@@ -191,7 +191,7 @@ def _one_factor_example(net: Any) -> None:
 
 
 def _scaled_terms(root: Node, a: Value, b: Value, r: Value, d: Node, e: Node) -> Op:
-    factor = np.float32(r.const.reshape(()))
+    factor = np.float32(r.array.reshape(()))
     terms = [
         P.tactix.Dequantize(x, zero=n.attrs.zero, scale=float(np.float32(n.attrs.scale) * factor))
         for x, n in ((a, d), (b, e))

@@ -18,7 +18,7 @@ MOST = 1 << 30
 def _zeros(node: Node) -> Array:
     """The zero points of a DequantizeLinear of weights, one or one for each channel."""
     zero = node.inputs[2] if len(node.inputs) > 2 else None
-    return np.zeros(1, np.int64) if zero is None else np.atleast_1d(zero.const).astype(np.int64)
+    return np.zeros(1, np.int64) if zero is None else np.atleast_1d(zero.array).astype(np.int64)
 
 
 def _weights(dw: Node, axis: int) -> tuple[Array, Array] | None:

@@ -56,7 +56,7 @@ def _holds(v: Value, dtype: DType, pointwise: bool) -> bool:
     """Whether the type has numbers for all of a constant; for the terms of a pointwise layer small
     ones, too.
     """
-    sizes = np.abs(v.const)
+    sizes = np.abs(v.array)
     if ((sizes > LARGEST[dtype]) & (sizes < NEVER)).any():
         return False
     return not (pointwise and ((sizes > 0) & (_rounded(sizes, dtype) == 0)).any())

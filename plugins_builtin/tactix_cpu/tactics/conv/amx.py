@@ -58,7 +58,7 @@ class AmxConvTactic(Tactic[CpuConvolutionWindow]):
             return Reject(
                 "it takes one group of at least 16 channels, and images of at least 8 pixels"
             )
-        if not np.isfinite(node.given[win.w].const).all():
+        if not np.isfinite(node.given[win.w].array).all():
             return Reject("a weight is not finite")
         return win
 

@@ -117,7 +117,7 @@ class AmxGemmTactic(Tactic[CpuProduct]):
             return Reject("it takes one constant right side, and rows of a")
         if p.k == 0 or p.n == 0 or (isinstance(p.m, int) and p.m < FEWEST):
             return Reject("there are too few rows or columns")
-        if not np.isfinite(node.given[p.b].const).all():
+        if not np.isfinite(node.given[p.b].array).all():
             return Reject("a weight is not finite")
         return p
 

@@ -15,6 +15,7 @@ MODULES = (
     "select.topk",
     "select.extreme",
     "pool.tactic",
+    "sample.resize",
     "move.reformat",
     "matmul.gemm",
     "matmul.gemm_amx",

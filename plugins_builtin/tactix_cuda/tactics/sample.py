@@ -21,6 +21,7 @@ from tactix_codegen.c.scalar import element, stored
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.text import CudaArgs
+from tactix_codegen.operations.resize import PLACES, ROUNDED, TAPS
 from tactix_cuda.tactics.rows import FLOATS
 from tactix_ops.layers.resize import Axis, axis_weights
 
@@ -54,30 +55,6 @@ class RunningTaps:
     size: Dim
     out: Dim
     scale: float | None
-
-
-PLACES = {
-    "half_pixel": "({i} + 0.5) / {scale} - 0.5",
-    "half_pixel_symmetric": (
-        "{size} / 2.0 * (1.0 - {out} / ({scale} * {size})) + ({i} + 0.5) / {scale} - 0.5"
-    ),
-    "pytorch_half_pixel": "({out} > 1.0 ? ({i} + 0.5) / {scale} - 0.5 : 0.0)",
-    "align_corners": "({out} > 1.0 ? {i} * ({size} - 1.0) / ({out} - 1.0) : 0.0)",
-    "asymmetric": "{i} / {scale}",
-    "tf_half_pixel_for_nn": "({i} + 0.5) / {scale}",
-}
-"""Where element i of the output lies between the input's, in float64: as
-``layers.resize.COORDINATES``.
-"""
-ROUNDED = {
-    "round_prefer_floor": "ceil({x} - 0.5)",
-    "round_prefer_ceil": "floor({x} + 0.5)",
-    "floor": "floor({x})",
-    "ceil": "ceil({x})",
-    "simple": "({scale} < 1.0 ? ceil({x}) : floor({x}))",
-}
-TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
-"""Elements of the input along an axis that an element of the output is made of."""
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ class Resize(Layer):
         outside = np.zeros((1,) * rank, bool)
         y = x if attrs.mode == "nearest" else x.astype(np.float64)
         for i, (size, out) in enumerate(zip(x.shape, attrs.sizes, strict=True)):
-            scale = attrs.scales[i] if attrs.scales else out / size
+            scale = attrs.scales[i] if attrs.scales else out / size if size else 1.0
             roi = (attrs.roi[i], attrs.roi[rank + i]) if attrs.roi else (0.0, 1.0)
             if (size, scale, roi) == (out, 1.0, (0.0, 1.0)):
                 continue
@@ -170,10 +170,17 @@ class Resize(Layer):
             outside = outside | beyond.reshape([-1 if j == i else 1 for j in range(rank)])
         if attrs.coordinate_transformation_mode == "tf_crop_and_resize":
             y = np.where(outside, np.asarray(attrs.extrapolation_value, y.dtype), y)
-        if inputs[0].dtype.kind in "iu":
+        if inputs[0].dtype.kind in "iu" and attrs.mode != "nearest":
             limits = np.iinfo(inputs[0].dtype)
-            y = np.clip(np.rint(y), limits.min, limits.max)
+            y = np.clip(np.rint(_even(y)), limits.min, limits.max)
         return (y.astype(inputs[0].dtype, copy=False),)
+
+
+def _even(y: Array) -> Array:
+    """To multiples of 2^-20: what lies half-way between integers must not hang on the order of a
+    sum.
+    """
+    return np.rint(y * 2.0**20) / 2.0**20
 
 
 def _apply(x: Array, weights: Array, axis: int, mode: str) -> Array:

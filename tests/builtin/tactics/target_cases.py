@@ -66,6 +66,7 @@ def table(device: DeviceProperties) -> list[h.Case]:
         movement(),
         selections(),
         pools(),
+        samples(),
         reformats(device.lanes),
         products(),
         recurrent(),
@@ -181,6 +182,14 @@ def pools() -> Iterator[h.Case]:
         kernel_shape=(3, 2),
         strides=(2, 1),
     )
+
+
+def samples() -> Iterator[h.Case]:
+    x = floats(2, 3, 9, 21)
+    for mode in ("nearest", "linear", "cubic"):
+        yield plain("resize", "Resize", [x], sizes=(2, 3, 20, 42), mode=mode)
+        yield plain("resize", "Resize", [x], sizes=(2, 3, 5, 11), mode=mode)
+    yield plain("resize", "Resize", [x.astype(np.float16)], sizes=(2, 3, 5, 33), mode="linear")
 
 
 def reformats(lanes: int) -> Iterator[h.Case]:

@@ -1,0 +1,36 @@
+"""Resize where only running tells the sizes: places and roundings as formulas of C and CUDA, in
+float64.
+
+They say what ``COORDINATES`` and ``ROUNDINGS`` of the layer say of sizes that are known.
+"""
+
+from __future__ import annotations
+
+PLACES = {
+    "half_pixel": "({i} + 0.5) / {scale} - 0.5",
+    "half_pixel_symmetric": "{size} / 2.0 * (1.0 - {out} / ({scale} * {size}))"
+    " + ({i} + 0.5) / {scale} - 0.5",
+    "pytorch_half_pixel": "({out} > 1.0 ? ({i} + 0.5) / {scale} - 0.5 : 0.0)",
+    "align_corners": "({out} > 1.0 ? {i} * ({size} - 1.0) / ({out} - 1.0) : 0.0)",
+    "asymmetric": "{i} / {scale}",
+    "tf_half_pixel_for_nn": "({i} + 0.5) / {scale}",
+}
+"""Where element ``i`` of the output lies between those of the input."""
+
+CROPPED = (
+    "({out} > 1.0 ? {start} * ({size} - 1.0) + {i} * ({end} - {start}) * ({size} - 1.0)"
+    " / ({out} - 1.0) : 0.5 * ({start} + {end}) * ({size} - 1.0))"
+)
+"""The same for ``tf_crop_and_resize``."""
+
+ROUNDED = {
+    "round_prefer_floor": "ceil({x} - 0.5)",
+    "round_prefer_ceil": "floor({x} + 0.5)",
+    "floor": "floor({x})",
+    "ceil": "ceil({x})",
+    "simple": "({scale} < 1.0 ? ceil({x}) : floor({x}))",
+}
+"""The nearest element."""
+
+TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
+"""Elements that a result is made of, along one axis, without antialias."""

@@ -1,0 +1,1 @@
+"""Reading tensors between their elements, or at places that data gives: resizing, sampling."""

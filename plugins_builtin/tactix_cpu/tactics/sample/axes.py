@@ -1,0 +1,126 @@
+"""The axes of a Resize: which elements each result is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tactix.base import dims
+from tactix.base.arrays import Array
+from tactix.base.dims import Dim
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import Reject
+from tactix_codegen.operations.resize import TAPS
+from tactix_ops.layers.resize import Axis, ResizeAttrs, axis_weights
+
+WHOLE = (0.0, 1.0)
+"""The region of interest of an axis that is not cropped."""
+
+
+@dataclass(frozen=True)
+class TableTaps:
+    """Result ``i`` is the sum of ``weights[k, i]`` times element ``first[i] + k``, over k.
+
+    ``beyond``: which results lie outside the input.
+    """
+
+    axis: int
+    first: Array
+    weights: Array
+    beyond: Array
+
+    @property
+    def count(self) -> int:
+        return len(self.weights)
+
+
+@dataclass(frozen=True)
+class ComputedTaps:
+    """The same for sizes that only running tells. ``scale`` None: their quotient."""
+
+    axis: int
+    count: int
+    size: Dim
+    out: Dim
+    scale: float | None
+    region: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class AxisGroup:
+    """One axis that is resized, or neighbours that are not, as one: ``size`` elements of the input
+    become ``out``.
+    """
+
+    size: Dim
+    out: Dim
+    taps: TableTaps | ComputedTaps | None = None
+
+
+def groups_of(node: Node) -> tuple[AxisGroup, ...] | Reject:
+    """The axes of a Resize, outermost first."""
+    shape = node.given[0].spec.shape
+    found: list[AxisGroup] = []
+    for axis, size in enumerate(shape):
+        made = _group(node.attrs, axis, size)
+        if isinstance(made, Reject):
+            return made
+        if made.taps is None and found and found[-1].taps is None:
+            last = found.pop()
+            made = AxisGroup(last.size * made.size, last.out * made.out)
+        found.append(made)
+    return tuple(found)
+
+
+def _group(attrs: ResizeAttrs, axis: int, size: Dim) -> AxisGroup | Reject:
+    out, rank = attrs.sizes[axis], len(attrs.sizes)
+    scale = attrs.scales[axis] if attrs.scales else None
+    region = (attrs.roi[axis], attrs.roi[rank + axis]) if attrs.roi else WHOLE
+    if size == out and scale in (None, 1.0) and region == WHOLE:
+        return AxisGroup(size, out)
+    if isinstance(size, int) and isinstance(out, int):
+        if not size or not out:
+            return Reject(f"axis {axis} is resized, and is empty")
+        own = out / size if scale is None else scale
+        return AxisGroup(size, out, _known(attrs, axis, Axis(size, out, own, *region)))
+    if attrs.antialias and attrs.mode != "nearest":
+        return Reject(f"axis {axis} is resized with antialias, and its sizes are not known")
+    return AxisGroup(size, out, ComputedTaps(axis, TAPS[attrs.mode], size, out, scale, region))
+
+
+def _known(attrs: ResizeAttrs, axis: int, a: Axis) -> TableTaps:
+    """Rows of the weights' matrix cut down to the elements that count, as many for each."""
+    full, beyond = axis_weights(attrs, a)
+    used = full != 0
+    begin = used.argmax(axis=1)
+    count = int((a.size - used[:, ::-1].argmax(axis=1) - begin).max())
+    first = np.minimum(begin, a.size - count)
+    places = first + np.arange(count)[:, None]
+    weights = full[np.arange(a.out), places]
+    return TableTaps(axis, first.astype(np.int32), weights, beyond)
+
+
+def repeats(group: AxisGroup) -> int:
+    """How often each element of the axis comes in a row, if every one comes as often, else 0."""
+    taps, size, out = group.taps, group.size, group.out
+    if not isinstance(taps, TableTaps) or not isinstance(size, int) or not isinstance(out, int):
+        return 0
+    if out % size or taps.count != 1 or taps.beyond.any():
+        return 0
+    times = out // size
+    return times if bool((taps.first == np.arange(out) // times).all()) else 0
+
+
+def symbols_of(groups: tuple[AxisGroup, ...]) -> Iterator[ComputedTaps]:
+    """Those whose tables the kernel makes."""
+    return (g.taps for g in groups if isinstance(g.taps, ComputedTaps))
+
+
+def never_short(group: AxisGroup) -> bool:
+    """Whether the axis surely has as many elements as each result is made of."""
+    taps = group.taps
+    if not isinstance(taps, ComputedTaps):
+        return True
+    return dims.compare(group.size, taps.count) in (">", ">=", "==")

@@ -1,0 +1,510 @@
+"""The text of Resize: tables, sums of whole rows, and sums within a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tactix.base import dims
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext
+from tactix_codegen.c import copy as c_copy
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import float_literal, int_range
+from tactix_codegen.c.text import Args, block, comment, loop
+from tactix_codegen.operations.resize import CROPPED, PLACES, ROUNDED
+from tactix_cpu.tactics.sample.axes import (
+    WHOLE,
+    AxisGroup,
+    ComputedTaps,
+    TableTaps,
+    never_short,
+    repeats,
+    symbols_of,
+)
+from tactix_cpu.tactics.sample.sums import CpuSums
+
+EXPANDED = range(2, 17)
+"""Elements behind an axis for which its tables tell the place of each, so that vectors run on over
+them: channels of images that are stored last.
+"""
+_UNROLLED = 8
+"""Elements that a sum is written out of at most."""
+_PIXEL = 64
+"""Bytes to which scratch memory is aligned."""
+
+
+def _aligned(size: Dim) -> Dim:
+    return dims.ceildiv(size, _PIXEL) * _PIXEL
+
+
+class _ResizeKernel:
+    """What both kinds share. Group ``g`` has names ``i<g>`` (result), ``first<g>`` (element)."""
+
+    def __init__(
+        self, node: Node, groups: tuple[AxisGroup, ...], across: int, ctx: CompileContext
+    ) -> None:
+        self.node, self.groups, self.across, self.ctx = node, groups, across, ctx
+        self.args = Args(node)
+        self.dtype = node.given[0].spec.dtype
+        self.workspace: Dim = 0
+        self.tables = {t.axis: self._room(t) for t in symbols_of(groups)}
+        own = self._row_group()
+        self.leading = range(own)
+        self.inner: Dim = dims.prod(g.size for g in groups[across + 1 :]) if across >= 0 else 1
+        self.row_in = self.args.size("ROW_IN", dims.prod(g.size for g in groups[own:]))
+        self.row_out = self.args.size("ROW_OUT", dims.prod(g.out for g in groups[own:]))
+        self.rows = self.args.size("ROWS", dims.prod(g.out for g in groups[:own]))
+
+    def _row_group(self) -> int:
+        """The first group that lies in rows."""
+        if self.across >= 0:
+            return self.across
+        return len(self.groups) - (self.groups[-1].taps is None)
+
+    @property
+    def down(self) -> list[int]:
+        """Groups that are resized by whole rows."""
+        return [g for g in self.leading if self.groups[g].taps is not None]
+
+    def reserve(self, size: Dim) -> Dim:
+        """The offset of so many bytes of workspace."""
+        begin, self.workspace = self.workspace, self.workspace + _aligned(size)
+        return begin
+
+    @property
+    def weight(self) -> DType:
+        """What weights are stored as."""
+        return DType.FP32
+
+    def _room(self, t: ComputedTaps) -> tuple[Dim, Dim]:
+        """Offsets of its places and of its weights."""
+        return self.reserve(t.out * 4), self.reserve(t.out * t.count * self.weight.itemsize)
+
+    # Tables
+
+    def taps(self, g: int) -> TableTaps | ComputedTaps:
+        found = self.groups[g].taps
+        assert found is not None
+        return found
+
+    def first(self, g: int) -> str:
+        """The table of first elements: of the group within rows, times the elements behind it."""
+        t = self.taps(g)
+        if isinstance(t, ComputedTaps):
+            return self.args.workspace(self.tables[t.axis][0], "int32_t")
+        places = t.first
+        if g == self.across and self.inner != 1:
+            each = np.arange(self.inner, dtype=np.int32)  # type: ignore[arg-type]
+            places = (places[:, None] * np.int32(len(each)) + each).reshape(-1)
+        return self.args.constant(f"first{g}", Packed(-1, array=places), DType.INT32)
+
+    def weights(self, g: int) -> str:
+        """The table of weights, ``count`` rows of as many as there are results."""
+        t = self.taps(g)
+        if isinstance(t, ComputedTaps):
+            return self.args.workspace(self.tables[t.axis][1], c_text.ctype(self.weight))
+        shares = t.weights.astype(self.weight.numpy)
+        if g == self.across and self.inner != 1:
+            shares = np.repeat(shares, self.inner, axis=1)  # type: ignore[arg-type]
+        return self.args.constant(f"weight{g}", Packed(-1, array=shares), self.weight)
+
+    def _made_tables(self) -> list[str]:
+        """What the first launch does."""
+        lines = []
+        for g, group in enumerate(self.groups):
+            if isinstance(group.taps, ComputedTaps):
+                t = group.taps
+                out = self.args.dim(t.out)
+                lines += [
+                    comment(f"Where each result along axis {t.axis} lies between elements."),
+                    block("", c_text.split(out), loop("i", "lo", "hi", *self._table(g, t))),
+                ]
+        return lines
+
+    def _table(self, g: int, t: ComputedTaps) -> list[str]:
+        """Statements that fill the tables at ``i``."""
+        raise NotImplementedError
+
+    def between(self, t: ComputedTaps) -> list[str]:
+        """Declare ``at``, where result ``i`` lies, and ``scale``."""
+        size, out = (f"(double){self.args.dim(d)}" for d in (t.size, t.out))
+        start, end = (float_literal(v, double=True) for v in t.region)
+        mode = self.node.attrs.coordinate_transformation_mode
+        form = CROPPED if mode == "tf_crop_and_resize" else PLACES[mode]
+        place = form.format(i="(double)i", size=size, out=out, scale="scale", start=start, end=end)
+        scale = f"{out} / {size}" if t.scale is None else float_literal(t.scale, double=True)
+        same = f"scale == 1.0 && {self.args.dim(t.size)} == {self.args.dim(t.out)}"
+        if t.region != WHOLE:
+            same = "0"
+        return [
+            f"const double scale = {scale};",
+            comment("An axis that keeps its size is copied."),
+            f"const double at = {same} ? (double)i : {place};",
+        ]
+
+    # Rows
+
+    def decode(self) -> str:
+        """Declare the coordinates of row ``o``."""
+        outs = [self.args.dim(self.groups[g].out) for g in self.leading]
+        return c_text.decode("o", [f"i{g}" for g in self.leading], outs)
+
+    def plane(self) -> str:
+        """The offset in x of the groups before rows that keep their size."""
+        strides = c_text.contiguous_strides([g.size for g in self.groups])
+        kept = [g for g in self.leading if g not in self.down]
+        return self.args.offset([strides[g] for g in kept], [f"i{g}" for g in kept])
+
+    def stride(self, g: int) -> str:
+        """Elements of x from one step of a group to the next."""
+        return self.args.dim(dims.prod(x.size for x in self.groups[g + 1 :]))
+
+    def beyond(self) -> tuple[str, str]:
+        """The condition that the row, and an element ``i`` of it, lies outside the input."""
+        if self.node.attrs.coordinate_transformation_mode != "tf_crop_and_resize":
+            return "", ""
+        tests = [self._outside(g, f"i{g}") for g in self.down]
+        inside = self._outside(self.across, f"i / {self.inner}") if self.across >= 0 else ""
+        return " || ".join(t for t in tests if t), inside
+
+    def _outside(self, g: int, index: str) -> str:
+        t = self.taps(g)
+        if isinstance(t, ComputedTaps):
+            return f"TX_NAME(outside{g})(a, {index})"
+        if not t.beyond.any():
+            return ""
+        flags = Packed(-1, array=t.beyond.astype(np.uint8))
+        return f"{self.args.constant(f'beyond{g}', flags, DType.UINT8)}[{index}]"
+
+    def helpers(self) -> str:
+        """Functions that tell whether a result lies outside of an axis that running tells."""
+        if self.node.attrs.coordinate_transformation_mode != "tf_crop_and_resize":
+            return ""
+        found = []
+        for g, group in enumerate(self.groups):
+            if isinstance(group.taps, ComputedTaps):
+                last = f"(double)({self.args.dim(group.size)} - 1)"
+                lines = [*self.between(group.taps), f"return at < 0.0 || at > {last};"]
+                names = self.args.declarations("\n".join(lines))
+                head = f"TX_INLINE int TX_NAME(outside{g})(const int64_t* a, int64_t i)"
+                found.append(block(head, *names, *lines))
+        return "\n".join(found)
+
+    def extrapolated(self, row: list[str], value: str, forget: str = "") -> list[str]:
+        """A row ``to``, with ``value`` where it lies outside; ``forget``: where all of it does."""
+        whole, single = self.beyond()
+        fill = loop("i", "0", self.row_out, f"to[i] = {value};")
+        if single:
+            row = [*row, loop("i", "0", self.row_out, f"if ({single}) to[i] = {value};")]
+        return [block(f"if ({whole})", fill, forget, "continue;"), *row] if whole else row
+
+    def finish(self, body: Sequence[str], begin: Sequence[str] = ()) -> KernelArtifact:
+        """The kernel that runs ``body`` for each row ``o``; ``begin`` stands before the loop."""
+        threads, tables = max(1, self.ctx.threads), self._made_tables()
+        if tables:
+            self.args.phase(0)
+            tables = [block("if (phase == 0)", *tables, "return;")]
+        lines = [
+            *tables,
+            f"if (tid >= {threads}) return;",
+            f"if (nt > {threads}) nt = {threads};",
+            c_text.split(self.rows),
+            *begin,
+            loop("o", "lo", "hi", *body),
+        ]
+        preludes = (*c_copy.preludes(), c_text.prelude("sample.h"))
+        return c_text.kernel(
+            self.args,
+            lines,
+            self.ctx,
+            helpers=self.helpers(),
+            preludes=preludes,
+            workspace=self.workspace,
+            phases=2 if tables else 1,
+        )
+
+
+class NearestKernel(_ResizeKernel):
+    """Elements are moved; a row that comes again is copied from the one before."""
+
+    def _room(self, t: ComputedTaps) -> tuple[Dim, Dim]:
+        return self.reserve(t.out * 4), 0
+
+    def artifact(self) -> KernelArtifact:
+        width = self.dtype.itemsize
+        element = f"uint{8 * width}_t"
+        x, y = self.args.bytes_in(0), self.args.bytes_out(0)
+        places = [f"(int64_t){self.first(g)}[i{g}] * {self.stride(g)}" for g in self.down]
+        at, length = self.args.sum(self.plane(), *places), f"{self.row_out} * sizeof({element})"
+        row = [
+            comment("The row of x that this one repeats."),
+            f"const {element}* from = (const {element}*){x} + {at};",
+            comment("One that comes again is copied whole."),
+            block(
+                "if (from == before)",
+                f"tx_copy((char*)to, (const char*)(to - {self.row_out}), {length});",
+                "continue;",
+            ),
+            "before = from;",
+            *self._across(element),
+        ]
+        body = [
+            self.decode(),
+            f"{element}* __restrict to = ({element}*){y} + o * {self.row_out};",
+            *self.extrapolated(row, self._value(), "before = 0;"),
+        ]
+        return self.finish(body, [f"const {element}* before = 0;"])
+
+    def _across(self, element: str) -> list[str]:
+        if self.across < 0:
+            return [f"tx_copy((char*)to, (const char*)from, {self.row_out} * sizeof({element}));"]
+        group = self.groups[self.across]
+        times = repeats(group) if self.inner == 1 else 0
+        if times:
+            each = loop("r", "0", str(times), f"to[i * {times} + r] = from[i];")
+            return [loop("i", "0", self.args.dim(group.size), each)]
+        return [loop("i", "0", self.row_out, f"to[i] = from[{self.first(self.across)}[i]];")]
+
+    def _value(self) -> str:
+        """The bits of what stands outside."""
+        from tactix_ops.layers.common import wide
+
+        one = wide(np.zeros(1, self.dtype.numpy))
+        with np.errstate(all="ignore"):
+            made = np.asarray(self.node.attrs.extrapolation_value, one.dtype)
+        return f"0x{int(made.astype(self.dtype.numpy).view(f'u{self.dtype.itemsize}')):x}ULL"
+
+    def _table(self, g: int, t: ComputedTaps) -> list[str]:
+        rounded = ROUNDED[self.node.attrs.nearest_mode].format(x="at", scale="scale")
+        last = f"(double)({self.args.dim(t.size)} - 1)"
+        rounded = f"at == floor(at) && scale == 1.0 ? at : {rounded}"
+        return [
+            *self.between(t),
+            f"{self.first(g)}[i] = (int32_t)tx_between({rounded}, 0.0, {last});",
+        ]
+
+
+class WeightedKernel(_ResizeKernel):
+    """CpuSums, of f32, f16 and bf16 in vectors of float32, of others in float64."""
+
+    def __init__(
+        self, node: Node, groups: tuple[AxisGroup, ...], across: int, ctx: CompileContext
+    ) -> None:
+        super().__init__(node, groups, across, ctx)
+        self.sums = CpuSums(self.dtype)
+        self.count = 1
+        for g in self.down:
+            self.count *= self.taps(g).count
+        self.lines: dict[str, str] = {}
+
+    @property
+    def weight(self) -> DType:
+        return CpuSums(self.node.given[0].spec.dtype).number
+
+    # Scratch
+
+    def line(self, name: str, size: Dim) -> str:
+        """Of each thread, a row of sums."""
+        if name not in self.lines:
+            each = _aligned(size * self.weight.itemsize)
+            room = self.reserve(each * max(1, self.ctx.threads))
+            pointer = self.args.workspace(room, c_text.ctype(self.weight))
+            step = self.args.dim(dims.floordiv(each, self.weight.itemsize))
+            self.lines[name] = (
+                f"{c_text.ctype(self.weight)}* __restrict {name} = {pointer} + tid * {step};"
+            )
+        return name
+
+    # Statements
+
+    def _blend(self, source: DType, target: DType, y: str) -> str:
+        """The weighted sum of ``rows``, to ``y``."""
+
+        def body(count: str) -> list[str]:
+            first = self.sums.loaded(source, "rows[0] + i", count)
+            term = self.sums.loaded(source, "rows[k] + i", count)
+            return [
+                f"{self.sums.kind} s = {self.sums.splat('of[0]')} * {first};",
+                loop("k", "1", str(self.count), f"s += {self.sums.splat('of[k]')} * {term};"),
+                self.sums.stored(target, f"{y} + i", "s", count),
+            ]
+
+        length = self.row_in if y == "line" else self.row_out
+        return self.sums.swept(length, body)
+
+    def _stretch(self, source: str, target: DType, y: str) -> str:
+        """CpuSums within the row ``source``, to ``y``."""
+        t, factor = self.taps(self.across), "" if self.inner == 1 else f" * {self.inner}"
+        first, weights = self.first(self.across), self.weights(self.across)
+
+        def term(k: str, count: str) -> str:
+            shares = f"{weights} + i" if k == "0" else f"{weights} + {k} * {self.row_out} + i"
+            begin = f"{source} + {k}{factor}" if k != "0" else source
+            if self.sums.vector:
+                return f"{c_text.load(DType.FP32, shares, count)} * tx_gather_f32({begin}, p)"
+            return f"*({shares}) * ({begin})[p]"
+
+        def body(count: str) -> list[str]:
+            place = f"{first} + i"
+            place = c_text.load(DType.INT32, place, count) if self.sums.vector else f"*({place})"
+            lines = [f"const {'vi' if self.sums.vector else 'int64_t'} p = {place};"]
+            lines.append(f"{self.sums.kind} s = {term('0', count)};")
+            if t.count <= _UNROLLED:
+                lines += [f"s += {term(str(k), count)};" for k in range(1, t.count)]
+            else:
+                lines.append(loop("k", "1", str(t.count), f"s += {term('k', count)};"))
+            return [*lines, self.sums.stored(target, f"{y} + i", "s", count)]
+
+        return self.sums.swept(self.row_out, body)
+
+    def _gathered(self) -> list[str]:
+        """Declare the ``rows`` that a row is the sum of, and their weights ``of``."""
+        kind, total = c_text.ctype(self.weight), self.count
+        places, shares = [self.plane()], []
+        for g in self.down:
+            places.append(f"{self._element(g)} * {self.stride(g)}")
+            shares.append(f"{self.weights(g)}[k{g} * {self.args.dim(self.groups[g].out)} + i{g}]")
+        x = self.args.input(0)
+        text = "\n".join(
+            [f"of[n] = {' * '.join(shares)};", f"rows[n++] = {x} + {self.args.sum(*places)};"]
+        )
+        for g in reversed(self.down):
+            text = loop(f"k{g}", "0", str(self.taps(g).count), text)
+        element = c_text.ctype(self.dtype)
+        return [
+            comment("The rows of x around this one, and how much of each."),
+            f"const {element}* rows[{total}];",
+            f"{kind} of[{total}];",
+            "int n = 0;",
+            text,
+        ]
+
+    def _element(self, g: int) -> str:
+        at = f"({self.first(g)}[i{g}] + k{g})"
+        if never_short(self.groups[g]):
+            return at
+        last = f"{self.args.dim(self.groups[g].size)} - 1"
+        return f"({at} < {last} ? {at} : {last})"
+
+    # Kernels
+
+    def artifact(self) -> KernelArtifact:
+        row = self._kept_rows() if self._grows() else self._fresh_row()
+        body = [
+            self.decode(),
+            f"{c_text.ctype(self.dtype)}* to = {self.args.output(0)} + o * {self.row_out};",
+            *self.extrapolated(row, self._value()),
+        ]
+        begin = [*self.lines.values()]
+        if self._grows():
+            begin += [f"int64_t held[{self.count}], plane = -1;"]
+        elif self._slack():
+            size = f"{self.row_in} + {self._slack()}"
+            begin += [
+                comment("An axis of few elements is followed by zeros."),
+                loop("i", self.row_in, size, "line[i] = 0;"),
+            ]
+        return self.finish(body, begin)
+
+    def _grows(self) -> bool:
+        """Whether rows that are stretched are used again: one axis down, with no fewer results
+        than elements, outermost but for those that keep their size.
+        """
+        if self.across < 0 or len(self.down) != 1 or not self.sums.vector:
+            return False
+        (g,) = self.down
+        group = self.groups[g]
+        known = all(isinstance(self.groups[i].taps, TableTaps) for i in (g, self.across))
+        return known and group.out >= group.size  # type: ignore[operator]
+
+    def _slack(self) -> int:
+        """Elements behind a row that are read, with weight 0, where it is short."""
+        if self.across < 0 or never_short(self.groups[self.across]):
+            return 0
+        return self.taps(self.across).count
+
+    def _fresh_row(self) -> list[str]:
+        if self.across < 0:
+            down = comment("Down: the weighted sum of whole rows.")
+            return [*self._gathered(), down, self._blend(self.dtype, self.dtype, "to")]
+        source, lines = f"({self.args.input(0)} + {self.plane()})", []
+        if self.down or self.dtype is not self.weight or self._slack():
+            source = self.line("line", self._row_size() + self._slack())
+            lines = self._summed_line() if self.down else [self._copied_line("line")]
+        lines.append(comment("Across: weighted sums of neighbours."))
+        return [*lines, self._stretch(source, self.dtype, "to")]
+
+    def _row_size(self) -> Dim:
+        return dims.prod(g.size for g in self.groups[self.across :])
+
+    def _summed_line(self) -> list[str]:
+        down = comment("Down: the weighted sum of whole rows, to a line.")
+        return [*self._gathered(), down, self._blend(self.dtype, self.weight, "line")]
+
+    def _copied_line(self, y: str, place: str = "") -> str:
+        """A row of x as numbers to calculate with."""
+        source = f"{self.args.input(0)} + {place or self.plane()} + i"
+
+        def body(count: str) -> list[str]:
+            value = self.sums.loaded(self.dtype, source, count)
+            return [self.sums.stored(self.weight, f"{y} + i", value, count)]
+
+        return self.sums.swept(self.row_in, body)
+
+    def _kept_rows(self) -> list[str]:
+        """A row from the stretched ones around it, of which those are kept that are used again."""
+        (g,) = self.down
+        count, size = self.count, dims.prod(x.out for x in self.groups[self.across :])
+        kept = self.line("kept", size * count)
+        place = self.args.sum(self.plane(), f"row * {self.stride(g)}")
+        source = f"({self.args.input(0)} + {place})"
+        lines = [f"float* slot = {kept} + row % {count} * {self.row_out};"]
+        if self.dtype is not DType.FP32:
+            source = self.line("line", self._row_size())
+            lines.append(self._copied_line("line", place))
+        missing = [*lines, self._stretch(source, DType.FP32, "slot"), f"held[row % {count}] = row;"]
+        around = [
+            f"const int64_t row = {self.first(g)}[i{g}] + k;",
+            comment("Across: weighted sums of neighbours."),
+            block(f"if (held[row % {count}] != row)", *missing),
+            f"of[k] = {self.weights(g)}[k * {self.args.dim(self.groups[g].out)} + i{g}];",
+            f"rows[k] = {kept} + row % {count} * {self.row_out};",
+        ]
+        image = self.plane()
+        return [
+            block(
+                f"if (plane != {image})",
+                f"plane = {image};",
+                loop("k", "0", str(count), "held[k] = -1;"),
+            ),
+            f"const float* rows[{count}];",
+            f"float of[{count}];",
+            loop("k", "0", str(count), *around),
+            comment("Down: the weighted sum of stretched rows."),
+            self._blend(DType.FP32, self.dtype, "to"),
+        ]
+
+    def _value(self) -> str:
+        """What stands outside, as it is stored."""
+        value = self.node.attrs.extrapolation_value
+        if self.dtype.is_float and self.dtype.bits >= 32:
+            return float_literal(value, double=self.dtype is DType.FP64)
+        if self.dtype.is_float:
+            bits = np.asarray(value, np.float64).astype(self.dtype.numpy).view(np.uint16)
+            return str(int(bits))
+        low, high = int_range(self.dtype)
+        return str(int(np.clip(np.rint(value), low, high)))
+
+    def _table(self, g: int, t: ComputedTaps) -> list[str]:
+        a = self.node.attrs
+        radius = 1 if a.mode == "linear" else 2
+        shape = f"{self.args.dim(t.size)}, {t.count}, {radius}"
+        kernel = f"{float_literal(a.cubic_coeff_a, double=True)}, 1.0, {int(a.exclude_outside)}"
+        tables = f"{self.first(g)} + i, {self.weights(g)} + i, {self.args.dim(t.out)}"
+        name = f"tx_resize_weights_{self.weight.value}"
+        return [*self.between(t), f"{name}(at, {shape}, {kernel}, {tables});"]

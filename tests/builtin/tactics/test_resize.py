@@ -1,0 +1,194 @@
+"""c_resize: modes, coordinates, dtypes, axes, and sizes that only running tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asked
+import numpy as np
+import pytest
+from harness import NATIVE, Case, check, check_all, node
+
+from tactix.base import dims
+from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
+from tactix.contracts.tactic import CompileContext, Reject
+from tactix_cpu.tactics.sample.resize import CpuResizeTactic
+from tactix_ops.layers.resize import COORDINATES, ROUNDINGS
+
+TACTIC = CpuResizeTactic()
+PLAIN = [c for c in COORDINATES if c != "tf_crop_and_resize"]
+
+
+def _array(*shape: int, code: str = "f32") -> Any:
+    made = np.random.default_rng(3).standard_normal(shape) * 40
+    with np.errstate(invalid="ignore"):
+        return made.astype(DType(code).numpy)
+
+
+def _case(x: Any, sizes: tuple[Any, ...], **attrs: Any) -> Case:
+    return Case(node("Resize", [x], sizes=sizes, **attrs), TACTIC, [x], nt=(1, 3))
+
+
+def _running(x: Any, named: tuple[Any, ...], sizes: tuple[Any, ...], **more: Any) -> Case:
+    """A case whose sizes are symbols: those of ``named`` are the array's."""
+    shape = tuple(dims.sym(d) if isinstance(d, str) else d for d in named)
+    out = tuple(dims.sym(d) if isinstance(d, str) else d for d in sizes)
+    env = {n: s for n, s in zip(named, x.shape, strict=True) if isinstance(n, str)}
+    made = node("Resize", [TensorSpec(DType.of(x.dtype), shape)], sizes=out, **more.pop("attrs"))
+    return Case(made, TACTIC, [x], env={**env, **more}, nt=(1, 3))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("coordinates", PLAIN)
+def test_all_coordinates_up_and_down(mode, coordinates):
+    x = _array(2, 3, 9, 21)
+    attrs = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    sizes = ((2, 3, 18, 42), (2, 3, 4, 50), (2, 3, 23, 7), (2, 3, 1, 1), (2, 3, 9, 63))
+    check_all([_case(x, s, **attrs) for s in sizes])
+
+
+@pytest.mark.parametrize("rounding", list(ROUNDINGS))
+def test_all_roundings_to_the_nearest(rounding):
+    x = _array(1, 2, 8, 12)
+    cases = []
+    for coordinates in PLAIN:
+        attrs = {"nearest_mode": rounding, "coordinate_transformation_mode": coordinates}
+        cases += [_case(x, (1, 2, 16, 24), **attrs), _case(x, (1, 2, 4, 5), **attrs)]
+        named, sizes = (1, 2, "h", "w"), (1, 2, "a", "b")
+        for a, b in ((16, 24), (4, 5), (8, 12)):
+            cases.append(_running(x, named, sizes, attrs=attrs, a=a, b=b))
+    check_all(cases)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("outside", [False, True])
+def test_antialias(mode, outside):
+    x = _array(2, 2, 19, 45)
+    attrs = {"mode": mode, "antialias": True, "exclude_outside": outside}
+    sizes = ((2, 2, 7, 11), (2, 2, 19, 5), (2, 2, 38, 20), (2, 2, 3, 45))
+    check_all([_case(x, s, **attrs) for s in sizes])
+
+
+@pytest.mark.parametrize("code", ["f16", "bf16", "f64", "i8", "u8", "i32", "i16"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_other_dtypes(mode, code):
+    x = _array(1, 3, 10, 22, code=code)
+    sizes = ((1, 3, 20, 44), (1, 3, 5, 33), (1, 3, 10, 11))
+    check_all([_case(x, s, mode=mode) for s in sizes])
+
+
+@pytest.mark.parametrize("code", ["bool", "i64", "u64", "u16"])
+def test_the_nearest_of_any_dtype(code):
+    x = (_array(3, 11, 17) > 0).astype(DType(code).numpy)
+    check_all([_case(x, s) for s in ((3, 22, 34), (3, 5, 40), (6, 11, 17), (3, 11, 51))])
+
+
+def test_the_nearest_of_large_integers():
+    x = np.array([[2**62 + 1, -(2**62) - 3, 5]])
+    check_all([_case(x, (1, 6)), _case(x.astype(np.uint64), (2, 4))])
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_other_axes(mode):
+    cases = [
+        _case(_array(4, 37), (4, 90), mode=mode),
+        _case(_array(37), (12,), mode=mode),
+        _case(_array(2, 5, 7, 3), (2, 10, 21, 3), mode=mode),
+        _case(_array(2, 5, 7, 40), (2, 10, 3, 40), mode=mode),
+        _case(_array(2, 3, 4, 5, 19), (2, 3, 8, 7, 40), mode=mode),
+        _case(_array(2, 3, 4, 5, 19), (2, 3, 8, 5, 40), mode=mode),
+        _case(_array(2, 3, 6, 5, 19), (2, 3, 3, 5, 19), mode=mode),
+        _case(_array(3, 4, 5), (6, 8, 10), mode=mode),
+    ]
+    check_all(cases)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_scales_that_are_not_the_quotient_of_the_sizes(mode):
+    x = _array(1, 2, 9, 13)
+    scales = (1.0, 1.0, 2.6, 1.3)
+    cases = [_case(x, (1, 2, 23, 16), mode=mode, scales=scales, exclude_outside=True)]
+    attrs = {"mode": mode, "scales": scales, "coordinate_transformation_mode": "asymmetric"}
+    cases.append(_case(x, (1, 2, 23, 16), **attrs))
+    check_all(cases)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("code", ["f32", "f16", "u8", "f64"])
+def test_cropping(mode, code):
+    x = _array(1, 2, 9, 13, code=code)
+    attrs = {
+        "mode": mode,
+        "coordinate_transformation_mode": "tf_crop_and_resize",
+        "roi": (0.0, 0.0, -0.3, 0.25, 1.0, 1.0, 1.2, 0.8),
+        "extrapolation_value": 7.0,
+    }
+    cases = [_case(x, s, **attrs) for s in ((1, 2, 9, 13), (1, 2, 18, 40), (1, 2, 1, 5))]
+    cases.append(_running(x, (1, 2, "h", "w"), (1, 2, "a", "b"), attrs=attrs, a=7, b=30))
+    check_all(cases)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("code", ["f32", "bf16", "f64", "i8"])
+def test_sizes_that_only_running_tells(mode, code):
+    cases = []
+    for coordinates in PLAIN:
+        attrs = {"mode": mode, "coordinate_transformation_mode": coordinates}
+        for h, w, a, b in ((9, 21, 18, 42), (2, 1, 5, 3), (9, 3, 4, 3), (3, 30, 3, 30)):
+            x = _array(2, 3, h, w, code=code)
+            named, sizes = ("n", 3, "h", "w"), ("n", 3, "a", "b")
+            cases.append(_running(x, named, sizes, attrs=attrs, a=a, b=b))
+    check_all(cases)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_a_batch_that_only_running_tells(mode):
+    cases = []
+    for n in (0, 1, 3):
+        x = _array(n, 4, 9, 21)
+        attrs = {"mode": mode}
+        cases.append(_running(x, ("n", 4, 9, 21), ("n", 4, 18, 42), attrs=attrs))
+        cases.append(_running(x, ("n", 4, 9, "w"), ("n", 4, 5, "w"), attrs=attrs))
+    check_all(cases)
+
+
+def test_wild_numbers_stay_where_they_are():
+    x = _array(1, 1, 8, 40)
+    x[0, 0, 3, 7], x[0, 0, 5, 30] = np.nan, np.inf
+    check(node("Resize", [x], sizes=(1, 1, 16, 80)), TACTIC, [x])
+
+
+def test_it_is_thought_faster_than_numpy():
+    made = node("Resize", [_array(1, 64, 64, 64)], sizes=(1, 64, 128, 128), mode="cubic")
+    (variant,) = asked.variants(TACTIC, made, NATIVE)
+    cost = asked.cost(TACTIC, made, variant, CompileContext(NATIVE))
+    assert cost is not None
+    assert cost < 20e-9 * 64 * 128 * 128
+
+
+@pytest.mark.parametrize(
+    ("code", "sizes", "attrs", "why"),
+    [
+        ("i64", (2, 8), {"mode": "linear"}, "no linear resize of i64"),
+        ("bool", (2, 8), {"mode": "cubic"}, "no cubic resize of bool"),
+        ("f32", (2, 4), {"mode": "linear"}, "no axis is resized"),
+        ("str", (2, 8), {}, "no resize of str"),
+    ],
+)
+def test_what_it_rejects(code, sizes, attrs, why):
+    found = TACTIC.match(
+        node("Resize", [TensorSpec(DType(code), (2, 4))], sizes=sizes, **attrs), NATIVE
+    )
+    assert isinstance(found, Reject)
+    assert why in found.reason
+
+
+def test_it_rejects_antialias_over_sizes_that_are_not_known():
+    n = dims.sym("n")
+    made = node(
+        "Resize", [TensorSpec(DType.FP32, (2, n))], sizes=(2, 8), mode="linear", antialias=True
+    )
+    found = TACTIC.match(made, NATIVE)
+    assert isinstance(found, Reject)
+    assert "antialias" in found.reason

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import re
 import runpy
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from pathlib import Path
 from tactix.plugins.hookspecs import HOOKS
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "shared"))  # which pytest has; the tables need it
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 COMMAND = "python tests/documents/packs_page.py"
 ROOF = "tactix_tools"

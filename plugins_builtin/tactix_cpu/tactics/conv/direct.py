@@ -11,6 +11,7 @@ across rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tactix.base.dims import Dim, evaluate, symbols
 from tactix.base.tensor import LINEAR, Format, blocked
@@ -50,7 +51,21 @@ def tactics() -> list[Tactic]:
     return [CpuConvTactic()]
 
 
-class CpuConvTactic(Tactic[CpuConvolutionWindow]):
+@dataclass(frozen=True)
+class DirectConvolution:
+    """A convolution as it is, and as one product of a gathered input: the same where that is no
+    gain.
+    """
+
+    plain: CpuConvolutionWindow
+    gathered: CpuConvolutionWindow
+
+    def read_as(self, source: Format) -> CpuConvolutionWindow:
+        """How the kernel sees an input in that format: a linear image is never gathered."""
+        return self.plain if source.is_linear else self.gathered
+
+
+class CpuConvTactic(Tactic[DirectConvolution]):
     """float32, one or two spatial axes, constant weights; groups of whole channel blocks."""
 
     key = "tactix.c_conv@1"
@@ -58,25 +73,26 @@ class CpuConvTactic(Tactic[CpuConvolutionWindow]):
     source = "c"
     by_signature = True
 
-    def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> DirectConvolution | Reject:
         win = window(node)
         if isinstance(win, Reject):
             return win
         lanes = max(4, device.lanes)
         if win.group > 1 and (win.c // win.group % lanes or win.co // win.group % lanes):
             return Reject("groups of whole channel blocks only")
-        return win
+        return DirectConvolution(win, gathered(win))
 
     def variants(
-        self, win: CpuConvolutionWindow, device: DeviceProperties
+        self, work: DirectConvolution, device: DeviceProperties
     ) -> Sequence[Variant] | Reject:
+        win = work.plain
         lanes = max(4, device.lanes)
         source = LINEAR if win.c <= FEW_CHANNELS and win.group == 1 else blocked(lanes)
         found = formats(win, blocked(lanes), source)
         if isinstance(found, Reject):
             return found
         outputs = (blocked(lanes),) * len(win.node.outputs)
-        win = win if source.is_linear else gathered(win)
+        win = work.read_as(source)
         options = [
             Variant.of(found, outputs, rows=rows, vectors=vectors, blocks=blocks, span=span)
             for rows, vectors, span in (*_shapes(win, source, device), *_spans(win, device))
@@ -84,21 +100,20 @@ class CpuConvTactic(Tactic[CpuConvolutionWindow]):
         ]
         return c_tile.best(options, lambda v: cycles(win, v, device), OFFERED)
 
-    def cost(
-        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
-    ) -> float | None:
+    def cost(self, work: DirectConvolution, variant: Variant, ctx: CompileContext) -> float | None:
+        win = work.plain
         size = win.n * win.out[0] * win.out[1] * win.size[0] * win.size[1]
         if not symbols(size) <= set(ctx.opt):
             return None
-        if not variant.input_format(win.x).is_linear:
-            win = gathered(win)
-        found = cycles(win, variant, ctx.device, dict(ctx.opt))
+        read = work.read_as(variant.input_format(win.x))
+        found = cycles(read, variant, ctx.device, dict(ctx.opt))
         return START + found / CLOCK / max(1, ctx.threads)
 
     def compile(
-        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+        self, work: DirectConvolution, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
-        if not variant.input_format(win.x).is_linear and gathered(win) is not win:
+        win = work.plain
+        if work.read_as(variant.input_format(win.x)) is not win:
             return GatherKernel(win, variant, ctx).artifact()
         return (SpanKernel if variant.number("span") else ConvKernel)(win, variant, ctx).artifact()
 

@@ -8,7 +8,7 @@ output pixel. All other transposed convolutions go to c_conv_general.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tactix.base.dims import symbols
@@ -37,7 +37,17 @@ def tactics() -> list[Tactic]:
     return [ConvTransposeTactic()]
 
 
-class ConvTransposeTactic(Tactic[CpuConvolutionWindow]):
+@dataclass(frozen=True)
+class SpreadConvolution:
+    """A convolution whose taps do not overlap, and what its cost is that of: one product with a
+    channel for each tap.
+    """
+
+    win: CpuConvolutionWindow
+    product: CpuConvolutionWindow
+
+
+class ConvTransposeTactic(Tactic[SpreadConvolution]):
     """float32 or bf16, one or two spatial axes, constant weights, kernel equal to stride, one
     group, no pads.
     """
@@ -47,12 +57,14 @@ class ConvTransposeTactic(Tactic[CpuConvolutionWindow]):
     source = "c"
     by_signature = True
 
-    def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
-        return spread(node)
+    def match(self, node: Node, device: DeviceProperties) -> SpreadConvolution | Reject:
+        win = spread(node)
+        return win if isinstance(win, Reject) else SpreadConvolution(win, _taps_as_channels(win))
 
     def variants(
-        self, win: CpuConvolutionWindow, device: DeviceProperties
+        self, work: SpreadConvolution, device: DeviceProperties
     ) -> Sequence[Variant] | Reject:
+        win = work.win
         lanes = max(4, device.lanes)
         fmt = blocked(lanes)
         found = formats(win, fmt, fmt)
@@ -65,20 +77,19 @@ class ConvTransposeTactic(Tactic[CpuConvolutionWindow]):
             sizes[rows, min(vectors, -(-win.co // lanes))] = None
         outputs = (fmt,) * len(win.node.outputs)
         options = [Variant.of(found, outputs, rows=r, vectors=v, blocks=0) for r, v in sizes]
-        return c_tile.best(options, lambda v: cycles(_taps_as_channels(win), v, device), OFFERED)
+        return c_tile.best(options, lambda v: cycles(work.product, v, device), OFFERED)
 
-    def cost(
-        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
-    ) -> float | None:
+    def cost(self, work: SpreadConvolution, variant: Variant, ctx: CompileContext) -> float | None:
+        win = work.win
         if not symbols(win.n * win.size[0] * win.size[1]) <= set(ctx.opt):
             return None
-        found = cycles(_taps_as_channels(win), variant, ctx.device, dict(ctx.opt))
+        found = cycles(work.product, variant, ctx.device, dict(ctx.opt))
         return START + found / CLOCK / max(1, ctx.threads)
 
     def compile(
-        self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
+        self, work: SpreadConvolution, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
-        return SpreadKernel(win, variant, ctx).artifact()
+        return SpreadKernel(work.win, variant, ctx).artifact()
 
 
 def spread(node: Node) -> CpuConvolutionWindow | Reject:

@@ -142,11 +142,19 @@ class Stacking:
     overlap; a tensor begins where the highest of those directly below it ends (the longest path in
     that graph). At the sizes of the placement that is at most its bytes.
 
-    ``kinds``: for each tensor the index of its size, among those that ``at`` is given.
+    ``sizes``: in bytes, those of the placement. ``kinds``: for each tensor the index of its size
+    among those that ``at`` is given.
     """
 
-    def __init__(self, offsets: Sequence[int], lifetimes: Lifetimes, kinds: Sequence[int]) -> None:
-        order = sorted(range(len(offsets)), key=lambda i: (offsets[i], i))
+    def __init__(
+        self,
+        offsets: Sequence[int],
+        sizes: Sequence[int],
+        lifetimes: Lifetimes,
+        kinds: Sequence[int],
+    ) -> None:
+        # what is empty now lies below: above, it would push up what only lives beside it later
+        order = sorted(range(len(offsets)), key=lambda i: (offsets[i], sizes[i] > 0, i))
         self._count = 1 + max(kinds, default=-1)
         self._function = _stacking(order, _below(order, lifetimes), kinds, self._count)
 

@@ -174,9 +174,9 @@ class Layouts:
             except ShapeError:  # of what is demanded between symbols
                 self._stackings[key] = None
             else:
-                lives = self._lives(kinds)
-                offsets, _ = plan_memory([kinds[k] for k in self._kinds], lives)
-                self._stackings[key] = Stacking(offsets, lives, self._kinds)
+                lives, sizes = self._lives(kinds), [kinds[k] for k in self._kinds]
+                offsets, _ = plan_memory(sizes, lives)
+                self._stackings[key] = Stacking(offsets, sizes, lives, self._kinds)
         return self._stackings[key]
 
     def _most(self) -> float:

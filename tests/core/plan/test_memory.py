@@ -51,8 +51,9 @@ def test_at_other_sizes_tensors_keep_their_order(
     kind_of = [n % len(kinds) for n, _, _ in buffers]
     lifetimes = [(first, first + more) for _, first, more in buffers]
     now, later = ([pair[i] for pair in kinds] for i in range(2))
-    offsets, total = plan_memory([now[k] for k in kind_of], lifetimes)
-    stacking = Stacking(offsets, lifetimes, kind_of)
+    placed = [now[k] for k in kind_of]
+    offsets, total = plan_memory(placed, lifetimes)
+    stacking = Stacking(offsets, placed, lifetimes, kind_of)
     assert stacking.at(now)[1] <= total
     again, arena = stacking.at(later)
     sizes = [later[k] for k in kind_of]
@@ -63,9 +64,17 @@ def test_at_other_sizes_tensors_keep_their_order(
 def test_a_tensor_larger_than_before_pushes_what_lies_above_it() -> None:
     offsets, total = plan_memory([64, 128], [(0, 1), (1, 2)])
     assert (offsets, total) == ([128, 0], 192)
-    stacking = Stacking(offsets, [(0, 1), (1, 2)], [0, 1])
+    stacking = Stacking(offsets, [64, 128], [(0, 1), (1, 2)], [0, 1])
     assert stacking.at([64, 1000]) == ([1024, 0], 1088)
     assert stacking.at([64, 0]) == ([0, 0], 64)
+
+
+def test_what_was_empty_pushes_nothing_up() -> None:
+    """The second tensor is empty and lives with both others, which do not live together."""
+    sizes, lifetimes = [64, 0, 64], [(0, 1), (1, 2), (2, 3)]
+    offsets, total = plan_memory(sizes, lifetimes)
+    assert total == 64
+    assert Stacking(offsets, sizes, lifetimes, [0, 1, 0]).at([64, 0])[1] == 64
 
 
 def test_the_lower_bound_is_the_peak_of_what_is_live() -> None:

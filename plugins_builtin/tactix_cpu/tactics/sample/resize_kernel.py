@@ -290,7 +290,7 @@ class NearestKernel(_ResizeKernel):
 
 
 class WeightedKernel(_ResizeKernel):
-    """CpuSums, of f32, f16 and bf16 in vectors of float32, of others in float64."""
+    """Sums, of f32, f16 and bf16 in vectors of float32, of others in float64."""
 
     def __init__(
         self, node: Node, groups: tuple[AxisGroup, ...], across: int, ctx: CompileContext
@@ -338,7 +338,7 @@ class WeightedKernel(_ResizeKernel):
         return self.sums.swept(length, body)
 
     def _stretch(self, source: str, target: DType, y: str) -> str:
-        """CpuSums within the row ``source``, to ``y``."""
+        """Sums within the row ``source``, to ``y``."""
         t, factor = self.taps(self.across), "" if self.inner == 1 else f" * {self.inner}"
         first, weights = self.first(self.across), self.weights(self.across)
 

@@ -67,6 +67,7 @@ def table(device: DeviceProperties) -> list[h.Case]:
         selections(),
         pools(),
         samples(),
+        windows(),
         reformats(device.lanes),
         products(),
         recurrent(),
@@ -190,6 +191,27 @@ def samples() -> Iterator[h.Case]:
         yield plain("resize", "Resize", [x], sizes=(2, 3, 20, 42), mode=mode)
         yield plain("resize", "Resize", [x], sizes=(2, 3, 5, 11), mode=mode)
     yield plain("resize", "Resize", [x.astype(np.float16)], sizes=(2, 3, 5, 33), mode="linear")
+    grid = RNG.uniform(-1.2, 1.2, (2, 5, 21, 2)).astype(np.float32)
+    for mode in ("nearest", "linear", "cubic"):
+        yield plain("grid_sample", "GridSample", [x, grid], mode=mode)
+    yield plain("grid_sample", "GridSample", [x.astype(np.float16), grid])
+    regions = np.array([[1, 1, 9, 7], [3.5, 0, 30, 4], [-4, 2, 6, 12]], np.float32)
+    bins = {"output_height": 2, "output_width": 3}
+    for mode in ("avg", "max"):
+        yield plain("roi_align", "RoiAlign", [x, regions, np.array([0, 1, 1])], mode=mode, **bins)
+    owned = np.hstack([np.array([[0], [1], [1]], np.float32), regions])
+    yield plain("max_roi_pool", "MaxRoiPool", [x, owned], pooled_shape=(3, 2))
+    moved = [floats(1, 4, 9, 11), floats(7, 4, 3, 3), floats(1, 18, 9, 11), floats(7)]
+    yield plain("deformable", "DeformableConvolution", [*moved, floats(1, 9, 9, 11)], **PADS)
+
+
+def windows() -> Iterator[h.Case]:
+    x = floats(2, 7, 9, 37)
+    window: Any = {"kernel_shape": (3, 3), "strides": (2, 2), **PADS}
+    yield plain("windows", "MaxPoolIndices", [x], **window)
+    yield from (plain("windows", "LpPool", [x], p=p, **window) for p in (1, 2, 3))
+    yield from (plain("global_lp", "GlobalLpPool", [x], p=p) for p in (1, 2, 3))
+    yield from (plain("lrn", "LRN", [x], size=5, alpha=0.3, beta=b) for b in (0.75, 0.6))
 
 
 def reformats(lanes: int) -> Iterator[h.Case]:

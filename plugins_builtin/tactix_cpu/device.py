@@ -184,11 +184,11 @@ def _properties() -> DeviceProperties:
     """This processor as far as the environment's mask leaves it. Raises ConfigError for one that is
     none.
     """
-    return _held_back(os.environ.get(MASK, ""))
+    return _masked_properties(os.environ.get(MASK, ""))
 
 
 @functools.cache
-def _held_back(mask: str) -> DeviceProperties:
+def _masked_properties(mask: str) -> DeviceProperties:
     """This processor under a mask; its name tells of one that takes something away."""
     whole = _processor()
     if not mask:

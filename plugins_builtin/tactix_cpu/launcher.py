@@ -343,16 +343,16 @@ class Faults:
         raise out_of_range(index, size, self._steps[first])
 
 
-def _watched(run: Callable[..., Any], faults: Faults) -> Callable[..., Any]:
+def _reporting(run: Callable[..., Any], faults: Faults) -> Callable[..., Any]:
     """The call, and the error for what was reported meanwhile."""
     flag = faults.flag
 
-    def watched(*args: Any) -> None:
+    def reporting(*args: Any) -> None:
         run(*args)
         if flag[0]:
             faults.fail()
 
-    return watched
+    return reporting
 
 
 class ElfRun(functools.partial[None]):
@@ -380,7 +380,7 @@ class ElfRun(functools.partial[None]):
         address = native.ctypes.data
         run = table.executor.runner(address) if table.executor else _nothing
         faults = Faults([step for _, step in table.faults]) if table.faults else None
-        self = super().__new__(cls, _watched(run, faults) if faults else run)
+        self = super().__new__(cls, _reporting(run, faults) if faults else run)
         self._faults = faults
         self._slots, self._table, self._times, self._args, self._address = (
             slots,
@@ -400,7 +400,7 @@ class ElfRun(functools.partial[None]):
         self._move: Any = table.executor.move if table.executor else None
         self._repeat: Any = table.executor.repeat if table.executor else _nothing
         if self._faults:
-            self._repeat = _watched(self._repeat, self._faults)
+            self._repeat = _reporting(self._repeat, self._faults)
             self._slots[[slot for slot, _ in table.faults]] = self._faults.addresses
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:

@@ -74,14 +74,14 @@ def _kept(entries: list[str], features: frozenset[str]) -> frozenset[str]:
         )
         do = f"Name one of {', '.join(LEVELS)}; what stands behind a minus is removed without one"
         raise ConfigError(f"a mask with {len(levels)} levels", who=MASK, why=why, do=do)
-    arch, _, held = LEVELS[levels[0]]
-    if features and not held & features:
+    arch, _, features_of_level = LEVELS[levels[0]]
+    if features and not features_of_level & features:
         why, do = (
             f"that is a level of {arch}",
             f"Name a level of this processor: {', '.join(LEVELS)}",
         )
         raise ConfigError(f"nothing would be left under {levels[0]!r}", who=MASK, why=why, do=do)
-    return held.union(*map(_beneath, names))
+    return features_of_level.union(*map(_beneath, names))
 
 
 def _named(pattern: str) -> set[str]:

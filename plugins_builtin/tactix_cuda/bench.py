@@ -212,7 +212,7 @@ class CudaBench(Bench):
     def _prepared(
         self, node: Node, artifact: KernelArtifact, variant: Variant, env: Env
     ) -> tuple[Runnable, list[Any]]:
-        self._held, self._addresses = [], []
+        self._buffers, self._addresses = [], []
         read = [variant.input_format(i) for i in range(len(node.given))]
         made = [variant.output_format(i) for i in range(len(node.outputs))]
         used = {a.index for x in artifact.launches for a in x.args if a.kind == "input"}
@@ -257,14 +257,14 @@ class CudaBench(Bench):
         places.
         """
         own = {m[0].address: m[0].size for m in fixed.values()}
-        moved = sum({m.address: m.size for m in self._held if m.address not in own}.values())
+        moved = sum({m.address: m.size for m in self._buffers if m.address not in own}.values())
         # a network reads other weights before it comes back to these, so no cache holds them: as
         # many copies as make one round, with what is read and written, longer than any L2 cache
         copies = -(-max(1, COLD - moved) // max(1, sum(own.values())))
-        held = list(self._held)
+        kept = list(self._buffers)
 
         def link(count: int) -> Runnable:
-            memory, steps = list(held), []
+            memory, steps = list(kept), []
             for k in range(count):
                 places = {where: len(memory) + n for n, where in enumerate(fixed)}
                 memory += [self._copy(made, k) for made in fixed.values()]
@@ -326,9 +326,9 @@ class CudaBench(Bench):
 
     def _put(self, memory: Memory) -> int:
         """The buffer of some memory."""
-        self._held.append(memory)
+        self._buffers.append(memory)
         self._addresses.append(memory.address)
-        return len(self._held) - 1
+        return len(self._buffers) - 1
 
     def _memory(self, size: int, content: Any = None) -> Memory:
         assert self.allocator is not None

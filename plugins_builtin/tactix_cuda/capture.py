@@ -47,7 +47,7 @@ class CapturedKernel(NamedTuple):
 
     params: Any
     like: Any
-    held: Any
+    keep_alive: Any
 
 
 class Recorder:
@@ -107,8 +107,10 @@ class Recorder:
                 out.append(CapturedKernel(call("cuGraphKernelNodeGetParams", node), node, None))
             elif kind == api.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMSET:
                 memset = call("cuGraphMemsetNodeGetParams", node)
-                params, held = filling(self._device, memset) if memset.height == 1 else (None, None)
-                out += [CapturedKernel(params, None, held)] if held else []
+                params, keep_alive = (
+                    filling(self._device, memset) if memset.height == 1 else (None, None)
+                )
+                out += [CapturedKernel(params, None, keep_alive)] if keep_alive else []
         return out if len(out) == count else []
 
     def _nodes(self, name: str, of: Any) -> list[Any]:

@@ -151,7 +151,7 @@ class Passage:
         self._stream = CudaStream.create(device)
         self._ready = [CudaEvent(device) for _ in range(plan.slots)]
         self._read = CudaEvent(device)
-        self._held: list[tuple[str, ...]] = [()] * plan.slots
+        self._loaded: list[tuple[str, ...]] = [()] * plan.slots
         self._known: dict[Group, list[tuple[int, int, int]]] = {}
         weakref.finalize(self, _wait, self._stream).atexit = False  # a copy may be under way
 
@@ -171,16 +171,16 @@ class Passage:
         before its kernels (``take``), copies wait for ``_read``, which marks the readers' stream
         behind them (``leave``). The host waits for neither.
         """
-        if self._held[group.slot] == group.blobs:
+        if self._loaded[group.slot] == group.blobs:
             return
-        self._held[group.slot] = ()
+        self._loaded[group.slot] = ()
         if (copies := self._known.get(group)) is None:
             copies = self._known[group] = self._copies(group)
         call, place_of = self._device.driver.call, self._device.driver.api.CUdeviceptr
         for place, source, size in copies:
             call("cuMemcpyHtoDAsync", place_of(place), source, size, self._stream.native)
         self._ready[group.slot].record(self._stream)
-        self._held[group.slot] = group.blobs
+        self._loaded[group.slot] = group.blobs
 
     def _copies(self, group: Group) -> list[tuple[int, int, int]]:
         """Place, source and bytes; neighbours in both together."""

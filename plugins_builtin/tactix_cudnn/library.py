@@ -120,7 +120,7 @@ class Descriptor:
 
     def __init__(self, library: Cudnn, kind: int) -> None:
         self._library, self.native = library, c_void_p()
-        self._held: list[Any] = []
+        self._keep_alive: list[Any] = []
         library.call("cudnnBackendCreateDescriptor", kind, byref(self.native))
         weakref.finalize(
             self, library.call, "cudnnBackendDestroyDescriptor", self.native
@@ -128,7 +128,7 @@ class Descriptor:
 
     def set(self, attribute: int, kind: int, *values: Any) -> Descriptor:
         """Values of one type; descriptors by themselves. Returns self."""
-        self._held += [v for v in values if isinstance(v, Descriptor)]
+        self._keep_alive += [v for v in values if isinstance(v, Descriptor)]
         plain = [v.native if isinstance(v, Descriptor) else v for v in values]
         plain = [v.value if isinstance(v, c_void_p) else v for v in plain]
         array = (C_TYPES[kind] * len(values))(*plain)

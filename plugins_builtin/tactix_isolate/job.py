@@ -87,7 +87,7 @@ class Draft:
                 for i, v in enumerate(node.outputs)
             ]
             constants = {
-                name: self._held(f"constant {name}", p.apply(arrays), ALIGNMENT)
+                name: self._add_content(f"constant {name}", p.apply(arrays), ALIGNMENT)
                 for name, p in artifact.constants
             }
             size = evaluate(artifact.workspace, env)
@@ -112,16 +112,18 @@ class Draft:
 
     def _input(self, i: int, v: Value, fmt: Format, array: Any, env: Env) -> Operand:
         alignment = ALIGNMENT if v.const is not None else _alignment(v, fmt)
-        return Operand(self._held(f"input {i}", fmt.pack(array), alignment), _spec(v, env), fmt)
+        return Operand(
+            self._add_content(f"input {i}", fmt.pack(array), alignment), _spec(v, env), fmt
+        )
 
     def _output(self, i: int, v: Value, fmt: Format, env: Env) -> tuple[Operand, tuple[int, ...]]:
         shape = evaluate_shape(fmt.storage_shape(v.spec.shape), env)
         nbytes = math.prod(shape) * v.spec.dtype.itemsize
-        held = self._add(JobBuffer(f"output {i}", nbytes, _alignment(v, fmt), True, self._size))
+        index = self._add(JobBuffer(f"output {i}", nbytes, _alignment(v, fmt), True, self._size))
         self._size += nbytes
-        return Operand(held, _spec(v, env), fmt), shape
+        return Operand(index, _spec(v, env), fmt), shape
 
-    def _held(self, name: str, array: Any, alignment: int) -> int:
+    def _add_content(self, name: str, array: Any, alignment: int) -> int:
         import numpy as np
 
         self._file.seek(self._size)

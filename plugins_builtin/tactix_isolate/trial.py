@@ -88,10 +88,10 @@ class Remote:
             self._worker.stop()  # others would compute in that mode
             raise self.bench.fail(TrialResult("float mode", FLOAT_MODE))
         content = Path(self.job.content).read_bytes()
-        held = [(self.job.buffers[i], dtype.numpy, shape) for i, dtype, shape in self.job.outputs]
+        stored = [(self.job.buffers[i], dtype.numpy, shape) for i, dtype, shape in self.job.outputs]
         return [
             np.frombuffer(content[b.at : b.at + b.nbytes], dtype).reshape(shape)
-            for b, dtype, shape in held
+            for b, dtype, shape in stored
         ]
 
     def measure(self, times: int) -> float:

@@ -49,7 +49,7 @@ class Tried:
         self.job, self._link = job, link
         self.step = replace(job.step, artifact=artifact)
         self.content: Any = np.memmap(job.content, np.uint8, "r+")
-        self._held: list[Any] = []
+        self._arrays: list[Any] = []
 
     def slot(self, i: int) -> Any:
         """The bytes of a buffer in the file."""
@@ -70,8 +70,8 @@ class Tried:
 
         for i, b in enumerate(self.job.buffers):
             scratch = np.full(b.nbytes, FILL, np.uint8)
-            self._held.append(Bench.aligned(scratch if b.written else self.slot(i)))
-        return self.bound([a.__array_interface__["data"][0] for a in self._held])
+            self._arrays.append(Bench.aligned(scratch if b.written else self.slot(i)))
+        return self.bound([a.__array_interface__["data"][0] for a in self._arrays])
 
 
 class TrialServer:

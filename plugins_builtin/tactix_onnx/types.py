@@ -24,8 +24,8 @@ def object_type(t: onnx.TypeProto, who: str, depth: int = 0) -> tuple[DType, Ele
     dtype = DType.SEQUENCE if kind == "sequence_type" else DType.OPTIONAL
     inner = getattr(t, kind).elem_type
     if inner.WhichOneof("value") != "tensor_type":
-        held, element = object_type(inner, who, depth + 1)
-        return dtype, Element(held, (), element)
+        dtype_inside, element = object_type(inner, who, depth + 1)
+        return dtype, Element(dtype_inside, (), element)
     tensor = inner.tensor_type
     # exporters write no dims where they know none, so that no dims do not mean a scalar here
     dims = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim) or None

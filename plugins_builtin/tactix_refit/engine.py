@@ -76,15 +76,15 @@ class RefittableEngine(TrackedEngine):
 
     def _swap(self, fresh: Mapping[str, Array], update: Any) -> None:
         program, weights = self._program, self._program.weights
-        held = {b: a.view() for b, a in fresh.items()}
-        for a in held.values():
+        converted = {b: a.view() for b, a in fresh.items()}
+        for a in converted.values():
             a.flags.writeable = False
         with self._births, ExitStack() as halted:
             contexts = list(self._contexts)
             for context in contexts:
                 halted.enter_context(context.halted())
             weights.addresses = {**weights.addresses, **update.settled()}
-            weights.blobs = {**weights.blobs, **{b: a.data for b, a in held.items()}}
+            weights.blobs = {**weights.blobs, **{b: a.data for b, a in converted.items()}}
             before = program.addresses
             program.take_weights()
             self.plan = program.plan

@@ -59,15 +59,15 @@ def _regrouped(atoms: list[_Atom], shape: Sequence[int]) -> list[list[_Atom]] | 
     rest, out = atoms[::-1], []
     for size in shape:
         group: list[_Atom] = []
-        room = size
-        while room > 1:
+        left = size
+        while left > 1:
             a = rest.pop()
-            if room % a.size:
-                if a.size % room:
+            if left % a.size:
+                if a.size % left:
                     return None
-                a, inner = a.cut(a.size // room)
+                a, inner = a.cut(a.size // left)
                 rest.append(inner)
-            room //= a.size
+            left //= a.size
             group.append(a)
         out.append(group)
     return out

@@ -193,8 +193,8 @@ def _checked(recipes: Recipes, plan: Plan) -> Recipes:
             raise PlanFormatError(f"{t.op} gives {t.nbytes} bytes", who=f"refit.terms[{k}]")
         name, fits = str(t.params[0]) if t.params else "", True
         if t.op == "weight":
-            held = recipes.weights.get(name)
-            fits = held is not None and (held.dtype, held.shape) == (t.dtype, t.shape)
+            weight = recipes.weights.get(name)
+            fits = weight is not None and (weight.dtype, weight.shape) == (t.dtype, t.shape)
         elif t.op == "literal":
             fits = name in plan.blobs and memoryview(plan.blobs[name]).nbytes == t.nbytes
         if not fits:

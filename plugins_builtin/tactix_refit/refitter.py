@@ -128,21 +128,21 @@ class Refitter(Recorded):
 
     def _fitting(self, name: str, weights: Any) -> Array:
         """The array, if the weight may be so."""
-        held = self._known(name)
+        weight = self._known(name)
         array = np.asarray(weights)
-        if array.dtype != held.dtype.numpy:
+        if array.dtype != weight.dtype.numpy:
             raise DTypeError(
-                f"weight {name!r} is {held.dtype.value}, got {array.dtype}",
+                f"weight {name!r} is {weight.dtype.value}, got {array.dtype}",
                 do="Convert it with astype",
             )
-        if array.shape != held.shape:
-            raise ShapeError(f"weight {name!r} is {show(held.shape)}, got {show(array.shape)}")
-        if held.finite and not _finite(array):
+        if array.shape != weight.shape:
+            raise ShapeError(f"weight {name!r} is {show(weight.shape)}, got {show(array.shape)}")
+        if weight.finite and not _finite(array):
             raise InvalidArgument(
                 f"weight {name!r} is not finite everywhere",
                 why="the plan was built for such weights",
             )
-        if held.sha256 and recipe.digest(array) != held.sha256:
+        if weight.sha256 and recipe.digest(array) != weight.sha256:
             raise InvalidArgument(
                 f"weight {name!r} is another one", why="the plan was built with REFIT_IDENTICAL"
             )

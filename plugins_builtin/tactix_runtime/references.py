@@ -73,7 +73,9 @@ class Rewriting:
     def __init__(self, plan: Plan, steps: Iterable[Step]) -> None:
         self._whole, self._replaced = plan, {id(s) for s in steps}
         self._blobs = {**plan.blobs, NOTHING: b""}
-        self._room = MOST_TIMES * sum(memoryview(content).nbytes for content in plan.blobs.values())
+        self._bytes_left = MOST_TIMES * sum(
+            memoryview(content).nbytes for content in plan.blobs.values()
+        )
         self._plain: dict[Any, str] = {}
         self._before, self._after = set[str](), {""}
 
@@ -134,24 +136,24 @@ class Rewriting:
                 "it holds no weight", who=f"step {s.name!r}: input {index}"
             )
         packed, buffer = min(known, key=lambda k: sum(name == "cast" for name, _ in k[0].steps))
-        held, spec = buffers[buffer], o.spec
-        blob = self._unpacked(held, packed, spec, f"step {s.name!r}: input {index}")
+        stored, spec = buffers[buffer], o.spec
+        blob = self._unpacked(stored, packed, spec, f"step {s.name!r}: input {index}")
         buffers.append(
-            Buffer("weight", held.name, spec.dtype, spec.shape, LINEAR, spec.nbytes(), blob=blob)
+            Buffer("weight", stored.name, spec.dtype, spec.shape, LINEAR, spec.nbytes(), blob=blob)
         )
         return Operand(len(buffers) - 1, spec, LINEAR)
 
-    def _unpacked(self, held: Buffer, packed: Packed, spec: TensorSpec, who: str) -> str:
+    def _unpacked(self, stored: Buffer, packed: Packed, spec: TensorSpec, who: str) -> str:
         """The name of the blob with the plain weight."""
-        key = (held.blob, packed.steps, spec.dtype, spec.shape)
+        key = (stored.blob, packed.steps, spec.dtype, spec.shape)
         if key not in self._plain:
             try:
-                self._room -= math.prod(spec.at({})) * spec.dtype.itemsize
-                if self._room < 0:
+                self._bytes_left -= math.prod(spec.at({})) * spec.dtype.itemsize
+                if self._bytes_left < 0:
                     raise ValueError(
                         f"weights would take more than {MOST_TIMES} times what the plan holds"
                     )
-                found = unpacked(_content(held, self._blobs), packed.steps, spec)
+                found = unpacked(_content(stored, self._blobs), packed.steps, spec)
             except (
                 ValueError,
                 TypeError,
@@ -163,7 +165,7 @@ class Rewriting:
                 raise PlanCompatibilityError(
                     "its weight cannot be had", who=who, reasons=(str(e)[:200],)
                 ) from e
-            name = self._plain[key] = f"{held.blob} unpacked {len(self._plain)}"
+            name = self._plain[key] = f"{stored.blob} unpacked {len(self._plain)}"
             self._blobs[name] = _aligned(found)
         return self._plain[key]
 
@@ -194,9 +196,9 @@ def _check_types(s: Step) -> None:
         ) from e
 
 
-def _content(held: Buffer, blobs: Mapping[str, Any]) -> NDArray[Any]:
-    shape = tuple(map(int, held.shape))  # type: ignore[arg-type]
-    return np.frombuffer(blobs[held.blob], _numeric(held.dtype)).reshape(shape)
+def _content(stored: Buffer, blobs: Mapping[str, Any]) -> NDArray[Any]:
+    shape = tuple(map(int, stored.shape))  # type: ignore[arg-type]
+    return np.frombuffer(blobs[stored.blob], _numeric(stored.dtype)).reshape(shape)
 
 
 def _numeric(dtype: DType) -> np.dtype[Any]:
@@ -207,9 +209,9 @@ def _numeric(dtype: DType) -> np.dtype[Any]:
 
 def _aligned(x: NDArray[Any]) -> memoryview:
     """The bytes of an array where a device can read them in place."""
-    room = np.empty(x.nbytes + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    out = room[start : start + x.nbytes]
+    padded = np.empty(x.nbytes + ALIGNMENT, np.uint8)
+    start = -padded.ctypes.data % ALIGNMENT
+    out = padded[start : start + x.nbytes]
     np.copyto(out.view(x.dtype).reshape(x.shape), x)
     return out.data
 

@@ -152,8 +152,8 @@ def _random(
     import numpy as np
 
     if element is not None:
-        held = tuple(d if isinstance(d, int) else 2 for d in element.shape or ())
-        made = [_random(element.dtype, held, element.of, rng, below) for _ in range(2)]
+        inner_shape = tuple(d if isinstance(d, int) else 2 for d in element.shape or ())
+        made = [_random(element.dtype, inner_shape, element.of, rng, below) for _ in range(2)]
         return made if dtype is DType.SEQUENCE else made[0]
     if dtype.is_float:
         return rng.standard_normal(shape, np.float32).astype(dtype.numpy)

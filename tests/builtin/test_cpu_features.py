@@ -92,7 +92,7 @@ def device(text: str, monkeypatch: pytest.MonkeyPatch) -> DeviceProperties:
 def test_the_device_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = DeviceProperties("cpu", "Wide One", WIDE, 512, 3, 1 << 30, {"arch": "x86_64"})
     monkeypatch.setattr(cpu, "_processor", lambda: whole)
-    cpu._held_back.cache_clear()
+    cpu._masked_properties.cache_clear()
     try:
         monkeypatch.delenv(MASK, raising=False)
         assert CpuDevice().properties() is whole
@@ -108,7 +108,7 @@ def test_the_device_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ConfigError, match="no level or feature is called 'sse9'"):
             device("sse9", monkeypatch)
     finally:
-        cpu._held_back.cache_clear()
+        cpu._masked_properties.cache_clear()
 
 
 def test_processes_of_its_own_keep_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,11 +49,11 @@ def _own(folder: Path) -> BinaryIO | None:
     """
     if fcntl is None:
         return None
-    held = open(folder / f"{OWNER}-new", "xb")  # noqa: SIM115 - closed with the folder
+    owner = open(folder / f"{OWNER}-new", "xb")  # noqa: SIM115 - closed with the folder
     with contextlib.suppress(OSError):  # a file system without locks: its folders are never swept
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.rename(folder / f"{OWNER}-new", folder / OWNER)
-    return held
+    return owner
 
 
 @functools.cache
@@ -76,6 +76,6 @@ def _remove_abandoned(folder: Path) -> None:
         return
     with open(
         folder / OWNER, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)
-    ) as held:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its owner lives
+    ) as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its owner lives
         shutil.rmtree(folder)

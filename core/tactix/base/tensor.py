@@ -159,5 +159,5 @@ class TensorSpec:
         return replace(self, value=None, const=None)
 
     def __str__(self) -> str:
-        held = show(self.shape) if self.element is None else f"<{self.element}>"
-        return f"{self.dtype.value}{held}"
+        content = show(self.shape) if self.element is None else f"<{self.element}>"
+        return f"{self.dtype.value}{content}"

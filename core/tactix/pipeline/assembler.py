@@ -230,9 +230,9 @@ class Assembler:
             for i, content in self._contents.items():
                 blob, raw, s = content.result()
                 self.out.blobs.setdefault(blob, raw)
-                held = self.out.buffers[i]
+                stored = self.out.buffers[i]
                 self.out.buffers[i] = replace(
-                    held, dtype=s.dtype, shape=s.shape, nbytes=s.nbytes(), blob=blob
+                    stored, dtype=s.dtype, shape=s.shape, nbytes=s.nbytes(), blob=blob
                 )
 
     def _lifetimes(self) -> None:
@@ -243,9 +243,9 @@ class Assembler:
             for b in (*(o.buffer for o in (*s.inputs, *s.outputs)), s.workspace):
                 first.setdefault(b, k)
                 last[b] = k
-        for i, held in enumerate(self.out.buffers):
-            if held.kind in ("arena", "workspace"):
-                self.out.buffers[i] = replace(held, first=first.get(i, 0), last=last.get(i, 0))
+        for i, stored in enumerate(self.out.buffers):
+            if stored.kind in ("arena", "workspace"):
+                self.out.buffers[i] = replace(stored, first=first.get(i, 0), last=last.get(i, 0))
         order = {name: i for i, name in enumerate(self.names)}
         self.out.outputs.sort(key=lambda io: order[io.name])
 

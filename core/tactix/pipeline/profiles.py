@@ -51,7 +51,7 @@ def _open(net: NetworkDefinition, given: Mapping[str, Range] | None = None) -> d
     fixed = dict(given or {})
     made: dict[str, Range] = {}
     for length in DEFAULT_LENGTHS:
-        made = _roomy(net, _of_length(net, length) | fixed, fixed)
+        made = _without_empty(net, _of_length(net, length) | fixed, fixed)
         free = {s: r[2] for s, r in made.items() if s not in fixed}
         sizes = settled(net, {s: r[1] for s, r in made.items()}, free)
         made = {s: (r[0], sizes[s], r[2]) for s, r in made.items()}
@@ -85,7 +85,7 @@ def _most_elements(net: NetworkDefinition, sizes: Mapping[str, int]) -> int:
     return most
 
 
-def _roomy(
+def _without_empty(
     net: NetworkDefinition, ranges: dict[str, Range], fixed: Mapping[str, Range]
 ) -> dict[str, Range]:
     """The ranges, free ones tuned for more where else a tensor would have no elements: windows must

@@ -23,30 +23,30 @@ SIZE_LIMIT = 1 << 47
 
 @dataclass(frozen=True)
 class Extent:
-    """That a step has room for a tensor or scratch: ``nbytes`` of a buffer's ``room`` bytes."""
+    """That a step can keep a tensor or scratch: ``nbytes`` of a buffer's ``capacity`` in bytes."""
 
     step: str
     buffer: str
     nbytes: Dim
-    room: Dim
+    capacity: Dim
 
     def decided(self) -> bool:
         """Whether it holds at every shape. Raises PlanFormatError if it holds at none."""
-        if self.nbytes == self.room:
+        if self.nbytes == self.capacity:
             return True
-        order = dims.compare(self.nbytes, self.room)
+        order = dims.compare(self.nbytes, self.capacity)
         if order == ">":
-            what = f"takes {self.nbytes} bytes of buffer {self.buffer!r}, which has {self.room}"
+            what = f"takes {self.nbytes} bytes of buffer {self.buffer!r}, which has {self.capacity}"
             raise PlanFormatError(what, who=f"step {self.step!r}")
         return order in ("<", "<=", "==")
 
     def check(self, env: Env) -> None:
         """Raises ShapeError if it does not hold at those symbols."""
-        nbytes, room = (size_at(d, env, self.step) for d in (self.nbytes, self.room))
-        if nbytes > room:
+        nbytes, capacity = (size_at(d, env, self.step) for d in (self.nbytes, self.capacity))
+        if nbytes > capacity:
             what = (
                 f"a tensor of {nbytes} bytes is larger than its buffer "
-                f"{self.buffer!r}, which has {room}"
+                f"{self.buffer!r}, which has {capacity}"
             )
             raise ShapeError(what, who=self.step, why=f"at {dict(env)}")
 

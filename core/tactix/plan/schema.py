@@ -302,9 +302,9 @@ def _interface(plan: Plan) -> None:
                 nbytes,
             )
             _require(fits, f"does not fit buffer {io.buffer}", where)
-            held = io.dtype.has_element
+            has_element = io.dtype.has_element
             _require(
-                held == (io.element is not None),
+                has_element == (io.element is not None),
                 "sequences, optionals and maps alone have elements",
                 where,
             )
@@ -345,9 +345,15 @@ def _step(plan: Plan, index: int, s: Step, where: str) -> None:
         fits = o.buffer == -1 or o.spec.dtype.on_host == plan.buffers[o.buffer].dtype.on_host
         _require(fits, f"reads buffer {o.buffer} as {o.spec.dtype.value}", where)
     for o in s.outputs:
-        held = plan.buffers[o.buffer]
-        _require(held.kind in WRITTEN, f"writes buffer {o.buffer}, which is a {held.kind}", where)
-        whole = (o.spec.dtype, o.spec.shape, o.format) == (held.dtype, held.shape, held.format)
+        target = plan.buffers[o.buffer]
+        _require(
+            target.kind in WRITTEN, f"writes buffer {o.buffer}, which is a {target.kind}", where
+        )
+        whole = (o.spec.dtype, o.spec.shape, o.format) == (
+            target.dtype,
+            target.shape,
+            target.format,
+        )
         # what nobody wrote would be what lay in memory before
         _require(whole, f"buffer {o.buffer} is not written as it is declared", where)
     for b in s.constants.values():

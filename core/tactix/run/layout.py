@@ -85,13 +85,13 @@ class _Extents:
     def __init__(self, extents: Iterable[Extent]) -> None:
         self._extents = tuple(extents)
         self._taken = Formulas(e.nbytes for e in self._extents)
-        self._room = Formulas(e.room for e in self._extents)
+        self._capacity = Formulas(e.capacity for e in self._extents)
 
     def check(self, env: Env) -> None:
         """Raises ShapeError for the first that does not hold."""
         try:
-            pairs = zip(self._taken.at(env), self._room.at(env), strict=True)
-            holds = all(0 <= taken <= room < SIZE_LIMIT for taken, room in pairs)
+            pairs = zip(self._taken.at(env), self._capacity.at(env), strict=True)
+            holds = all(0 <= taken <= capacity < SIZE_LIMIT for taken, capacity in pairs)
         except ShapeError:
             holds = False
         if not holds:

@@ -93,43 +93,43 @@ def plan(
     slots, window, large = 1, min(budget, max(least(steps, sizes), wanted)), frozenset[str]()
     for bound in sorted({sizes[b] for b in everything}, reverse=True):
         above = frozenset(b for b in everything if sizes[b] > bound)
-        step, room = least([s - above for s in steps], sizes), budget - _sum(above, sizes)
-        several = want.slots if 2 * want.slots * step <= room else 2
+        step, left = least([s - above for s in steps], sizes), budget - _sum(above, sizes)
+        several = want.slots if 2 * want.slots * step <= left else 2
         needed = max(wanted, several * step)
-        if needed <= room and (slots == 1 or needed < window):
+        if needed <= left and (slots == 1 or needed < window):
             slots, window, large = several, needed, above
     limit = window // slots // want.multiple * want.multiple
-    room = budget - slots * limit - _sum(large, sizes)
+    left = budget - slots * limit - _sum(large, sizes)
     return WeightSchedule(
-        sizes, large | _kept([s - large for s in steps], sizes, room), limit, slots
+        sizes, large | _kept([s - large for s in steps], sizes, left), limit, slots
     )
 
 
-def _kept(steps: Uses, sizes: Mapping[str, int], room: int) -> frozenset[str]:
+def _kept(steps: Uses, sizes: Mapping[str, int], left: int) -> frozenset[str]:
     """Blobs that stay: what several steps read, which would come several times; then others, spread
     evenly over the run, so that what passes can come all the time; then what still fits.
     """
     readers = Counter(b for s in steps for b in sorted(s))
-    out = _fitting([b for b, n in readers.items() if n > 1], sizes, room)
-    room -= _sum(out, sizes)
+    out = _fitting([b for b, n in readers.items() if n > 1], sizes, left)
+    left -= _sum(out, sizes)
     rest = [b for b in readers if b not in out]
     total, due, spread = _sum(rest, sizes), 0, set[str]()
     for b in rest:
-        due += sizes[b] * room
+        due += sizes[b] * left
         if sizes[b] * total <= due:
             spread.add(b)
             due -= sizes[b] * total
-    room -= _sum(spread, sizes)
-    return frozenset(out | spread | _fitting([b for b in rest if b not in spread], sizes, room))
+    left -= _sum(spread, sizes)
+    return frozenset(out | spread | _fitting([b for b in rest if b not in spread], sizes, left))
 
 
-def _fitting(blobs: Iterable[str], sizes: Mapping[str, int], room: int) -> set[str]:
+def _fitting(blobs: Iterable[str], sizes: Mapping[str, int], left: int) -> set[str]:
     """As they come, as far as there is room."""
     out = set()
     for b in blobs:
-        if sizes[b] <= room:
+        if sizes[b] <= left:
             out.add(b)
-            room -= sizes[b]
+            left -= sizes[b]
     return out
 
 

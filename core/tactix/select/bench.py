@@ -163,7 +163,7 @@ class Bench:
             allocator,
         )
         self.strangers = strangers
-        self._held, self._addresses, self._outputs = list[Any](), list[int](), list[int]()
+        self._buffers, self._addresses, self._outputs = list[Any](), list[int](), list[int]()
 
     def trial(self, node: Node, env: Env) -> tuple[list[Any], Expected]:
         """Sample inputs for ``prepare``, and the outputs that ``check`` compares with. Raises
@@ -236,7 +236,7 @@ class Bench:
         """A bound runnable, and its outputs in storage shape."""
         import numpy as np
 
-        self._held, self._addresses = [], []
+        self._buffers, self._addresses = [], []
         read = [variant.input_format(i) for i in range(len(node.given))]
         made = [variant.output_format(i) for i in range(len(node.outputs))]
         inputs = [
@@ -253,11 +253,11 @@ class Bench:
         runnable = self.device.link([step], self.launchers, self.context)
         bind(runnable, [step], env, self._addresses)
         self._outputs = [o.buffer for o in outputs]
-        return runnable, [self._held[i] for i in self._outputs]
+        return runnable, [self._buffers[i] for i in self._outputs]
 
     def keep(self) -> list[Any]:
         """The arrays of the last ``prepare``: hold them as long as its runnable runs."""
-        return self._held
+        return self._buffers
 
     def check(
         self, node: Node, variant: Variant, got: Sequence[Any], want: Expected, granted: float = 1.0
@@ -266,7 +266,7 @@ class Bench:
         last.
         """
         for i in () if self.device.host_memory else self._outputs:
-            self.device.copy_out(self._held[i], self._addresses[i])
+            self.device.copy_out(self._buffers[i], self._addresses[i])
         return max(
             want.departure(i, variant.output_format(i).unpack(g, w.shape), granted)
             for i, (g, w) in enumerate(zip(got, want, strict=True))
@@ -282,9 +282,9 @@ class Bench:
             address = self.allocator.allocate(max(1, made.nbytes), ALIGNMENT)
             weakref.finalize(made, self.allocator.deallocate, address).atexit = False
             self.device.copy_in(address, made)
-        self._held.append(made)
+        self._buffers.append(made)
         self._addresses.append(address)
-        return len(self._held) - 1
+        return len(self._buffers) - 1
 
     @staticmethod
     def aligned(array: Any) -> Any:

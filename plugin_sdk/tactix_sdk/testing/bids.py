@@ -246,8 +246,8 @@ def _environments(usual: Mapping[str, int]) -> list[dict[str, int]]:
 def _openings(case: Case) -> list[list[int]]:
     """Sizes that become symbols: that of the batch, and all; none that a constant has."""
     given = [s.at({}) for s in case.specs[: 1 if case.fixed else None]]
-    held = {d for s in case.specs[len(given) :] for d in s.shape}
-    found = [d for shape in given for d in shape if d not in held and d != 1]
+    from_outputs = {d for s in case.specs[len(given) :] for d in s.shape}
+    found = [d for shape in given for d in shape if d not in from_outputs and d != 1]
     every = list(dict.fromkeys(found))
     first = [n for n in every[:1] if given[0] and given[0][0] == n]
     return [names for names in ([first, every] if first != every else [every]) if names]

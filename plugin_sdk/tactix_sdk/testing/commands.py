@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tactix.contracts.tool import Tool
-from tactix_sdk.testing.looking import held
+from tactix_sdk.testing.looking import check_parts
 from tactix_sdk.testing.report import check
 from tactix_sdk.testing.subject import Subject
 from tactix_sdk.testing.watching import Watch
@@ -25,7 +25,7 @@ def tool(subject: Subject) -> str:
     they have not.
     """
     looks = (_worded, _answers)
-    return held("tool", subject, "tools", subject.objects("tools"), looks)
+    return check_parts("tool", subject, "tools", subject.objects("tools"), looks)
 
 
 def _worded(subject: Subject, one: Tool) -> Iterator[str]:

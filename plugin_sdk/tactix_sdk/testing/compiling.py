@@ -15,7 +15,7 @@ from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import Device, DeviceProperties
 from tactix_sdk.testing import bids
-from tactix_sdk.testing.looking import held, untyped
+from tactix_sdk.testing.looking import check_parts, wrong_type
 from tactix_sdk.testing.report import NotHere, check, child
 from tactix_sdk.testing.subject import Subject
 
@@ -38,7 +38,7 @@ def compiler(subject: Subject) -> str:
     the compiler's words.
     """
     looks = (_known, _compiles, _refuses, _stops, _again)
-    return held("compiler", subject, "compilers", subject.objects("compilers"), looks)
+    return check_parts("compiler", subject, "compilers", subject.objects("compilers"), looks)
 
 
 def digest(subject: Subject, key: str) -> str:
@@ -121,7 +121,7 @@ def _refuses(subject: Subject, one: Compiler) -> Iterator[str]:
                 "give the compiler's own words as ``why``"
             )
     except Exception as e:
-        yield from untyped(e, "compile, of a source with a fault,", CompilerError)
+        yield from wrong_type(e, "compile, of a source with a fault,", CompilerError)
     else:
         if one.language in TRIVIAL:  # others may take any text
             yield "it compiles a source with a fault"
@@ -133,7 +133,7 @@ def _stops(subject: Subject, one: Compiler) -> Iterator[str]:
     try:
         one.compile(_followed_by("\n", one), _target(subject, one))
     except Exception as e:
-        yield from untyped(e, "compile, of a build that was stopped,", BuildCancelled)
+        yield from wrong_type(e, "compile, of a build that was stopped,", BuildCancelled)
     finally:
         vars(one).pop("stopped", None)
 

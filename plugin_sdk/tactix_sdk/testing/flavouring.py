@@ -11,7 +11,7 @@ from tactix.contracts.flavour import DEFAULT, Flavour
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix_sdk.testing import small_plan
-from tactix_sdk.testing.looking import held, untyped
+from tactix_sdk.testing.looking import check_parts, wrong_type
 from tactix_sdk.testing.report import check
 from tactix_sdk.testing.subject import Subject
 
@@ -25,7 +25,7 @@ def flavour(subject: Subject) -> str:
     not trusted.
     """
     looks = (_runs, _loads, _refuses_damage, _refuses_strangers, _references)
-    return held("flavour", subject, "flavours", subject.objects("flavours"), looks)
+    return check_parts("flavour", subject, "flavours", subject.objects("flavours"), looks)
 
 
 def _runtime(subject: Subject, key: str, on_untrusted: str = "allow") -> Runtime:
@@ -75,7 +75,7 @@ def _loads(subject: Subject, one: Flavour[Any]) -> Iterator[str]:
     try:
         engine = _runtime(subject, one.key).load(plan)
     except Exception as e:
-        yield from untyped(e, "load")
+        yield from wrong_type(e, "load")
         return
     if small_plan.answers(engine) != small_plan.answers(_runtime(subject, DEFAULT).load(plan)):
         yield "an engine that it loads gives other answers than the default flavour's"
@@ -91,7 +91,7 @@ def _refuses_damage(subject: Subject, one: Flavour[Any]) -> Iterator[str]:
         except TactixError:
             continue
         except Exception as e:
-            found = list(untyped(e, f"open, of a plan cut off after {at} bytes,"))
+            found = list(wrong_type(e, f"open, of a plan cut off after {at} bytes,"))
             yield from found if type(e) not in known else ()
             known.add(type(e))
         else:
@@ -109,7 +109,7 @@ def _refuses_strangers(subject: Subject, one: Flavour[Any]) -> Iterator[str]:
         except (UntrustedPlan, PlanCompatibilityError):
             continue
         except Exception as e:
-            yield from untyped(e, "open, of a plan that is not trusted,", UntrustedPlan)
+            yield from wrong_type(e, "open, of a plan that is not trusted,", UntrustedPlan)
         else:
             yield "it runs the code of a plan that nobody signed, though on_untrusted is 'refuse'"
             return
@@ -130,7 +130,7 @@ def _references(subject: Subject, one: Flavour[Any]) -> Iterator[str]:
     try:
         made: object = one.on_references(plan, plan.steps)
     except Exception as e:
-        yield from untyped(e, "on_references", PlanCompatibilityError)
+        yield from wrong_type(e, "on_references", PlanCompatibilityError)
     else:
         if not isinstance(made, Plan):
             yield f"on_references gives a {type(made).__name__}, not a plan"

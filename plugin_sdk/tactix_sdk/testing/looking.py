@@ -24,7 +24,7 @@ NotHere: what the part is over is not on this machine, and the looks that follow
 """
 
 
-def held(
+def check_parts(
     check: str, subject: Subject, what: str, found: Iterable[T], looks: Sequence[Look[T]]
 ) -> str:
     """Look at every part; how many there are, and which could not be looked at in every way.
@@ -63,7 +63,7 @@ def _seen(look: Look[T], subject: Subject, part: T) -> list[str]:
     return out
 
 
-def untyped(e: Exception, about: str, *kinds: type[Exception]) -> Iterator[str]:
+def wrong_type(e: Exception, about: str, *kinds: type[Exception]) -> Iterator[str]:
     """What is wrong with an error that has left a part's method ``about``; nothing if it is one of
     ``kinds``, by default any of tactix's.
     """

@@ -13,7 +13,7 @@ from tactix.base.errors import InvalidArgument
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device, DeviceProperties, Stream
 from tactix.select.bench import Bench
-from tactix_sdk.testing.looking import held, untyped
+from tactix_sdk.testing.looking import check_parts, wrong_type
 from tactix_sdk.testing.report import NotHere, check
 from tactix_sdk.testing.subject import Subject
 
@@ -29,7 +29,7 @@ def device(subject: Subject) -> str:
     byte.
     """
     looks = (_declared, _here, _facts, _copies, _ordered, _failing, _marks)
-    return held("device", subject, "devices", subject.objects("devices"), looks)
+    return check_parts("device", subject, "devices", subject.objects("devices"), looks)
 
 
 def _declared(subject: Subject, one: Device) -> Iterator[str]:
@@ -50,7 +50,7 @@ def _declared(subject: Subject, one: Device) -> Iterator[str]:
     try:
         one.target("no such model of any device")
     except Exception as e:
-        yield from untyped(e, "target, of a model that is none,", InvalidArgument)
+        yield from wrong_type(e, "target, of a model that is none,", InvalidArgument)
     else:
         yield "target takes a model that is none"
 
@@ -154,7 +154,7 @@ def _ordered(subject: Subject, one: Device) -> Iterator[str]:
     try:
         one.stream_of(NO_STREAM)
     except Exception as e:
-        yield from untyped(e, "stream_of, of a handle that no stream has,", InvalidArgument)
+        yield from wrong_type(e, "stream_of, of a handle that no stream has,", InvalidArgument)
     else:
         if one.host_memory:
             yield "stream_of takes a handle that no stream has"

@@ -121,7 +121,7 @@ def sizes(lent: Lent) -> str:
                 if alignment <= SURE:
                     raise
                 refused.add(alignment)
-        for address in list(pieces.held)[::3]:
+        for address in list(pieces.allocated)[::3]:
             pieces.give(address)
     pieces.clear()
     return f"{len(SIZES) * (len(ALIGNMENTS) - len(refused))} pieces"
@@ -132,7 +132,7 @@ def again(lent: Lent) -> None:
     for turn in range(200):
         lent.pieces.take(SIZES[turn * 7 % 11])
         if turn % 3:
-            lent.pieces.give(list(lent.pieces.held)[turn * 13 % len(lent.pieces.held)])
+            lent.pieces.give(list(lent.pieces.allocated)[turn * 13 % len(lent.pieces.allocated)])
     lent.pieces.clear()
 
 
@@ -161,7 +161,7 @@ def collected(lent: Lent) -> None:
         Interrupted(pieces.allocator, lambda: pieces.give(spare.pop()) if spare else None),
         pieces.device,
     )
-    inside.held, inside.seed = pieces.held, 1000
+    inside.allocated, inside.seed = pieces.allocated, 1000
     for size in (64, 1000, 70_001) * 40:
         inside.give(inside.take(size))
     pieces.clear()
@@ -206,17 +206,17 @@ def streams(lent: Lent) -> str:
         return ""
     for turn in range(12):
         late = pieces.reserve(5000, 64, first.handle)
-        first.submit(partial(_slowly, pieces, late, pieces.held[late]))
-        del pieces.held[late]
+        first.submit(partial(_slowly, pieces, late, pieces.allocated[late]))
+        del pieces.allocated[late]
         pieces.allocator.deallocate(late, first.handle)
         handle = (0, second.handle, first.handle)[turn % 3]
         new = pieces.reserve(5000, 64, handle)
         later = (first, second)[handle != first.handle]
-        later.submit(partial(pieces.write, new, pieces.held[new]))
+        later.submit(partial(pieces.write, new, pieces.allocated[new]))
         first.synchronize()
         second.synchronize()
         pieces.look(new)
-    for turn, address in enumerate(list(pieces.held)):
+    for turn, address in enumerate(list(pieces.allocated)):
         pieces.give(address, (0, first.handle, second.handle)[turn % 3])
     return "2 streams"
 

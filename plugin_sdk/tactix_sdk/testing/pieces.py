@@ -25,13 +25,13 @@ class Pieces:
     allocator: Allocator
     device: Device
     seed: int = 0
-    held: dict[int, Any] = field(default_factory=dict)
+    allocated: dict[int, Any] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)  # type: ignore[valid-type]
 
     def take(self, size: int, alignment: int = 64, stream: int = 0) -> int:
         """A piece, filled at once. Raises Broken where it is not aligned or lies in another one."""
         address = self.reserve(size, alignment, stream)
-        self.write(address, self.held[address])
+        self.write(address, self.allocated[address])
         return address
 
     def reserve(self, size: int, alignment: int = 64, stream: int = 0) -> int:
@@ -44,7 +44,7 @@ class Pieces:
         if address % alignment:
             raise Broken(f"{size} bytes lie at {address:#x}, which is no multiple of {alignment}")
         with self.lock:
-            for other, content in self.held.items():
+            for other, content in self.allocated.items():
                 if address == other or max(address, other) < min(
                     address + size, other + content.nbytes
                 ):
@@ -53,27 +53,29 @@ class Pieces:
                         f"bytes at {other:#x}, which are held"
                     )
             self.seed += 1
-            self.held[address] = np.random.default_rng(self.seed).integers(0, 256, size, np.uint8)
+            self.allocated[address] = np.random.default_rng(self.seed).integers(
+                0, 256, size, np.uint8
+            )
         return address
 
     def give(self, address: int, stream: int = 0) -> None:
         """Give a piece back. Raises Broken where its content has changed."""
         self.look(address)
         with self.lock:
-            del self.held[address]
+            del self.allocated[address]
         self.allocator.deallocate(address, stream)
 
     def look(self, address: int) -> None:
         """Raises Broken where a piece does not hold what was written."""
         import numpy as np
 
-        content = self.held[address]
+        content = self.allocated[address]
         if not np.array_equal(self.read(address, content), content):
             raise Broken(f"{content.nbytes} bytes at {address:#x} changed while they were held")
 
     def clear(self) -> None:
         """Give all back."""
-        for address in list(self.held):
+        for address in list(self.allocated):
             self.give(address)
 
     def write(self, address: int, content: Any) -> None:

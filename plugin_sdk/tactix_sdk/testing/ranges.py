@@ -212,8 +212,8 @@ def _holds(ranges: Mapping[str, tuple[float, float]], name: str, x: Any) -> None
     import numpy as np
 
     low, high = _range(ranges, name)
-    room = NEAR * float(np.abs(x).max())
-    share = float(np.mean((x >= low - room) & (x <= high + room)))
+    tolerance = NEAR * float(np.abs(x).max())
+    share = float(np.mean((x >= low - tolerance) & (x <= high + tolerance)))
     if share < 0.5:
         raise Broken(f"{low:g} to {high:g} holds {share:.0%} of the values of {name!r}")
 
@@ -221,8 +221,8 @@ def _holds(ranges: Mapping[str, tuple[float, float]], name: str, x: Any) -> None
 def _alike(ranges: Mapping[str, tuple[float, float]], name: str, other: str) -> None:
     """Raises Broken where two ranges of the same values differ by more than rounding."""
     (low, high), (low2, high2) = _range(ranges, name), _range(ranges, other)
-    room = NEAR * max(map(abs, (low, high, low2, high2)))
-    if not (abs(low - low2) <= room and abs(high - high2) <= room):
+    tolerance = NEAR * max(map(abs, (low, high, low2, high2)))
+    if not (abs(low - low2) <= tolerance and abs(high - high2) <= tolerance):
         raise Broken(
             f"{low:g} to {high:g} for {name!r}, {low2:g} to {high2:g} for {other!r}: "
             "the same values"

@@ -184,14 +184,16 @@ def termination(subject: Subject) -> str:
     changes nothing.
     """
     tried = for_each(rules_of(subject), lambda rule: _ends(rule, subject))
-    return counted(tried, "rewritings", f", alone and with {len(list(_others(subject)))} others")
+    return counted(
+        tried, "rewritings", f", alone and with {len(list(_rules_of_other_packs(subject)))} others"
+    )
 
 
 def _ends(rule: Rule, subject: Subject) -> int:
     """Among how many sets of rules its example's rewriting ends. Raises Broken."""
     own = rules_of(subject)
     usual, keys = [r for r in own if _always(r)], {r.key for r in own}
-    sets = (usual, [*usual, *_others(subject)]) if _always(rule) else ([rule],)
+    sets = (usual, [*usual, *_rules_of_other_packs(subject)]) if _always(rule) else ([rule],)
     for which in sets:
         once, _ = fuse(example_of(rule, subject), which)
         again = fuse(once, which)[1].counts
@@ -202,7 +204,7 @@ def _ends(rule: Rule, subject: Subject) -> int:
     return len(sets)
 
 
-def _others(subject: Subject) -> Iterator[Rule]:
+def _rules_of_other_packs(subject: Subject) -> Iterator[Rule]:
     own = {r.key for r in rules_of(subject)}
     return (r for r in subject.session.active_rules() if r.key not in own and _always(r))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tactix.base.errors import ExecutionError
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.launcher import Launcher, LinkContext, Step
-from tactix_sdk.testing.looking import held, untyped
+from tactix_sdk.testing.looking import check_parts, wrong_type
 from tactix_sdk.testing.report import NotHere, check
 from tactix_sdk.testing.subject import THREADS, Subject
 
@@ -22,7 +22,7 @@ def launcher(subject: Subject) -> str:
     ExecutionError.
     """
     looks = (_declared, _links, _produces)
-    return held("launcher", subject, "launchers", subject.objects("launchers"), looks)
+    return check_parts("launcher", subject, "launchers", subject.objects("launchers"), looks)
 
 
 def _declared(subject: Subject, one: Launcher) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _links(subject: Subject, one: Launcher) -> Iterator[str]:
     try:
         made = one.link([_empty(one)], context)
     except Exception as e:
-        yield from untyped(e, "link, of a step with nothing in it,", ExecutionError)
+        yield from wrong_type(e, "link, of a step with nothing in it,", ExecutionError)
         return
     if lacking := [name for name in RUNNABLE if not callable(getattr(made, name, None))]:
         yield f"link gives a {type(made).__name__}, which has no {', '.join(lacking)}"
@@ -78,7 +78,7 @@ def _produces(subject: Subject, one: Launcher) -> Iterator[str]:
     try:
         made: object = one.produce(_empty(one), {}, [], [], _context(subject, one))
     except Exception as e:
-        yield from untyped(e, "produce, of a step with nothing in it,", ExecutionError)
+        yield from wrong_type(e, "produce, of a step with nothing in it,", ExecutionError)
         return
     if not isinstance(made, list):
         yield f"produce gives a {type(made).__name__}, not a list of outputs"

@@ -201,13 +201,13 @@ def _queued(engine: Any, s: Shipped) -> tuple[Any, dict[str, Any]]:
 
     context, stream = engine.create_execution_context(), engine.device.create_stream()
     out = {name: np.empty_like(want) for name, want in s.results.items()}
-    held = {name: np.ascontiguousarray(a) for name, a in s.feed.items()}
-    for name, array in held.items():
+    inputs = {name: np.ascontiguousarray(a) for name, a in s.feed.items()}
+    for name, array in inputs.items():
         context.set_input_shape(name, array.shape)
-    for name, array in (*held.items(), *out.items()):
+    for name, array in (*inputs.items(), *out.items()):
         context.set_tensor_address(name, array.ctypes.data)
     context.execute_async_v3(stream.handle)
-    s.keep.append((held, context))
+    s.keep.append((inputs, context))
     return stream, out
 
 

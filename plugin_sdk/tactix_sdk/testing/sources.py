@@ -18,7 +18,7 @@ from tactix.contracts.importer import Converter, Importer
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
 from tactix_sdk.show import show
-from tactix_sdk.testing.looking import held, untyped
+from tactix_sdk.testing.looking import check_parts, wrong_type
 from tactix_sdk.testing.report import check
 from tactix_sdk.testing.subject import Subject
 from tactix_sdk.testing.watching import Watch
@@ -38,13 +38,15 @@ def importer(subject: Subject) -> str:
     ModelImportError.
     """
     looks = (_claims, _reads, _refuses)
-    return held("importer", subject, "importers", subject.objects("importers"), looks)
+    return check_parts("importer", subject, "importers", subject.objects("importers"), looks)
 
 
 @check("converter")
 def converter(subject: Subject) -> str:
     """Converters can be called, and are of a format that an importer in use reads."""
-    return held("converter", subject, "converters", subject.objects("converters"), (_called,))
+    return check_parts(
+        "converter", subject, "converters", subject.objects("converters"), (_called,)
+    )
 
 
 def _called(subject: Subject, one: Converter) -> Iterator[str]:
@@ -195,7 +197,7 @@ def _damaged(subject: Subject, one: Importer, model: ExampleModel) -> Iterator[s
         except TactixError:
             continue
         except Exception as e:
-            found = list(untyped(e, f"load, of {model.name} {about},"))
+            found = list(wrong_type(e, f"load, of {model.name} {about},"))
             yield from found if type(e) not in known else ()
             known.add(type(e))
 

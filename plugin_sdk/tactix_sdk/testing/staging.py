@@ -16,7 +16,7 @@ from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix_sdk.show import show
 from tactix_sdk.testing import small_plan
-from tactix_sdk.testing.looking import held, untyped
+from tactix_sdk.testing.looking import check_parts, wrong_type
 from tactix_sdk.testing.report import check
 from tactix_sdk.testing.subject import Subject
 
@@ -33,7 +33,9 @@ def build_stage(subject: Subject) -> str:
     are the same twice.
     """
     looks = (_serves, _joins, _builds, _refuses)
-    return held("build-stage", subject, "build stages", subject.objects("build_stages"), looks)
+    return check_parts(
+        "build-stage", subject, "build stages", subject.objects("build_stages"), looks
+    )
 
 
 class _First:
@@ -126,6 +128,6 @@ def _refuses(subject: Subject, one: Stage) -> Iterator[str]:
         try:
             small_plan.plan(session, **{name: OPTIONS[name]})
         except Exception as e:
-            yield from untyped(e, f"a build with {name}={OPTIONS[name]!r}", TactixError, OSError)
+            yield from wrong_type(e, f"a build with {name}={OPTIONS[name]!r}", TactixError, OSError)
         else:
             yield f"a build with {name}={OPTIONS[name]!r} does not refuse that"

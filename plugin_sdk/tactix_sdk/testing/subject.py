@@ -106,8 +106,8 @@ class Subject:
         """What the pack provides in a registry: ``layers``, ``rules``, ``tactics``,
         ``launchers``...
         """
-        held = getattr(session or self.session, registry)
-        return [e for e in held.entries() if self.owns(e)]
+        provided = getattr(session or self.session, registry)
+        return [e for e in provided.entries() if self.owns(e)]
 
     def objects(self, registry: str) -> Iterator[Any]:
         return (e.object for e in self.entries(registry) if e.key not in self.without)

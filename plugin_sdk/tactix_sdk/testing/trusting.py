@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tactix.base.errors import TactixError
 from tactix.contracts.trust import Seal, TrustStore
-from tactix_sdk.testing.looking import held, untyped
+from tactix_sdk.testing.looking import check_parts, wrong_type
 from tactix_sdk.testing.report import check
 from tactix_sdk.testing.subject import Subject
 
@@ -35,7 +35,9 @@ def trust_store(subject: Subject) -> str:
     """
     looks = (_unknown, _forged, _at_once)
     with _away_from_the_user():
-        return held("trust-store", subject, "trust stores", subject.objects("trust_stores"), looks)
+        return check_parts(
+            "trust-store", subject, "trust stores", subject.objects("trust_stores"), looks
+        )
 
 
 @contextlib.contextmanager
@@ -58,7 +60,7 @@ def _vouched(one: TrustStore, seal: Seal, about: str) -> Iterator[str]:
     try:
         said: object = one.trusted_by(seal)
     except Exception as e:
-        yield from untyped(e, f"trusted_by, of {about},")
+        yield from wrong_type(e, f"trusted_by, of {about},")
         return
     if said:
         yield f"it vouches for {about}: {said!r}"

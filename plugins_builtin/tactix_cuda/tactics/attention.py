@@ -176,7 +176,7 @@ class CudaAttentionTactic(Tactic[Heads]):
         lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
         warps, keys = variant.number("warps"), variant.number("keys")
         blocks, stages = lead * -(-s // (16 * warps)), -(-t // keys)
-        room = max(
+        resident = max(
             1,
             min(
                 RESIDENT // warps,
@@ -184,8 +184,8 @@ class CudaAttentionTactic(Tactic[Heads]):
                 // _shared(h, warps, keys),
             ),
         )
-        waves = -(-blocks // (room * max(1, ctx.device.cores)))
-        together = min(room, -(-blocks // max(1, ctx.device.cores)))
+        waves = -(-blocks // (resident * max(1, ctx.device.cores)))
+        together = min(resident, -(-blocks // max(1, ctx.device.cores)))
         # cycles of a stage: products of 16 rows a warp with keys and values, and their weights
         scores = 16 * warps * keys
         products = scores * (h.d + h.e) / PRODUCTS + scores / POWERS

@@ -249,8 +249,8 @@ def seconds(w: ProductSizes, tile: BlockTile, splits: int, device: DevicePropert
     blocks = w.batch * -(-w.m // tile.rows) * -(-w.n // tile.cols) * splits
     stages = -(-w.k // (tile.depth * splits))
     per_stage = _stage_cycles(tile, device)
-    room = _resident(tile, device)
-    waves, together = -(-blocks // (cores * room)), min(room, -(-blocks // cores))
+    resident = _resident(tile, device)
+    waves, together = -(-blocks // (cores * resident)), min(resident, -(-blocks // cores))
     # a copy has the time of the stages ahead of it to arrive in: all but the one that is multiplied
     latency = LATENCY / max(1, tile.stages - 1)
     cycles = waves * stages * max(per_stage * together, latency) + waves * (

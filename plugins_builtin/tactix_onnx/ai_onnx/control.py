@@ -55,8 +55,8 @@ def branch(ctx: Context, node: Any) -> Any:
         both = merged(ctx, a, b, f"output {i} of its branches", symbol)
         results.append(visible(both, known, symbol))
     captures, where = capture_all(bodies)
-    held = Bodies(tuple(b.network for b in bodies), tuple(results))
-    made = ctx.layers("tactix.If", [ctx.tensor(), *captures], bodies=held, captures=where)
+    networks = Bodies(tuple(b.network for b in bodies), tuple(results))
+    made = ctx.layers("tactix.If", [ctx.tensor(), *captures], bodies=networks, captures=where)
     ctx.walker.loose.update(
         {v: rank for v, rank in zip(made, lowest, strict=True) if rank < v.spec.rank}
     )

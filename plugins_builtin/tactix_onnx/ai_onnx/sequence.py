@@ -57,11 +57,13 @@ def optional(ctx: Context, node: Any) -> Value:
     if ctx.input(0) is not None:
         ctx.ignore("type")
         return ctx.layer("tactix.Optional", [ctx.tensor()])
-    held = ctx.attr("type")
-    if held is None:
+    type_proto = ctx.attr("type")
+    if type_proto is None:
         ctx.fail("it has neither a value nor a type")
-    is_sequence = held.WhichOneof("value") == "sequence_type"
-    tensor = held.sequence_type.elem_type.tensor_type if is_sequence else held.tensor_type
+    is_sequence = type_proto.WhichOneof("value") == "sequence_type"
+    tensor = (
+        type_proto.sequence_type.elem_type.tensor_type if is_sequence else type_proto.tensor_type
+    )
     return ctx.layer(
         "tactix.Optional", [], dtype=dtype_of(tensor.elem_type, ctx.who), is_sequence=is_sequence
     )

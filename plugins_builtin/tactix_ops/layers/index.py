@@ -44,7 +44,7 @@ def in_range(indices: Array, size: int) -> Array:
     return indices
 
 
-def _assume_room(indices: TensorSpec, size: Dim) -> None:
+def _assume_in_range(indices: TensorSpec, size: Dim) -> None:
     """Constant indices need an axis that has them."""
     if indices.const is not None and indices.const.size:
         low, high = int(indices.const.min()), int(indices.const.max())
@@ -61,7 +61,7 @@ class Gather(Movement):
     def shapes(self, attrs: AxisAttrs, inputs: list[TensorSpec]) -> list[Shape]:
         data, indices = inputs[0], _indices(inputs[1], self.key)
         axis = axis_of(attrs.axis, data.rank, self.key)
-        _assume_room(indices, data.shape[axis])
+        _assume_in_range(indices, data.shape[axis])
         return [(*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])]
 
     def reference(self, attrs: AxisAttrs, *inputs: Array) -> tuple[Array, ...]:
@@ -102,7 +102,7 @@ class GatherElements(Movement):
 def _check_inside(data: TensorSpec, indices: TensorSpec, axis: int, who: str) -> None:
     if indices.rank != data.rank:
         raise ShapeError(f"{who}: {data} and indices {indices} differ in rank")
-    _assume_room(indices, data.shape[axis])
+    _assume_in_range(indices, data.shape[axis])
     for i, (d, n) in enumerate(zip(data.shape, indices.shape, strict=True)):
         if i != axis and compare(n, d) == ">":
             raise ShapeError(f"{who}: indices {indices} reach beyond axis {i} of {data}")
@@ -168,7 +168,9 @@ def _depth(data: TensorSpec, indices: TensorSpec, batch: int, who: str) -> int:
         raise ShapeError(f"{who}: indices {indices} do not fit {data} with {batch} batch axes")
     if indices.const is not None and indices.const.size:
         for axis in range(depth):
-            _assume_room(replace(indices, const=indices.const[..., axis]), data.shape[batch + axis])
+            _assume_in_range(
+                replace(indices, const=indices.const[..., axis]), data.shape[batch + axis]
+            )
     return depth
 
 
@@ -317,8 +319,8 @@ class TensorScatter(Layer):
     def sample(self, attrs: TensorScatterAttrs, inputs: Specs, rng: Any) -> list[Any]:
         out: list[Array] = super().sample(attrs, inputs, rng)
         if len(out) > 2 and out[2] is not None:
-            room = out[0].shape[attrs.axis] - out[1].shape[attrs.axis]
-            out[2] = rng.integers(0, room + 1, out[2].shape).astype(out[2].dtype)
+            most = out[0].shape[attrs.axis] - out[1].shape[attrs.axis]
+            out[2] = rng.integers(0, most + 1, out[2].shape).astype(out[2].dtype)
         return out
 
 

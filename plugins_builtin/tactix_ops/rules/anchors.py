@@ -55,9 +55,9 @@ _expressions: WeakKeyDictionary[Node, PointwisePart] = WeakKeyDictionary()
 def expressions(node: Node) -> PointwisePart:
     """A node's pointwise part, worked out once for what it reads."""
     specs = node.specs
-    if (held := _expressions.get(node)) is None or held.specs is not specs:
-        held = _expressions[node] = PointwisePart(program(node.body, specs), specs)
-    return held
+    if (part := _expressions.get(node)) is None or part.specs is not specs:
+        part = _expressions[node] = PointwisePart(program(node.body, specs), specs)
+    return part
 
 
 def in_vectors(node: Node) -> bool:

@@ -79,13 +79,13 @@ def _within_budget(root: Node, growth: int, graph: Any) -> bool | str:
     """Many results, each of them small, are large together: they may be so much more than the
     model's weights.
     """
-    held, most = _growth.setdefault(graph, Growth()), max(MAX_BYTES, MAX_GROWTH * graph.weights())
-    if growth <= 0 or root in held.nodes:
+    grown, most = _growth.setdefault(graph, Growth()), max(MAX_BYTES, MAX_GROWTH * graph.weights())
+    if growth <= 0 or root in grown.nodes:
         return True
-    if held.nbytes + growth > most:
-        return f"constants would grow by {held.nbytes + growth} bytes, more than {most}"
-    held.nbytes += growth
-    held.nodes.add(root)
+    if grown.nbytes + growth > most:
+        return f"constants would grow by {grown.nbytes + growth} bytes, more than {most}"
+    grown.nbytes += growth
+    grown.nodes.add(root)
     return True
 
 

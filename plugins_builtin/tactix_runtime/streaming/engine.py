@@ -159,8 +159,10 @@ class StreamedEngine(TrackedEngine):
 
     def _memory(self) -> dict[str, Any]:
         """And how many bytes of weights come in a run in which every step runs once."""
-        held = self._streamer.schedule
-        streamed = sum(held.sizes[b] for g in held.groups(self._streamer.steps) for b in g.blobs)
+        windows = self._streamer.schedule
+        streamed = sum(
+            windows.sizes[b] for g in windows.groups(self._streamer.steps) for b in g.blobs
+        )
         return {**super()._memory(), "streamed": streamed}
 
     def _open(self) -> bool:

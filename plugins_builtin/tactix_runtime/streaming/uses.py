@@ -17,12 +17,12 @@ class Reads:
         self._of: dict[int, frozenset[str]] = {}
         self._plans: dict[int, Plan] = {}
         found: dict[str, None] = {}
-        held = {b for b, content in plan.blobs.items() if memoryview(content).nbytes}
+        filled = {b for b, content in plan.blobs.items() if memoryview(content).nbytes}
         for p in plan.nested():
             produced = p.produced
             for s in (s for i, s in enumerate(p.steps) if i not in produced):
                 buffers = [o.buffer for o in s.inputs if o.buffer >= 0] + [*s.constants.values()]
-                read = {b for i in buffers if (b := p.buffers[i].blob) in held}
+                read = {b for i in buffers if (b := p.buffers[i].blob) in filled}
                 self._of[id(s)], self._plans[id(s)] = frozenset(read), p
                 found |= dict.fromkeys(sorted(read))
         self.blobs = list(found)

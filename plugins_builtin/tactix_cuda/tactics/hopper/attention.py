@@ -98,8 +98,8 @@ class HopperAttentionTactic(Tactic[Heads]):
         # device's memory, two bytes an element: queries and results, keys and values
         lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
         teams, keys = variant.number("teams"), variant.number("keys")
-        blocks, room = lead * -(-s // (64 * teams)), _resident(h, teams, keys)
-        waves = -(-blocks // (room * max(1, ctx.device.cores)))
+        blocks, resident = lead * -(-s // (64 * teams)), _resident(h, teams, keys)
+        waves = -(-blocks // (resident * max(1, ctx.device.cores)))
         work = -(-t // keys) * keys / 64 * CYCLES * _parts(h.d, h.e) / 2
         traffic = 2 * lead * (s * (h.d + h.e) + t * (h.d + h.e))
         return hopper.STARTED + max(
@@ -149,7 +149,8 @@ def _stages(h: Heads, teams: int, keys: int) -> int:
     wanted = min(STAGES, -(-h.t // keys)) if isinstance(h.t, int) else STAGES
     queries, stage = _laid(h, teams, keys)
     fitting = [
-        (SHARED // n - RESERVED - queries) // stage for n in range(_held(h, teams, keys), 0, -1)
+        (SHARED // n - RESERVED - queries) // stage
+        for n in range(_blocks_by_registers(h, teams, keys), 0, -1)
     ]
     return min(wanted, next((n for n in fitting if n >= min(FEW, wanted)), max(2, fitting[-1])))
 
@@ -166,10 +167,12 @@ def _shared(h: Heads, teams: int, keys: int) -> int:
 
 def _resident(h: Heads, teams: int, keys: int) -> int:
     """Blocks that a multiprocessor has registers and shared memory for."""
-    return max(1, min(_held(h, teams, keys), SHARED // (_shared(h, teams, keys) + RESERVED)))
+    return max(
+        1, min(_blocks_by_registers(h, teams, keys), SHARED // (_shared(h, teams, keys) + RESERVED))
+    )
 
 
-def _held(h: Heads, teams: int, keys: int) -> int:
+def _blocks_by_registers(h: Heads, teams: int, keys: int) -> int:
     """Blocks that a multiprocessor has registers for.
 
     A team's 128 threads share 64 x ``keys`` scores and 64 results for each column of v, 64 columns

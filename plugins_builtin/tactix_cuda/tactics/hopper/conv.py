@@ -21,7 +21,7 @@ from tactix_codegen.c.text import block
 from tactix_codegen.cuda import window
 from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics.hopper import flow as hopper
-from tactix_cuda.tactics.hopper.flow import DEPTH, Flow, FlowEntry, HeldRows, Made, flow_of
+from tactix_cuda.tactics.hopper.flow import DEPTH, Flow, FlowEntry, Made, PreloadedRows, flow_of
 from tactix_cuda.tactics.tile import ProductSizes
 from tactix_cuda.tensor_maps import TensorMap
 
@@ -111,7 +111,7 @@ class HopperConvTactic(HopperWindows):
     ) -> KernelArtifact:
         f = flow_of(variant)
         e, parts = FlowEntry(win.node, f.threads), -(-win.c // DEPTH)
-        rows = HeldRows(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
+        rows = PreloadedRows(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
         made = Made(e, f, hopper.KINDS[win.dtype], rows, win.pixels, win.co, win.taps * parts)
         a, helpers = _loader(win, made, parts)
         b = made.map_b(win.dtype, _pack(win, f, parts))

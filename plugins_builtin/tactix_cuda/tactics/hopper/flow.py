@@ -359,21 +359,21 @@ class FlowEntry(entry.KernelEntry):
 
 
 @dataclass(frozen=True)
-class HeldRows(RowResults):
+class PreloadedRows(RowResults):
     """Rows whose operands that change with columns, as a residual, are loaded ahead: the first of
     them before the products, which hide that latency. Only those of up to 16 bits, eight of which
     take 4 registers.
     """
 
-    def is_held(self, operand: EpilogueOperand) -> bool:
+    def is_preloaded(self, operand: EpilogueOperand) -> bool:
         return self.width() == WIDTH and operand.dtype.itemsize <= 2 and operand.strides[-1] != 0
 
-    def _held(self) -> list[tuple[str, EpilogueOperand]]:
-        return [(f"o{v}", o) for v, o in self.epi.operands.items() if self.is_held(o)]
+    def _preloaded(self) -> list[tuple[str, EpilogueOperand]]:
+        return [(f"o{v}", o) for v, o in self.epi.operands.items() if self.is_preloaded(o)]
 
     def struct(self) -> str:
         """The type of what is held."""
-        lines = [f"tx_pack<{ctype(o.dtype)}, {WIDTH}> {name};" for name, o in self._held()]
+        lines = [f"tx_pack<{ctype(o.dtype)}, {WIDTH}> {name};" for name, o in self._preloaded()]
         return block("struct TX_NAME(held)", *lines) + ";\n"
 
     def load(self, rows: str, is_whole: bool) -> list[str]:
@@ -382,12 +382,12 @@ class HeldRows(RowResults):
 
         ``is_whole``: there are none.
         """
-        if not self._held():
+        if not self._preloaded():
             return []
         n = self.args.size("N", self.n)
         row, at = ("r", "c") if is_whole else (f"r < {rows} ? r : {rows} - 1", f"c < {n} ? c : 0")
         lines = [f"const int64_t row = {row};", f"const int at = {at};"]
-        for name, o in self._held():
+        for name, o in self._preloaded():
             lines.append(
                 f"held.{name} = *(const tx_pack<{ctype(o.dtype)}, {WIDTH}>*)({self._pointer(o)});"
             )
@@ -397,7 +397,7 @@ class HeldRows(RowResults):
         return super()._place(operand)
 
     def _place(self, operand: EpilogueOperand) -> str:
-        for name, o in self._held():
+        for name, o in self._preloaded():
             if o is operand:
                 return f"(const {ctype(o.dtype)}*)&held.{name}"
         return self._pointer(operand)
@@ -416,7 +416,7 @@ class Made:
     e: FlowEntry
     flow: Flow
     kind: str
-    rows: HeldRows
+    rows: PreloadedRows
     m: Dim
     n: Dim
     stages: int

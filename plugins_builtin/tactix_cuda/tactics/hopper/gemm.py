@@ -18,7 +18,7 @@ from tactix_codegen.cuda import results
 from tactix_codegen.cuda.product import CudaProduct, product
 from tactix_cuda.tactics import gemm
 from tactix_cuda.tactics.hopper import flow as hopper
-from tactix_cuda.tactics.hopper.flow import DEPTH, Flow, FlowEntry, HeldRows, Made, flow_of
+from tactix_cuda.tactics.hopper.flow import DEPTH, Flow, FlowEntry, Made, PreloadedRows, flow_of
 from tactix_cuda.tactics.tile import ProductSizes
 from tactix_cuda.tensor_maps import TensorMap
 
@@ -65,7 +65,7 @@ class HopperGemmTactic(Tactic[CudaProduct]):
         f = flow_of(variant)
         e = FlowEntry(p.node, f.threads)
         k = int(p.k)  # type: ignore[arg-type]
-        rows = HeldRows(e, p.node, p.epi, p.lead, p.n)
+        rows = PreloadedRows(e, p.node, p.epi, p.lead, p.n)
         made = Made(e, f, hopper.KINDS[p.dtype], rows, p.m, p.n, -(-k // DEPTH))
         a = e.map_input(p.a.index, TensorMap(p.dtype, (k, p.m), (k * 2,), (DEPTH, f.rows)))
         b = made.map_b(p.dtype, _pack(p, f, made.stages))

@@ -29,7 +29,15 @@ from tactix_cuda.tactics.conv import FEW_CHANNELS
 from tactix_cuda.tactics.hopper import conv as hopper_conv
 from tactix_cuda.tactics.hopper import flow as hopper
 from tactix_cuda.tactics.hopper.conv import HopperWindows
-from tactix_cuda.tactics.hopper.flow import DEPTH, First, Flow, FlowEntry, HeldRows, Made, flow_of
+from tactix_cuda.tactics.hopper.flow import (
+    DEPTH,
+    First,
+    Flow,
+    FlowEntry,
+    Made,
+    PreloadedRows,
+    flow_of,
+)
 from tactix_cuda.tactics.tile import ProductSizes
 from tactix_cuda.tensor_maps import TensorMap
 
@@ -164,7 +172,7 @@ class HopperStemTactic(HopperWindows):
     ) -> KernelArtifact:
         f, folded = flow_of(variant), FoldedStem(win)
         e = FlowEntry(win.node, f.threads)
-        rows = HeldRows(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
+        rows = PreloadedRows(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
         stages = folded.kernel[0] * folded.parts
         made = Made(e, f, hopper.KINDS[win.dtype], rows, win.pixels, win.co, stages)
         oh, ow = (e.dim(d) for d in win.out)

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 TOPICS = (
     "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize", "conv",
-    "matmul", "gelu", "norm", "attention", "heads", "sinking", "rnn", "epilogue", "pointwise",
+    "einsum", "matmul", "gelu", "norm", "attention", "heads", "sinking", "rnn", "epilogue",
+    "pointwise",
 )  # fmt: skip
 
 

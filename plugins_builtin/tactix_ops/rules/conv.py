@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
+from tactix.contracts.rule import Op, P, Pattern, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import Array, again, along_axis
 
 CONVS = ("Convolution", "ConvTranspose")
@@ -123,6 +124,33 @@ def _pointwise_example(net: Any) -> None:
     net.mark_output(y, "y")
 
 
+def _norm_of_tensors(root: Node) -> Op:
+    """As the layer computes it, for statistics that only running tells: in float32 at least."""
+    x = root.given[0].spec
+    wide = DType.FP32 if x.dtype.bits < 32 else x.dtype
+    shape = (x.shape[1], *(1,) * (x.rank - 2))
+
+    def widened(v: Value) -> Pattern:
+        return v if v.spec.dtype is wide else P.tactix.Cast(v, to=wide)
+
+    scale, bias, mean, variance = (
+        P.tactix.Reshape(widened(v), shape=shape) for v in root.given[1:]
+    )
+    epsilon = literal(np.asarray(root.attrs.epsilon, wide.numpy))
+    factor = P.tactix.Div(scale, P.tactix.Sqrt(P.tactix.Add(variance, epsilon)))
+    centred = P.tactix.Sub(widened(root.given[0]), mean)
+    y = P.tactix.Add(P.tactix.Mul(centred, factor), bias)
+    return y if x.dtype is wide else P.tactix.Cast(y, to=x.dtype)
+
+
+def _tensors_example(net: Any) -> None:
+    x, *parameters = (
+        net.add_input(n, "f32", s) for n, s in (("x", ["n", 4]), *((c, [4]) for c in "abc"))
+    )
+    (variance,) = net.add_layer("tactix.Exp", [net.add_input("d", "f32", [4])])
+    net.mark_output(net.add_layer("tactix.BatchNormalization", [x, *parameters, variance])[0], "y")
+
+
 # -- factors and terms per channel ---------------------------------------------------------------
 
 
@@ -216,6 +244,14 @@ RULES = (
         benefit=10,
         numerics="reassociates",
         example=_pointwise_example,
+    ),
+    Rule(
+        "tactix.norm_of_tensors",
+        P.tactix.BatchNormalization(var("x")),
+        _norm_of_tensors,
+        lambda root: not _pointwise_when(root),
+        benefit=5,
+        example=_tensors_example,
     ),
     *(_channel_rule(layer) for layer in ("Mul", "Div", "Add", "Sub")),
     Rule(

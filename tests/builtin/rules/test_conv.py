@@ -114,3 +114,23 @@ def test_half_precision_weights_stay_half(net, apply):
     kinds, out, _ = apply(net)
     assert kinds == ["Convolution"]
     assert {v.spec.dtype.value for v in out.constants} == {"f16"}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16"])
+@pytest.mark.parametrize("shape", [("n", 4), ("n", 4, 5), (2, 4, "h", 3)])
+def test_statistics_that_only_running_tells(net, apply, dtype, shape):
+    parameters = [net.x(4, name=c, dtype=dtype) for c in "abc"]
+    variance = net.add("Exp", net.x(4, name="d", dtype=dtype))
+    x = net.x(*shape, dtype=dtype)
+    y = net.add("BatchNormalization", x, *parameters, variance, epsilon=1e-3)
+    net.mark_output(y, "y")
+    kinds = apply(net, rtol=2e-3 if dtype == "f16" else 2e-5)[0]
+    assert not any("BatchNormalization" in k for k in kinds)
+
+
+def test_statistics_of_another_dtype(net, apply):
+    x, parameters = net.x(2, 4, 3, dtype="f16"), [net.x(4, name=c) for c in "abc"]
+    variance = net.add("Exp", net.x(4, name="d"))
+    net.mark_output(net.add("BatchNormalization", x, *parameters, variance), "y")
+    kinds = apply(net, rtol=2e-3)[0]
+    assert not any("BatchNormalization" in k for k in kinds)

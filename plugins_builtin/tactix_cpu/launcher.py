@@ -24,10 +24,10 @@ from itertools import count
 from typing import Any
 
 from tactix.base.dims import Dim, Env
-from tactix.base.errors import ExecutionError, out_of_range
+from tactix.base.errors import ExecutionError, ShapeError, out_of_range
 from tactix.base.formulas import Formulas
 from tactix.contracts.artifact import Arg, Binary, Launch
-from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
+from tactix.contracts.launcher import Call, Launcher, LinkContext, Runnable, Step
 
 ABI = 4
 
@@ -222,6 +222,16 @@ class ElfLauncher(Launcher):
                 table = _tables[key] = ArgumentTable(steps)
         return ElfRun(table, ctx.threads)
 
+    def produce(
+        self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
+    ) -> list[Any]:
+        """Kernels tell the sizes first (``artifact.told``). Raises ExecutionError, ShapeError,
+        AllocationError.
+        """
+        from tactix_cpu.produced import produced_step
+
+        return produced_step(step).run(env, values, ctx.threads)
+
 
 @dataclass(frozen=True)
 class Timed:
@@ -255,9 +265,7 @@ class ArgumentTable:
         self.users: dict[int, list[tuple[int, int]]] = {}
         self.executor: Executor | None = None
         self.libraries: list[SharedObject] = []  # which would be unloaded without it
-        self.faults: list[
-            tuple[int, str]
-        ] = []  # slot, and the step that a bad index is reported of
+        self.faults: list[tuple[int, Step]] = []  # slot, and the step that reports what it refuses
         self.timed: deque[Timed] = deque(maxlen=REMEMBERED)
         pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
         scalars: list[tuple[int, int]] = []  # slot, index of the value
@@ -272,7 +280,7 @@ class ArgumentTable:
             for arg in launch.args:
                 value = known.setdefault(arg.value, len(known))
                 if arg.kind == "fault":
-                    self.faults.append((self.size, step.name))
+                    self.faults.append((self.size, step))
                 elif arg.kind == "scalar":
                     scalars.append((self.size, value))
                 else:
@@ -317,13 +325,13 @@ def _kernels(steps: Sequence[Step]) -> Iterator[tuple[Step, Launch, SharedObject
 
 
 class Faults:
-    """What the kernels of a run report of indices that are out of range: a record each, see
+    """What the kernels of a run report of inputs that they refuse: a record each, see
     ``artifact.fault``.
 
     ``flag``: its only element is not 0 once there is something in a record.
     """
 
-    def __init__(self, steps: Sequence[str]) -> None:
+    def __init__(self, steps: Sequence[Step]) -> None:
         import numpy as np
 
         self._steps = steps
@@ -333,14 +341,18 @@ class Faults:
         self.addresses = words.ctypes.data + words.strides[0] * np.arange(1, 1 + len(steps))
 
     def fail(self) -> None:
-        """Raises ExecutionError for the first step that reported an index; nothing is reported any
-        more.
+        """Raises ExecutionError or ShapeError for the first step that reported something; nothing
+        is reported any more.
         """
-        first = int(self._words[1:, 0].argmax())
-        _, index, size, _ = self._words[1 + first].tolist()
+        first = int((self._words[1:, 0] != 0).argmax())
+        reason, a, b, _ = self._words[1 + first].tolist()
         self._words[0] = 0
         self._words[1:, :3] = 0
-        raise out_of_range(index, size, self._steps[first])
+        step = self._steps[first]
+        if reason == 1:
+            raise out_of_range(a, b, step.name)
+        text = step.artifact.params["refusals"][reason - 2]
+        raise ShapeError(text.format(a, b), who=step.name, do="Give inputs of other content")
 
 
 def _reporting(run: Callable[..., Any], faults: Faults) -> Callable[..., Any]:

@@ -93,9 +93,21 @@ def fault() -> Arg:
 
     Whoever finds the first at 0 and makes it 1 writes the index and the size of its axis to the
     second and third; then the int64 at the address that the fourth holds becomes 1. The launcher
-    raises ``out_of_range`` after the run.
+    raises ``out_of_range`` after the run. Whatever else a kernel refuses to do it reports so, with
+    2 + i in the first: the launcher raises ShapeError with text i of the artifact's
+    ``params["refusals"]``, where ``{0}`` and ``{1}`` stand for the two numbers.
     """
     return Arg("fault")
+
+
+def told() -> Arg:
+    """Address of one int64 for each symbol that is a dim of an output, in the order in which the
+    output shapes name them: for steps of which only running tells some of them.
+
+    Launches that name no output run first and write all of these numbers; then the outputs get
+    memory, and the others run.
+    """
+    return Arg("told")
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,8 @@ class Tactic(Generic[Work]):
     ``fallback``: it is asked only where no other tactic is left, or strangers' alone. ``produces``:
     its launcher runs steps by ``produce``, too: those whose output shapes only running tells, over
     Python objects, and with bodies.
+    ``tells``: its kernels tell sizes of outputs (``artifact.told``), so that it is asked for nodes
+    alone whose output shapes only running tells.
     ``by_signature``: it looks at dtypes, shapes and attributes, at no names, and of the content of
     constants at nothing but whether it is finite, so that its bids for a node hold for every other
     of the same signature; constants it packs by reference. ``crosses``: its steps run on the host
@@ -115,6 +117,7 @@ class Tactic(Generic[Work]):
     source: str = ""
     fallback: bool = False
     produces: bool = False
+    tells: bool = False
     by_signature: bool = False
     crosses: bool = False
     vendor: bool = False

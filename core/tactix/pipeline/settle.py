@@ -142,7 +142,8 @@ class Settler:
         return [
             t
             for t in self.state.tactics
-            if (t.produces or not produced) and not (exact and t.numerics in LOWER)
+            if (t.produces or t.tells if produced else not t.tells)
+            and not (exact and t.numerics in LOWER)
         ]
 
     def _produced(self, nodes: Sequence[Node]) -> set[Node]:

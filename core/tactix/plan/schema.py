@@ -365,20 +365,23 @@ def _step(plan: Plan, index: int, s: Step, where: str) -> None:
     fits = s.workspace == -1 or plan.buffers[s.workspace].kind == "workspace"
     _require(fits, f"buffer {s.workspace} is no workspace", where)
     _closed(plan, where, s.artifact.workspace)
+    tells = bool(plan.produced.get(index))
     for launch in s.artifact.launches:
         _closed(plan, where, *launch.grid, *launch.block, *launch.cluster, launch.shared_bytes)
         for a in launch.args:
-            _require(_argument_fits(s, a), f"argument {a.kind} {a.index} {a.name}", where)
+            _require(_argument_fits(s, a, tells), f"argument {a.kind} {a.index} {a.name}", where)
             _closed(plan, where, a.value)
 
 
-def _argument_fits(s: Step, a: Arg) -> bool:
+def _argument_fits(s: Step, a: Arg, tells: bool) -> bool:
+    """``tells``: only running tells shapes of the step's outputs."""
     sides = {"input": s.inputs, "output": s.outputs}
     if a.kind in sides:
         return 0 <= a.index < len(sides[a.kind]) and sides[a.kind][a.index].buffer >= 0
     known = {
         "constant": a.name in s.constants,
         "scalar": True,
+        "told": tells,
         "fault": True,
         "workspace": s.workspace >= 0,
     }

@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
 from tactix.base import dims
@@ -86,6 +86,7 @@ class Args:
         self._args: dict[Arg, str] = {}
         self._types: dict[str, str] = {}
         self._sizes: dict[str, Dim] = {}
+        self.refusals: list[str] = []
 
     def _add(self, arg: Arg, name: str, ctype_: str) -> str:
         if arg not in self._args:
@@ -148,6 +149,23 @@ class Args:
         """Pointer to the record in which ``tx_index`` reports an index that is out of range."""
         return self._add(art.fault(), "fault", "int64_t*")
 
+    def refuse(self, text: str, first: str, second: str = "0") -> str:
+        """Statement that makes the run fail with that text, where ``{0}`` and ``{1}`` stand for two
+        integers; ``move.h`` has what it calls.
+        """
+        if text not in self.refusals:
+            self.refusals.append(text)
+        return f"tx_refuse({self.fault()}, {2 + self.refusals.index(text)}, {first}, {second});"
+
+    def tell(self, fresh: Mapping[str, str]) -> list[str]:
+        """Statements that tell what the symbols among the dims of outputs stand for (see
+        ``artifact.told``): C by the names of those that the inputs' shapes do not have.
+        """
+        told = self._add(art.told(), "told", "int64_t*")
+        dims_of_outputs = dict.fromkeys(d for v in self.node.outputs for d in v.spec.shape)
+        named = [(n, d) for d in dims_of_outputs if (n := dims.symbol_name(d))]
+        return [f"{told}[{i}] = {fresh.get(n) or self.dim(d)};" for i, (n, d) in enumerate(named)]
+
     def phase(self, value: int = 0) -> str:
         """For kernels of several launches, see ``launches``: the name of the launch's number."""
         return self._add(Arg("phase", value), "phase", "int64_t")
@@ -190,14 +208,21 @@ class Args:
         ]
         return [*([f"enum {{ {known} }};"] if known else []), *others]
 
-    def launches(self, phases: int = 1) -> tuple[Launch, ...]:
+    def launches(self, phases: int = 1, telling: int = 0) -> tuple[Launch, ...]:
         """One launch with the arguments in order; with ``phase`` used, one per phase, in order, a
-        barrier between.
+        barrier between. The first ``telling`` phases tell sizes (``tell``): they get 0 for outputs
+        and for what follows from these sizes.
         """
         return tuple(
-            Launch(tuple(art.scalar(p) if a.kind == "phase" else a for a in self._args))
+            Launch(tuple(self._at_phase(a, p, p < telling) for a in self._args))
             for p in range(phases)
         )
+
+    def _at_phase(self, arg: Arg, phase: int, telling: bool) -> Arg:
+        if arg.kind == "phase":
+            return art.scalar(phase)
+        late = arg.kind == "output" or dims.symbols(arg.value) & fresh_symbols(self.node)
+        return art.scalar(0) if telling and late else arg
 
     @staticmethod
     def sum(*terms: str) -> str:
@@ -211,6 +236,13 @@ class Args:
             if s != 0 and i != "0":
                 terms.append(i if s == 1 else f"{i} * {self.dim(s)}")
         return " + ".join(terms) or "0"
+
+
+def fresh_symbols(node: Node) -> frozenset[str]:
+    """Symbols of output shapes that no input's shape has: only running tells them."""
+    known = frozenset[str]().union(*(dims.symbols(d) for v in node.given for d in v.spec.shape))
+    named = (dims.symbol_name(d) for v in node.outputs for d in v.spec.shape)
+    return frozenset(n for n in named if n) - known
 
 
 def times(count: int, size: str) -> str:
@@ -314,9 +346,10 @@ def kernel(
     preludes: tuple[str, ...] | None = None,
     workspace: Dim = 0,
     phases: int = 1,
+    telling: int = 0,
 ) -> KernelArtifact:
     """The artifact of a kernel whose function body is ``body``; ``helpers`` are C functions named
-    ``TX_NAME(x)``.
+    ``TX_NAME(x)``; ``phases`` and ``telling`` as in ``Args.launches``.
     """
     from tactix_codegen.c.target import required_features
 
@@ -328,11 +361,12 @@ def kernel(
     source = Source("c", whole, preludes or vector_preludes())
     return KernelArtifact(
         launcher=LAUNCHER,
-        launches=args.launches(phases),
+        launches=args.launches(phases, telling),
         code=source,
         workspace=workspace,
         constants=tuple(args.constants.items()),
         requires=required_features(ctx.device),
+        params={"refusals": list(args.refusals)} if args.refusals else {},
     )
 
 

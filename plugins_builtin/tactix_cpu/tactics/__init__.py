@@ -15,6 +15,7 @@ MODULES = (
     "move.generate",
     "select.topk",
     "select.extreme",
+    "select.nonzero",
     "pool.tactic",
     "pool.windows",
     "pool.power",

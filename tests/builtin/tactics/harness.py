@@ -247,12 +247,20 @@ def _check_case(case: Case, items: Any, library: Any, symbols: Mapping[int, Bina
     for variant, artifact in items:
         for nt in case.nt:
             where = f"{case.node.name} {variant} nt={nt} {case.device.name}"
-            run = Run(case.node, variant, artifact, case.env)
+            run = Run(case.node, variant, artifact, learned(case, expected))
             function = getattr(library, symbols[id(artifact)].symbol)
             got = run(function, arrays, nt, where)
             assert not run.reported, f"{where}: reported an index"
             for j, (g, e) in enumerate(zip(got, expected, strict=True)):
                 compare(g, np.asarray(e), case.budget, f"{where} output {j}")
+
+
+def learned(case: Case, expected: Sequence[Any]) -> dict[str, int]:
+    """The sizes of a case, and those that only running tells."""
+    env = dict(case.env)
+    for v, e in zip(case.node.outputs, expected, strict=True):
+        dims.learn(v.spec.shape, np.shape(e), env)
+    return env
 
 
 def arrays_of(case: Case) -> list[Any]:
@@ -343,6 +351,9 @@ class Run:
         self.node, self.variant, self.artifact, self.env = n, variant, artifact, dict(env)
         self.workspace = Buffer(dims.evaluate(artifact.workspace, self.env), 0xA5)
         self.fault = Buffer(5 * 8, 0)  # the record, and the flag
+        named = dict.fromkeys(d for v in n.outputs for d in v.spec.shape if dims.symbol_name(d))
+        self.sizes = [dims.evaluate(d, self.env) for d in named]
+        self.told = Buffer(8 * len(self.sizes))
         self.inputs: list[Buffer] = []
         self.outputs: list[Buffer] = []
         self.constants: dict[str, Buffer] = {}
@@ -357,6 +368,9 @@ class Run:
 
     def results(self, arrays: Sequence[Any], where: str) -> list[Any]:
         """The outputs, linear, after a run on these inputs; nothing else may have changed."""
+        if any(a.kind == "told" for x in self.artifact.launches for a in x.args):
+            found = self.told.array(np.int64, (-1,)).tolist()
+            assert found == self.sizes or self.reported, f"{where}: told {found}, not {self.sizes}"
         for name, b in self.buffers().items():
             assert b.intact(), f"{where}: wrote outside {name}"
         for i, (b, x) in enumerate(zip(self.inputs, arrays, strict=True)):
@@ -379,6 +393,7 @@ class Run:
             **self.constants,
             "the workspace": self.workspace,
             "the record of faults": self.fault,
+            "the sizes": self.told,
         }
 
     def fill(self, arrays: Sequence[Any]) -> None:
@@ -405,6 +420,8 @@ class Run:
                 values.append(dims.evaluate(a.value, self.env))
             elif a.kind == "workspace":
                 values.append(at(self.workspace) + dims.evaluate(a.value, self.env))
+            elif a.kind == "told":
+                values.append(at(self.told))
             elif a.kind == "fault":
                 values.append(at(self.fault))
                 self.fault.array(np.int64, (5,))[3] = values[-1] + 32

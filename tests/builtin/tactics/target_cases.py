@@ -169,6 +169,9 @@ def selections() -> Iterator[h.Case]:
     yield from (plain("extreme", "ArgMax", [x.astype(np.float16)], axis=a) for a in (1, 2))
     yield plain("extreme", "ArgMin", [floats(700).astype(np.float64)], axis=0)
     yield plain("extreme", "Hardmax", [x], axis=1)
+    some = RNG.integers(0, 2, (3, 300, 19)).astype(np.float16)
+    yield plain("nonzero", "NonZero", [some])
+    yield plain("compress", "Compress", [x, some[0, :, 0] > 0], axis=1)
 
 
 def pools() -> Iterator[h.Case]:

@@ -57,14 +57,17 @@ TX_INLINE void tx_copy(char* y, const char* x, int64_t n) {
     for (; i < n; i++) y[i] = x[i];
 }
 
-/* Note the first index that is out of range, and that there is one: the run fails when it is over. */
-TX_RARE void tx_report(int64_t* fault, int64_t i, int64_t size) {
-    if (!__atomic_exchange_n(fault, 1, __ATOMIC_RELAXED)) {
-        fault[1] = i;
-        fault[2] = size;
+/* Note the first reason that a kernel has to refuse its inputs, with two numbers: the run fails when it is over. */
+TX_RARE void tx_refuse(int64_t* fault, int64_t reason, int64_t a, int64_t b) {
+    int64_t none = 0;
+    if (__atomic_compare_exchange_n(fault, &none, reason, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        fault[1] = a;
+        fault[2] = b;
     }
     __atomic_store_n((int64_t*)fault[3], 1, __ATOMIC_RELAXED);
 }
+/* An index that is out of range. */
+TX_RARE void tx_report(int64_t* fault, int64_t i, int64_t size) { tx_refuse(fault, 1, i, size); }
 
 /* An index that may count from the end; -1 if it is out of range, which is reported. */
 TX_INLINE int64_t tx_index(int64_t i, int64_t size, int64_t* fault) {

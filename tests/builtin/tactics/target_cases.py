@@ -65,6 +65,7 @@ def table(device: DeviceProperties) -> list[h.Case]:
         reductions(),
         movement(),
         selections(),
+        scatters(),
         pools(),
         samples(),
         windows(),
@@ -172,6 +173,17 @@ def selections() -> Iterator[h.Case]:
     some = RNG.integers(0, 2, (3, 300, 19)).astype(np.float16)
     yield plain("nonzero", "NonZero", [some])
     yield plain("compress", "Compress", [x, some[0, :, 0] > 0], axis=1)
+
+
+def scatters() -> Iterator[h.Case]:
+    x, at = floats(9, 19).astype(np.float16), RNG.integers(-9, 9, (13, 19))
+    yield plain("scatter", "ScatterElements", [x, at, floats(13, 19).astype(np.float16)])
+    slices = [x, at[:, :1], floats(13, 19).astype(np.float16)]
+    yield plain("scatter", "ScatterND", slices, reduction="add")
+    cache = [floats(2, 9, 19), floats(2, 3, 19), np.array([5, 0])]
+    yield plain("tensor_scatter", "TensorScatter", cache, axis=1)
+    yield plain("reverse_sequence", "ReverseSequence", [floats(5, 3, 7), np.array([5, 0, 2])])
+    yield from (plain("cumulative", "CumSum", [floats(5, 19, 7)], axis=a) for a in (1, 2))
 
 
 def pools() -> Iterator[h.Case]:

@@ -1,0 +1,1 @@
+"""Running folds along an axis."""

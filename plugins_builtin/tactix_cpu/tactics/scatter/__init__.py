@@ -1,0 +1,1 @@
+"""Layers that write elements where indices say."""

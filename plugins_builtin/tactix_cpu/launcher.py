@@ -351,7 +351,7 @@ class Faults:
         step = self._steps[first]
         if reason == 1:
             raise out_of_range(a, b, step.name)
-        text = step.artifact.params["refusals"][reason - 2]
+        text = step.artifact.refusals[reason - 2]
         raise ShapeError(text.format(a, b), who=step.name, do="Give inputs of other content")
 
 

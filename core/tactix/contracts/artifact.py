@@ -199,6 +199,12 @@ class KernelArtifact:
     alias: bool = False
 
     @property
+    def refusals(self) -> tuple[str, ...]:
+        """Texts for what its kernels refuse, see ``fault``."""
+        texts = self.params.get("refusals", ())
+        return tuple(map(str, texts)) if isinstance(texts, (list, tuple)) else ()
+
+    @property
     def sizes(self) -> list[Dim]:
         """Every number that its launches take from the shapes, and the workspace."""
         shapes = [d for x in self.launches for d in (*x.grid, *x.block, *x.cluster, x.shared_bytes)]

@@ -11,9 +11,9 @@ from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
 from tactix_cpu.tactics.scatter.rows import ReverseSequenceTactic, TensorScatterTactic
-from tactix_cpu.tactics.scatter.scatter import ScatterTactic
+from tactix_cpu.tactics.scatter.scatter import CpuScatterTactic
 
-SCATTER, TENSOR, REVERSE = ScatterTactic(), TensorScatterTactic(), ReverseSequenceTactic()
+SCATTER, TENSOR, REVERSE = CpuScatterTactic(), TensorScatterTactic(), ReverseSequenceTactic()
 REDUCTIONS = ("none", "add", "mul", "min", "max")
 RNG = np.random.default_rng(7)
 

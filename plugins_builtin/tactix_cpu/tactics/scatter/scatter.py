@@ -1,8 +1,8 @@
-"""ScatterElements and ScatterND in C: a copy of the data, then the updates, in order where they meet.
+"""ScatterElements and ScatterND in C: a copy of the data, then the updates, in order.
 
-Threads share what cannot meet: lines along the axis, or parts of the slices. Updates that are joined
-to 16-bit floats are joined in float32, in the workspace, and rounded once. What an index beyond the
-axis asks for is left out and reported: the run fails.
+Threads share what cannot meet: lines along the axis, or parts of the slices. Updates that are
+joined to 16-bit floats are joined in float32, in the workspace, and rounded once. What an index
+beyond the axis asks for is left out and reported: the run fails.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ JOINED_TRUTHS = {"add": "{a} | {b}", "mul": "{a} & {b}", "min": "{a} & {b}", "ma
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [ScatterTactic()]
+    return [CpuScatterTactic()]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class ScatterWork:
         return f"const {self.kind} a = y[{to}], b = {value}; y[{to}] = ({self.kind})({joined});"
 
 
-class ScatterTactic(Tactic[ScatterWork]):
+class CpuScatterTactic(Tactic[ScatterWork]):
     """Any movable dtype where updates replace, else those with a C type; any integer indices."""
 
     key = "tactix.c_scatter@1"

@@ -16,6 +16,8 @@ MODULES = (
     "select.topk",
     "select.extreme",
     "select.nonzero",
+    "select.unique",
+    "select.suppression",
     "scatter.scatter",
     "scatter.rows",
     "scan.cumulative",

@@ -173,6 +173,10 @@ def selections() -> Iterator[h.Case]:
     some = RNG.integers(0, 2, (3, 300, 19)).astype(np.float16)
     yield plain("nonzero", "NonZero", [some])
     yield plain("compress", "Compress", [x, some[0, :, 0] > 0], axis=1)
+    yield plain("dynamic_topk", "DynamicTopK", [x, np.array(9)], axis=1)
+    yield plain("unique", "Unique", [some])
+    limits = [np.array(30), np.array(0.4, np.float32)]
+    yield plain("suppression", "NonMaxSuppression", [floats(1, 90, 4), floats(1, 2, 90), *limits])
 
 
 def scatters() -> Iterator[h.Case]:

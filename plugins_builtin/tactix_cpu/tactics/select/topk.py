@@ -15,7 +15,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import order
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.order import Lines, Ranks
-from tactix_codegen.c.text import Args, choice, comment, loop
+from tactix_codegen.c.text import Args, block, choice, comment, loop
 
 SPARE = 64
 """Ranks that wait, beside twice those asked for, until the best are told from the rest."""
@@ -26,7 +26,7 @@ SECONDS_A_RESULT = 3e-8
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [TopKTactic()]
+    return [TopKTactic(), DynamicTopKTactic()]
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,49 @@ class TopKTactic(Tactic[TopKWork]):
         room = work.room * work.ranks.nbytes * threads
         body = best_of_lines(args, work, threads)
         return c_text.kernel(args, body, ctx, preludes=order.preludes(), workspace=room)
+
+
+class DynamicTopKTactic(TopKTactic):
+    """With k in a tensor: the first launch tells it."""
+
+    key = "tactix.c_dynamic_topk@1"
+    implements = ("tactix.DynamicTopK@1",)
+    tells = True
+
+    def match(self, node: Node, device: DeviceProperties) -> TopKWork | Reject:
+        spec, k = node.given[0].spec, node.given[1].spec
+        if (why := order.why_not(node, node.attrs.axis)) is not None:
+            return why
+        if not k.dtype.is_int or not c_text.has_ctype(k.dtype):
+            return Reject(f"no k of {k.dtype.value} in C")
+        lines = Lines.along(spec.shape, node.attrs.axis)
+        top = node.outputs[0].spec.shape[node.attrs.axis]
+        return TopKWork(node, lines, Ranks(spec.dtype, node.attrs.largest), top)
+
+    def cost(self, work: TopKWork, variant: Variant, ctx: CompileContext) -> float | None:
+        """As if k was small: only running tells it."""
+        return c_text.seconds(ctx, (work.lines.count * work.lines.size, SECONDS_AN_ELEMENT))
+
+    def compile(self, work: TopKWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args, threads = Args(work.node), max(1, ctx.threads)
+        (name,) = c_text.fresh_symbols(work.node)
+        size = args.size("SIZE", work.lines.size)
+        refusal = args.refuse("k asks for {0} elements of an axis that has {1}", "k", size)
+        told = [
+            "if (tid) return;",
+            f"const int64_t k = (int64_t){args.input(1)}[0];",
+            block(f"if (k < 0 || k > {size})", refusal, "return;"),
+            *args.tell({name: "k"}),
+            "return;",
+        ]
+        body = [
+            block(f"if ({args.phase()} == 0)", *told),
+            *best_of_lines(args, work, threads),
+        ]
+        room = work.room * work.ranks.nbytes * threads
+        return c_text.kernel(
+            args, body, ctx, preludes=order.preludes(), workspace=room, phases=2, telling=1
+        )
 
 
 def best_of_lines(args: Args, work: TopKWork, threads: int) -> list[str]:

@@ -23,6 +23,7 @@ MODULES = (
     "scan.cumulative",
     "pool.tactic",
     "pool.windows",
+    "pool.unpool",
     "pool.power",
     "sample.resize",
     "sample.grid",

@@ -229,6 +229,13 @@ def windows() -> Iterator[h.Case]:
     window: Any = {"kernel_shape": (3, 3), "strides": (2, 2), **PADS}
     yield plain("windows", "MaxPoolIndices", [x], **window)
     yield from (plain("windows", "LpPool", [x], p=p, **window) for p in (1, 2, 3))
+    spread = RNG.permutation(2 * 7 * 18 * 74)[: x.size].reshape(x.shape)
+    twice: Any = {"kernel_shape": (2, 2), "strides": (2, 2)}
+    yield plain("unpool", "MaxUnpool", [x, spread, None], **twice)
+    for code in ("f32", "f16"):
+        columns = floats(2, 18, 7 * 20).astype(DType(code).numpy)
+        sizes = [np.array(v) for v in ((9, 22), (3, 3))]
+        yield plain("columns", "Col2Im", [columns, *sizes], (1, 2))
     yield from (plain("global_lp", "GlobalLpPool", [x], p=p) for p in (1, 2, 3))
     yield from (plain("lrn", "LRN", [x], size=5, alpha=0.3, beta=b) for b in (0.75, 0.6))
 

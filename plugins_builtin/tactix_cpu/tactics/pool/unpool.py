@@ -1,0 +1,251 @@
+"""MaxUnpool and Col2Im in C: elements and columns put back where windows took them; linear
+format.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tactix.base import dims
+from tactix.base.dims import Dim, Shape
+from tactix.base.dtypes import DType
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix_codegen.c import copy as c_copy
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import WIDE, element, stored
+from tactix_codegen.c.text import Args, block, comment, loop
+
+_LINE = 64
+"""Bytes to which scratch memory is aligned."""
+_MOST_TAPS = 64
+"""Elements of a block of columns, each of which has loops of its own in the text."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [CpuUnpoolTactic(), CpuColumnsTactic()]
+
+
+@dataclass(frozen=True)
+class UnpoolWork:
+    """``small``: the shape in which places count."""
+
+    node: Node
+    small: Shape
+
+
+class CpuUnpoolTactic(Tactic[UnpoolWork]):
+    """Any dtype of a known width, any integer places. Of elements with one place the last stays."""
+
+    key = "tactix.c_unpool@1"
+    implements = ("tactix.MaxUnpool@1",)
+    source = "c"
+    by_signature = True
+
+    def match(self, node: Node, device: DeviceProperties) -> UnpoolWork | Reject:
+        x, places = (v.spec for v in node.given[:2])
+        if node.is_fused:
+            return Reject("no layers around it are fused by this tactic")
+        if not c_copy.movable(x.dtype) or not places.dtype.is_int:
+            return Reject(f"no unpooling of {x.dtype.value} in C")
+        if x.numel != places.numel:
+            return Reject("there are not as many places as elements")
+        return UnpoolWork(node, smallest(node))
+
+    def cost(self, work: UnpoolWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return c_text.traffic(work.node, variant, ctx)
+
+    def compile(self, work: UnpoolWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args = Args(work.node)
+        return c_text.kernel(args, _unpooled(args, work), ctx, preludes=c_copy.preludes())
+
+
+def smallest(node: Node) -> Shape:
+    """The shape of the smallest result that the windows fit."""
+    a, shape = node.attrs, node.given[0].spec.shape
+    n = len(a.kernel_shape)
+    strides, pads = a.strides or (1,) * n, a.pads or (0,) * 2 * n
+    sizes = (
+        (shape[2 + i] - 1) * strides[i] + a.kernel_shape[i] - pads[i] - pads[n + i]
+        for i in range(n)
+    )
+    return (*shape[:2], *sizes)
+
+
+def _unpooled(args: Args, work: UnpoolWork) -> list[str]:
+    x, y = work.node.given[0].spec, work.node.outputs[0].spec
+    t = f"uint{8 * x.dtype.itemsize}_t"
+    small = args.size("SMALL", dims.prod(work.small))
+    found = f"tx_index((int64_t){args.input(1)}[i], {small}, {args.fault()})"
+    body = [
+        f"const int64_t place = {found};",
+        "if (place < 0) continue;",
+        *_target(args, work.small, y.shape),
+        f"if (at >= lo && at < hi) to[at] = ((const {t}*){args.bytes_in(0)})[i];",
+    ]
+    return [
+        f"{t}* to = ({t}*){args.bytes_out(0)};",
+        c_text.split(args.size("RESULTS", y.numel), 64),
+        loop("i", "lo", "hi", "to[i] = 0;"),
+        comment("Every thread looks at all places, in order, and keeps those in its own part."),
+        loop("i", "0", args.size("ELEMENTS", x.numel), *body),
+    ]
+
+
+def _target(args: Args, small: Shape, shape: Shape) -> list[str]:
+    """Declare ``at``, where ``place`` of the smallest result lies in the result."""
+    if small == shape:
+        return ["const int64_t at = place;"]
+    names = [f"i{i}" for i in range(len(shape))]
+    beyond = [
+        f"{name} >= {args.dim(d)}" for name, d, s in zip(names, shape, small, strict=True) if d != s
+    ]
+    return [
+        c_text.decode("place", names, [args.dim(d) for d in small]),
+        f"if ({' || '.join(beyond)}) continue;",
+        f"const int64_t at = {args.offset(c_text.contiguous_strides(shape), names)};",
+    ]
+
+
+@dataclass(frozen=True)
+class ColumnAxis:
+    """One axis of the image: ``out`` windows, of which ``taps`` elements go back into ``size``."""
+
+    size: Dim
+    out: Dim
+    taps: int
+    stride: int
+    dilation: int
+    before: int
+
+
+@dataclass(frozen=True)
+class ColumnsWork:
+    """Columns of windows, and the image that they are put back into."""
+
+    node: Node
+    axes: tuple[ColumnAxis, ...]
+
+
+class CpuColumnsTactic(Tactic[ColumnsWork]):
+    """All numbers; blocks must be known. Sums of 16-bit floats are kept in float32."""
+
+    key = "tactix.c_columns@1"
+    implements = ("tactix.Col2Im@1",)
+    source = "c"
+
+    def match(self, node: Node, device: DeviceProperties) -> ColumnsWork | Reject:
+        x, taps = node.given[0].spec, node.given[2].spec.known()
+        if node.is_fused:
+            return Reject("no layers around it are fused by this tactic")
+        if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
+            return Reject(f"no columns of {x.dtype.value} in C")
+        if taps is None or not all(isinstance(t, int) for t in taps):
+            return Reject("the block is not known")
+        axes = _axes(node, [int(t) for t in taps])  # type: ignore[arg-type]
+        return _reason(node, axes) or ColumnsWork(node, axes)
+
+    def cost(self, work: ColumnsWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return c_text.traffic(work.node, variant, ctx, 4e9)
+
+    def compile(self, work: ColumnsWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return _columns(work, ctx)
+
+
+def _axes(node: Node, taps: Sequence[int]) -> tuple[ColumnAxis, ...]:
+    a, n, sizes = node.attrs, len(taps), node.outputs[0].spec.shape[2:]
+    strides, dilations = a.strides or (1,) * n, a.dilations or (1,) * n
+    pads, made = a.pads or (0,) * 2 * n, []
+    for i, size in enumerate(sizes):
+        room = size + pads[i] + pads[n + i] - dilations[i] * (taps[i] - 1) - 1
+        out = dims.floordiv(room, strides[i]) + 1
+        made.append(ColumnAxis(size, out, taps[i], strides[i], dilations[i], pads[i]))
+    return tuple(made)
+
+
+def _reason(node: Node, axes: Sequence[ColumnAxis]) -> Reject | None:
+    """Why not."""
+    x, taps = node.given[0].spec, dims.prod(a.taps for a in axes)
+    if dims.compare(taps, _MOST_TAPS) == ">":
+        return Reject(f"a block has more than {_MOST_TAPS} elements")
+    if dims.mod(x.shape[1], taps) != 0:
+        return Reject(f"{dims.show(x.shape)} is not surely whole blocks of {taps}")
+    windows = dims.prod(a.out for a in axes)
+    if windows != x.shape[2] or any(dims.compare(a.out, 0) != ">" for a in axes):
+        return Reject(f"whether {windows} windows fit {dims.show(x.shape)} is not known")
+    return None
+
+
+def _columns(work: ColumnsWork, ctx: CompileContext) -> KernelArtifact:
+    args, y = Args(work.node), work.node.outputs[0].spec
+    number = c_text.ctype(WIDE.get(y.dtype, y.dtype))
+    plane = dims.prod(y.shape[2:])
+    size, threads = args.size("PLANE", plane), max(1, ctx.threads)
+    workspace: Dim = 0
+    to, finish, each = f"{args.output(0)} + u * {size}", [], dims.ceildiv(plane * 4, _LINE) * _LINE
+    if y.dtype in WIDE:
+        workspace = each * threads
+        to = f"(float*)({args.workspace(0, 'char')} + tid * {args.dim(each)})"
+        place = f"{args.output(0)}[u * {size} + i]"
+        finish = [loop("i", "0", size, f"{place} = {stored(y.dtype, 'to[i]')};")]
+    unit = [
+        f"{number}* __restrict to = {to};",
+        loop("i", "0", size, "to[i] = 0;"),
+        *_taps(args, work),
+        *finish,
+    ]
+    lines = [
+        f"if (tid >= {threads}) return;",
+        f"if (nt > {threads}) nt = {threads};",
+        c_text.split(args.dim(y.shape[0] * y.shape[1])),
+        loop("u", "lo", "hi", *unit),
+    ]
+    preludes = (*c_text.vector_preludes(), c_text.prelude("pool.h"))
+    return c_text.kernel(args, lines, ctx, preludes=preludes, workspace=workspace)
+
+
+def _taps(args: Args, work: ColumnsWork) -> list[str]:
+    """Loops over the windows of each element of the block, in the order of the reference."""
+    x, kind = work.node.given[0].spec, c_text.ctype(work.node.given[0].spec.dtype)
+    taps = int(dims.prod(a.taps for a in work.axes))  # type: ignore[arg-type]
+    windows, lines = args.size("WINDOWS", x.shape[2]), []
+    for n, tap in enumerate(itertools.product(*(range(a.taps) for a in work.axes))):
+        column = f"{args.input(0)} + (u * {taps} + {n}) * {windows}"
+        lines += [
+            comment(f"Element {', '.join(map(str, tap))} of all windows."),
+            block("", f"const {kind}* from = {column};", _rows(args, work.axes, tap, x.dtype)),
+        ]
+    return lines
+
+
+def _rows(args: Args, axes: Sequence[ColumnAxis], tap: Sequence[int], dtype: DType) -> str:
+    """One tap of all windows, row by row."""
+    last = len(axes) - 1
+    shifts = [k * a.dilation - a.before for k, a in zip(tap, axes, strict=True)]
+    inside = [f"o{i} * {a.stride} + {shifts[i]}" for i, a in enumerate(axes)]
+    row = source = ""
+    for i, a in enumerate(axes[:last]):
+        row = f"({row}) * {args.dim(a.size)} + {inside[i]}" if row else inside[i]
+        source = f"({source}) * {args.dim(a.out)} + o{i}" if source else f"o{i}"
+    a = axes[last]
+    size, out = args.dim(a.size), args.dim(a.out)
+    begin = f"({row}) * {size} + " if row else ""
+    behind = f"({source}) * {out} + " if source else ""
+    value = element(dtype, f"from[{behind}o{last}]")
+    text = "\n".join(
+        [
+            f"const int64_t first = tx_first_tap({shifts[last]}, {a.stride});",
+            f"const int64_t end = tx_end_tap({shifts[last]}, {a.stride}, {size}, {out});",
+            loop(f"o{last}", "first", "end", f"to[{begin}{inside[last]}] += {value};"),
+        ]
+    )
+    for i in reversed(range(last)):
+        size = args.dim(axes[i].size)
+        skip = f"if ({inside[i]} < 0 || {inside[i]} >= {size}) continue;"
+        text = loop(f"o{i}", "0", args.dim(axes[i].out), skip, text)
+    return text

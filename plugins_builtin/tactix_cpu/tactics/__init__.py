@@ -12,6 +12,7 @@ MODULES = (
     "norm.lrn",
     "move.move",
     "move.gather",
+    "move.mapped",
     "move.generate",
     "select.topk",
     "select.extreme",

@@ -149,6 +149,8 @@ def movement() -> Iterator[h.Case]:
     yield plain("move", "Split", [x], axis=2, sizes=(7, 12))
     yield plain("move", "Slice", [x], begins=(30, 18), sizes=(5, 7), axes=(1, 2), steps=(-3, -2))
     yield plain("move", "Pad", [x], pads=(0, 1, 2, 1, 0, 3), mode="constant", value=1.5)
+    yield plain("pad_tables", "Pad", [x], pads=(0, 1, 2, 1, 0, 3), mode="reflect")
+    yield plain("told_move", "DynamicTile", [x, np.array((1, 2, 3))])
     yield plain("move", "Expand", [floats(3, 1, 19)], shape=(2, 3, 5, 19))
     yield plain("move", "Tile", [x], repeats=(1, 2, 3))
     yield plain("gather", "Gather", [x, np.array([[5, -1, 0]])], axis=1)

@@ -7,6 +7,7 @@ from tactix.contracts.tactic import Tactic
 MODULES = (
     "pointwise.tactic",
     "reduce.tactic",
+    "reduce.lines",
     "norm.softmax",
     "norm.norm",
     "norm.lrn",

@@ -72,6 +72,7 @@ def table(device: DeviceProperties) -> list[h.Case]:
         reformats(device.lanes),
         products(),
         recurrent(),
+        calculations(),
     )
     convolutions_and_bytes = (
         convolutions(),
@@ -250,6 +251,15 @@ def reformats(lanes: int) -> Iterator[h.Case]:
         (LINEAR, NHWC),
     ):
         yield plain("reformat", REFORMAT, [floats(2, 35, 5, 7)], source=a, target=b)
+
+
+def calculations() -> Iterator[h.Case]:
+    x = floats(3, 19, 37) * 3
+    for axes in ((1,), (2,), (0, 2)):
+        yield plain("logsumexp", "ReduceLogSumExp", [x], axes=axes)
+    for axis in (1, 2):
+        yield plain("lp_normalization", "LpNormalization", [x], axis=axis)
+    yield plain("logsumexp", "ReduceLogSumExp", [x.astype(np.float64)], axes=(1,))
 
 
 def products() -> Iterator[h.Case]:

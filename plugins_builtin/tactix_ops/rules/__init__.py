@@ -17,10 +17,17 @@ TOPICS = (
 
 
 def all_rules() -> list[Rule]:
-    """Every built-in rule but those that lower precision."""
+    """Every built-in rule for all devices that does not lower precision."""
     from importlib import import_module
 
     return [rule for topic in TOPICS for rule in import_module(f"{__name__}.{topic}").RULES]
+
+
+def processor_rules() -> list[Rule]:
+    """The built-in rules for processors alone, which change no number."""
+    from tactix_ops.rules import half
+
+    return [*half.RULES]
 
 
 def lowering_rules() -> list[Rule]:

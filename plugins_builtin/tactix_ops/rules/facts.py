@@ -109,3 +109,21 @@ def awaits_reader(node: Node, graph: Any) -> bool:
     return (
         reader is not None and reader.body.anchor is None and reader.outputs[0].spec.shape == shape
     )
+
+
+def narrows_for_reader(node: Node, graph: Any) -> bool:
+    """Whether the node only rounds to float16, for one pointwise node, what others read in float32:
+    then it joins that one, so that the tensor is stored once.
+    """
+    if (
+        node.layer.key != "tactix.Cast@1"
+        or node.attrs.to is not DType.FP16
+        or node.given[0].spec.dtype is not DType.FP32
+    ):
+        return False
+    reader = graph.only_use(node.outputs[0])
+    return (
+        reader is not None
+        and reader.body.anchor is None
+        and graph.only_use(node.given[0]) is not node
+    )

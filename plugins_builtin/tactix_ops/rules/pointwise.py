@@ -11,7 +11,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.rule import Fuse, Rule, fuse, pointwise
 from tactix_ops.rules.anchors import broadcasts_surely, expressions, in_vectors
 from tactix_ops.rules.epilogue import MAX_NODES
-from tactix_ops.rules.facts import awaits_reader, used_only_by
+from tactix_ops.rules.facts import awaits_reader, narrows_for_reader, used_only_by
 
 CHEAP = frozenset({
     "var", "const", "add", "sub", "mul", "neg", "abs", "min", "max", "lt", "le", "eq", "and", "or",
@@ -71,7 +71,8 @@ def _shared(root: Node, graph: Any) -> Node | None:
     in one loop.
     """
     shape = root.outputs[0].spec.shape
-    for v in () if awaits_reader(root, graph) else root.given:
+    waits = awaits_reader(root, graph) or narrows_for_reader(root, graph)
+    for v in () if waits else root.given:
         p = v.producer
         if (
             p is None

@@ -28,6 +28,7 @@ MODULES = (
     "pool.unpool",
     "pool.power",
     "sample.resize",
+    "sample.dynamic_resize",
     "sample.grid",
     "sample.regions",
     "sample.deform",

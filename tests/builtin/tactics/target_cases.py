@@ -213,6 +213,9 @@ def samples() -> Iterator[h.Case]:
         yield plain("resize", "Resize", [x], sizes=(2, 3, 20, 42), mode=mode)
         yield plain("resize", "Resize", [x], sizes=(2, 3, 5, 11), mode=mode)
     yield plain("resize", "Resize", [x.astype(np.float16)], sizes=(2, 3, 5, 33), mode="linear")
+    scales = np.array([1, 1, 1.7, 0.6], np.float32)
+    for mode in ("nearest", "linear", "cubic"):
+        yield plain("dynamic_resize", "DynamicResize", [x, None, scales], mode=mode)
     grid = RNG.uniform(-1.2, 1.2, (2, 5, 21, 2)).astype(np.float32)
     for mode in ("nearest", "linear", "cubic"):
         yield plain("grid_sample", "GridSample", [x, grid], mode=mode)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +38,9 @@ class TableTaps:
 
 @dataclass(frozen=True)
 class ComputedTaps:
-    """The same for sizes that only running tells. ``scale`` None: their quotient."""
+    """The same for sizes that only running tells. ``scale`` None: their quotient. ``place``: of the
+    axis in tensors that tell more, else -1.
+    """
 
     axis: int
     count: int
@@ -46,6 +48,7 @@ class ComputedTaps:
     out: Dim
     scale: float | None
     region: tuple[float, float]
+    place: int = -1
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,19 @@ class AxisGroup:
 
 def groups_of(node: Node) -> tuple[AxisGroup, ...] | Reject:
     """The axes of a Resize, outermost first."""
-    shape = node.given[0].spec.shape
+    made = []
+    for axis, size in enumerate(node.given[0].spec.shape):
+        group = _group(node.attrs, axis, size)
+        if isinstance(group, Reject):
+            return group
+        made.append(group)
+    return joined(made)
+
+
+def joined(groups: Sequence[AxisGroup]) -> tuple[AxisGroup, ...]:
+    """Neighbours that keep their size as one."""
     found: list[AxisGroup] = []
-    for axis, size in enumerate(shape):
-        made = _group(node.attrs, axis, size)
-        if isinstance(made, Reject):
-            return made
+    for made in groups:
         if made.taps is None and found and found[-1].taps is None:
             last = found.pop()
             made = AxisGroup(last.size * made.size, last.out * made.out)

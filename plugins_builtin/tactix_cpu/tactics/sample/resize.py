@@ -17,7 +17,12 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
 from tactix_cpu.tactics.sample.axes import AxisGroup, groups_of
-from tactix_cpu.tactics.sample.resize_kernel import EXPANDED, NearestKernel, WeightedKernel
+from tactix_cpu.tactics.sample.resize_kernel import (
+    EXPANDED,
+    GivenNumbers,
+    NearestKernel,
+    WeightedKernel,
+)
 from tactix_cpu.tactics.sample.sums import FLOATS, WIDE
 
 _ACROSS, _DOWN, _ROUNDED = 0.5e-9, 0.1e-9, 2e-9
@@ -82,7 +87,7 @@ class CpuResizeTactic(Tactic[CpuResizeWork]):
     def compile(self, work: CpuResizeWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         nearest = work.node.attrs.mode == "nearest"
         kernel = NearestKernel if nearest else WeightedKernel
-        return kernel(work.node, work.groups, work.across, ctx).artifact()
+        return kernel(work.node, work.groups, work.across, ctx, GivenNumbers()).artifact()
 
 
 def _seconds(work: CpuResizeWork, dtype: DType) -> float:

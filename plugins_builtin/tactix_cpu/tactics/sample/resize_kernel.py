@@ -42,13 +42,40 @@ def _aligned(size: Dim) -> Dim:
     return dims.ceildiv(size, _PIXEL) * _PIXEL
 
 
+class GivenNumbers:
+    """Scales and regions of axes whose sizes only running tells: from attributes."""
+
+    def scale(self, args: Args, t: ComputedTaps) -> str:
+        """Results for each element, as C."""
+        if t.scale is not None:
+            return float_literal(t.scale, double=True)
+        return f"(double){args.dim(t.out)} / (double){args.dim(t.size)}"
+
+    def region(self, args: Args, t: ComputedTaps) -> tuple[str, str] | None:
+        """Start and end of the region of interest as C; None: all of the axis."""
+        if t.region == WHOLE:
+            return None
+        start, end = (float_literal(v, double=True) for v in t.region)
+        return start, end
+
+    def told(self, args: Args) -> list[str]:
+        """What a launch before all others does, that tells the sizes of the result."""
+        return []
+
+
 class _ResizeKernel:
     """What both kinds share. Group ``g`` has names ``i<g>`` (result), ``first<g>`` (element)."""
 
     def __init__(
-        self, node: Node, groups: tuple[AxisGroup, ...], across: int, ctx: CompileContext
+        self,
+        node: Node,
+        groups: tuple[AxisGroup, ...],
+        across: int,
+        ctx: CompileContext,
+        numbers: GivenNumbers,
     ) -> None:
         self.node, self.groups, self.across, self.ctx = node, groups, across, ctx
+        self.numbers = numbers
         self.args = Args(node)
         self.dtype = node.given[0].spec.dtype
         self.workspace: Dim = 0
@@ -133,16 +160,16 @@ class _ResizeKernel:
     def between(self, t: ComputedTaps) -> list[str]:
         """Declare ``at``, where result ``i`` lies, and ``scale``."""
         size, out = (f"(double){self.args.dim(d)}" for d in (t.size, t.out))
-        start, end = (float_literal(v, double=True) for v in t.region)
+        region = self.numbers.region(self.args, t)
+        start, end = region or ("0.0", "1.0")
         mode = self.node.attrs.coordinate_transformation_mode
         form = CROPPED if mode == "tf_crop_and_resize" else PLACES[mode]
         place = form.format(i="(double)i", size=size, out=out, scale="scale", start=start, end=end)
-        scale = f"{out} / {size}" if t.scale is None else float_literal(t.scale, double=True)
         same = f"scale == 1.0 && {self.args.dim(t.size)} == {self.args.dim(t.out)}"
-        if t.region != WHOLE:
-            same = "0"
+        if region is not None:
+            same = f"{same} && {start} == 0.0 && {end} == 1.0"
         return [
-            f"const double scale = {scale};",
+            f"const double scale = {self.numbers.scale(self.args, t)};",
             comment("An axis that keeps its size is copied."),
             f"const double at = {same} ? (double)i : {place};",
         ]
@@ -205,12 +232,14 @@ class _ResizeKernel:
 
     def finish(self, body: Sequence[str], begin: Sequence[str] = ()) -> KernelArtifact:
         """The kernel that runs ``body`` for each row ``o``; ``begin`` stands before the loop."""
-        threads, tables = max(1, self.ctx.threads), self._made_tables()
-        if tables:
-            self.args.phase(0)
-            tables = [block("if (phase == 0)", *tables, "return;")]
+        threads, before = max(1, self.ctx.threads), list[str]()
+        told = self.numbers.told(self.args)
+        for made in (told, self._made_tables()):
+            if made:
+                phase = f"if ({self.args.phase()} == {len(before)})"
+                before.append(block(phase, *made, "return;"))
         lines = [
-            *tables,
+            *before,
             f"if (tid >= {threads}) return;",
             f"if (nt > {threads}) nt = {threads};",
             c_text.split(self.rows),
@@ -225,7 +254,8 @@ class _ResizeKernel:
             helpers=self.helpers(),
             preludes=preludes,
             workspace=self.workspace,
-            phases=2 if tables else 1,
+            phases=1 + len(before),
+            telling=1 if told else 0,
         )
 
 
@@ -293,9 +323,14 @@ class WeightedKernel(_ResizeKernel):
     """Sums, of f32, f16 and bf16 in vectors of float32, of others in float64."""
 
     def __init__(
-        self, node: Node, groups: tuple[AxisGroup, ...], across: int, ctx: CompileContext
+        self,
+        node: Node,
+        groups: tuple[AxisGroup, ...],
+        across: int,
+        ctx: CompileContext,
+        numbers: GivenNumbers,
     ) -> None:
-        super().__init__(node, groups, across, ctx)
+        super().__init__(node, groups, across, ctx, numbers)
         self.sums = CpuSums(self.dtype)
         self.count = 1
         for g in self.down:
@@ -305,6 +340,12 @@ class WeightedKernel(_ResizeKernel):
     @property
     def weight(self) -> DType:
         return CpuSums(self.node.given[0].spec.dtype).number
+
+    @property
+    def terms(self) -> str:
+        """How many rows a row is the sum of: known, or ``n`` where axes may keep their size."""
+        running = any(isinstance(self.taps(g), ComputedTaps) for g in self.down)
+        return "n" if running else str(self.count)
 
     # Scratch
 
@@ -330,7 +371,7 @@ class WeightedKernel(_ResizeKernel):
             term = self.sums.loaded(source, "rows[k] + i", count)
             return [
                 f"{self.sums.kind} s = {self.sums.splat('of[0]')} * {first};",
-                loop("k", "1", str(self.count), f"s += {self.sums.splat('of[k]')} * {term};"),
+                loop("k", "1", self.terms, f"s += {self.sums.splat('of[k]')} * {term};"),
                 self.sums.stored(target, f"{y} + i", "s", count),
             ]
 
@@ -370,9 +411,10 @@ class WeightedKernel(_ResizeKernel):
             places.append(f"{self._element(g)} * {self.stride(g)}")
             shares.append(f"{self.weights(g)}[k{g} * {self.args.dim(self.groups[g].out)} + i{g}]")
         x = self.args.input(0)
-        text = "\n".join(
-            [f"of[n] = {' * '.join(shares)};", f"rows[n++] = {x} + {self.args.sum(*places)};"]
-        )
+        lines = [f"of[n] = {' * '.join(shares)};", f"rows[n++] = {x} + {self.args.sum(*places)};"]
+        if self.terms == "n":
+            lines.insert(1, "if (of[n] == 0) continue;")
+        text = "\n".join(lines)
         for g in reversed(self.down):
             text = loop(f"k{g}", "0", str(self.taps(g).count), text)
         element = c_text.ctype(self.dtype)

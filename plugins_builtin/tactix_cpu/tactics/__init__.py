@@ -54,6 +54,7 @@ MODULES = (
     "pointwise.int8",
     "pool.int8",
     "quantize",
+    "signal.fourier",
 )
 """Those with tactics."""
 

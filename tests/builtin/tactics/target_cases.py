@@ -263,6 +263,8 @@ def calculations() -> Iterator[h.Case]:
     for axis in (1, 2):
         yield plain("lp_normalization", "LpNormalization", [x], axis=axis)
     yield plain("logsumexp", "ReduceLogSumExp", [x.astype(np.float64)], axes=(1,))
+    yield plain("fourier", "DFT", [floats(3, 60, 2)], axis=1)
+    yield plain("fourier", "STFT", [floats(2, 50, 1), floats(16)], frame_step=3, frame_length=16)
 
 
 def products() -> Iterator[h.Case]:

@@ -1,0 +1,1 @@
+"""Tactics for signals and for products over time."""

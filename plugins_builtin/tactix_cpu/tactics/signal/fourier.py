@@ -1,0 +1,280 @@
+"""DFT and STFT in C: transforms of any length, of many signals side by side.
+
+What factors the length has decides how much work it is (``c/lib/fourier.h``). 16-bit floats are
+computed in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tactix.base import dims
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix_codegen.c import scalar as c_scalar
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.text import Args, comment, loop
+
+SIDE_BY_SIDE = 16
+"""Signals that are transformed at once: a vector of float32 has no more lanes."""
+TOGETHER = 1 << 15
+"""Numbers of these signals at most, of each of four arrays: 512 KiB of float32, which a second
+cache of 1 MiB holds. Longer signals are transformed one by one.
+"""
+SECONDS_A_TERM = 4e-10
+"""Of a complex product and sum: eight operations, of which a vector of eight does a few a cycle. No
+measurement of it is on record.
+"""
+SOME_TERMS = 12
+"""Terms of a result where the length is not known: those of 4096."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [FourierTactic()]
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Where a tensor has the signals: signal ``i`` begins at ``outer * (i / each) + inner * (i %
+    each)``, its elements lie ``step`` apart, and each has so many ``parts``.
+    """
+
+    each: Dim
+    outer: Dim
+    inner: Dim
+    step: Dim
+    parts: int
+
+
+@dataclass(frozen=True)
+class FourierWork:
+    """``count`` transforms of ``length``: signals of ``size`` elements become ones of ``bins``.
+
+    ``inverse``: back from frequencies; ``half``: only the first half of them is given. ``real``:
+    imaginary parts that are given do not count.
+    """
+
+    node: Node
+    count: Dim
+    length: Dim
+    size: Dim
+    bins: Dim
+    source: Signals
+    target: Signals
+    inverse: bool = False
+    half: bool = False
+    real: bool = False
+
+    @property
+    def terms(self) -> int:
+        """Products for each result."""
+        return terms_of(self.length) if isinstance(self.length, int) else SOME_TERMS
+
+    @property
+    def together(self) -> Dim:
+        """Numbers of an array that has all signals side by side."""
+        if isinstance(self.length, int):
+            return self.length * max(1, min(SIDE_BY_SIDE, TOGETHER // self.length))
+        return dims.dmin(SIDE_BY_SIDE * self.length, TOGETHER + self.length)
+
+
+def terms_of(length: int) -> int:
+    """The sum of the factors that the transform takes; butterflies count as one of two."""
+    total, left, r = 0, length, 3
+    while left % 2 == 0:
+        left, total = left // 2, total + 1
+    while left > 1:
+        r = r if left % r == 0 else left if r * r > left else r + 2
+        if left % r == 0:
+            left, total = left // r, total + r
+    return max(1, total)
+
+
+class FourierTactic(Tactic[FourierWork]):
+    """f64, f32, f16 and bf16, linear; lengths known or not."""
+
+    key = "tactix.c_fourier@1"
+    implements = ("tactix.DFT@1", "tactix.STFT@1")
+    source = "c"
+
+    def match(self, node: Node, device: DeviceProperties) -> FourierWork | Reject:
+        x = node.given[0].spec
+        if node.is_fused:
+            return Reject("transforms take no epilogue")
+        if not x.dtype.is_float or not c_text.has_ctype(x.dtype):
+            return Reject(f"no transform of {x.dtype.value} in C")
+        work = _frames(node) if node.layer.name == "STFT" else _whole(node)
+        return Reject("signals of no elements") if work.length == 0 else work
+
+    def cost(self, work: FourierWork, variant: Variant, ctx: CompileContext) -> float | None:
+        terms = work.count * work.length * work.terms
+        moved = work.node.given[0].spec.nbytes() + work.node.outputs[0].spec.nbytes()
+        return c_text.seconds(ctx, (terms, SECONDS_A_TERM), (moved, 2 * SECONDS_A_TERM))
+
+    def compile(self, work: FourierWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args, threads = Args(work.node), max(1, ctx.threads)
+        body = transforms(args, work, threads)
+        preludes = (*c_text.vector_preludes(), c_text.prelude("fourier.h"))
+        width = _real(work).itemsize
+        room = (4 * work.together + 2 * work.length) * width * threads
+        return c_text.kernel(args, body, ctx, preludes=preludes, workspace=room)
+
+
+def _real(work: FourierWork) -> DType:
+    """The dtype that is computed in."""
+    return DType.FP64 if work.node.given[0].spec.dtype is DType.FP64 else DType.FP32
+
+
+def _parts(size: Dim) -> int:
+    """Real and imaginary part, or the real one alone."""
+    return 1 if size == 1 else 2
+
+
+def _whole(node: Node) -> FourierWork:
+    """DFT: along an axis."""
+    x, y, a = node.given[0].spec, node.outputs[0].spec, node.attrs
+    axis = a.axis % x.rank
+    outer, inner = dims.prod(x.shape[:axis]), dims.prod(x.shape[axis + 1 : -1])
+    size, bins = x.shape[axis], y.shape[axis]
+    half = a.onesided and a.inverse
+    length = a.length if a.length != 0 else bins if half else size
+
+    def signals(elements: Dim, parts: int) -> Signals:
+        return Signals(inner, elements * inner * parts, parts, inner * parts, parts)
+
+    ends = (signals(size, _parts(x.shape[-1])), signals(bins, _parts(y.shape[-1])))
+    count = outer * inner
+    return FourierWork(node, count, length, size, bins, *ends, a.inverse, half, a.onesided)
+
+
+def _frames(node: Node) -> FourierWork:
+    """STFT: of frames, which begin a step apart."""
+    x, y, a = node.given[0].spec, node.outputs[0].spec, node.attrs
+    frames, bins, parts = y.shape[1], y.shape[2], _parts(x.shape[2])
+    source = Signals(frames, x.shape[1] * parts, a.frame_step * parts, parts, parts)
+    target = Signals(frames, frames * bins * 2, bins * 2, 2, 2)
+    size = a.frame_length
+    return FourierWork(node, x.shape[0] * frames, size, size, bins, source, target, real=a.onesided)
+
+
+# -- text ------------------------------------------------------------------------------------------
+
+
+def transforms(args: Args, work: FourierWork, threads: int) -> list[str]:
+    """Every thread has signals, and room for some side by side and their transforms."""
+    real = c_text.ctype(_real(work))
+    args.size("LENGTH", work.length)
+    args.size("SIZE", work.size)
+    args.size("BINS", work.bins)
+    room = args.size("ROOM", work.together)
+    own = f"{args.workspace(0, real)} + tid * (4 * {room} + 2 * LENGTH)"
+    swapped = ("im", "re") if work.inverse else ("re", "im")
+    parts = f"{{{', '.join(f'own + {i} * {room}' for i in range(2))}}}"
+    others = f"{{{', '.join(f'own + {i} * {room}' for i in range(2, 4))}}}"
+    group = [
+        "const int64_t batch = hi - first < side ? hi - first : side;",
+        f"const tx_parts_{real} x = {parts}, spare = {others};",
+        f"{real}* const re = x.{swapped[0]};",
+        f"{real}* const im = x.{swapped[1]};",
+        *_load(args, work),
+        f"const tx_parts_{real} y = tx_fourier_{real}(x, spare, turns, LENGTH, batch);",
+        *_store(args, work, swapped),
+    ]
+    return [
+        *c_text.at_most(threads),
+        c_text.split(args.size("SIGNALS", work.count)),
+        "if (lo >= hi || LENGTH < 1) return;",
+        f"{real}* const own = {own};",
+        *_turns(args, work, real),
+        comment("So many signals lie side by side: vectors run over them."),
+        f"const int64_t many = {TOGETHER} / LENGTH;",
+        f"const int64_t side = many < 1 ? 1 : many < {SIDE_BY_SIDE} ? many : {SIDE_BY_SIDE};",
+        loop("first", "lo", "hi", *group, step="side"),
+    ]
+
+
+def _turns(args: Args, work: FourierWork, real: str) -> list[str]:
+    """Powers of the root of one: a constant, or made by each thread."""
+    if not isinstance(work.length, int):
+        make = f"tx_turns_{real}(made, LENGTH);"
+        return [f"{real}* const made = own + 4 * ROOM;", make, f"const {real}* turns = made;"]
+    angles = 2 * math.pi * np.arange(work.length) / work.length
+    table = np.stack([np.cos(angles), -np.sin(angles)], axis=1).astype(_real(work).numpy)
+    name = args.constant("turns", Packed(-1, array=table), _real(work))
+    return [f"const {real}* const turns = {name};"]
+
+
+def _place(args: Args, name: str, signals: Signals) -> str:
+    """Declare where signal ``first + b`` begins."""
+    each = args.dim(signals.each)
+    outer, inner = args.dim(signals.outer), args.dim(signals.inner)
+    return (
+        f"const int64_t {name} = (first + b) / {each} * {outer} + (first + b) % {each} * {inner};"
+    )
+
+
+def _load(args: Args, work: FourierWork) -> list[str]:
+    """The signals side by side, cut or filled with zeros."""
+    x, dtype, real = args.input(0), work.node.given[0].spec.dtype, c_text.ctype(_real(work))
+    window = _window(args, work)
+    step = args.size("STEP_IN", work.source.step)
+    factor = " * factor" if window else ""
+
+    def part(i: int) -> str:
+        if i == 1 and (work.source.parts == 1 or (work.real and not work.half)):
+            return "0"
+        return f"{c_scalar.element(dtype, f'{x}[from + t * {step} + {i}]')}{factor}"
+
+    most = "LENGTH / 2 + 1" if work.half else "LENGTH"
+    store = ["re[t * batch + b] = a;", "im[t * batch + b] = c;"]
+    if work.half:
+        store = [
+            comment("The other half are the conjugates."),
+            "const int alone = t == 0 || 2 * t == LENGTH;",
+            "re[t * batch + b] = a;",
+            "im[t * batch + b] = alone ? 0 : c;",
+            "if (alone) continue;",
+            "re[(LENGTH - t) * batch + b] = a;",
+            "im[(LENGTH - t) * batch + b] = -c;",
+        ]
+    each = [f"const {real} a = {part(0)}, c = {part(1)};", *store]
+    places = _place(args, "from", work.source)
+    known = loop("t", "0", "given", window, loop("b", "0", "batch", places, *each))
+    zeros = "memset({0} + given * batch, 0, (LENGTH - given) * batch * sizeof *{0});"
+    return [
+        f"const int64_t given = SIZE < {most} ? SIZE : {most};",
+        *(zeros.format(name) for name in ("re", "im")),
+        known,
+    ]
+
+
+def _window(args: Args, work: FourierWork) -> str:
+    """Declare the factor of element ``t``, if there is one."""
+    if len(work.node.given) < 2:
+        return ""
+    dtype, real = work.node.given[1].spec.dtype, c_text.ctype(_real(work))
+    return f"const {real} factor = {c_scalar.element(dtype, f'{args.input(1)}[t]')};"
+
+
+def _store(args: Args, work: FourierWork, parts: tuple[str, str]) -> list[str]:
+    """The transforms where the result has them."""
+    y, dtype, real = args.output(), work.node.outputs[0].spec.dtype, c_text.ctype(_real(work))
+    step = args.size("STEP_OUT", work.target.step)
+    scale = " * scale" if work.inverse else ""
+    stores = [
+        f"{y}[to + k * {step} + {i}] = "
+        + c_scalar.stored(dtype, f"y.{parts[i]}[k * batch + b]{scale}")
+        + ";"
+        for i in range(work.target.parts)
+    ]
+    walk = loop("k", "0", "BINS", *stores)
+    head = f"const {real} scale = ({real})(1.0 / (double)LENGTH);" if work.inverse else ""
+    return [head, loop("b", "0", "batch", _place(args, "to", work.target), walk)]

@@ -55,6 +55,7 @@ MODULES = (
     "pool.int8",
     "quantize",
     "signal.fourier",
+    "signal.linear_attention",
 )
 """Those with tactics."""
 

@@ -89,14 +89,14 @@ class LinearAttention(Layer):
             shared = np.repeat(s, attrs.q_num_heads // heads, axis=1)
             y[:, t] = scale * np.einsum("bhkv,bhk->bhv", shared, q[:, t])
         kept = inputs[0].dtype if state is None else state.dtype
-        return y.reshape(batch, steps, -1).astype(inputs[0].dtype, copy=False), s.astype(
-            kept, copy=False
-        )
+        return y.reshape(batch, steps, q.shape[2] * v.shape[3]).astype(
+            inputs[0].dtype, copy=False
+        ), s.astype(kept, copy=False)
 
 
 def _heads(x: Array, count: int) -> Array:
     """(B, T, H D) to (B, T, H, D)."""
-    return x.reshape(*x.shape[:2], count, -1)
+    return x.reshape(*x.shape[:2], count, x.shape[2] // count)
 
 
 LAYERS: tuple[Layer, ...] = (LinearAttention(),)

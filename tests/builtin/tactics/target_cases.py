@@ -263,6 +263,10 @@ def calculations() -> Iterator[h.Case]:
     for axis in (1, 2):
         yield plain("lp_normalization", "LpNormalization", [x], axis=axis)
     yield plain("logsumexp", "ReduceLogSumExp", [x.astype(np.float64)], axes=(1,))
+    given = [floats(2, 5, 12), floats(2, 5, 6), floats(2, 5, 66), None, -np.abs(floats(2, 5, 6))]
+    heads = {"q_num_heads": 4, "kv_num_heads": 2}
+    linear = h.node("LinearAttention", given, **heads)
+    yield case("linear_attention", linear, [x for x in given if x is not None])
     yield plain("fourier", "DFT", [floats(3, 60, 2)], axis=1)
     yield plain("fourier", "STFT", [floats(2, 50, 1), floats(16)], frame_step=3, frame_length=16)
 

@@ -238,6 +238,7 @@ def windows() -> Iterator[h.Case]:
     spread = RNG.permutation(2 * 7 * 18 * 74)[: x.size].reshape(x.shape)
     twice: Any = {"kernel_shape": (2, 2), "strides": (2, 2)}
     yield plain("unpool", "MaxUnpool", [x, spread, None], **twice)
+    yield plain("told_unpool", "MaxUnpool", [x, spread, np.array([2, 7, 20, 70])], **twice)
     for code in ("f32", "f16"):
         columns = floats(2, 18, 7 * 20).astype(DType(code).numpy)
         sizes = [np.array(v) for v in ((9, 22), (3, 3))]

@@ -49,6 +49,13 @@ def test_scales_and_sizes(mode, code):
     )
 
 
+@pytest.mark.parametrize("code", ["f16", "bf16", "f64"])
+def test_scales_in_other_floats(code):
+    x, scales = _x(1, 2, 7, 19), np.array([1, 1, 1.7, 0.55]).astype(DType(code).numpy)
+    made = node("DynamicResize", [x, None, scales, None], mode="linear")
+    check_all([Case(made, TACTIC, [x, scales], nt=(1, 3))])
+
+
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
 def test_one_scale_for_all_axes(policy):
     attrs = {"keep_aspect_ratio_policy": policy, "axes": (2, 3), "mode": "linear"}
@@ -84,7 +91,7 @@ def test_what_it_rejects():
     for inputs, attrs in (
         ([x, None, four, None], {"mode": "linear", "antialias": True}),
         ([x, None, TensorSpec(DType.FP32, (3,)), None], {}),
-        ([x, None, TensorSpec(DType.FP16, (4,)), None], {}),
+        ([x, None, TensorSpec(DType.INT32, (4,)), None], {}),
         ([x, None, None, None], {}),
     ):
         found = TACTIC.match(node("DynamicResize", inputs, **attrs), NATIVE)

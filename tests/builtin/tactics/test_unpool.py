@@ -12,9 +12,9 @@ from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import Reject
-from tactix_cpu.tactics.pool.unpool import CpuColumnsTactic, CpuUnpoolTactic
+from tactix_cpu.tactics.pool.unpool import CpuColumnsTactic, CpuToldUnpoolTactic, CpuUnpoolTactic
 
-UNPOOL, COLUMNS = CpuUnpoolTactic(), CpuColumnsTactic()
+UNPOOL, TOLD, COLUMNS = CpuUnpoolTactic(), CpuToldUnpoolTactic(), CpuColumnsTactic()
 RNG = np.random.default_rng(11)
 
 
@@ -63,6 +63,27 @@ def test_wild_places_are_reported_and_write_nothing():
     assert y.flat[5] == x[0, 0, 0, 1]
     assert np.count_nonzero(y) == 1
     assert run.fault.array(np.int64, (5,))[:3].tolist() == [1, 16, 16]
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 10), (2, 3, 11, 13), (2, 4, 6, 0)])
+def test_a_shape_that_only_running_tells(shape):
+    case = _unpool(_x(2, 3, 4, 5), (2, 3, 8, 10))
+    assert case.arrays is not None
+    arrays = [*case.arrays, np.array(shape)]
+    made = node("MaxUnpool", arrays, kernel_shape=(2, 2), strides=(2, 2))
+    check_all([Case(made, TOLD, arrays, nt=(1, 3))])
+
+
+def test_a_shape_below_nothing_is_refused():
+    case = _unpool(_x(1, 1, 2, 2), (1, 1, 4, 4))
+    assert case.arrays is not None
+    arrays = [*case.arrays, np.array([1, 1, -4, 4])]
+    made = node("MaxUnpool", arrays, kernel_shape=(2, 2), strides=(2, 2))
+    ((variant, artifact),) = _compile(Case(made, TOLD, arrays))
+    (binary,) = COMPILER.compile([artifact.code], NATIVE)
+    run = Run(made, variant, artifact, {f"unpool_{i}": 0 for i in range(4)})
+    run(getattr(_library(binary), binary.symbol), arrays, 1)
+    assert run.fault.array(np.int64, (5,)).tolist()[:2] == [2, -4]
 
 
 @pytest.mark.parametrize("n", [0, 2])

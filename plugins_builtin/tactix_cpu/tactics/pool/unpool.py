@@ -28,7 +28,7 @@ _MOST_TAPS = 64
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [CpuUnpoolTactic(), CpuColumnsTactic()]
+    return [CpuUnpoolTactic(), CpuToldUnpoolTactic(), CpuColumnsTactic()]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,38 @@ class CpuUnpoolTactic(Tactic[UnpoolWork]):
     def compile(self, work: UnpoolWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args = Args(work.node)
         return c_text.kernel(args, _unpooled(args, work), ctx, preludes=c_copy.preludes())
+
+
+class CpuToldUnpoolTactic(CpuUnpoolTactic):
+    """With the shape of the result in a tensor: the first launch tells it."""
+
+    key = "tactix.c_told_unpool@1"
+    tells = True
+
+    def match(self, node: Node, device: DeviceProperties) -> UnpoolWork | Reject:
+        if len(node.given) < 3 or not c_text.fresh_symbols(node):
+            return Reject("the shape of the result is known")
+        return super().match(node, device)
+
+    def compile(self, work: UnpoolWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args = Args(work.node)
+        told = block(f"if ({args.phase()} == 0)", *_told(args, work.node), "return;")
+        body = [told, *_unpooled(args, work)]
+        preludes = c_copy.preludes()
+        return c_text.kernel(args, body, ctx, preludes=preludes, phases=2, telling=1)
+
+
+def _told(args: Args, node: Node) -> list[str]:
+    """Tell the sizes of the result."""
+    lines, fresh, shape = ["if (tid) return;"], {}, args.input(2)
+    for i, d in enumerate(node.outputs[0].spec.shape):
+        size = f"(int64_t){shape}[{i}]"
+        refused = args.refuse("an axis of the result cannot have {0} elements", size)
+        lines.append(block(f"if ({size} < 0)", refused, "return;"))
+        name = dims.symbol_name(d)
+        assert name is not None
+        fresh[name] = size
+    return [*lines, *args.tell(fresh)]
 
 
 def smallest(node: Node) -> Shape:

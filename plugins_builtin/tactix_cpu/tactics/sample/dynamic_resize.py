@@ -12,6 +12,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
+from tactix_codegen.c.scalar import element
 from tactix_codegen.c.text import Args, block
 from tactix_codegen.operations.resize import TAPS
 from tactix_cpu.tactics.sample.axes import WHOLE, AxisGroup, ComputedTaps, joined
@@ -50,7 +51,7 @@ class TensorNumbers(GivenNumbers):
 
     def scale(self, args: Args, t: ComputedTaps) -> str:
         if self.scales >= 0:
-            return f"(double){args.input(self.scales)}[{t.place}]"
+            return f"(double){self._number(args, self.scales, t.place)}"
         policy = self.node.attrs.keep_aspect_ratio_policy
         if policy == "stretch":
             return super().scale(args, t)
@@ -68,8 +69,13 @@ class TensorNumbers(GivenNumbers):
     def region(self, args: Args, t: ComputedTaps) -> tuple[str, str] | None:
         if self.regions < 0:
             return None
-        roi = args.input(self.regions)
-        return f"(double){roi}[{t.place}]", f"(double){roi}[{len(self.axes) + t.place}]"
+        places = (t.place, len(self.axes) + t.place)
+        start, end = (f"(double){self._number(args, self.regions, p)}" for p in places)
+        return start, end
+
+    def _number(self, args: Args, index: int, place: int) -> str:
+        """Of a tensor of floats."""
+        return element(self.node.given[index].spec.dtype, f"{args.input(index)}[{place}]")
 
     def told(self, args: Args) -> list[str]:
         lines, fresh = ["if (tid) return;"], {}
@@ -88,7 +94,8 @@ class TensorNumbers(GivenNumbers):
     def _wanted(self, args: Args, i: int, size: str) -> str:
         """The size of axis ``i`` of the result."""
         if self.scales >= 0:
-            return f"tx_i64_of(floorf((float){size} * (float){args.input(self.scales)}[{i}]))"
+            scale = f"(float){self._number(args, self.scales, i)}"
+            return f"tx_i64_of(floorf((float){size} * {scale}))"
         policy = self.node.attrs.keep_aspect_ratio_policy
         if policy == "stretch":
             return f"(int64_t){args.input(self.sizes)}[{i}]"
@@ -97,7 +104,7 @@ class TensorNumbers(GivenNumbers):
 
 
 class CpuDynamicResizeTactic(Tactic[DynamicResizeWork]):
-    """As Resize, without antialias; scales in f32 or f64, sizes in any integers."""
+    """As Resize, without antialias; scales in any floats, sizes in any integers."""
 
     key = "tactix.c_dynamic_resize@1"
     implements = ("tactix.DynamicResize@1",)
@@ -169,7 +176,7 @@ def _numbers(node: Node, axes: tuple[int, ...]) -> TensorNumbers | Reject:
     if scales < 0 and sizes < 0:
         return Reject("there are neither scales nor sizes")
     for i in (scales, regions):
-        if i >= 0 and node.given[i].spec.dtype not in (DType.FP32, DType.FP64):
+        if i >= 0 and node.given[i].spec.dtype not in (*FLOATS, DType.FP64):
             return Reject(f"no scales or regions of {node.given[i].spec.dtype.value} in C")
     if node.attrs.coordinate_transformation_mode != "tf_crop_and_resize":
         regions = -1

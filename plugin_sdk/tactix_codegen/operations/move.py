@@ -227,4 +227,5 @@ _MOVES: dict[str, Callable[[Any, Format], list[Copy]]] = {
     "Split": _split,
     "Slice": _slice,
     "Pad": _pad,
+    "BitCast": _reshape,
 }

@@ -14,6 +14,7 @@ MODULES = (
     "move.move",
     "move.gather",
     "move.mapped",
+    "move.told_shapes",
     "move.generate",
     "select.topk",
     "select.extreme",

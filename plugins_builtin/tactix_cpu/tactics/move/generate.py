@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -23,10 +26,10 @@ def tactics() -> list[Tactic]:
 
 
 class CpuGenerateTactic(Tactic[Node]):
-    """Dims: one store a number. Range and Fill: one pass."""
+    """Dims and Shape: one store a number. Range and Fill: one pass."""
 
     key = "tactix.c_generate@1"
-    implements = generate.KINDS
+    implements = (*generate.KINDS, "tactix.Shape@1")
     source = "c"
     by_signature = True
 
@@ -45,16 +48,23 @@ class CpuGenerateTactic(Tactic[Node]):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args = Args(node)
-        body = {"tactix.Dims@1": _dims, "tactix.Range@1": _range, "tactix.Fill@1": _fill}[
-            node.kind
-        ](args, node)
+        body = {"Shape": _shape, "Dims": _dims, "Range": _range, "Fill": _fill}[node.layer.name](
+            args, node
+        )
         return c_text.kernel(args, body, ctx)
 
 
 def _dims(args: Args, node: Node) -> list[str]:
+    return _stores(args, node.attrs.values)
+
+
+def _shape(args: Args, node: Node) -> list[str]:
+    return _stores(args, node.given[0].spec.shape[node.attrs.start : node.attrs.end])
+
+
+def _stores(args: Args, values: Sequence[Dim]) -> list[str]:
     y = args.output()
-    stores = [f"{y}[{i}] = {args.dim(d)};" for i, d in enumerate(node.attrs.values)]
-    return ["if (tid) return;", *stores]
+    return ["if (tid) return;", *(f"{y}[{i}] = {args.dim(d)};" for i, d in enumerate(values))]
 
 
 def _range(args: Args, node: Node) -> list[str]:

@@ -27,7 +27,7 @@ class CpuMoveTactic(Tactic[Node]):
     """One variant per format; all tensors of the node share it."""
 
     key = "tactix.c_move@1"
-    implements = move.KINDS
+    implements = (*move.KINDS, "tactix.BitCast@1")
     source = "c"
     by_signature = True
 

@@ -24,7 +24,7 @@ from itertools import count
 from typing import Any
 
 from tactix.base.dims import Dim, Env
-from tactix.base.errors import ExecutionError, ShapeError, out_of_range
+from tactix.base.errors import ExecutionError, out_of_range
 from tactix.base.formulas import Formulas
 from tactix.contracts.artifact import Arg, Binary, Launch
 from tactix.contracts.launcher import Call, Launcher, LinkContext, Runnable, Step
@@ -341,8 +341,8 @@ class Faults:
         self.addresses = words.ctypes.data + words.strides[0] * np.arange(1, 1 + len(steps))
 
     def fail(self) -> None:
-        """Raises ExecutionError or ShapeError for the first step that reported something; nothing
-        is reported any more.
+        """Raises ExecutionError for the first step that reported something; nothing is reported any
+        more.
         """
         first = int((self._words[1:, 0] != 0).argmax())
         reason, a, b, _ = self._words[1 + first].tolist()
@@ -351,8 +351,8 @@ class Faults:
         step = self._steps[first]
         if reason == 1:
             raise out_of_range(a, b, step.name)
-        text = step.artifact.refusals[reason - 2]
-        raise ShapeError(text.format(a, b), who=step.name, do="Give inputs of other content")
+        what, cure = step.artifact.refusals[reason - 2]
+        raise ExecutionError(what.format(a, b), who=step.name, do=cure)
 
 
 def _reporting(run: Callable[..., Any], faults: Faults) -> Callable[..., Any]:

@@ -101,7 +101,7 @@ def test_execute_v2_copies_and_tells_the_shape(engine: tactix.Engine) -> None:
 
 
 def test_content_that_makes_no_sense_is_named(engine: tactix.Engine) -> None:
-    with pytest.raises(ExecutionError, match="DynamicReshape"):
+    with pytest.raises(ExecutionError, match="12 elements do not go into the shape"):
         engine(np.float32(3), np.ones((2, 6), np.float32), np.array([5, 5]))
     check(engine, 4, 2, (2, 6))
 

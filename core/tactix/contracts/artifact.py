@@ -94,8 +94,9 @@ def fault() -> Arg:
     Whoever finds the first at 0 and makes it 1 writes the index and the size of its axis to the
     second and third; then the int64 at the address that the fourth holds becomes 1. The launcher
     raises ``out_of_range`` after the run. Whatever else a kernel refuses to do it reports so, with
-    2 + i in the first: the launcher raises ShapeError with text i of the artifact's
-    ``params["refusals"]``, where ``{0}`` and ``{1}`` stand for the two numbers.
+    2 + i in the first: the launcher raises ExecutionError with pair i of the artifact's
+    ``params["refusals"]``: what is wrong, where ``{0}`` and ``{1}`` stand for the two numbers, and
+    the cure.
     """
     return Arg("fault")
 
@@ -199,10 +200,10 @@ class KernelArtifact:
     alias: bool = False
 
     @property
-    def refusals(self) -> tuple[str, ...]:
-        """Texts for what its kernels refuse, see ``fault``."""
-        texts = self.params.get("refusals", ())
-        return tuple(map(str, texts)) if isinstance(texts, (list, tuple)) else ()
+    def refusals(self) -> tuple[tuple[str, str], ...]:
+        """What its kernels refuse and the cure, see ``fault``."""
+        pairs = self.params.get("refusals", ())
+        return tuple((str(a), str(b)) for a, b in pairs) if isinstance(pairs, list) else ()
 
     @property
     def sizes(self) -> list[Dim]:

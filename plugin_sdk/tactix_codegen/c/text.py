@@ -36,6 +36,8 @@ from tactix_codegen.layout import folded
 LAUNCHER = "tactix.cpu.elf@1"
 _WORD = re.compile(r"\w+")
 _MACRO = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+OTHER_CONTENT = "Give inputs of other content"
+"""The cure for most of what kernels refuse."""
 COMMENT = 96
 """Columns of comments in kernels."""
 
@@ -86,7 +88,7 @@ class Args:
         self._args: dict[Arg, str] = {}
         self._types: dict[str, str] = {}
         self._sizes: dict[str, Dim] = {}
-        self.refusals: list[str] = []
+        self.refusals: list[tuple[str, str]] = []
 
     def _add(self, arg: Arg, name: str, ctype_: str) -> str:
         if arg not in self._args:
@@ -149,13 +151,14 @@ class Args:
         """Pointer to the record in which ``tx_index`` reports an index that is out of range."""
         return self._add(art.fault(), "fault", "int64_t*")
 
-    def refuse(self, text: str, first: str, second: str = "0") -> str:
+    def refuse(self, text: str, first: str, second: str = "0", do: str = OTHER_CONTENT) -> str:
         """Statement that makes the run fail with that text, where ``{0}`` and ``{1}`` stand for two
-        integers; ``move.h`` has what it calls.
+        integers, and a cure; ``move.h`` has what it calls.
         """
-        if text not in self.refusals:
-            self.refusals.append(text)
-        return f"tx_refuse({self.fault()}, {2 + self.refusals.index(text)}, {first}, {second});"
+        if (text, do) not in self.refusals:
+            self.refusals.append((text, do))
+        reason = 2 + self.refusals.index((text, do))
+        return f"tx_refuse({self.fault()}, {reason}, {first}, {second});"
 
     def tell(self, fresh: Mapping[str, str]) -> list[str]:
         """Statements that tell what the symbols among the dims of outputs stand for (see
@@ -366,7 +369,7 @@ def kernel(
         workspace=workspace,
         constants=tuple(args.constants.items()),
         requires=required_features(ctx.device),
-        params={"refusals": list(args.refusals)} if args.refusals else {},
+        params={"refusals": [list(r) for r in args.refusals]} if args.refusals else {},
     )
 
 

@@ -89,7 +89,7 @@ def test_more_elements_than_there_are_cannot_be_the_best(k: int) -> None:
     x = np.arange(3, dtype=np.float32)
     assert engine(x, np.array([3]))["y"].tolist() == [2, 1, 0]
     with pytest.raises(
-        ExecutionError, match=f"{k} elements of axis 0, which has 3; .* Give a k from 0"
+        ExecutionError, match=f"{k} elements of axis 0, which has 3.* Give a k from 0"
     ):
         engine(x, np.array([k]))
 

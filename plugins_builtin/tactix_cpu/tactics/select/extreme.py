@@ -88,7 +88,9 @@ def _refused(args: Args, work: ExtremeWork, results: str) -> list[str]:
     """Of an empty line there is no extreme: that is reported, as only running tells it."""
     if work.marks or isinstance(work.lines.size, int):
         return []
-    return [f"if (SIZE == 0) {{ if ({results} > 0) tx_report({args.fault()}, 0, 0); return; }}"]
+    axis, rank = work.node.attrs.axis, work.node.given[0].spec.rank
+    what = f"axis {axis} of a tensor with {rank} axes has no elements to choose from"
+    return [f"if (SIZE == 0 && {results} > 0) {args.refuse(what, '0')}"]
 
 
 def _rows(args: Args, work: ExtremeWork) -> list[str]:

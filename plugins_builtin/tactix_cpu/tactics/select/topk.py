@@ -100,7 +100,9 @@ class DynamicTopKTactic(TopKTactic):
         args, threads = Args(work.node), max(1, ctx.threads)
         (name,) = c_text.fresh_symbols(work.node)
         size = args.size("SIZE", work.lines.size)
-        refusal = args.refuse("k asks for {0} elements of an axis that has {1}", "k", size)
+        what = f"k asks for {{0}} elements of axis {work.node.attrs.axis}, which has {{1}}"
+        cure = "Give a k from 0 to the size of the axis"
+        refusal = args.refuse(what, "k", size, cure)
         told = [
             "if (tid) return;",
             f"const int64_t k = (int64_t){args.input(1)}[0];",

@@ -131,3 +131,33 @@ def test_assumptions_are_noted_only_where_they_are_asked_for() -> None:
     assert noted[0].holds({"a": 2, "b": 2})
     assert not noted[0].holds({"a": 2, "b": 3})
     assert not inner[0].holds({"a": 1})
+
+
+def grown(outputs: list[str], new: tuple[Any, ...]) -> onnx.ModelProto:
+    """What is new behind what is past, along the axis before the last."""
+    nodes = [
+        node("Reshape", ["new", "shape"], ["row"]),
+        node("Concat", ["past", "row"], ["present"], axis=1),
+        node("Neg", ["new"], ["y"]),
+    ]
+    inputs = {"past": (F, (1, "past", 4)), "new": (F, new)}
+    return model(nodes, inputs, outputs, {"shape": np.array([1, -1, 4])})
+
+
+@pytest.mark.parametrize(
+    ("outputs", "new", "alone"),
+    [
+        (["present", "y"], ("step", 4), True),
+        (["y"], ("step", 4), True),  # of one row as batches are: it is the first axis
+        (["present", "y"], (1, "step", 2, 2), True),
+        (["y"], (1, "step", 2, 2), False),  # the state is no output: nothing grows
+        (["present", "y"], (1, "step", 4), False),  # either may be what grows
+    ],
+)
+def test_a_state_that_grows_is_tuned_for_steps_of_one(
+    outputs: list[str], new: tuple[Any, ...], alone: bool
+) -> None:
+    network = tactix.Builder().import_model(grown(outputs, new))
+    (profile,) = ranges(network, tactix.BuilderConfig())
+    assert (profile.dims["step"][1] == 1) == alone
+    assert profile.dims["past"][1] > 1

@@ -61,18 +61,35 @@ def _open(net: NetworkDefinition, given: Mapping[str, Range] | None = None) -> d
 
 
 def _of_length(net: NetworkDefinition, length: int) -> dict[str, Range]:
-    """Any size, tuned for a batch of 1 and for ``length`` along other axes, as far as the network
-    goes.
+    """Any size, tuned for a batch of 1, for a state that grows by 1, and for ``length`` along other
+    axes, as far as the network goes.
     """
     dims: dict[str, Range] = {}
+    steps = _steps(net)
     for v in net.inputs:
         for axis, d in enumerate(v.spec.shape):
             if name := symbol_name(d):
                 high = net.limits.get(name)
-                opts = [1 if axis == 0 else length, *([high] if high is not None else [])]
+                single = axis == 0 or name in steps
+                opts = [1 if single else length, *([high] if high is not None else [])]
                 opts += [dims[name][1]] if name in dims else []
                 dims[name] = (0, min(opts), high)
     return dims
+
+
+def _steps(net: NetworkDefinition) -> frozenset[str]:
+    """Symbols by which a state grows from run to run: an output has the shape of an input but along
+    one axis, which is longer by such a symbol. Decoders of text run once with a prompt, and then a
+    token at a time. Where either of two inputs may be what grows, none of them is said to.
+    """
+    shapes = {v.spec.shape for v in net.inputs}
+    found = set()
+    for after in {v.spec.shape for v in net.outputs}:
+        for before in (s for s in shapes if len(s) == len(after)):
+            grown = [(a, b - a) for a, b in zip(before, after) if a != b]
+            if len(grown) == 1:
+                found.add((symbol_name(grown[0][0]), symbol_name(grown[0][1])))
+    return frozenset(step for state, step in found if state and step and (step, state) not in found)
 
 
 def _most_elements(net: NetworkDefinition, sizes: Mapping[str, int]) -> int:

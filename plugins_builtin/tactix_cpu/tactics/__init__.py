@@ -55,6 +55,7 @@ MODULES = (
     "pointwise.int8",
     "pool.int8",
     "quantize",
+    "trees",
     "signal.fourier",
     "signal.linear_attention",
 )

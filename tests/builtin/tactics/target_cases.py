@@ -272,6 +272,7 @@ def calculations() -> Iterator[h.Case]:
     heads = {"q_num_heads": 4, "kv_num_heads": 2}
     linear = h.node("LinearAttention", given, **heads)
     yield case("linear_attention", linear, [x for x in given if x is not None])
+    yield plain("trees", "TreeEnsemble", [floats(37, 3), *TREES], range(1, 11))
     yield plain("fourier", "DFT", [floats(3, 60, 2)], axis=1)
     yield plain("fourier", "STFT", [floats(2, 50, 1), floats(16)], frame_step=3, frame_length=16)
 
@@ -406,3 +407,19 @@ def matrix_unit() -> Iterator[h.Case]:
 
 
 INTEGER_GEMM = TACTICS["tactix.c_int8_gemm@1"]
+TREES = [
+    np.array(v, t)
+    for t, v in (
+        (np.int64, (0, 2, 0, 0, 0)),
+        (np.int64, (0, 4, 7, 7, 7)),
+        (np.float32, (0.1, -0.3, 0, 0, 0)),
+        (np.int64, (1, 2, 0, 0, 0)),
+        (np.int64, (4, 3, 0, 0, 0)),
+        (bool, (0, 0, 0, 0, 0)),
+        (np.int64, (0, 1)),
+        (np.int64, (2, 3, 4)),
+        (np.int64, (0, 0, 0)),
+        (np.float32, (1.5, -2, 0.25)),
+    )
+]
+"""Two trees of one table: inputs of TreeEnsemble behind the samples."""

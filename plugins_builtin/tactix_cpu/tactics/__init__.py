@@ -27,6 +27,7 @@ MODULES = (
     "pool.tactic",
     "pool.windows",
     "pool.unpool",
+    "pool.told_columns",
     "pool.power",
     "sample.resize",
     "sample.dynamic_resize",

@@ -247,6 +247,7 @@ def windows() -> Iterator[h.Case]:
         columns = floats(2, 18, 7 * 20).astype(DType(code).numpy)
         sizes = [np.array(v) for v in ((9, 22), (3, 3))]
         yield plain("columns", "Col2Im", [columns, *sizes], (1, 2))
+        yield plain("told_columns", "Col2Im", [columns, *sizes])
     yield from (plain("global_lp", "GlobalLpPool", [x], p=p) for p in (1, 2, 3))
     yield from (plain("lrn", "LRN", [x], size=5, alpha=0.3, beta=b) for b in (0.75, 0.6))
 

@@ -12,9 +12,11 @@ from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import Reject
+from tactix_cpu.tactics.pool.told_columns import CpuToldColumnsTactic
 from tactix_cpu.tactics.pool.unpool import CpuColumnsTactic, CpuToldUnpoolTactic, CpuUnpoolTactic
 
 UNPOOL, TOLD, COLUMNS = CpuUnpoolTactic(), CpuToldUnpoolTactic(), CpuColumnsTactic()
+TOLD_COLUMNS = CpuToldColumnsTactic()
 RNG = np.random.default_rng(11)
 
 
@@ -127,6 +129,37 @@ def test_columns_are_added_up(code):
             _columns(0, 2, (5, 5), (2, 2), code),
         ]
     )
+
+
+@pytest.mark.parametrize("known", [(), (1,), (2,)])
+@pytest.mark.parametrize("code", ["f32", "f16", "f64", "i32"])
+def test_columns_of_sizes_in_tensors(code, known):
+    cases = []
+    for case in (
+        _columns(2, 3, (7, 40), (3, 2), code),
+        _columns(1, 2, (9, 11), (3, 3), code, strides=(2, 3), pads=(1, 2, 0, 1)),
+        _columns(2, 2, (20,), (4,), code, strides=(3,), dilations=(2,)),
+        _columns(1, 2, (4, 5, 6), (2, 2, 3), code),
+    ):
+        assert case.arrays is not None
+        attrs = {k: getattr(case.node.attrs, k) for k in ("strides", "pads", "dilations")}
+        made = node("Col2Im", list(case.arrays), known, **attrs)
+        cases.append(Case(made, TOLD_COLUMNS, case.arrays, nt=(1, 3)))
+    check_all(cases)
+
+
+@pytest.mark.parametrize(
+    ("image", "taps", "number"),
+    [((5, 5), (3, 3), 8), ((5, 6), (2, 2), 16), ((5, 5), (0, 2), 8), ((-9, 5), (2, 2), 16)],
+)
+def test_columns_that_do_not_fit_the_image_are_refused(image, taps, number):
+    arrays = [_x(1, 8, 16), np.array(image), np.array(taps)]
+    made = node("Col2Im", arrays)
+    ((variant, artifact),) = _compile(Case(made, TOLD_COLUMNS, arrays))
+    (binary,) = COMPILER.compile([artifact.code], NATIVE)
+    run = Run(made, variant, artifact, {"image_c": 0, "image_0": 0, "image_1": 0})
+    run(getattr(_library(binary), binary.symbol), arrays, 1)
+    assert run.fault.array(np.int64, (5,)).tolist()[1] == number
 
 
 def test_what_they_reject():

@@ -30,6 +30,33 @@ def targets() -> list[DeviceProperties]:
     return found + [b for b, d in zip(bare, found, strict=True) if b.features != d.features]
 
 
+def beside_what_float16_has() -> np.ndarray:
+    """float32 numbers around each of float16, half way to the next one, and beyond the last."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    bits = every.view(np.uint32)
+    near = [bits + np.uint32(d) for d in (0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF)]
+    small = np.arange(-4096, 4096, dtype=np.float32) * np.float32(2.0**-27)
+    return np.concatenate([*(b.view(np.float32) for b in near), small])
+
+
+@pytest.mark.parametrize("device", targets(), ids=lambda d: d.name)
+def test_every_float16_is_read_and_rounded_to(device: DeviceProperties) -> None:
+    """Results are multiplied by 2**24, so that no difference is small."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    scale, x = np.float32(2.0**24), beside_what_float16_has()
+    half = {"to": DType.FP16}
+    nodes = (
+        (fused([every, scale], [("Cast", [0], WIDER), ("Mul", [2, 1], {})]), [every, scale]),
+        (
+            fused([x, scale], [("Cast", [0], half), ("Cast", [2], WIDER), ("Mul", [3, 1], {})]),
+            [x, scale],
+        ),
+        (fused([x], [("Cast", [0], half)]), [x]),
+    )
+    tactic = CpuPointwiseTactic()
+    check_all([Case(n, tactic, a, device=device, budget=0.0, nt=(1,)) for n, a in nodes])
+
+
 @pytest.mark.parametrize("device", targets(), ids=lambda d: d.name)
 @pytest.mark.parametrize("kind", KINDS)
 def test_roundings_that_show(kind: str, device: DeviceProperties) -> None:

@@ -58,14 +58,18 @@ TX_INLINE tx_u8 tx_low_8(vi x) {
     _mm_storel_epi64((__m128i*)&v, both);
     return v;
 }
+TX_INLINE tx_u16 tx_low_16(vi x) {
+    const __m256i low = (__m256i)(x & 0xffff), halves = _mm256_packus_epi32(low, low);
+    return (tx_u16)_mm256_castsi256_si128(_mm256_permute4x64_epi64(halves, 0x08));
+}
 #else
 TX_INLINE vi tx_wide_s8(tx_s8 v) { return __builtin_convertvector(v, vi); }
 TX_INLINE vi tx_wide_u8(tx_u8 v) { return __builtin_convertvector(v, vi); }
 TX_INLINE tx_u8 tx_low_8(vi x) { return __builtin_convertvector(x, tx_u8); }
+TX_INLINE tx_u16 tx_low_16(vi x) { return __builtin_convertvector(x, tx_u16); }
 #endif
 TX_INLINE vi tx_wide_s16(tx_s16 v) { return __builtin_convertvector(v, vi); }
 TX_INLINE vi tx_wide_u16(tx_u16 v) { return __builtin_convertvector(v, vi); }
-TX_INLINE tx_u16 tx_low_16(vi x) { return __builtin_convertvector(x, tx_u16); }
 TX_INLINE vm tx_mask_u8(tx_u8 v) { return tx_truth(tx_wide_u8(v)); }
 TX_INLINE tx_u8 tx_bytes_of(vm m) { return tx_low_8(tx_mask_i(m)); }
 #endif
@@ -80,34 +84,52 @@ TX_INLINE tx_u16 tx_narrow_bf16(vf x) {
     return tx_low_16((vi)((vu)tx_select_i(tx_isnan(x), (vi)(u | 0x400000), (vi)rounded) >> 16));
 #endif
 }
+/* With an instruction, else as tx_from_f16 and tx_to_f16 do. tx_as: to the 16-bit type and back. */
+#if TX_512 || (TX_256 && defined(__F16C__)) || TX_NEON
 TX_INLINE vf tx_widen_f16(tx_u16 h) {
 #if TX_512
     return (vf)_mm512_cvtph_ps((__m256i)h);
-#elif TX_256 && defined(__F16C__)
+#elif TX_256
     return (vf)_mm256_cvtph_ps((__m128i)h);
-#elif TX_NEON
-    return (vf)vcvt_f32_f16((float16x4_t)h);
 #else
-    vf x;
-    for (int l = 0; l < TX_LANES; l++) x[l] = tx_from_f16(h[l]);
-    return x;
+    return (vf)vcvt_f32_f16((float16x4_t)h);
 #endif
 }
 TX_INLINE tx_u16 tx_narrow_f16(vf x) {
 #if TX_512
     return (tx_u16)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-#elif TX_256 && defined(__F16C__)
+#elif TX_256
     return (tx_u16)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-#elif TX_NEON
-    return (tx_u16)vcvt_f16_f32((float32x4_t)x);
 #else
-    tx_u16 h;
-    for (int l = 0; l < TX_LANES; l++) h[l] = tx_to_f16(x[l]);
-    return h;
+    return (tx_u16)vcvt_f16_f32((float32x4_t)x);
 #endif
 }
-/* Round to the 16-bit type and back. */
 TX_INLINE vf tx_as_f16(vf x) { return tx_widen_f16(tx_narrow_f16(x)); }
+#else
+TX_INLINE vf tx_widen_f16(tx_u16 h) {
+    const vu wide = (vu)tx_wide_u16(h), sign = (wide & 0x8000) << 16, rest = (wide & 0x7fff) << 13;
+    const vm special = tx_le_i(tx_splat_i(0x7c00 << 13), (vi)rest);
+    const vi finite = (vi)((vf)rest * 0x1p112f);
+    return (vf)(tx_select_i(special, (vi)(rest | 0x7f800000), finite) | (vi)sign);
+}
+/* In float32, to the numbers that float16 has: 13 bits fewer; multiples of its smallest number; infinity. */
+TX_INLINE vf tx_as_f16(vf x) {
+    const vu u = (vu)x, a = u & 0x7fffffff;
+    const vi normal = (vi)((a + 0xfff + (a >> 13 & 1)) & ~0x1fffu), subnormal = (vi)((vf)a + 0.5f - 0.5f);
+    const vi finite = tx_select_i(tx_lt_i((vi)a, tx_splat_i(0x38800000)), subnormal, normal);
+    const vi large = tx_select_i(tx_isnan(x), (vi)((a | 0x400000) & ~0x1fffu), tx_splat_i(0x7f800000));
+    return (vf)(tx_select_i(tx_le_i(tx_splat_i(0x477ff000), (vi)a), large, finite) | (vi)(u ^ a));
+}
+TX_INLINE tx_u16 tx_narrow_f16(vf x) {
+    const vu u = (vu)x, a = u & 0x7fffffff;
+    const vi normal = (vi)(a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13;
+    const vi subnormal = (vi)((vf)a + 0.5f) - 0x3f000000;
+    const vi finite = tx_select_i(tx_lt_i((vi)a, tx_splat_i(0x38800000)), subnormal, normal);
+    const vi large = tx_select_i(tx_isnan(x), (vi)(0x7e00 | (a >> 13 & 0x3ff)), tx_splat_i(0x7c00));
+    const vm beyond = tx_le_i(tx_splat_i(0x477ff000), (vi)a);
+    return tx_low_16(tx_select_i(beyond, large, finite) | (vi)(u >> 16 & 0x8000));
+}
+#endif
 TX_INLINE vf tx_as_bf16(vf x) { return tx_widen_bf16(tx_narrow_bf16(x)); }
 
 /* The first n elements of 1 or 2 bytes. */

@@ -56,6 +56,7 @@ MODULES = (
     "pointwise.int8",
     "pool.int8",
     "quantize",
+    "scaling",
     "trees",
     "signal.fourier",
     "signal.linear_attention",

@@ -273,6 +273,13 @@ def calculations() -> Iterator[h.Case]:
     heads = {"q_num_heads": 4, "kv_num_heads": 2}
     linear = h.node("LinearAttention", given, **heads)
     yield case("linear_attention", linear, [x for x in given if x is not None])
+    small = floats(5, 37).astype(DType.FP8.numpy)
+    yield plain("small_cast", "Cast", [small], to=DType.FP16)
+    yield plain("small_cast", "Cast", [floats(5, 37) * 9], to=DType.FP4)
+    scales = [np.abs(floats(5, 10)), whole_range(np.uint8, 5, 10)]
+    blocks = {"axis": 1, "block_size": 4}
+    yield plain("scaling", "QuantizeLinear", [floats(5, 37), *scales], dtype=DType.UINT8, **blocks)
+    yield plain("scaling", "DequantizeLinear", [small, np.abs(floats(37))], axis=1)
     yield plain("trees", "TreeEnsemble", [floats(37, 3), *TREES], range(1, 11))
     yield plain("fourier", "DFT", [floats(3, 60, 2)], axis=1)
     yield plain("fourier", "STFT", [floats(2, 50, 1), floats(16)], frame_step=3, frame_length=16)

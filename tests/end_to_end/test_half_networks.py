@@ -103,7 +103,7 @@ def transformer(net: Any) -> None:
 
 IMAGE = ("n", 5, 7, "w")
 BIAS = RNG.standard_normal(6).astype(np.float32)
-GATES: Mapping[str, int] = {"LSTM": 4, "GRU": 3}
+GATES: Mapping[str, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 NETWORKS: Mapping[str, Make] = {
     "conv": layer("Convolution", IMAGE, halves(6, 5, 3, 3), halves(6), pads=(1, 1, 1, 1)),
     "conv strided": layer("Convolution", IMAGE, halves(6, 5, 3, 3), strides=(2, 2)),

@@ -303,12 +303,13 @@ def products() -> Iterator[h.Case]:
 
 def recurrent() -> Iterator[h.Case]:
     hidden, steps, batch, size = 19, 3, 5, 7
-    for kind, gates, direction in (("LSTM", 4, "bidirectional"), ("GRU", 3, "reverse")):
+    kinds = (("LSTM", 4, 2, "bidirectional"), ("GRU", 3, 1, "reverse"), ("RNN", 1, 1, "forward"))
+    for kind, gates, count, direction in kinds:
         d = 2 if direction == "bidirectional" else 1
         weights = [floats(d, gates * hidden, n) * np.float32(0.3) for n in (size, hidden)]
         bias, states = (
             floats(d, 2 * gates * hidden),
-            [floats(d, batch, hidden) for _ in range(gates - 2)],
+            [floats(d, batch, hidden) for _ in range(count)],
         )
         arrays = [floats(steps, batch, size), *weights, bias, None, *states]
         yield plain("rnn", kind, arrays, (1, 2, 3), hidden_size=hidden, direction=direction)

@@ -1,4 +1,4 @@
-"""LSTM and GRU kernels against numpy."""
+"""LSTM, GRU and RNN kernels against numpy."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tactix_cpu.tactics.rnn.tactic import CpuRecurrentTactic
 RNN = CpuRecurrentTactic()
 MATRIX = replace(h.NATIVE, features=h.NATIVE.features | {"amx_tile", "amx_bf16"})
 RNG = np.random.default_rng(16)
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def floats(*shape: int) -> Any:
@@ -34,7 +35,7 @@ def inputs_of(
     dtype: DType = DType.FP32,
 ) -> Any:
     """x, w, r, bias, no lengths, and the initial states."""
-    gates, t = 4 if kind == "LSTM" else 3, dtype.numpy
+    gates, t = GATES[kind], dtype.numpy
     weights = [floats(directions, gates * hidden, k).astype(t) for k in (size, hidden)]
     biases = floats(directions, 2 * gates * hidden) if bias else None
     states = (
@@ -98,10 +99,31 @@ def test_gru_resets_before_or_after_the_product() -> None:
     h.check_all(cases)
 
 
+def test_rnn_of_every_activation() -> None:
+    h.check_all(
+        [
+            recurrent("RNN", 5, 1, 7, 16),
+            recurrent("RNN", 1, 1, 1, 1, activations=("Sigmoid",)),
+            recurrent("RNN", 4, 3, 5, 19, "bidirectional", nt=(1, 2, 3)),
+            recurrent(
+                "RNN", 3, 9, 5, 33, "reverse", bias=False, state=False, activations=("Relu",)
+            ),
+            recurrent("RNN", 3, 31, 6, 40, "bidirectional", activations=("relu",) * 2),
+        ]
+    )
+
+
+def test_rnn_of_no_number() -> None:
+    case = recurrent("RNN", 3, 5, 7, 9, activations=("Relu",))
+    assert case.arrays is not None
+    case.arrays[0][1, 2, 3] = np.nan
+    h.check_all([case])
+
+
 def test_symbolic_steps_and_batch() -> None:
     cases = []
     for steps, batch in ((1, 1), (6, 7), (2, 15)):
-        for kind in ("LSTM", "GRU"):
+        for kind in GATES:
             cases.append(recurrent(kind, steps, batch, 4, 20, "bidirectional", symbolic=True))
     h.check_all(cases)
 
@@ -117,7 +139,8 @@ def test_bfloat16() -> None:
         halves("LSTM", 4, 3, 5, 19, "bidirectional", nt=(1, 2, 3)),
         halves("LSTM", 3, 23, 6, 40, "reverse", bias=False, state=False),
         halves("LSTM", 6, 7, 4, 20, "bidirectional", symbolic=True),
-        *(halves(kind, 3, 5, 5, 9, device=d) for d in h.devices() for kind in ("LSTM", "GRU")),
+        halves("RNN", 4, 13, 7, 19, "bidirectional", activations=("Relu", "Relu")),
+        *(halves(kind, 3, 5, 5, 9, device=d) for d in h.devices() for kind in GATES),
     ]
     for after in (False, True):
         cases += [
@@ -137,6 +160,7 @@ def test_bfloat16_on_the_matrix_unit() -> None:
         halves("LSTM", 5, 3, 64, 19, "bidirectional", device=MATRIX, nt=(1, 2, 3)),
         halves("LSTM", 40, 1, 32, 33, bias=False, device=MATRIX),
         halves("LSTM", 9, 7, 32, 16, symbolic=True, device=MATRIX),
+        halves("RNN", 2, 17, 64, 35, "bidirectional", state=False, device=MATRIX),
     ]
     for after in (False, True):
         cases.append(
@@ -159,7 +183,7 @@ def test_every_instruction_set() -> None:
     cases = [
         recurrent(kind, 3, batch, 5, 9, device=d)
         for d in h.devices()
-        for kind in ("LSTM", "GRU")
+        for kind in GATES
         for batch in (1, 5)
     ]
     h.check_all(cases)

@@ -1,4 +1,4 @@
-"""The text of the kernels for LSTM and GRU; see c_rnn.
+"""The text of the kernels for LSTM, GRU and RNN; see c_rnn.
 
 Of bfloat16, products are of pairs, summed in float32; gates and states are float32, and a state is
 rounded where it is multiplied and where it is given away.
@@ -34,6 +34,12 @@ ACCUMULATORS = 24
 """Registers of 32 that sums of a pass may take: the others hold weights of every gate (up to 4),
 the state, and what compilers need. No measurement of it is on record.
 """
+ACTIVATIONS = {
+    "tanh": "tx_tanh({0})",
+    "relu": "tx_max({0}, tx_zero())",
+    "sigmoid": "tx_sigmoid({0})",
+}
+"""What an RNN makes of its sums, in C."""
 
 
 def one_pass(gates: int, device: DeviceProperties) -> int:
@@ -395,6 +401,15 @@ class LSTMKernel(RecurrentKernel):
             self._products(size, "h", (0, 4), cell),
         ]
         self.functions.add(f"step{size}", self.parameters, body)
+
+
+class RNNKernel(RecurrentKernel):
+    """One sum, without gates."""
+
+    def _step(self, size: int) -> None:
+        value = ACTIVATIONS[self.r.activation].format(self._gate(0, 0, 1))
+        body = self._products(size, "h", (0, 1), [self._store("y", value, self.code)])
+        self.functions.add(f"step{size}", self.parameters, [body])
 
 
 class GRUKernel(RecurrentKernel):

@@ -1,4 +1,4 @@
-"""LSTM and GRU: one product of all steps with the input weights, then the steps one after the
+"""LSTM, GRU and RNN: one product of all steps with the input weights, then the steps one after the
 other.
 
 Weights are packed so that a panel holds all gates of one vector of hidden units; a tile then has
@@ -20,7 +20,14 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
 from tactix_cpu.tactics.estimates import CLOCK, START
-from tactix_cpu.tactics.rnn.kernel import GRUKernel, LSTMKernel, one_pass
+from tactix_cpu.tactics.rnn.kernel import (
+    ACTIVATIONS,
+    GRUKernel,
+    LSTMKernel,
+    RecurrentKernel,
+    RNNKernel,
+    one_pass,
+)
 
 DTYPES = (DType.FP32, DType.BF16)
 MOST_ROWS, MOST_ROWS_NARROW = 12, 6
@@ -39,14 +46,22 @@ GATES = 20
 these three is on record; the taggers of docs/benchmarks.md reach 39 to 43 % of the roofline
 (float32, 1 thread).
 """
-DEFAULTS = {"tactix.LSTM@1": ("sigmoid", "tanh", "tanh"), "tactix.GRU@1": ("sigmoid", "tanh")}
+DEFAULTS = {
+    "tactix.LSTM@1": ("sigmoid", "tanh", "tanh"),
+    "tactix.GRU@1": ("sigmoid", "tanh"),
+    "tactix.RNN@1": ("tanh",),
+}
+KERNELS: dict[int, type[RecurrentKernel]] = {4: LSTMKernel, 3: GRUKernel, 1: RNNKernel}
+"""By the number of gates."""
+GATE_COUNTS = {"tactix.LSTM@1": 4, "tactix.GRU@1": 3, "tactix.RNN@1": 1}
 
 
 @dataclass(frozen=True)
 class CpuRecurrence:
     """x: (steps, batch, inputs), directions and hidden units; -1 for an absent bias or state.
 
-    ``dtype``: of x, the weights and the results; ``states``: the code of the first states' dtype.
+    ``dtype``: of x, the weights and the results; ``states``: the code of the first states' dtype;
+    ``activation``: what an RNN without gates makes of its sums.
     """
 
     node: Node
@@ -66,10 +81,11 @@ class CpuRecurrence:
     linear_before_reset: bool
     dtype: DType
     states: str
+    activation: str
 
 
 def recurrence(node: Node) -> CpuRecurrence | Reject:
-    """What an LSTM or GRU node computes, or why this kernel cannot take it."""
+    """What an LSTM, GRU or RNN node computes, or why this kernel cannot take it."""
     key, a = node.layer.key, node.attrs
     if node.is_fused:
         return Reject("an epilogue is not fused by this tactic")
@@ -77,8 +93,9 @@ def recurrence(node: Node) -> CpuRecurrence | Reject:
     specs = [node.given[i].spec if i >= 0 else None for i in ids]
     x, w, r = (s for s in specs[:3] if s is not None)
     names = tuple(n.lower() for n in a.activations)
-    if names not in ((), DEFAULTS[key] * a.directions):
-        return Reject("other activations than the default ones")
+    taken = ((f,) * a.directions for f in ACTIVATIONS) if GATE_COUNTS[key] == 1 else ()
+    if names not in ((), DEFAULTS[key] * a.directions, *taken):
+        return Reject("other activations than the default ones, and for RNN relu and sigmoid")
     if a.layout or a.clip or getattr(a, "input_forget", False):
         return Reject("layout 1, clip and input_forget are not done by this tactic")
     if specs[4] is not None or specs[7] is not None:
@@ -113,11 +130,12 @@ def recurrence(node: Node) -> CpuRecurrence | Reject:
         int(w.const.shape[2]),
         hidden,
         a.directions,
-        4 if key.startswith("tactix.LSTM@") else 3,
+        GATE_COUNTS[key],
         a.direction == "reverse",
         bool(getattr(a, "linear_before_reset", False)),
         x.dtype,
         min(given, default=DType.FP32, key=str).value,
+        (names or DEFAULTS[key])[0],
     )
 
 
@@ -127,12 +145,12 @@ def tactics() -> list[Tactic]:
 
 
 class CpuRecurrentTactic(Tactic[CpuRecurrence]):
-    """float32 or bfloat16, default activations, constant weights, layout 0, all directions, initial
-    states.
+    """float32 or bfloat16, default activations (RNN: or relu, sigmoid), constant weights, layout 0,
+    all directions, initial states.
     """
 
     key = "tactix.c_rnn@1"
-    implements = ("tactix.LSTM@1", "tactix.GRU@1")
+    implements = ("tactix.LSTM@1", "tactix.GRU@1", "tactix.RNN@1")
     source = "c"
     by_signature = True
 
@@ -142,7 +160,7 @@ class CpuRecurrentTactic(Tactic[CpuRecurrence]):
     def variants(self, r: CpuRecurrence, device: DeviceProperties) -> Sequence[Variant]:
         most = (
             one_pass(r.gates, device)
-            if r.gates == 3
+            if r.gates < 4
             else MOST_ROWS
             if c_tile.registers(device) == 32
             else MOST_ROWS_NARROW
@@ -165,4 +183,4 @@ class CpuRecurrentTactic(Tactic[CpuRecurrence]):
         return 2 * START + steps * r.directions * each / CLOCK
 
     def compile(self, r: CpuRecurrence, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        return (LSTMKernel if r.gates == 4 else GRUKernel)(r, variant, ctx).artifact()
+        return KERNELS[r.gates](r, variant, ctx).artifact()

@@ -58,6 +58,8 @@ MODULES = (
     "quantize",
     "scaling",
     "trees",
+    "matrices",
+    "coupling",
     "signal.fourier",
     "signal.linear_attention",
 )

@@ -237,3 +237,20 @@ def test_measured_candidates_pass_the_gate() -> None:
     for name in ("residual", "transformer"):
         engine, net = engine_of(NETWORKS[name], 1)
         check(engine, net, feed_of(net, {"n": 3}))
+
+
+def test_bfloat16_runs_where_it_has_no_kernel_of_its_own() -> None:
+    def make(net: Any) -> None:
+        q, k, v = (net.add_input(n, "bf16", ("n", 2, "w", 8)) for n in "qkv")
+        (y,) = net.add_layer("tactix.Attention", [q, k, v], scale=0.3)
+        (t,) = net.add_layer("tactix.Transpose", [y], perm=(0, 1, 3, 2))
+        net.mark_output(net.add_layer("tactix.MatMul", [q, t])[0], "y")
+        w = net.add_constant(halves(3, 2, 3, 3).astype(DType.BF16.numpy))
+        net.mark_output(net.add_layer("tactix.Convolution", [y, w], pads=(1, 1, 1, 1))[0], "c")
+
+    engine, net = engine_of(make)
+    rng = np.random.default_rng(8)
+    feed = {n: rng.standard_normal((3, 2, 9, 8)).astype(DType.BF16.numpy) for n in "qkv"}
+    got = engine(feed)
+    for name, want in evaluate(net, feed).items():
+        assert departure(got[name], want, DType.BF16) <= 2, name

@@ -4,7 +4,8 @@ Processors have few instructions for float16, and every kernel of a product is t
 layer's reference computes in float32 and rounds its results, so a cast to float32 before the layer
 and one to float16 after it are the same numbers. Casts join the pointwise layers and epilogues
 around, so that tensors between products are float32 that float16 holds; constants are widened at
-build. What no product reads is stored in float16 as before.
+build. What no product reads is stored in float16 as before. Of bfloat16, products for which there
+is no kernel are run so, each by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ PRODUCTS = frozenset({
     "Convolution", "ConvTranspose", "MatMul", "Gemm", "Attention", "TokenAttention", "LSTM", "GRU",
     "RNN", "WideConvolution", "WideConvTranspose", "WideMatMul",
 })  # fmt: skip
-"""Layers whose kernels read float32 alone."""
+"""Layers whose kernels do not read float16."""
+HALVES = (DType.FP16, DType.BF16)
+SOME_KERNEL = frozenset({
+    "LSTM", "GRU", "RNN", "WideConvolution", "WideConvTranspose", "WideMatMul",
+})  # fmt: skip
+"""Products that have kernels of bfloat16 where they have those of float32, or are made for them."""
 MOVES = frozenset({"Reshape", "Transpose", "Slice", "Split", "Concat", "Expand", "Tile"})
 """Layers that give elements that they read: what they make of widened numbers needs no rounding."""
 READERS = frozenset({
@@ -35,13 +41,10 @@ READERS = frozenset({
 
 
 def _casts(node: Node | None, to: DType) -> bool:
-    """Whether the node is a cast between float32 and float16, and nothing else."""
-    return (
-        node is not None
-        and node.layer.key == "tactix.Cast@1"
-        and node.attrs.to is to
-        and {node.given[0].spec.dtype, to} == {DType.FP16, DType.FP32}
-    )
+    """Whether the node is a cast from 16 bits to float32, or from float32, and nothing else."""
+    if node is None or node.layer.key != "tactix.Cast@1" or node.attrs.to is not to:
+        return False
+    return node.given[0].spec.dtype in (HALVES if to is DType.FP32 else (DType.FP32,))
 
 
 def _is_half(v: Value | None) -> bool:
@@ -49,7 +52,39 @@ def _is_half(v: Value | None) -> bool:
 
 
 def _is_product(node: Node) -> bool:
-    return not node.is_fused and node.layer.name in PRODUCTS and any(map(_is_half, node.given))
+    """Whether it is one whose kernels read float32 alone."""
+    known = not node.is_fused and node.layer.name in PRODUCTS
+    return known and (any(map(_is_half, node.given)) or _lacks_kernel(node))
+
+
+def _lacks_kernel(node: Node) -> bool:
+    """Whether it is a product of bfloat16 tensors that kernels of bfloat16 do not take."""
+    name, x = node.layer.name, node.given[0].spec
+    if x.dtype is not DType.BF16 or name in SOME_KERNEL:
+        return False
+    constants = all(v.const is not None for v in node.given[1:])
+    if name in ("Attention", "TokenAttention") or not constants:
+        return True
+    w = node.given[1].spec
+    if name in ("MatMul", "Gemm"):
+        return x.rank < 2 or w.rank != 2
+    return x.rank > 4 or not (_plain(node) if name == "Convolution" else _apart(node))
+
+
+def _plain(node: Node) -> bool:
+    """Whether sizes of a convolution's image are known, and it is of one group, or depthwise."""
+    x, w, group = node.given[0].spec, node.given[1].spec, node.attrs.group
+    sizes = (*x.shape[1:], *node.attrs.pads)
+    return all(isinstance(d, int) for d in sizes) and (
+        group == 1 or group == x.shape[1] == w.shape[0]
+    )
+
+
+def _apart(node: Node) -> bool:
+    """Whether windows of a transposed convolution do not overlap."""
+    a, kernel = node.attrs, node.given[1].spec.shape[2:]
+    plain = a.group == 1 and not any((*a.pads, *a.output_padding)) and set(a.dilations) <= {1}
+    return plain and (a.strides or (1,) * len(kernel)) == kernel
 
 
 def _wanted(v: Value, graph: Any) -> bool:
@@ -72,7 +107,8 @@ def _holds(v: Value) -> bool:
     if v.const is not None or p is None or p.is_fused:
         return False
     copies = p.layer.name in MOVES or p.layer.name == "MaxPool"
-    return _casts(p, DType.FP32) or (copies and all(map(_holds, p.given)))
+    widens = _casts(p, DType.FP32) and _is_half(p.given[0])
+    return widens or (copies and all(map(_holds, p.given)))
 
 
 def _held(v: Value) -> Value | None:
@@ -83,7 +119,7 @@ def _held(v: Value) -> Value | None:
 
 def _wide(v: Value | None, root: Node, graph: Any) -> Any:
     """The tensor in float32, as it is for a node before ``root``, or by a new cast."""
-    if v is None or not _is_half(v):
+    if v is None or v.spec.dtype not in HALVES:
         return v
     if v.const is not None:
         return literal(v.const.astype(np.float32))
@@ -117,8 +153,8 @@ def _widened(root: Node, graph: Any) -> tuple[Any, ...]:
         i for i, v in enumerate(root.outputs) if i == 0 or graph.uses(v) or graph.is_output(v)
     ]
     return tuple(
-        T.Cast(op.out(i), to=DType.FP16) if _is_half(root.outputs[i]) else op.out(i)
-        for i in range(needed[-1] + 1)
+        T.Cast(op.out(i), to=dtype) if dtype in HALVES else op.out(i)
+        for i, dtype in enumerate(v.spec.dtype for v in root.outputs[: needed[-1] + 1])
     )
 
 

@@ -140,3 +140,30 @@ def test_layers_of_other_types_stay(net: Any) -> None:
     w = net.add_constant(net.random(4, 4).array.astype(DType.BF16.numpy))
     net.mark_output(net.add("MatMul", net.x("n", 4, name="b", dtype="bf16"), w), "b")
     assert fuse(net, processor_rules())[1].counts == {}
+
+
+def test_bfloat16_is_widened_where_it_has_no_kernel(net: Any) -> None:
+    def narrow(*shape: int) -> Any:
+        return net.add_constant(net.random(*shape).array.astype(DType.BF16.numpy))
+
+    x, y = (net.x("n", 4, 4, 4, name=n, dtype="bf16") for n in "xy")
+    marked = {
+        "two": net.add("MatMul", x, y),
+        "one": net.add("MatMul", x, narrow(4, 4)),
+        "attention": net.add("Attention", x, y, x, scale=0.5),
+        "conv": net.add("Convolution", x, narrow(4, 4, 3, 3)),
+        "groups": net.add("Convolution", x, narrow(4, 2, 3, 3), group=2),
+        "apart": net.add("ConvTranspose", x, narrow(4, 4, 2, 2), strides=(2, 2)),
+        "overlap": net.add("ConvTranspose", x, narrow(4, 4, 3, 3), strides=(2, 2)),
+    }
+    for name, v in marked.items():
+        net.mark_output(v, name)
+    out, _ = fuse(net, processor_rules())
+    made = dict(zip(marked, (v.producer for v in out.outputs), strict=True))
+    wide = [k for k, n in made.items() if n and n.given[0].spec.dtype is DType.FP32]
+    assert wide == ["two", "attention", "groups", "overlap"]
+    feed = {n: np.random.default_rng(3).standard_normal((2, 4, 4, 4)) for n in "xy"}
+    feed = {n: x.astype(DType.BF16.numpy) for n, x in feed.items()}
+    for got, want in zip(evaluate(out, feed).values(), evaluate(net, feed).values(), strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert fuse(out, processor_rules())[1].counts == {}

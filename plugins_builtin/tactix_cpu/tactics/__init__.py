@@ -56,6 +56,7 @@ MODULES = (
     "pointwise.int8",
     "pool.int8",
     "quantize",
+    "plain_integer",
     "scaling",
     "trees",
     "matrices",

@@ -284,6 +284,10 @@ def calculations() -> Iterator[h.Case]:
     yield from (plain("matrices", layer, [square]) for layer in ("Det", "Inverse"))
     pairs = RNG.uniform(0.05, 0.95, (5, 6)).astype(np.float32)
     yield plain("coupling", "PairwiseCoupling", [pairs], classes=4)
+    bytes_ = [whole_range(np.uint8, 2, 4, 5, 37), whole_range(np.int8, 6, 2, 3, 3)]
+    yield plain("plain_integer", "IntegerConvolution", bytes_, group=2, pad_value=3, **PADS)
+    bytes_ = [whole_range(np.int8, 5, 19), whole_range(np.int8, 19, 37)]
+    yield plain("plain_integer", "IntegerMatMul", bytes_)
     yield plain("trees", "TreeEnsemble", [floats(37, 3), *TREES], range(1, 11))
     yield plain("fourier", "DFT", [floats(3, 60, 2)], axis=1)
     yield plain("fourier", "STFT", [floats(2, 50, 1), floats(16)], frame_step=3, frame_length=16)

@@ -1,0 +1,208 @@
+"""IntegerMatMul and IntegerConvolution in plain C: any operands, groups and sizes, constant or not.
+
+What tiles and windows of bytes cannot take (matmul/int8.py, conv/int8.py): weights that only
+running tells, groups of several channels, volumes. A thread sums a row of results at a time in
+int32; padding counts as the zero point, which is taken from every element and added at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tactix.base import dims
+from tactix.base.dims import Dim, Shape
+from tactix.base.tensor import TensorSpec
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.region import BodyNode
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix_codegen.c import scalar as c_scalar
+from tactix_codegen.c import text as c_text
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
+from tactix_codegen.c.text import Args, comment, loop
+
+SECONDS_A_PRODUCT = 2.5e-10
+"""Of bytes that become int32 before they are multiplied: eight lanes take two cycles and more. No
+measurement of it is on record.
+"""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [PlainIntegerTactic()]
+
+
+@dataclass(frozen=True)
+class IntegerSums:
+    """``inputs``: given ones for both operands and the bias, -1 for none; ``products``: of them
+    for each result.
+    """
+
+    node: Node
+    anchor: BodyNode
+    inputs: tuple[int, int, int]
+    epi: Epilogue
+    products: Dim
+
+    @property
+    def shape(self) -> Shape:
+        """Of the results."""
+        return self.epi.shape
+
+    @property
+    def rows(self) -> Dim:
+        return dims.prod(self.shape[:-1])
+
+
+class PlainIntegerTactic(Tactic[IntegerSums]):
+    """Linear, with any pointwise epilogue."""
+
+    key = "tactix.c_plain_integer@1"
+    implements = ("tactix.IntegerMatMul@1", "tactix.IntegerConvolution@1")
+    source = "c"
+    by_signature = True
+
+    def match(self, node: Node, device: DeviceProperties) -> IntegerSums | Reject:
+        epi, anchor = epilogue(node, vector=False), node.anchor
+        if isinstance(epi, Reject):
+            return epi
+        assert anchor is not None
+        a, b, bias = (*anchor.inputs, -1)[:3]
+        left, right = node.given[a].spec, node.given[b].spec
+        if node.is_fused and right.is_const and _has_tiles(anchor, right):
+            return Reject("tiles take the product alone, and other kernels what is behind it")
+        if anchor.layer.name == "IntegerMatMul":
+            if left.rank < 2 or right.rank != 2:
+                return Reject("this kernel takes rows by one matrix")
+            return IntegerSums(node, anchor, (a, b, bias), epi, left.shape[-1])
+        if left.rank < 3 or not all(isinstance(p, int) for p in anchor.attrs.pads):
+            return Reject("this kernel takes windows whose pads are known")
+        return IntegerSums(node, anchor, (a, b, bias), epi, dims.prod(right.shape[1:]))
+
+    def cost(self, work: IntegerSums, variant: Variant, ctx: CompileContext) -> float | None:
+        products = dims.prod(work.shape) * work.products
+        return c_text.seconds(ctx, (products, SECONDS_A_PRODUCT))
+
+    def compile(self, work: IntegerSums, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args, threads = Args(work.node), max(1, ctx.threads)
+        room = work.shape[-1] * 4 * threads
+        return c_text.kernel(args, _rows(args, work, threads), ctx, workspace=room)
+
+
+def _has_tiles(anchor: BodyNode, weights: TensorSpec) -> bool:
+    """Whether other kernels take such products with constant weights, if perhaps not all that is
+    fused to them: then it is better parted.
+    """
+    if anchor.layer.name == "IntegerMatMul":
+        return True
+    single = weights.shape[0] == anchor.attrs.group and weights.shape[1] == 1
+    return weights.rank == 4 and (anchor.attrs.group == 1 or single)
+
+
+def _rows(args: Args, work: IntegerSums, threads: int) -> list[str]:
+    """Every thread has rows of results, and room for the sums of one."""
+    names = [f"i{d}" for d in range(len(work.shape) - 1)]
+    args.size("WIDTH", work.shape[-1])
+    sums = _product if work.anchor.layer.name == "IntegerMatMul" else _window
+    return [
+        *c_text.at_most(threads),
+        comment("Rows [lo, hi) of results are this thread's."),
+        c_text.split(args.size("ROWS", work.rows)),
+        f"int32_t* restrict const sum = {args.workspace(0, 'int32_t')} + tid * WIDTH;",
+        loop(
+            "row",
+            "lo",
+            "hi",
+            c_text.decode("row", names, [args.dim(d) for d in work.shape[:-1]]),
+            *sums(args, work),
+            *_finish(args, work, names),
+        ),
+    ]
+
+
+def _finish(args: Args, work: IntegerSums, names: list[str]) -> list[str]:
+    """The results of a row through the epilogue."""
+
+    def place(o: EpilogueOperand) -> str:
+        where = args.offset(o.strides, [*names, "j"])
+        return c_scalar.element(o.dtype, f"{args.input(o.index)}[{where}]")
+
+    code = work.epi.emit(["acc"], place, scalar=True)
+    stores = [
+        f"{args.output(k)}[row * WIDTH + j] = {c_scalar.stored(t, name)};"
+        for k, (name, t) in enumerate(zip(code.results, code.dtypes, strict=True))
+    ]
+    return [loop("j", "0", "WIDTH", "const int32_t acc = sum[j];", *code.statements, *stores)]
+
+
+def _product(args: Args, work: IntegerSums) -> list[str]:
+    a, b, bias = work.inputs
+    args.size("DEPTH", work.products)
+    start = f"{args.input(bias)}[j]" if bias >= 0 else "0"
+    step = [
+        f"const int32_t a = {args.input(a)}[row * DEPTH + k];",
+        loop("j", "0", "WIDTH", f"sum[j] += a * {args.input(b)}[k * WIDTH + j];"),
+    ]
+    return [loop("j", "0", "WIDTH", f"sum[j] = {start};"), loop("k", "0", "DEPTH", *step)]
+
+
+def _window(args: Args, work: IntegerSums) -> list[str]:
+    """``i0``: the image, ``i1``: the channel of the result; others are places."""
+    x, w = (work.node.given[i].spec for i in work.inputs[:2])
+    attrs, spatial, bias = work.anchor.attrs, x.rank - 2, work.inputs[2]
+    args.size("CHANNELS", w.shape[1])
+    args.size("OUTPUTS", dims.floordiv(w.shape[0], attrs.group))
+    args.size("TAPS", dims.prod(w.shape[2:]))
+    args.size("LINES", dims.prod(x.shape[2:-1]))
+    args.size("LINE", x.shape[-1])
+    start = f"{args.input(bias)}[i1]" if bias >= 0 else "0"
+    kernel = [args.dim(d) for d in w.shape[2:]]
+    taps = [f"t{d}" for d in range(spatial)]
+    weight = f"{args.input(work.inputs[1])}[(i1 * CHANNELS + c) * TAPS + {_flat(taps, kernel)}]"
+    nest = "\n".join([f"const int32_t w = {weight};", "weights += w;", *_tap(args, work)])
+    for name, size in zip(reversed(taps), reversed(kernel), strict=True):
+        nest = loop(name, "0", size, nest)
+    return [
+        f"const int32_t ZERO = {attrs.pad_value};",
+        "int32_t weights = 0;",
+        "memset(sum, 0, WIDTH * sizeof *sum);",
+        loop("c", "0", "CHANNELS", nest),
+        loop("j", "0", "WIDTH", f"sum[j] += weights * ZERO + {start};"),
+    ]
+
+
+def _tap(args: Args, work: IntegerSums) -> list[str]:
+    """What one tap adds to a row of results: a line of the image, as far as it is there."""
+    x, a = work.node.given[work.inputs[0]].spec, work.anchor.attrs
+    n = x.rank - 2
+    pads, strides = a.pads or (0,) * 2 * n, a.strides or (1,) * n
+    dilations = a.dilations or (1,) * n
+    sizes = [args.dim(d) for d in x.shape[2:-1]]
+    places = [
+        f"const int64_t p{d} = i{d + 2} * {strides[d]} + t{d} * {dilations[d]} - {pads[d]};"
+        for d in range(n - 1)
+    ]
+    outside = [f"p{d} < 0 || p{d} >= {size}" for d, size in enumerate(sizes)]
+    plane = f"(i0 * {a.group} + i1 / OUTPUTS) * CHANNELS + c"
+    line = f"({plane}) * LINES + {_flat([f'p{d}' for d in range(n - 1)], sizes)}"
+    stride, kind = strides[-1], c_text.ctype(x.dtype)
+    return [
+        *places,
+        *(f"if ({' || '.join(outside)}) continue;" for _ in outside[:1]),
+        f"const int64_t off = t{n - 1} * {dilations[-1]} - {pads[n - 1]};",
+        f"const int64_t begin = off < 0 ? (-off + {stride - 1}) / {stride} : 0;",
+        f"const int64_t most = LINE > off ? (LINE - off + {stride - 1}) / {stride} : 0;",
+        "const int64_t end = most < WIDTH ? most : WIDTH;",
+        f"const int64_t at = ({line}) * LINE + off;",
+        f"const {kind}* const line = {args.input(work.inputs[0])} + at;",
+        loop("j", "begin", "end", f"sum[j] += (line[j * {stride}] - ZERO) * w;"),
+    ]
+
+
+def _flat(names: list[str], sizes: list[str]) -> str:
+    """The place of an element among ``sizes``, row by row."""
+    flat = names[0] if names else "0"
+    for name, size in zip(names[1:], sizes[1:], strict=True):
+        flat = f"({flat}) * {size} + {name}"
+    return flat

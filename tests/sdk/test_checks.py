@@ -12,6 +12,7 @@ import pytest
 from sdk_site import Site
 from test_check_parts import FAULTS as FAULTS_OF_PARTS
 
+from tactix.plugins.loader import reset_scan
 from tactix_cuda import nvrtc
 from tactix_sdk import errors, onnx_converter
 from tactix_sdk.cli import main
@@ -431,6 +432,27 @@ def test_a_rule_for_fewer_numbers_is_tried_in_a_build_that_allows_them(site: Sit
         )
     }
     assert outcome(CHECKS["rule-fires"], site.new("acme-swish", change, **RULE)).state == PASSED
+
+
+def test_an_entry_point_to_what_is_not_there_is_named(site: Site) -> None:
+    subject = site.new("acme-swish", **LAYER)
+    points = next(site.root.glob("acme_swish*.dist-info")) / "entry_points.txt"
+    points.write_text(points.read_text().replace(":pack", ":pock"))
+    got = outcome(CHECKS["hooks"], subject)
+    assert got.state == FAILED
+    assert "the entry point acme_swish = 'acme_swish:pock' cannot be loaded" in got.said
+    assert "Traceback" not in got.said
+
+
+def test_a_stranger_called_tactix_fails_no_check_of_another_pack(site: Site) -> None:
+    subject = site.new("acme-swish", **LAYER)
+    info = site.root / "stranger-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[tactix.build.v1]\ntactix = m:pack\n")
+    reset_scan()
+    got = outcome(CHECKS["hooks"], subject)
+    assert got.state == PASSED, got.said
 
 
 def test_texts_of_a_primitive_that_mean_it_pass(site: Site) -> None:

@@ -5,6 +5,7 @@ works.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import os
 import re
@@ -40,6 +41,11 @@ class Found:
     """Of a namespace that has several packs: an entry point ``acme.extras`` is the part ``extras``
     of ``acme``.
     """
+
+    @property
+    def name(self) -> str:
+        """``acme``, or ``acme.extras`` for a part."""
+        return f"{self.namespace}.{self.part}" if self.part else self.namespace
 
 
 _scan_lock = threading.Lock()
@@ -97,7 +103,17 @@ def _found(dist: Any) -> tuple[str, list[Found]]:
 
 
 def _load(point: Any) -> Any:
-    return plugin_in(point.load())
+    """What an entry point names. Raises PluginError for an attribute that is not there."""
+    found: object = importlib.import_module(point.module)
+    for name in filter(None, (point.attr or "").split(".")):
+        if not hasattr(found, name):
+            raise PluginError(
+                f"there is no {name!r} in {point.module}",
+                who=f"entry point {point.name} = {point.value!r} of {point.group}",
+                do=did_you_mean(name, dir(found), "Name what is there, and install the pack again"),
+            )
+        found = getattr(found, name)
+    return plugin_in(found)
 
 
 def _unreadable(where: str, e: Exception) -> Found:
@@ -165,16 +181,18 @@ class Settings:
                 "it is disabled",
                 f"Take {hit[0]!r} out of TACTIX_DISABLE or the session's disable=",
             )
+        stranger = namespace == OWN and normal(dist) != OWN  # it may not have that name
+        asked = frozenset() if self.only is None else self.only - ({OWN} if stranger else set())
         if (
             self.only is None
-            or namespace == OWN
             or dist == ""
-            or any(called(n, namespace, dist) for n in self.only)
+            or (namespace == OWN and not stranger)
+            or any(called(n, namespace, dist) for n in asked)
         ):
             return None
         return (
             "it is not among the plugins asked for",
-            f"Add {namespace!r} to TACTIX_PLUGINS or the session's only=",
+            f"Add {dist if stranger else namespace!r} to TACTIX_PLUGINS or the session's only=",
         )
 
 

@@ -86,6 +86,7 @@ class BasePack:
         with at_line(self._author()):
             self.TACTIX_NAMESPACE = check_namespace(namespace, own=True)
         self._given: dict[str, list[object]] = {}
+        self._hooks: dict[str, Callable[[], list[object]]] = {}
         self._places: dict[tuple[str, str], str] = {}
 
     def layer(self, given: GivenLayer, /) -> GivenLayer:
@@ -167,11 +168,27 @@ class BasePack:
         with at_line(where):
             if not isinstance(given, FunctionType):
                 self._claim(kind, given, where)
-        if kind not in self._given:
-            self._given[kind] = []
-            setattr(self, f"tactix_{kind}", self._hook(kind))
+            if kind not in self._given:
+                if hasattr(self, f"tactix_{kind}"):
+                    raise self._meeting(kind)
+                self._given[kind] = []
+                self._hooks[kind] = self._hook(kind)
+                setattr(self, f"tactix_{kind}", self._hooks[kind])
         self._given[kind].append(given)
         return given
+
+    def check(self) -> None:
+        """Raises PluginError where a hook was put in the place of the pack's own."""
+        for kind, hook in self._hooks.items():
+            if vars(self).get(f"tactix_{kind}") is not hook:
+                raise self._meeting(kind)
+
+    def _meeting(self, kind: str) -> PluginError:
+        return PluginError(
+            f"{self!r} has a hook tactix_{kind} beside what it was given by its methods",
+            why="one would take the place of the other",
+            do="Give all of it to the pack's methods, and set no hook on the pack",
+        )
 
     def _claim(self, kind: str, given: object, where: str) -> None:
         """Raises PluginError for what is none of that kind, and for a key that is there already."""
@@ -204,15 +221,42 @@ class BasePack:
 
 
 def plugin_in(target: object) -> object:
-    """The plugin that a module or object is. A module without hooks that has one pack stands for
-    it: hosts and entry points that name modules need not know how these are written.
+    """The plugin that a module or object is. A module that has a pack stands for it: hosts and
+    entry points that name modules need not know how these are written.
+
+    Raises PluginError for a module with several packs or with hooks beside a pack, and for a pack
+    on which a hook was put: part of what they give would be lost.
     """
-    if not isinstance(target, ModuleType):
-        return target
-    things = vars(target).values()
-    packs = {id(o): o for o in things if isinstance(o, BasePack)}
-    hooks = any(isinstance(o, FunctionType) and MARK in vars(o) for o in things)
-    return target if hooks or len(packs) != 1 else packs.popitem()[1]
+    plugin = _pack_in(target) if isinstance(target, ModuleType) else target
+    if isinstance(plugin, BasePack):
+        plugin.check()
+    return plugin
+
+
+def _pack_in(module: ModuleType) -> object:
+    """Its pack, or the module where it has none. Raises PluginError."""
+    things = vars(module)
+    packs = {id(o): (name, o) for name, o in things.items() if isinstance(o, BasePack)}
+    hooks = [n for n, o in things.items() if isinstance(o, FunctionType) and MARK in vars(o)]
+    if not packs:
+        return module
+    name, pack = next(iter(packs.values()))
+    if hooks:
+        raise PluginError(
+            f"it has both the pack {name!r} and bare hooks: {', '.join(sorted(hooks))}",
+            who=f"module {module.__name__!r}",
+            why="a plugin is the one or the other, and what the other gives would be lost",
+            do=f"Give what the hooks return to the methods of {name!r}, or move them to a module "
+            "with an entry point of its own",
+        )
+    if len(packs) > 1:
+        raise PluginError(
+            f"it has several packs: {', '.join(n for n, _ in packs.values())}",
+            who=f"module {module.__name__!r}",
+            why="none of them is more the plugin than another",
+            do=f"Name one, as in {module.__name__}:{name}",
+        )
+    return pack
 
 
 @contextlib.contextmanager

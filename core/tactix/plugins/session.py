@@ -327,6 +327,12 @@ class Session:
         found = loader.scan() if self._settings.discover else ()
         groups = tuple(HOOKS) if self.group == "build" else (self.group,)
         installed = loader.candidates(found, self._settings, replaced, groups)
+        if OWN in replaced and (built_in := [p for p in installed if p.namespace == OWN]):
+            raise ConfigError(
+                f"a pack was given in process as {OWN!r}",
+                why=f"it would take the place of all {len(built_in)} built-in packs",
+                do="Give it a namespace of its own; its objects may have the same names there",
+            )
         for p in installed:
             if p.status == "failed":
                 self._bury(p, "scan", PluginError(p.reason))
@@ -448,9 +454,11 @@ class Session:
                 return f"its {t.reason}", t.hint
         mine = [p for p in self._plugins if p.namespace == namespace]
         if out := [p for p in mine if p.status in ("disabled", "incompatible")]:
-            whys = (f"its {p.title} is not used: {p.reason}" for p in out)
+            whys = dict.fromkeys(f"its {p.title} is not used: {p.reason}" for p in out)
             cures = dict.fromkeys(p.cure for p in out)
-            return punctuated(dict.fromkeys(whys), "; "), punctuated(cures, "; ")
+            same = len(cures) == 1 and len(out) == len(mine) > 1  # said once of all
+            why = f"none of its plugins is used: {out[0].reason}"
+            return (why if same else punctuated(whys, "; ")), punctuated(cures, "; ")
         if mine:
             return "", ""
         if namespace == OWN:

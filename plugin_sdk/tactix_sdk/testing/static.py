@@ -81,6 +81,7 @@ def hooks(subject: Subject) -> str:
     proper keys.
     """
     plugins = {f.module: f for f in subject.found}
+    together([Broken(what) for f in plugins.values() for what in _unloadable(f)])
     broken = [what for f in plugins.values() for what in _misnamed(f.module, f.load())]
     broken = broken or list(_refused(subject))
     given = [_given(f) for f in subject.found]
@@ -91,6 +92,14 @@ def hooks(subject: Subject) -> str:
         broken = ["the pack provides nothing: no hook of its modules gave an object"]
     together([Broken(what) for what in dict.fromkeys(broken)])
     return f"{number} objects through {' and '.join(subject.groups)}"
+
+
+def _unloadable(f: Found) -> Iterator[str]:
+    """Why an entry point cannot be loaded."""
+    try:
+        f.load()
+    except Exception as e:
+        yield f"the entry point {f.name} = {f.module!r} cannot be loaded: {raised(e)}"
 
 
 def _misnamed(module: str, plugin: object) -> Iterator[str]:

@@ -217,10 +217,40 @@ def test_a_module_without_hooks_stands_for_its_pack() -> None:
         assert list(session.launchers) == ["acme.run@1"]
 
 
-def test_a_module_with_hooks_or_several_packs_stands_for_itself() -> None:
+def test_hooks_beside_a_pack_and_several_packs_are_refused() -> None:
     one, other = BasePack("acme"), BasePack("acme")
-    for given in (module(one=one, tactix_layers=tactix_layers), module(one=one, other=other)):
-        assert plugin_in(given) is given
+    both = module(one=one, tactix_layers=tactix_layers)
+    with pytest.raises(
+        PluginError, match=r"both the pack 'one' and bare hooks: tactix_layers.*methods of 'one'"
+    ):
+        plugin_in(both)
+    with pytest.raises(PluginError, match="both the pack"):
+        Session(plugins=[both], discover=False)
+    with pytest.raises(PluginError, match=r"several packs: one, other.*Name one, as in .*:one"):
+        plugin_in(module(one=one, other=other))
+    hooks = module(tactix_layers=tactix_layers)
+    assert plugin_in(hooks) is hooks
+
+
+def test_a_hook_set_on_a_pack_that_has_its_own_is_refused() -> None:
+    before, after = BasePack("acme"), BasePack("acme")
+    after.launcher(SimpleNamespace(key="acme.run@1"))
+    vars(after)["tactix_launchers"] = tactix_layers
+    with pytest.raises(PluginError, match=r"a hook tactix_launchers beside .* Give all of it to"):
+        Session(plugins=[after], discover=False)
+    vars(before)["tactix_launchers"] = tactix_layers
+    with pytest.raises(PluginError, match=r"test_loader.py:\d+: .*a hook tactix_launchers beside"):
+        before.launcher(SimpleNamespace(key="acme.run@1"))
+
+
+def test_an_entry_point_to_what_is_not_there_is_named(site: Any) -> None:
+    site.module("acme_m", "pack = 1")
+    site.dist("acme", "1.0", {"tactix.build.v1": {"acme": "acme_m:pock"}})
+    (found,) = loader.scan()
+    with pytest.raises(
+        PluginError, match=r"acme = 'acme_m:pock' of tactix.build.v1: .*mean 'pack'"
+    ):
+        found.load()
 
 
 def test_an_entry_point_may_name_the_module_of_a_pack(site: Any) -> None:

@@ -14,6 +14,7 @@ from tactix.contracts.rule import P, Rule, var
 from tactix.plugins import loader
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.identity import Provider
+from tactix.plugins.pack import BasePack
 from tactix.plugins.registry import MissingKey
 from tactix.plugins.session import Session
 from tactix_tools.pack_info import packs
@@ -302,6 +303,30 @@ def test_several_given_in_one_namespace(site: Any, given: Any) -> None:
     session = Session(plugins=parts, strict=True)
     assert "tactix.Relu@1" in session.layers
     assert session.devices.provider("tactix.cpu@1") == session.layers.provider("tactix.Fused@1")
+
+
+def test_a_pack_of_another_that_calls_itself_tactix_is_nobody_s_fault(site: Any) -> None:
+    site.pack("acme-one", build=ONE)
+    site.pack("stranger", build=TWO, namespace="tactix")
+    session = Session(only=["tactix", "acme"], strict=True)
+    assert "acme.One@1" in session.layers
+    with pytest.raises(PluginError, match="reserved"):
+        Session(only=["tactix", "stranger"], strict=True).layers  # noqa: B018
+
+
+def test_a_pack_given_as_tactix_replaces_no_built_in(site: Any) -> None:
+    site.pack("tactix", build='@hookimpl\ndef tactix_layers(): return [O(key="tactix.Relu@1")]')
+    session = Session(plugins=[BasePack("tactix")])
+    with pytest.raises(ConfigError, match=r"in process as 'tactix'.* all 1 built-in packs"):
+        session.layers  # noqa: B018
+
+
+def test_a_reason_is_said_once_of_all_parts(site: Any) -> None:
+    relu = '@hookimpl\ndef tactix_layers(): return [O(key="tactix.Relu@1")]'
+    site.pack("tactix", build=relu, runtime=relu)
+    with pytest.raises(MissingKey) as e:
+        Session(disable=["tactix"]).layers["tactix.Relu@1"]
+    assert str(e.value).count("is disabled") == 1
 
 
 def test_given_and_disabled(site: Any, given: Any) -> None:

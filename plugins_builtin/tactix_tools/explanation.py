@@ -104,12 +104,13 @@ SCHEMA: dict[str, Any] = {
         }
     ),
 }
-"""Times are in seconds at the shapes tuned for. ``spread``: share of the time by which runs differ.
+"""Times are in seconds at the shapes tuned for. ``spread``: the noise of a time, as a share of it:
+how far the median of the samples, or what other processes may have delayed it by, lies above.
 ``error``: in budgets of the dtype. ``costs_more``: seconds that the node would take longer by that
-candidate, changes of format around it left out. ``near_tie``: as fast as the chosen one within the
-noise. ``precision``: nodes that a flag let be lowered, why others, which a rule might have lowered,
-stayed as they were, and the seconds that this was decided by: ``measured`` or ``cached`` in turns,
-or ``apart``, each by itself.
+candidate, changes of format around it left out. ``near_tie``: behind the fastest by no more than
+that one's noise, 3% at least, or used by a whole choice that is as fast. ``precision``: nodes that
+a flag let be lowered, why others, which a rule might have lowered, stayed as they were, and the
+seconds that this was decided by: ``measured`` or ``cached`` in turns, or ``apart``, each by itself.
 """
 
 

@@ -11,7 +11,7 @@ then by key and by the tactic's own ranking.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from tactix.plugins.names import OWN
 from tactix.select.enumerate import Candidate
 
 NEAR_TIE = 0.03
+"""Share of a time that two builds may see it differ by, however little its samples did."""
 
 
 @dataclass
@@ -71,7 +72,7 @@ class Chooser:
         taken = Taken(best.candidates, self.outputs)
         for n, c in best.candidates.items():
             near = {
-                x.title for x in (*self._near(n, taken, max), *(f.candidates[n] for f in rivals))
+                x.title for x in (*self._near_ties(n, taken), *(f.candidates[n] for f in rivals))
             }
             best.ties[n] = near - {c.title}
         return best
@@ -104,7 +105,7 @@ class Chooser:
             changed = False
             for n in self.nodes:
                 if len(self.options[n]) > 1:
-                    best = self._near(n, taken, min)[0]
+                    best = self._best(n, taken)
                     changed |= best is not taken.candidates[n]
                     taken.take(n, best)
             if not changed:
@@ -114,20 +115,27 @@ class Chooser:
         )
         return Choice(taken.candidates, seconds)
 
-    def _near(
-        self, n: Node, taken: Taken, margin: Callable[[float, float], float]
-    ) -> list[Candidate]:
-        """The best candidate, given the others, and those that noise may hide it behind.
-        ``margin``: least or most.
+    def _best(self, n: Node, taken: Taken) -> Candidate:
+        """The one to take, given the others: the first of those that noise does not tell apart
+        from the fastest, noise being a few percent at most.
         """
-        costs = [(self._local(n, c, taken), c) for c in self.options[n]]
-        least, best = min(costs, key=lambda x: x[0])
-        noise = margin(best.spread, NEAR_TIE) * best.seconds
-        return [
-            c
-            for s, c in costs
-            if c is best or s - least <= max(noise, margin(c.spread, NEAR_TIE) * c.seconds)
-        ]
+        fastest, behind = self._behind(n, taken)
+        noise = min(fastest.spread, NEAR_TIE) * fastest.seconds
+        return next(c for c, late in zip(self.options[n], behind, strict=True) if late <= noise)
+
+    def _near_ties(self, n: Node, taken: Taken) -> list[Candidate]:
+        """Those that another build might see in front: behind the fastest by no more than its own
+        noise. How far the samples of a slow one lie apart says nothing of who is faster.
+        """
+        fastest, behind = self._behind(n, taken)
+        noise = max(fastest.spread, NEAR_TIE) * fastest.seconds
+        return [c for c, late in zip(self.options[n], behind, strict=True) if late <= noise]
+
+    def _behind(self, n: Node, taken: Taken) -> tuple[Candidate, Sequence[float]]:
+        """The fastest, given the others, and by how many seconds each option is behind it."""
+        costs = [self._local(n, c, taken) for c in self.options[n]]
+        least = min(costs)
+        return self.options[n][costs.index(least)], [s - least for s in costs]
 
     def _cost(self, c: Candidate) -> float:
         return c.seconds + self.launch * len(c.artifact.launches)

@@ -38,7 +38,8 @@ LISTED = 512
 class Candidate:
     """One bid: a tactic with a variant, its artifact, and what is known about it.
 
-    ``seconds``: measured or estimated; ``spread``: relative distance of the median from the least;
+    ``seconds``: measured or estimated; ``spread``: its noise, how far the median of its samples, or
+    what other processes may have delayed it by, lies above the least, as a share of that;
     ``error``: largest departure from the reference in units of its budget; ``status``: ``open``,
     ``measured``, ``cached``, ``estimated``, ``rejected``. ``untried``: it is a stranger's, and was
     rejected for no more than that nobody has tried it.

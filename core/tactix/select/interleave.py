@@ -20,6 +20,11 @@ LEAST_ROUNDS, ROUNDS, MOST_ROUNDS = 3, 5, 16
 HOPELESS, DOUBTFUL = 1.3, 4.0
 """Times the fastest: who is slower drops out, with a confirmed time and with one that is not."""
 
+STOP = 0.01
+"""Seconds for which a busy system may stop a process, as seen on one: a time that is not confirmed
+and lies no further off stays in doubt.
+"""
+
 SEPARATED, CONFIRMED = 1.05, 1.02
 """A winner leads the next by the first; two shortest times within the second confirm each other."""
 
@@ -31,11 +36,14 @@ def repeats(seconds: float) -> int:
 
 @dataclass
 class _Racer:
-    """``least``: the shortest time of one run so far, at first that of a run which is no sample."""
+    """``least``: the shortest time of one run so far, at first that of a run which is no sample.
+    ``stop``: by how much a stop of the process would have made it too long.
+    """
 
     runnable: Runnable
     measure: Measure
     least: float = 0.0
+    stop: float = 0.0
     samples: list[float] = field(default_factory=list)
 
     def warm_up(self) -> None:
@@ -46,6 +54,8 @@ class _Racer:
         times = repeats(self.least)
         self.samples.append(self._seconds(times) / times)
         self.least = min(self.samples)
+        if self.samples[-1] == self.least:
+            self.stop = STOP / times
 
     def _seconds(self, times: int) -> float:
         """What a clock that was set back gives is no time."""
@@ -58,6 +68,12 @@ class _Racer:
         return len(self.samples) >= LEAST_ROUNDS and (
             sorted(self.samples)[1] <= self.least * CONFIRMED
         )
+
+    def may_beat(self, best: float) -> bool:
+        """Whether more samples might bring its time, of LEAST_ROUNDS or more, near that one."""
+        if self.is_confirmed:
+            return self.least <= best * HOPELESS
+        return self.least <= best * DOUBTFUL or self.least - self.stop <= best * HOPELESS
 
 
 def interleave(
@@ -104,8 +120,9 @@ def _hopeful(racing: Sequence[_Racer], turn: int) -> Sequence[_Racer]:
     if turn == 1 or not racing:
         return racing
     best = min(racer.least for racer in racing)
-    doubtful = DOUBTFUL if turn >= LEAST_ROUNDS else DOUBTFUL**2
-    return [r for r in racing if r.least <= best * (HOPELESS if r.is_confirmed else doubtful)]
+    if turn < LEAST_ROUNDS:
+        return [r for r in racing if r.least <= best * DOUBTFUL**2]
+    return [r for r in racing if r.may_beat(best)]
 
 
 def _is_decided(racing: Sequence[_Racer], turn: int) -> bool:

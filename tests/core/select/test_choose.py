@@ -149,3 +149,17 @@ def test_whole_choices_that_are_as_fast_are_ties() -> None:
     (format_,) = {c.variant.input_format(0) for c in found.candidates.values()}
     other = "t.linear@1" if format_ == C16 else "t.c16@1"
     assert all(any(other in title for title in found.ties[n]) for n in nodes)
+
+
+def test_a_slow_candidate_is_no_near_tie_however_noisy_its_samples_are() -> None:
+    net, (node,) = chain(1)
+    bids = [noisy(100e-6, "tactix.x@1", 0.1), noisy(150e-3, "tactix.y@1", 2.0)]
+    found = choose(net, [node], {node: bids})
+    assert found.candidates[node] is bids[0]
+    assert found.ties[node] == set()
+
+
+def test_the_noise_of_the_fastest_says_who_is_a_near_tie() -> None:
+    net, (node,) = chain(1)
+    bids = [noisy(100e-6, "tactix.x@1", 2.0), noisy(290e-6, "tactix.y@1")]
+    assert choose(net, [node], {node: bids}).ties[node] == {bids[1].title}

@@ -54,6 +54,19 @@ def test_a_sample_that_was_disturbed_takes_nobody_out(factor: float) -> None:
     assert min(samples["b"]) == pytest.approx(1.10e-5)
 
 
+def test_a_kernel_that_stops_of_the_process_hid_is_sampled_until_its_time_is_met_again() -> None:
+    """Of 2.8 ms: its samples of a single run all meet a stop of 10 ms, or two, at first."""
+    stopped = {"a": [4.6, 4.6, 8.2, 4.9, 5.3, 8.5]}
+    samples = Clock({"a": 2.8e-3, "b": 2.9e-3}, stopped).race()
+    assert min(samples["a"]) == pytest.approx(2.8e-3)
+
+
+def test_what_no_stop_explains_leaves_the_race_unconfirmed() -> None:
+    wild = [1.0 + 0.1 * i for i in range(MOST_ROUNDS, -1, -1)]
+    samples = Clock({"a": 0.1, "b": 0.02}, {"a": wild}).race()
+    assert len(samples["a"]) == LEAST_ROUNDS
+
+
 def test_how_often_a_sample_runs_follows_from_the_shortest_time_so_far() -> None:
     clock = Clock({"a": 1e-6}, {"a": [1e5]})
     clock.race()

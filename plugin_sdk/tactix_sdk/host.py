@@ -129,6 +129,10 @@ class NumpyTactic(Tactic[Node]):
         self.source = key.partition(".")[0]
         self.launcher = FunctionLauncher(key.replace("@", "_python@"), self.implements, function)
 
+    @property
+    def written(self) -> object:
+        return self.function
+
     def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         reason = self.when(node) if self.when else ""
         return Reject(reason) if reason else node

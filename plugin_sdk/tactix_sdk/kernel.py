@@ -329,6 +329,10 @@ class AuthoredTactic(Tactic[AuthoredWork[Made]]):
                 f"{len(self.space)} variants", who=key, do=f"Offer 1 to {MOST_VARIANTS}"
             )
 
+    @property
+    def written(self) -> object:
+        return self.author
+
     def said(self, node: Node, device: DeviceProperties, variant: Variant) -> Any:
         """What the author's function gives for a variant."""
         return self.author(Operation(node, device, variant), **dict(variant.knobs))

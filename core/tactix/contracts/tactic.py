@@ -126,6 +126,11 @@ class Tactic(Generic[Work]):
     requires: tuple[str, ...] = ()
     beyond: str = ""
 
+    @property
+    def written(self) -> object:
+        """The class or the function that its author wrote, whose place messages tell."""
+        return type(self)
+
     def offers(self, node: Node, device: DeviceProperties) -> Offer[Work] | Reject:
         """What it offers for a node, where the device has what the tactic requires."""
         if lacking := self.lacks(device):

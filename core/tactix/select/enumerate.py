@@ -17,6 +17,7 @@ from tactix.base.errors import (
     TactixError,
     punctuated,
 )
+from tactix.base.places import place_of_failure
 from tactix.base.tensor import Format
 from tactix.contracts import region
 from tactix.contracts.artifact import KernelArtifact
@@ -282,11 +283,14 @@ def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
 
 
 def _why(e: BaseException, tactic: Tactic, node: Node, terms: Terms) -> str:
-    """What is said of a tactic that failed while bidding. Raises InternalError for tactix's own, if
-    that is strict.
+    """What is said of a tactic that failed while bidding; the log tells where, too. Raises
+    InternalError for tactix's own, if that is strict.
     """
     if pack := terms.strangers.get(tactic.key):
-        return f"its pack ({pack}) failed: {type(e).__name__}: {e}"
+        reason = f"its pack ({pack}) failed: {type(e).__name__}: {e}"
+        place = place_of_failure(e, tactic.written)
+        terms.warn(f"{tactic.key} for {node.name}: {punctuated((place, reason), ': ')}")
+        return reason
     if isinstance(e, TactixError):
         return str(e)
     failed = InternalError(

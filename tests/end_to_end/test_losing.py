@@ -13,6 +13,7 @@ import pytest
 from kept_log import KeptLog
 
 import tactix
+from tactix.base.dtypes import DType
 from tactix.base.errors import AllocationError, InternalError, NoTacticError
 from tactix.config import BuilderFlag
 from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, tensor_in, tensor_out
@@ -93,9 +94,10 @@ def config(**fields: Any) -> tactix.BuilderConfig:
 
 
 def det(b: tactix.Builder) -> NetworkDefinition:
+    """A layer without a kernel of tactix's own: of integers there is none."""
     net = b.create_network("det")
     net.mark_output(
-        net.add_layer("tactix.Det", [net.add_input("x", "f32", (3, 4, 4))], name="det")[0], "y"
+        net.add_layer("tactix.Det", [net.add_input("x", "i32", (3, 4, 4))], name="det")[0], "y"
     )
     return net
 
@@ -114,6 +116,7 @@ def right(
 ) -> None:
     """The plan gives what the references give."""
     x = np.random.default_rng(3).standard_normal(shape, dtype=np.float32)
+    x = x if net.inputs[0].spec.dtype is DType.FP32 else (9 * x).astype(np.int32)
     np.testing.assert_allclose(b._load(plan)(x), evaluate(net, {"x": x})["y"], rtol=1e-5, atol=1e-6)
 
 

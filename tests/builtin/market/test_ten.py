@@ -112,11 +112,11 @@ def pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def chosen(**fields: Any) -> dict[str, str]:
     """The tactic of every node of Det, Relu and Ramp beside each other, in a plan that gives what
-    numpy gives.
+    numpy gives. Det of integers has no kernel of tactix's own.
     """
     b = tactix.Builder(session=tactix.Session(enable=["acme_ten"]))
     net = b.create_network("three")
-    x, m = net.add_input("x", "f32", ("n", 37)), net.add_input("m", "f32", (4, 4))
+    x, m = net.add_input("x", "f32", ("n", 37)), net.add_input("m", "i32", (4, 4))
     for layer, given in (("tactix.Relu", x), ("acme_ten.Ramp", x), ("tactix.Det", m)):
         net.mark_output(
             net.add_layer(layer, [given], name=layer.partition(".")[2])[0], layer.partition(".")[2]
@@ -125,14 +125,14 @@ def chosen(**fields: Any) -> dict[str, str]:
     rng = np.random.default_rng(1)
     feeds = {
         "x": rng.standard_normal((33, 37), np.float32),
-        "m": rng.standard_normal((4, 4), np.float32),
+        "m": rng.integers(-9, 9, (4, 4), np.int32),
     }
     engine = b._load(plan)
     got = engine(feeds)
     assert engine({**feeds, "x": feeds["x"][:0]})["Ramp"].shape == (0, 37)
     for name in ("Relu", "Ramp"):
         np.testing.assert_array_equal(got[name], np.maximum(feeds["x"], 0))
-    np.testing.assert_allclose(got["Det"], np.linalg.det(feeds["m"]), rtol=1e-4)
+    np.testing.assert_allclose(got["Det"], np.linalg.det(feeds["m"]), atol=1)
     return {s.name: s.info["tactic"] for s in plan.steps} | {
         "status of Ramp": plan.steps[-1].info["status"]
     }

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from tactix.base.dtypes import DType
 from tactix.contracts.launcher import Step
-
-SMALL = (DType.INT8, DType.UINT8, DType.INT4, DType.UINT4, DType.INT2, DType.UINT2)
-"""Integers that stand for quantized numbers; wider ones are indices and counts."""
 
 
 def precision(step: Step) -> str:
     """The narrowest type of numbers that a step reads or writes; its output's where it has none."""
     own = [o.spec.dtype for o in (*step.inputs, *step.outputs)]
-    numbers = [t for t in own if t.is_float or t in SMALL]
+    numbers = [t for t in own if t.is_float or t.is_small_int]
     narrowest = min(numbers, key=lambda t: (t.itemsize, t.value), default=own[-1] if own else None)
     return narrowest.value if narrowest else ""

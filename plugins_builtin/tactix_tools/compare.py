@@ -14,7 +14,6 @@ from tactix.builder import Builder
 from tactix.contracts.launcher import Step
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
-from tactix_lock.precision import SMALL
 from tactix_sdk.evaluate import evaluate
 from tactix_tools import arrays, options, peers, show, source
 from tactix_tools.agreement import Agreement, agree
@@ -137,7 +136,7 @@ def _tolerance(step: Step, plan: Plan, session: Session) -> float:
         for o in step.inputs
         if o.buffer >= 0 and plan.buffers[o.buffer].kind == "weight"
     }
-    if weights & {*SMALL} or any(
+    if any(t.is_small_int for t in weights) or any(
         o.spec.dtype.is_float and o.spec.dtype.bits <= 8 for o in operands
     ):
         return QUANTIZED_RTOL

@@ -37,7 +37,8 @@ def inferred(path: str | Path) -> dict[str, onnx.TypeProto]:
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-    model = without_weights(onnx.load(path, load_external_data=False))
+    model = onnx.load(path, load_external_data=False)
+    _drop_weights(model.graph)
     if model.ByteSize() > LARGEST:
         return {}
     try:
@@ -57,9 +58,9 @@ def inferred(path: str | Path) -> dict[str, onnx.TypeProto]:
     }
 
 
-def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model; weights that are no shapes lose their content, where that is in the file."""
-    for t in model.graph.initializer:
+def _drop_weights(graph: onnx.GraphProto) -> None:
+    """Its weights that are no shapes lose their content, where that is in the file."""
+    for t in graph.initializer:
         if math.prod(t.dims) > SMALL:
             for name in (
                 "raw_data",
@@ -70,4 +71,3 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
                 "uint64_data",
             ):
                 t.ClearField(name)
-    return model

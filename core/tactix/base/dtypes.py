@@ -70,6 +70,11 @@ class DType(enum.Enum):
         return self.value[0] in "iu"
 
     @property
+    def is_small_int(self) -> bool:
+        """Integers that stand for quantized numbers; wider ones are indices and counts."""
+        return self.is_int and self.bits <= 8
+
+    @property
     def on_host(self) -> bool:
         """Whether values are Python objects, which lie in no device memory: text, lists, optionals,
         dicts.

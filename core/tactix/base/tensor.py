@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from tactix.base.errors import InvalidArgument
 
 if TYPE_CHECKING:
     import numpy as np
+
+_FORMAT = re.compile(r"linear|nhwc|c([2-9]|[1-9]\d{1,3})")
 
 
 @dataclass(frozen=True, order=True)
@@ -22,6 +25,13 @@ class Format:
     """
 
     name: str = "linear"
+
+    @classmethod
+    def named(cls, name: object) -> Format:
+        """The format of that name. Raises ValueError for what is none."""
+        if not isinstance(name, str) or not _FORMAT.fullmatch(name):
+            raise ValueError(f"{name!r:.80} is no format")
+        return cls(name)
 
     @property
     def lanes(self) -> int:

@@ -4,6 +4,7 @@ steps.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
@@ -46,7 +47,7 @@ class Scoped:
 
 
 def encode(v: object) -> Json:
-    """A JSON value; dims, dtypes, formats, tuples and non-finite floats are tagged."""
+    """A JSON value; dims, dtypes, formats and non-finite floats are tagged, a tuple is a list."""
     if isinstance(v, float) and not math.isfinite(v):
         return {"float": repr(v)}
     if v is None or isinstance(v, (bool, int, float, str)):
@@ -65,7 +66,9 @@ def encode(v: object) -> Json:
 
 
 def decode(j: object) -> object:
-    """Inverse of ``encode``; raises InvalidArgument."""
+    """Inverse of ``encode``. Raises InvalidArgument for what that does not write: plans and cache
+    entries come from strangers.
+    """
     if isinstance(j, list):
         return tuple(decode(x) for x in j)
     if not isinstance(j, dict):
@@ -73,15 +76,23 @@ def decode(j: object) -> object:
     if len(j) == 1:
         (tag, value), *_ = j.items()
         if tag in _TAGS:
-            return _TAGS[tag](value)
+            with contextlib.suppress(ValueError):
+                return _TAGS[tag](value)
     raise InvalidArgument(f"not an attribute value: {str(j)[:80]}")
 
 
+def _not_finite(text: object) -> float:
+    """Raises ValueError for what is no name of such a float."""
+    if text not in ("nan", "inf", "-inf"):
+        raise ValueError(text)
+    return float(str(text))
+
+
 _TAGS: dict[str, Callable[..., object]] = {
-    "float": float,
+    "float": _not_finite,
     "dim": dims.from_json,
     "dtype": DType,
-    "format": Format,
+    "format": Format.named,
 }
 
 

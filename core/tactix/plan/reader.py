@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
@@ -18,7 +17,6 @@ LIMIT = 1 << 62
 """Integers of a plan are less, sizes and offsets among them."""
 
 RANK = 32
-_FORMAT = re.compile(r"linear|nhwc|c([2-9]|[1-9]\d{1,3})")
 
 
 class Reader:
@@ -121,9 +119,8 @@ class Reader:
         return self.parse(DType, "an element type")
 
     def format(self) -> Format:
-        if not _FORMAT.fullmatch(self.text()):
-            self.fail("a format")
-        return Format(self.value)
+        self.text()
+        return self.parse(Format.named, "a format")
 
     def parse(self, function: Callable[[Any], T], expected: str) -> T:
         """``function(value)``; whatever it objects to is told as a format error."""

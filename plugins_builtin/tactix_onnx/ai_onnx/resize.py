@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from tactix.base.dims import Dim, floordiv
-from tactix.base.errors import ModelImportError
 from tactix.contracts.graph import Value
 from tactix_onnx.convert import Context, Table
 from tactix_ops.layers.common import axes_of
@@ -85,13 +84,12 @@ def _is_late(ctx: Context, i: int) -> bool:
 
 @CONVERTERS("Resize", since=11)
 def resize(ctx: Context, node: Any) -> Value:
-    ctx.ignore("keep_aspect_ratio_policy")
-    x, rank = ctx.tensor(), ctx.spec().rank
+    x, rank, policy = ctx.tensor(), ctx.spec().rank, ctx.attr("keep_aspect_ratio_policy", "stretch")
     axes = axes_of(ctx.attr("axes", tuple(range(rank))), rank, ctx.op)
     modes = _modes(ctx)
     cropped = modes["coordinate_transformation_mode"] == "tf_crop_and_resize"
     if _is_late(ctx, 2) or ctx.late(3) or (cropped and _is_late(ctx, 1)):
-        modes["keep_aspect_ratio_policy"] = ctx.attr("keep_aspect_ratio_policy", "stretch")
+        modes["keep_aspect_ratio_policy"] = policy
         inputs = [x, *(ctx.input(i) for i in (1, 2, 3))]
         return ctx.layer("tactix.DynamicResize", inputs, symbol=ctx.symbol(), axes=axes, **modes)
     if cropped:
@@ -105,7 +103,7 @@ def resize(ctx: Context, node: Any) -> Value:
     else:
         wanted = ctx.need_known(3, "sizes")
         for a, n, s in zip(
-            axes, *_policy(ctx, [x.spec.shape[a] for a in axes], wanted), strict=True
+            axes, *_policy(ctx, policy, [x.spec.shape[a] for a in axes], wanted), strict=True
         ):
             sizes[a], full[a] = n, s
     if tuple(sizes) == x.spec.shape and all(s == 1 for s in full) and not modes.get("roi"):
@@ -115,12 +113,11 @@ def resize(ctx: Context, node: Any) -> Value:
 
 
 def _policy(
-    ctx: Context, have: Sequence[Dim], want: Sequence[Dim]
+    ctx: Context, policy: str, have: Sequence[Dim], want: Sequence[Dim]
 ) -> tuple[Sequence[Dim], Sequence[float]]:
     """Sizes and scales by ``keep_aspect_ratio_policy``; scale 0 where it is the quotient of the
     sizes.
     """
-    policy = ctx.attr("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return want, [1.0 if h == w else 0.0 for h, w in zip(have, want, strict=True)]
     numbers = [
@@ -147,7 +144,7 @@ def _region(ctx: Context, axes: tuple[int, ...]) -> tuple[float, ...]:
     """Starts and ends for every axis, 0 and 1 where the node names none."""
     given, rank = ctx.const(1), ctx.spec().rank
     if given is None:
-        raise ModelImportError("its region of interest is missing")
+        ctx.fail("its region of interest is missing", "Give the input roi as a constant")
     out = [0.0] * rank + [1.0] * rank
     for i, a in enumerate(axes):
         out[a], out[rank + a] = float(given[i]), float(given[len(axes) + i])

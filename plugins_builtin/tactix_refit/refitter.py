@@ -18,6 +18,7 @@ from tactix.base.tensor import TensorSpec
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
+from tactix.run.admission import signer_of
 from tactix.run.engine import Engine
 from tactix_refit import recipe
 from tactix_refit.engine import RefittableEngine
@@ -252,7 +253,7 @@ class Refitter(Recorded):
         if self._engine is not None:
             self._engine.save(path)
         else:
-            container.save(self._plan, path, self._session.signer if self.trusted else None)
+            container.save(self._plan, path, signer_of(self._session) if self.trusted else None)
 
     @property
     def trusted(self) -> bool:

@@ -20,7 +20,7 @@ from tactix.contracts.trust import OnUntrusted
 from tactix.plan.compat import same_major
 from tactix.plan.container import VERSION, buffer, mapped
 from tactix.plan.schema import Plan
-from tactix.run.admission import Verdict
+from tactix.run.admission import Verdict, origin, why_unsigned
 
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
@@ -119,7 +119,7 @@ def judge(runtime: RuntimeView[Plan], found: Envelope) -> Verdict:
 def check_trust(runtime: RuntimeView[Plan], found: Envelope) -> None:
     """Raises UntrustedPlan where a plan's own runtime may not run."""
     if judge(runtime, found).outcome == "refused":
-        raise _refusal(found)
+        raise _refusal(found, why_unsigned(runtime.session))
 
 
 def no_bytes(flavour: str) -> InvalidArgument:
@@ -174,12 +174,12 @@ def policy(on_untrusted: OnUntrusted) -> dict[str, bool]:
     }
 
 
-def _refusal(found: Envelope) -> UntrustedPlan:
+def _refusal(found: Envelope, unsigned: tuple[str, str]) -> UntrustedPlan:
+    told = origin(found.seal, unsigned)
     return UntrustedPlan(
         "the plan is not trusted",
-        why=f"{'no key here knows its signature' if found.seal.signature else 'it is not signed'}; "
-        f"its lean runtime ({len(found.runtime or b'')} bytes of Python) would run in this process",
-        do="If you trust its origin: have it signed by a key that `tactix keys trust` was given; "
-        f"or `tactix trust {found.seal.digest.hex()}`; "
-        "or let it run with on_untrusted='allow' (--untrusted allow)",
+        why=f"{told.why}; its lean runtime ({len(found.runtime or b'')} bytes of Python) "
+        "would run in this process",
+        do=f"{told.restore}If you trust its origin: {told.keys}"
+        "let it run with on_untrusted='allow' (--untrusted allow)",
     )

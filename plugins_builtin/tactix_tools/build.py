@@ -12,6 +12,7 @@ import click
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
+from tactix.run.admission import signer_of
 from tactix_tools import options, show, source
 from tactix_tools.cli import INTERRUPTED, OK
 
@@ -53,7 +54,7 @@ def command(
         raise click.UsageError("the plan would overwrite the model; give -o")
     source.require_model(model)
     source.output(path)
-    sign = None if no_sign else session.signer
+    sign = None if no_sign else signer_of(session)
     if sign:
         sign(bytes(32))  # a key that cannot be had is better found before the build
     start = time.monotonic()

@@ -46,6 +46,11 @@ class SessionView(Protocol):
         no reason.
         """
 
+    def why_unused(self, namespace: str, hook: str) -> tuple[str, str]:
+        """Why what is installed of a namespace does not give through a hook, and the cure; empty
+        texts for no reason, and where nothing of it is installed.
+        """
+
     def trusted_by(self, seal: Seal) -> str:
         """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged
         signature.

@@ -201,15 +201,11 @@ class Session:
         )
 
     def unasked(self) -> str:
-        """Whose trust stores were not asked, in words, with the cure: of packs, and tactix's own if
-        it is not here.
-        """
+        """Of which packs the trust stores were not asked, in words, with the cure."""
         unasked = [
             f"the trust store of {n} is not asked: {enable_cure(n)}"
             for n in self.not_enabled("trust_stores")
         ]
-        if not self._own("trust_stores"):
-            unasked.append(punctuated(self.why_missing(OWN, "tactix_trust_stores")))
         return punctuated(unasked, "; ")
 
     def strangers(self) -> dict[str, Provider]:
@@ -449,6 +445,20 @@ class Session:
         """Why what a namespace gives through a hook may not be here, and the cure; empty texts for
         no reason.
         """
+        why, cure = self.why_unused(namespace, hook)
+        if why or any(p.namespace == namespace for p in self._plugins):
+            return why, cure
+        if namespace == OWN:
+            return (
+                "the built-in plugins were not found",
+                "Install tactix, or do not turn discovery off",
+            )
+        return f"there is no plugin {namespace!r}", self._spelling(namespace)
+
+    def why_unused(self, namespace: str, hook: str) -> tuple[str, str]:
+        """Why plugins of a namespace that are here do not give through a hook, and the cure; empty
+        texts for no reason.
+        """
         for t in self._failures:
             if t.namespace == namespace and t.phase in (*loader.PHASES, hook):
                 return f"its {t.reason}", t.hint
@@ -459,14 +469,7 @@ class Session:
             same = len(cures) == 1 and len(out) == len(mine) > 1  # said once of all
             why = f"none of its plugins is used: {out[0].reason}"
             return (why if same else punctuated(whys, "; ")), punctuated(cures, "; ")
-        if mine:
-            return "", ""
-        if namespace == OWN:
-            return (
-                "the built-in plugins were not found",
-                "Install tactix, or do not turn discovery off",
-            )
-        return f"there is no plugin {namespace!r}", self._spelling(namespace)
+        return "", ""
 
     def found(self) -> tuple[Plugin, ...]:
         """Every pack that was found or given, used or not, once per group, by namespace."""

@@ -16,6 +16,7 @@ from tactix.contracts.flavour import Options
 from tactix.contracts.session import SessionView
 from tactix.plan import container
 from tactix.plan.schema import Plan, TensorIO
+from tactix.run.admission import signer_of
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
 from tactix.run.layout import Layout
@@ -167,7 +168,7 @@ class Engine(Recorded):
 
         One that was loaded keeps its signature.
         """
-        container.save(self.plan, path, self._session.signer if self._sign else None)
+        container.save(self.plan, path, signer_of(self._session) if self._sign else None)
 
     # -- looking ----------------------------------------------------------------------------------
 

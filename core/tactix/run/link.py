@@ -23,7 +23,7 @@ from tactix.contracts.device import Device
 from tactix.contracts.flavour import Options
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable
 from tactix.contracts.session import SessionView
-from tactix.plan.schema import Plan
+from tactix.plan.schema import Plan, Requirement
 from tactix.plugins.identity import own_first
 from tactix.plugins.names import OWN
 from tactix.run.layout import Layout, Layouts
@@ -127,7 +127,7 @@ def device_of(session: SessionView, wanted: str) -> Device:
             return device
     known = ", ".join(f"{d.kind} ({key})" for key, d in session.devices.items())
     why, cure = session.why_missing(OWN, "tactix_devices")
-    do = punctuated((f"There are: {known or 'none'}", cure))
+    do = punctuated((cure, f"There are: {known or 'none'}"))
     raise ConfigError(f"no plugin provides device {wanted!r}", why=why, do=do)
 
 
@@ -167,15 +167,30 @@ def check_requirements(plan: Plan, session: SessionView, refused: Collection[str
     )  # imported only where some are named
     if missing:
         rows = {r.key: r for r in plan.requirements if r.key in missing and r.dist}
-        pip = f"pip install {' '.join(sorted({f'{r.dist}=={r.version}' for r in rows.values()}))}"
-        do = (
-            f"{pip}; {_other_cure(missing, refused)}"
-            if rows
-            else "Install the plugins that provide them"
-        )
+        unused = {
+            k: session.why_unused(_namespace(k), f"tactix_{kind}s") for k, kind in missing.items()
+        }
+        absent = sorted(k for k in missing if not unused[k][0])
+        cures = dict.fromkeys(cure for _, cure in unused.values())
+        do = punctuated((*cures, _installing(absent, rows, refused)), "; ")
         of = {key: f" (of {r.dist} {r.version})" for key, r in rows.items()}
-        reasons = tuple(f"there is no {missing[k]} {k!r}{of.get(k, '')}" for k in sorted(missing))
+        reasons = tuple(
+            punctuated((f"there is no {missing[k]} {k!r}{of.get(k, '')}", unused[k][0]), ": ")
+            for k in sorted(missing)
+        )
         raise PlanCompatibilityError("the plan cannot run here", reasons=reasons, do=do)
+
+
+def _installing(
+    absent: Collection[str], rows: Mapping[str, Requirement], refused: Collection[str]
+) -> str:
+    """What helps against missing keys that nothing here would provide."""
+    if not absent:
+        return ""
+    wanted = sorted({f"{rows[k].dist}=={rows[k].version}" for k in absent if k in rows})
+    if not wanted:
+        return "Install the plugins that provide them"
+    return f"pip install {' '.join(wanted)}; {_other_cure(absent, refused)}"
 
 
 def _other_cure(missing: Collection[str], refused: Collection[str]) -> str:

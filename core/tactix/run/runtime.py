@@ -27,7 +27,14 @@ from tactix.contracts.launcher import MOST_THREADS, Step
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan import compat, container
 from tactix.plan.schema import Plan, validate
-from tactix.run.admission import Verdict, code_steps, embedded, refusal, without_packs
+from tactix.run.admission import (
+    Verdict,
+    code_steps,
+    embedded,
+    refusal,
+    why_unsigned,
+    without_packs,
+)
 from tactix.run.engine import Engine
 from tactix.run.link import check_requirements, device_of
 
@@ -170,8 +177,8 @@ class Runtime(Recorded):
         """All reasons why the default flavour cannot run a plan here; empty if it can. Nothing of
         it is run.
         """
-        flavour = self.session.flavours[DEFAULT]
         try:
+            flavour = self.session.flavours[DEFAULT]
             if not isinstance(source, Plan) and flavour.hands_over(self, source):
                 return []
             plan = source if isinstance(source, Plan) else container.load(source)
@@ -192,7 +199,7 @@ class Runtime(Recorded):
             try:
                 plan = test(plan) or plan
             except TactixError as e:
-                reasons += getattr(e, "reasons", ()) or (str(e),)
+                reasons += _reasons(e)
         return reasons
 
     def load(self, plan: Plan) -> Engine:
@@ -275,7 +282,8 @@ class Runtime(Recorded):
     ) -> Plan:
         """The plan without its code. Raises UntrustedPlan where that is not wanted or cannot be."""
         assert plan.seal is not None
-        error, flavour = refusal(plan, plan.seal, steps), self.session.flavours[self.flavour]
+        flavour = self.session.flavours[self.flavour]
+        error = refusal(plan, plan.seal, steps, why_unsigned(self.session))
         error.do = punctuated((error.do, self.session.unasked()), "; ")
         if self.on_untrusted is not OnUntrusted.REFERENCES:
             raise error
@@ -315,3 +323,10 @@ def default_threads(cores: int = 0) -> int:
         do = f"Set it to an integer from 1 to {MOST_THREADS}"
         raise ConfigError(f"TACTIX_NUM_THREADS is {text!r}", do=do)
     return int(text)
+
+
+def _reasons(error: TactixError) -> tuple[str, ...]:
+    """Each reason of an error, the last with the cure of all."""
+    *others, last = getattr(error, "reasons", ()) or (str(error),)
+    told = last if last == str(error) else punctuated((last, error.do))
+    return (*others, told)

@@ -57,6 +57,10 @@ class Session:
         """No reason is known here: what this runtime lacks was left out when it was made."""
         return "", ""
 
+    def why_unused(self, namespace: str, hook: str) -> tuple[str, str]:
+        """None: all that is here is used."""
+        return "", ""
+
     def unasked(self) -> str:
         """Packs whose trust stores were not asked: none, as only enabled ones are here."""
         return ""

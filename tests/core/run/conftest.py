@@ -145,6 +145,7 @@ def make_session(**more: Any) -> Any:
         "trusted_by": lambda seal: "",
         "signer": None,
         "why_missing": lambda namespace, hook: ("", ""),
+        "why_unused": lambda namespace, hook: ("", ""),
     }
     return SimpleNamespace(**{**made, **more})
 

@@ -124,7 +124,9 @@ def schema_of(key: str, parameters: list[inspect.Parameter]) -> Any:
     for p in parameters:
         if p.default is p.empty:
             raise InvalidArgument(f"{key}: attribute {p.name!r} needs a default value")
-        fields.append((p.name, type(p.default), dataclasses.field(default=p.default)))
+        told = object if p.default is None else type(p.default)
+        kind = told if p.annotation is p.empty else p.annotation
+        fields.append((p.name, kind, dataclasses.field(default=p.default)))
     return dataclasses.make_dataclass(
         key.split("@")[0].split(".", 1)[1] + "Attrs", fields, frozen=True
     )

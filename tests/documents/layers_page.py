@@ -105,9 +105,7 @@ def _attributes(layer: Layer) -> Iterator[str]:
             if kind == "Bodies"
             else f"`{_value(f.default)}`"
         )
-        yield f"| `{f.name}` | `{kind}` | {default} |".replace("int | None", "int, None").replace(
-            "] | None", "], None"
-        )
+        yield f"| `{f.name}` | `{kind.replace(' | ', ', ')}` | {default} |"
 
 
 def _value(value: Any) -> str:

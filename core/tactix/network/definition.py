@@ -6,7 +6,6 @@ shape.
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from tactix.base.tensor import Element, TensorSpec
 from tactix.contracts.attrs import symbols_in
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.layer import Layer
+from tactix.contracts.schema import attributes_of
 
 Use = tuple[Node, int]
 
@@ -130,7 +130,7 @@ class NetworkDefinition(Recorded):
         node = Node(
             unique,
             found,
-            attrs if attrs is not None else self._attrs(found, fields),
+            attrs if attrs is not None else attributes_of(found, fields),
             inputs,
             (),
             origin,
@@ -168,19 +168,6 @@ class NetworkDefinition(Recorded):
                 return self.layers[f"{layer}@1"]  # a registry explains what is missing
             self._short[layer] = self.layers[max(versions, key=lambda k: int(k.split("@")[1]))]
         return self._short[layer]
-
-    @staticmethod
-    def _attrs(layer: Layer, fields: dict[str, Any]) -> Any:
-        known = [f.name for f in dataclasses.fields(layer.Attrs)]
-        for k in fields:
-            if k not in known:
-                raise InvalidArgument(
-                    f"no attribute {k!r}", who=layer.key, do=f"It has: {', '.join(known) or 'none'}"
-                )
-        try:
-            return layer.Attrs(**fields)
-        except TypeError as e:
-            raise InvalidArgument("wrong attributes", who=layer.key, why=str(e)) from None
 
     @staticmethod
     def _infer(node: Node) -> list[TensorSpec]:

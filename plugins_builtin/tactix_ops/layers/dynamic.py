@@ -311,7 +311,7 @@ class DynamicTile(Dynamic):
 class DynamicFillAttrs(DynamicAttrs):
     """``value`` everywhere."""
 
-    value: float = 0.0
+    value: float | bool = 0.0
     dtype: DType = DType.FP32
 
 

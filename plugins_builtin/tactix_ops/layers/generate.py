@@ -23,7 +23,7 @@ class FillAttrs:
     """``value`` everywhere."""
 
     shape: tuple[Dim, ...] = ()
-    value: float = 0.0
+    value: float | bool = 0.0
     dtype: DType = DType.FP32
 
 

@@ -260,7 +260,7 @@ class PadAttrs:
 
     pads: tuple[Dim, ...] = ()
     mode: str = "constant"
-    value: float = 0.0
+    value: float | bool = 0.0
 
 
 class Pad(Movement):

@@ -326,6 +326,10 @@ FAULTS: dict[str, dict[str, tuple[Pairs, str]]] = {
             [("lambda ctx, node: None", "3")],
             "its convert is 3, which cannot be called",
         ),
+        "no node": (
+            [("lambda ctx, node: None", "lambda ctx: None")],
+            "its convert takes (ctx); it is called with (ctx, node)",
+        ),
     },
     "compiler": {
         "no launcher": (

@@ -601,6 +601,34 @@ def test_every_check_of_parts_names_all_that_are_wrong(site: Site, name: str) ->
     assert second in got.said
 
 
+EXAMPLES = """
+
+swish.examples = [{examples}]
+"""
+WRONG = {
+    "an attribute": ('({"h": 3}, "f32 2")', "no attribute 'h'"),
+    "a type": ('({"beta": "a"}, "f32 2")', "attribute 'beta' is 'a': a str is no float"),
+    "a size": ('({}, "f32 2 x")', "no spec: 'f32 2 x': invalid literal for int()"),
+    "a dtype": ('({}, "f31 2")', "no spec: 'f31 2'"),
+    "no pair": ('"f32 2"', "give (attributes by name"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_example_is_told_of_once_with_its_layer(site: Site, what: str) -> None:
+    example, said = WRONG[what]
+    more = EXAMPLES.replace("{examples}", example)
+    subject = site.new("acme-swish", {"layers.py": lambda t: t + more}, **LAYER)
+    names = ("layer-inference", "symbolic-shapes", "attributes", "onnx", "primitive-text")
+    got = {name: outcome(CHECKS[name], subject) for name in names}
+    told = got["layer-inference"].said
+    assert got["layer-inference"].state == FAILED
+    assert "acme_swish.Swish@1: " in told
+    assert said in told
+    assert "Traceback" not in told
+    assert [name for name in names if got[name].state == FAILED] == ["layer-inference"]
+
+
 CRASH = """
 
 @pack.kernel("c", "tactix.MatMul@1", name="other")

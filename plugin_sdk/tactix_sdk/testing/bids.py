@@ -12,6 +12,7 @@ from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import Device, DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.layer import Layer
+from tactix.contracts.schema import attributes_of
 from tactix.contracts.tactic import CompileContext, Offer, Reject, Tactic
 from tactix.network.definition import NetworkDefinition
 from tactix.select.accuracy import GRANTED
@@ -193,7 +194,7 @@ def built(case: Case, subject: Subject, names: Mapping[int, str]) -> Iterator[No
     import numpy as np
 
     net = NetworkDefinition({x.key: x for x in subject.session.layers.values()}, case.layer.key)
-    attrs = case.layer.Attrs(**case.named)
+    attrs = attributes_of(case.layer, case.named)
     try:
         arrays = case.layer.sample(attrs, list(case.specs), np.random.default_rng(case.seed))
         values = [

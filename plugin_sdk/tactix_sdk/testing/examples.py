@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tactix.base.dtypes import DType
+from tactix.base.errors import InvalidArgument
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
+from tactix.contracts.schema import attributes_of
 
 Example = tuple[dict[str, Any], str]
 
@@ -266,11 +268,11 @@ LARGER: dict[str, list[Example]] = {
 
 
 def examples_of(layer: Layer) -> list[Example]:
-    """The layer's own, those of the table, or matrices for each parameter of its function; none if
-    nothing is known.
+    """The layer's own that are no ``wrong_examples``, those of the table, or matrices for each
+    parameter of its function; none if nothing is known.
     """
     if own := getattr(layer, "examples", ()):
-        return list(own)
+        return [x for x in own if not _why_no_example(layer, x)]
     if layer.key.startswith("tactix.") and layer.name in EXAMPLES:
         return EXAMPLES[layer.name] + LARGER.get(layer.name, [])
     function = getattr(layer, "function", None)
@@ -282,10 +284,37 @@ def examples_of(layer: Layer) -> list[Example]:
     return [({}, "; ".join(["f32 3 5"] * arity))]
 
 
+def wrong_examples(layer: Layer) -> Iterator[str]:
+    """What is wrong with each of the layer's own that is none."""
+    for own in getattr(layer, "examples", ()):
+        if why := _why_no_example(layer, own):
+            yield f"{layer.key}: {own!r:.80} is no example: {why}"
+
+
+def _why_no_example(layer: Layer, given: Any) -> str:
+    """Empty if it is one."""
+    if not (isinstance(given, tuple | list) and [type(x) for x in given] == [dict, str]):
+        return 'give (attributes by name, "f32 3 4; f32 5")'
+    try:
+        attributes_of(layer, given[0])
+        specs_of(given[1])
+    except InvalidArgument as e:
+        return str(e)
+    return ""
+
+
 def specs_of(text: str) -> list[TensorSpec]:
-    """The specs that an example's text names."""
-    words = [part.split() for part in text.split(";") if part.strip()]
-    return [TensorSpec(DType(w[0]), tuple(map(int, w[1:]))) for w in words]
+    """The specs that an example's text names. Raises InvalidArgument."""
+    return [_spec(part) for part in text.split(";") if part.strip()]
+
+
+def _spec(text: str) -> TensorSpec:
+    try:
+        dtype, *sizes = text.split()
+        return TensorSpec(DType(dtype), tuple(map(int, sizes)))
+    except ValueError as e:
+        do = "Write a dtype and sizes for each input, as in 'f32 3 4; i64 2'"
+        raise InvalidArgument(f"no spec: {text.strip()!r}", why=str(e), do=do) from None
 
 
 def resized(specs: Sequence[TensorSpec], by: dict[int, int]) -> list[TensorSpec]:

@@ -13,8 +13,9 @@ from tactix.base.errors import TactixError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts import attrs as attribute
 from tactix.contracts.layer import Layer
-from tactix_sdk.testing.examples import examples_of, specs_of
-from tactix_sdk.testing.report import Broken, NothingToRun, check, counted, for_each
+from tactix.contracts.schema import attributes_of
+from tactix_sdk.testing.examples import examples_of, specs_of, wrong_examples
+from tactix_sdk.testing.report import Broken, NothingToRun, check, counted, for_each, together
 from tactix_sdk.testing.subject import Subject
 
 SEEDS = 3
@@ -55,7 +56,7 @@ def cases(layers: Sequence[Layer]) -> Iterator[Example]:
     """Every example of every layer."""
     for layer in layers:
         for named, text in examples_of(layer):
-            yield Example(layer, layer.Attrs(**named), specs_of(text))
+            yield Example(layer, attributes_of(layer, named), specs_of(text))
 
 
 def script(example: Example, seed: int) -> str:
@@ -77,6 +78,7 @@ print(layer.infer(attrs, specs), [(y.dtype, y.shape) for y in layer.reference(at
 @check("layer-inference")
 def inference(subject: Subject) -> str:
     """References give the dtypes and shapes that inference says, and leave their inputs alone."""
+    together([Broken(why) for x in layers_of(subject) for why in wrong_examples(x)])
     bare = [x.key for x in layers_of(subject) if not examples_of(x)]
     tried = for_each(
         cases(layers_of(subject)),

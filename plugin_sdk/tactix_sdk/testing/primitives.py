@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tactix.contracts.expr import Scalar, walk
 from tactix.contracts.layer import Layer
+from tactix.contracts.schema import attributes_of
 from tactix.contracts.tactic import Tactic
 from tactix.plugins.names import OWN
 from tactix.select.compile import Toolchain, joined
@@ -44,7 +45,7 @@ def uses(subject: Subject) -> Iterator[Use]:
     """Every primitive of every layer of the pack, once for each example."""
     for layer in subject.objects("layers"):
         for named, text in examples_of(layer) if layer.is_pointwise else ():
-            expression = layer.scalar(layer.Attrs(**named), len(specs_of(text)))
+            expression = layer.scalar(attributes_of(layer, named), len(specs_of(text)))
             yield from (
                 Use(layer, node, text) for node in walk([expression]) if node.op == "primitive"
             )

@@ -4,10 +4,11 @@ but a network or a typed error.
 
 from __future__ import annotations
 
+import inspect
 import random
 import tempfile
 import tracemalloc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,19 @@ def _called(subject: Subject, one: Converter) -> Iterator[str]:
         yield f"no importer reads {one.format!r}, there are: {', '.join(sorted(formats))}"
     if not callable(one.convert):
         yield f"its convert is {one.convert!r}, which cannot be called"
+    elif not _takes(one.convert, 2):
+        yield f"its convert takes {inspect.signature(one.convert)}; it is called with (ctx, node)"
+
+
+def _takes(function: Callable[..., object], given: int) -> bool:
+    """Whether a function can be called with so many arguments; one that tells nothing can."""
+    try:
+        inspect.signature(function).bind(*range(given))
+    except TypeError:
+        return False
+    except ValueError:  # of C
+        return True
+    return True
 
 
 def _claims(subject: Subject, one: Importer) -> Iterator[str]:

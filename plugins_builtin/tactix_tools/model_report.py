@@ -45,6 +45,8 @@ def report(path: str, session: Session) -> dict[str, Any]:
     """
     builder = Builder(session=session)
     importer = builder.importer_of(path)
+    if importer is None and OnnxImporter.key not in session.importers:
+        builder.import_model(path)  # says why there is none
     if importer is not None and importer.key != OnnxImporter.key:
         return layers(path, importer.format, builder.import_model(path))
     model, folder = read(path)

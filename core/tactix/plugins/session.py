@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -25,7 +25,7 @@ from tactix.contracts.trust import LOCAL
 from tactix.plugins import loader
 from tactix.plugins.hookspecs import HOOKS, AllHooks, RuntimeHooks
 from tactix.plugins.identity import Provider, called, own_first
-from tactix.plugins.loader import Plugin, PluginFailure, Settings
+from tactix.plugins.loader import Found, Plugin, PluginFailure, Settings
 from tactix.plugins.names import OWN, check_namespace
 from tactix.plugins.pack import BasePack, plugin_in
 from tactix.plugins.registry import KINDS, Clash, Entry, Registry
@@ -334,6 +334,8 @@ class Session:
                 self._bury(p, "scan", PluginError(p.reason))
             elif p.namespace in replaced:
                 self.logger.info(f"{p.title} is not used: {p.reason}")
+        if self._settings.discover:
+            self._warn_of_unknown(self._settings.disable, [*found, *given])
         self._shared = loader.shared(installed, groups)
         for namespace, who in self._shared.items():
             cures = " or ".join(f"TACTIX_DISABLE={p.dist}" for p in who)
@@ -342,6 +344,16 @@ class Session:
                 f"{told}: keys that both provide are left out. Disable or uninstall one: {cures}"
             )
         return sorted([*given, *installed], key=lambda p: p.namespace)
+
+    def _warn_of_unknown(self, disabled: Iterable[str], known: Sequence[Found | Plugin]) -> None:
+        """Names of packs to leave out that nothing has, of whichever group."""
+        for name in sorted(disabled):
+            if not any(called(name, p.namespace, p.provider.dist, p.part) for p in known):
+                names = {x for p in known for x in (p.namespace, p.part, p.name, p.provider.dist)}
+                cure = did_you_mean(name, names - {""}, "`tactix plugins list` shows what there is")
+                self.logger.warning(
+                    punctuated((f"TACTIX_DISABLE or disable=: there is no plugin {name!r}", cure))
+                )
 
     def _in_process(self, namespace: str, target: Any) -> Plugin:
         provider = _SELF if namespace == OWN else Provider()
@@ -385,7 +397,7 @@ class Session:
             raise t.exception() from error
         self._failures.append(t)
         p.bar("incompatible" if phase == "api" else "failed", t.reason, t.hint)
-        self.logger.warning(f"{t.reason}. {t.hint}")
+        self.logger.warning(punctuated((t.reason, t.hint)))
 
     def _trace(self, what: str, milliseconds: float) -> None:
         if self._settings.trace:

@@ -321,6 +321,34 @@ def test_a_pack_given_as_tactix_replaces_no_built_in(site: Any) -> None:
         session.layers  # noqa: B018
 
 
+def test_a_disabled_name_that_nothing_has_is_warned_of_once(
+    site: Any, monkeypatch: pytest.MonkeyPatch, log: Any
+) -> None:
+    site.pack("acme-trt", build=SWISH)
+    monkeypatch.setenv("TACTIX_DISABLE", "acne")
+    session = Session(logger=log)
+    assert "acme.Swish@1" in session.layers
+    assert session.tools is not None
+    assert log.of(Severity.WARNING) == [
+        "TACTIX_DISABLE or disable=: there is no plugin 'acne'. Did you mean 'acme'?"
+    ]
+
+
+@pytest.mark.parametrize("name", ["acme", "acme.extras", "Acme_TRT"])
+def test_a_disabled_name_of_the_other_group_is_known(site: Any, log: Any, name: str) -> None:
+    site.module("acme_m", "")
+    site.dist("acme-trt", "1.0", {"tactix.build.v1": {"acme.extras": "acme_m"}})
+    assert len(Session("runtime", disable=[name], logger=log).devices) == 0
+    assert log.of(Severity.WARNING) == []
+
+
+def test_a_mark_stands_once_before_a_hint(site: Any, log: Any) -> None:
+    site.pack("acme", build="@hookimpl\ndef tactix_layer(): return []")
+    Session(logger=log).found()
+    (line,) = log.of(Severity.WARNING)
+    assert "Did you mean 'tactix_layers'? Fix that" in line
+
+
 def test_a_reason_is_said_once_of_all_parts(site: Any) -> None:
     relu = '@hookimpl\ndef tactix_layers(): return [O(key="tactix.Relu@1")]'
     site.pack("tactix", build=relu, runtime=relu)

@@ -29,9 +29,10 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Generic, TypeVar
 
-from tactix.base.dims import Dim
+from tactix.base.dims import Dim, Expr
 from tactix.base.dtypes import DType
 from tactix.base.errors import InvalidArgument, PluginError
 from tactix.base.tensor import Format, TensorSpec
@@ -163,7 +164,13 @@ class Kernel:
     shared: Dim = 0
 
     def __post_init__(self) -> None:
-        for name in self.sizes:
+        for name, size in self.sizes.items():
+            if not isinstance(size, (Integral, Expr)):
+                raise PluginError(
+                    f"the size {name!r} is {size!r:.80}",
+                    why="sizes are integers, numbers or symbolic",
+                    do="Write a number that is no integer into the body, as in f'{x}f'",
+                )
             if why := _why_no_size(name):
                 raise PluginError(
                     f"no name for a size: {name!r}",

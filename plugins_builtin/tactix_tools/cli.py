@@ -159,7 +159,7 @@ def _group() -> click.Group:
                     f"No such command {name!r}: "
                     f"{'. '.join(session().why_missing('tactix', 'tactix_tools'))}"
                 )
-            return known[name].command() if name in known else None
+            return _made(session(), name) if name in known else None
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             with formatter.section("Tools"):
@@ -179,6 +179,20 @@ def _group() -> click.Group:
         )
     )
     return click.version_option(tactix.__version__, message="tactix %(version)s")(made)
+
+
+def _made(session: Session, name: str) -> click.Command:
+    """The command that a tool gives. Raises PluginError, with its pack, for what is none."""
+    import click
+
+    made = session.tools[name].command()
+    if not isinstance(made, click.Command):
+        raise errors.PluginError(
+            f"the tool gave a {type(made).__name__}, not a click command",
+            who=f"tool {name!r} of {session.tools.entry(name).source}",
+            do="Give what @click.command() makes of a function",
+        )
+    return made
 
 
 def _session() -> Session:

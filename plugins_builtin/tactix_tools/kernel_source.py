@@ -14,9 +14,12 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Any
 
+from tactix.base.dtypes import DType
 from tactix.base.errors import InvalidArgument, PlanFormatError
 from tactix.base.logger import printable
+from tactix.base.tensor import Format
 from tactix.contracts.artifact import Binary, Source
+from tactix.contracts.attrs import decode
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan.schema import Plan
 from tactix.select.compile import COMPILED, prelude_name
@@ -109,7 +112,22 @@ def _steps(plan: Plan, node: str) -> Iterator[tuple[Plan, Step]]:
     if named := [(p, s) for p, s in every if s.name == node]:
         return iter(named)
     rows = [{"name": s.name, "origin": s.info.get("origin", ()), "at": (p, s)} for p, s in every]
+    ran = {x for _, s in every for x in (s.name, *_names(s, "origin"))}
+    if node not in ran and (tactic := _stepless(plan, node)):
+        raise InvalidArgument(
+            f"{node!r} runs no code",
+            why=f"{tactic} makes a view of it: its output lies where its input lies",
+            do="`tactix explain` shows what it became",
+        )
     return (r["at"] for r in wanted(rows, node))
+
+
+def _stepless(plan: Plan, node: str) -> str:
+    """The tactic that won a node of the model which no step runs; empty if there is no such
+    node.
+    """
+    rows = [r for r in explain(plan)["nodes"] if node in (r["name"], *r["origin"])]
+    return next((c["tactic"] for r in rows for c in r["candidates"] if c["chosen"]), "")
 
 
 def _has_text(s: Step) -> bool:
@@ -225,8 +243,24 @@ def _result(results: Sequence[int], value: int) -> str:
 def _call(layer: Mapping[str, Any], inputs: Sequence[str]) -> str:
     """``Softmax(x0, axis=1)``; attributes that say nothing are left out, long ones cut."""
     told = {k: v for k, v in layer.get("attrs", {}).items() if v not in (None, [], "", False)}
-    given = [*inputs, *(f"{k}={str(v)[:60]}" for k, v in told.items())]
+    given = [*inputs, *(f"{k}={_shown(v)[:60]}" for k, v in told.items())]
     return f"{_short(layer['layer'])}({', '.join(given)})"
+
+
+def _shown(encoded: object) -> str:
+    """An attribute as people read it: ``[batch, 16]``."""
+    try:
+        return _spelled(decode(encoded))
+    except InvalidArgument:
+        return str(encoded)
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_spelled, value))}]"
+    if isinstance(value, DType):
+        return str(value.value)
+    return value.name if isinstance(value, Format) else str(value)
 
 
 def _short(key: str) -> str:

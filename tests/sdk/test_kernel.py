@@ -297,6 +297,11 @@ def test_a_name_that_means_something_is_refused_at_once(name: str) -> None:
         Kernel("", sizes={name: 1})
 
 
+def test_a_size_is_an_integer() -> None:
+    with pytest.raises(errors.PluginError, match=r"the size 'n' is 3\.5: sizes are integers"):
+        Kernel("", sizes={"n": 3.5})  # type: ignore[dict-item]
+
+
 def test_a_constant_needs_a_name_of_c() -> None:
     with pytest.raises(errors.PluginError, match="no name for a constant: 'w-t'"):
         Kernel("", constants={"w-t": (Packed(1), DType.FP32)})

@@ -8,7 +8,9 @@ import pytest
 
 import tactix
 from tactix.base.errors import PlanCompatibilityError
+from tactix.contracts.tool import Tool
 from tactix.plan.schema import Plan
+from tactix.plugins.pack import BasePack
 from tactix.plugins.session import Session
 from tactix_tools import cli
 
@@ -51,3 +53,26 @@ def test_check_gives_the_cure(
     assert f"its plugin 'tactix.{pack}' (tactix" in told
     assert f"Take '{pack}' out of TACTIX_DISABLE" in told
     assert "cannot run here" in told
+
+
+def test_inspect_needs_an_importer_as_build_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TACTIX_DISABLE", "onnx")
+    model = Path(__file__).parents[2] / "models/mlp.onnx"
+    assert cli.main(["inspect", str(model)]) == cli.MODEL
+    told = capsys.readouterr().err
+    assert "no importer knows this model" in told
+    assert "Take 'onnx' out of TACTIX_DISABLE" in told
+
+
+def test_a_tool_that_gives_no_command_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pack = BasePack("acme")
+    pack.tool(Tool("probe", "It gives a number.", lambda: 3))
+    monkeypatch.setattr(cli, "_session", lambda: Session(plugins=[pack]))
+    assert cli.main(["acme.probe"]) == cli.OTHER
+    told = capsys.readouterr().err
+    assert "tool 'acme.probe' of plugin 'acme' (given in process)" in told
+    assert "the tool gave a int, not a click command" in told

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import tactix
+from tactix.base.dims import sym
 from tactix.base.errors import InvalidArgument
 from tactix.plan import container
 from tactix.plan.schema import Plan
-from tactix_tools import cli
+from tactix_tools import cli, kernel_source
 from tactix_tools.kernel_source import kernel_texts
 
 COMPILED = "compiled"
@@ -120,3 +121,29 @@ def test_a_model_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     path.write_bytes(b"no plan")
     assert cli.main(["inspect", str(path), "--source", "up"]) == cli.USAGE
     assert "Build a plan of it first" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def reshaped() -> Plan:
+    """Softmax, a reshape that moves nothing, softmax."""
+    builder = tactix.Builder()
+    network = builder.create_network("reshaped")
+    x = network.add_input("x", "f32", ["batch", 4, 4])
+    (h,) = network.add_layer("tactix.Softmax", [x], name="first")
+    (h,) = network.add_layer("tactix.Reshape", [h], name="/Reshape", shape=(sym("batch"), 16))
+    network.mark_output(network.add_layer("tactix.Softmax", [h], name="last", axis=1)[0], "y")
+    config = tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0)
+    return builder.build_plan(network, config)
+
+
+def test_a_view_is_told_as_one(reshaped: Plan) -> None:
+    with pytest.raises(InvalidArgument, match=r"'/Reshape' runs no code: .* makes a view of it"):
+        kernel_texts(reshaped, "/Reshape")
+    with pytest.raises(InvalidArgument, match="no node '/Resha'"):
+        kernel_texts(reshaped, "/Resha")
+
+
+def test_dims_are_written_as_people_read_them() -> None:
+    attrs = {"shape": [{"dim": "batch"}, 16], "to": {"dtype": "f16"}, "odd": {"new": 1}}
+    told = kernel_source._call({"layer": "tactix.Reshape@1", "attrs": attrs}, ["x0"])
+    assert told == "Reshape(x0, shape=[batch, 16], to=f16, odd={'new': 1})"

@@ -118,12 +118,18 @@ def imports_of(key: str, onnx: str | Sequence[str]) -> tuple[str, ...]:
 
 def schema_of(key: str, parameters: list[inspect.Parameter]) -> Any:
     """A frozen dataclass of keyword-only parameters. Raises InvalidArgument for one without a
-    default.
+    default, and for a default that could be changed.
     """
     fields: list[Any] = []
     for p in parameters:
         if p.default is p.empty:
             raise InvalidArgument(f"{key}: attribute {p.name!r} needs a default value")
+        if type(p.default).__hash__ is None:
+            raise InvalidArgument(
+                f"{key}: the default of attribute {p.name!r} is {p.default!r:.80}",
+                why="attributes are numbers, text, or tuples of them",
+                do="Write a tuple, or an attribute for each value",
+            )
         told = object if p.default is None else type(p.default)
         kind = told if p.annotation is p.empty else p.annotation
         fields.append((p.name, kind, dataclasses.field(default=p.default)))

@@ -9,6 +9,7 @@ layer. So no shape arithmetic survives.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,10 @@ import numpy as np
 
 from tactix.base.dims import Dim, substitute, sym, symbol_name, symbols
 from tactix.base.errors import ModelImportError, TactixError, UnsupportedOperator
+from tactix.base.spelling import did_you_mean
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
+from tactix.contracts.layer import Layer
 from tactix_onnx import functions
 from tactix_onnx.catalog import (
     Catalog,
@@ -326,7 +329,8 @@ class Walker:
         elif claim is not None and claim.layer is not None:
             result = import_as_layer(ctx, claim.layer)
         if result is not NotImplemented and (unread := ctx.unread()):
-            ctx.fail(f"attribute {unread[0]!r} = {ctx.attr(unread[0])!r} is not supported")
+            told = f"attribute {unread[0]!r} = {ctx.attr(unread[0])!r} is not supported"
+            ctx.fail(told, _attributes_of(claim.layer, unread[0]) if claim else "")
         if result is NotImplemented:
             body = self.catalog.function(ctx.node, ctx.opset) or self.catalog.typed_function(ctx)
             if body is None:
@@ -489,3 +493,13 @@ def import_model(
         firm(value, f"output {name!r}", walker.loose)
         network.mark_output(value, name)
     network.name = network.name or graph.name
+
+
+def _attributes_of(layer: Layer | None, name: str) -> str:
+    """What may have been meant by an attribute that a layer lacks; empty where a converter, which
+    reads what it likes, took the node.
+    """
+    if layer is None:
+        return ""
+    known = [f.name for f in dataclasses.fields(layer.Attrs)]
+    return did_you_mean(name, known, f"It has: {', '.join(known) or 'no attributes'}")

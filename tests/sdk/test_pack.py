@@ -247,6 +247,11 @@ MISUSES: list[tuple[str, Callable[[Any], object], tuple[str, ...]]] = [
     ("operator", lambda p: p.pointwise(onnx="Mish")(abs), ("names no operator", "acme::Mish")),
     ("converter", lambda p: p.onnx_converter("Op"), ("no operator 'Op'",)),
     ("attribute", lambda p: p.layer("L")(lambda x, *, axis: x), ("'axis' needs a default",)),
+    (
+        "changeable",
+        lambda p: p.layer("L")(lambda x, *, g={}: x),
+        ("default of attribute 'g' is {}", "a tuple"),
+    ),
     ("infer", lambda p: p.layer("L")(lambda *, n=1: n), ("acme.L@1", "reads no tensor", "infer=")),
     ("key", twice, ("layer 'acme.Mish@1' is there already", "given at", "its own name")),
     ("language", lambda p: p.kernel("rust", "a.B@1"), ("no kernels in 'rust'", "cuda")),

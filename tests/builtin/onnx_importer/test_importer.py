@@ -168,8 +168,22 @@ def test_an_attribute_that_a_layer_lacks_is_refused(imported: Any, model: Any) -
         return x
 
     nodes = [make_node("Ramp", ["x"], ["y"], domain="acme", slope=3.0)]
-    with pytest.raises(UnsupportedOperator, match=r"attribute 'slope' = 3\.0"):
+    with pytest.raises(UnsupportedOperator, match=r"attribute 'slope' = 3\.0.*It has: no attr"):
         imported(model(nodes, {"x": (F32, [2])}, ["y"]), extra_layers=[ramp])
+
+
+@pytest.mark.parametrize(("name", "cure"), [("gian", "Did you mean 'gain'"), ("q", "It has: gain")])
+def test_a_misspelt_attribute_is_told_with_what_the_layer_has(
+    name: str, cure: str, imported: Any, model: Any
+) -> None:
+    @pointwise("acme.Ramp@1", onnx="acme::Ramp")
+    def ramp(x: Scalar, *, gain: float = 1.0) -> Scalar:
+        return x * gain
+
+    nodes = [make_node("Ramp", ["x"], ["y"], domain="acme", **{name: 3.0})]
+    with pytest.raises(UnsupportedOperator, match=cure) as e:
+        imported(model(nodes, {"x": (F32, [2])}, ["y"]), extra_layers=[ramp])
+    assert "onnx.checker" not in str(e.value)
 
 
 def test_an_attribute_that_a_converter_does_not_look_at_is_refused(

@@ -14,7 +14,7 @@ from tactix.base.tensor import TensorSpec
 from tactix.contracts import attrs as attribute
 from tactix.contracts.attrs import Schema
 from tactix.contracts.layer import Layer
-from tactix.contracts.reference import computed
+from tactix.contracts.reference import check_inferred, computed
 from tactix.contracts.region import FUSED, Body, BodyNode, encode
 
 
@@ -132,9 +132,11 @@ class Node(Generic[Schema]):
 
 def run_node(node: Node, inputs: list[Array | None], env: Mapping[str, int]) -> tuple[Array, ...]:
     """The node's outputs by its reference; ``inputs`` stand beside ``node.inputs``. Raises
-    ExecutionError.
+    ExecutionError; PluginError where a layer's reference disagrees with its ``infer``.
     """
     if node.is_fused:
-        known = node.body.run([x for x in inputs if x is not None], env)
+        known = node.body.run([x for x in inputs if x is not None], env, node.specs)
         return tuple(known[i] for i in node.body.results)
-    return computed(node.layer, attribute.resolve_fields(node.attrs, env), inputs, node.name)
+    made = computed(node.layer, attribute.resolve_fields(node.attrs, env), inputs, node.name)
+    check_inferred(node.layer, [v.spec for v in node.outputs], made, env, node.name)
+    return made

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 
+from tactix.base import dims
 from tactix.base.arrays import Array
 from tactix.base.dtypes import DType
-from tactix.base.errors import ExecutionError, TactixError, punctuated
+from tactix.base.errors import ExecutionError, PluginError, TactixError, punctuated
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.attrs import Attributes
 from tactix.contracts.layer import Layer
 
@@ -42,6 +44,46 @@ def failed(layer: Layer, inputs: Sequence[object], e: Exception, who: str = "") 
     why, given = why.removeprefix(f"{layer.key}: "), ", ".join(map(shown, inputs))
     told = punctuated((why, f"it was given {given}" if given else ""), "; ")
     return ExecutionError(f"{layer.key} failed", who=who, why=told, do=do)
+
+
+def check_inferred(
+    layer: Layer,
+    specs: Sequence[TensorSpec],
+    made: Sequence[object],
+    env: Mapping[str, int],
+    who: str = "",
+) -> None:
+    """Raises PluginError that names the layer where its reference gave something else than its
+    ``infer`` says: every kernel would be blamed for that. Sizes that hang on symbols beside those
+    of ``env`` may be any.
+    """
+    said = [
+        f"output {i} is {shown(y)}, inference says {spec}"
+        for i, (spec, y) in enumerate(zip(specs, made, strict=False))
+        if not _is_inferred(spec, y, env)
+    ]
+    if len(specs) != len(made):
+        said.append(f"it gives {len(made)} outputs, inference says {len(specs)}")
+    if said:
+        raise PluginError(
+            "the reference disagrees with infer",
+            who=punctuated((who, layer.key), ": "),
+            why=punctuated(said, "; "),
+            do="Mend whichever is wrong: `tactix plugins check` shows it with layer-inference",
+        )
+
+
+def _is_inferred(spec: TensorSpec, y: object, env: Mapping[str, int]) -> bool:
+    import numpy as np
+
+    if spec.dtype.on_host or not isinstance(y, np.ndarray | np.generic):
+        return True
+    sizes = [
+        dims.evaluate(d, env) if dims.symbols(d) <= set(env) else size
+        for d, size in zip(spec.shape, y.shape, strict=False)
+    ]
+    is_shape = len(spec.shape) == y.ndim and tuple(sizes) == y.shape
+    return is_shape and y.dtype == np.dtype(spec.dtype.numpy)
 
 
 def shown(x: object) -> str:

@@ -23,7 +23,7 @@ from tactix.contracts import attrs as attribute
 from tactix.contracts import expr
 from tactix.contracts.attrs import Attributes, Schema
 from tactix.contracts.layer import Layer
-from tactix.contracts.reference import computed
+from tactix.contracts.reference import check_inferred, computed
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -66,12 +66,23 @@ class Body:
             known += n.layer.infer(n.attrs, [known[i] if i >= 0 else None for i in n.inputs])
         return known
 
-    def run(self, inputs: Sequence[Array], env: Mapping[str, int] | None = None) -> list[Array]:
-        """numpy arrays of every id: the reference decomposition. Raises ExecutionError."""
-        known = list(inputs)
+    def run(
+        self,
+        inputs: Sequence[Array],
+        env: Mapping[str, int] | None = None,
+        specs: Sequence[TensorSpec] = (),
+    ) -> list[Array]:
+        """numpy arrays of every id: the reference decomposition. ``specs``: what inference says of
+        them, where that is to be held to it. Raises ExecutionError, PluginError.
+        """
+        known, env = list(inputs), env or {}
         for n in self.nodes:
             args = [known[i] if i >= 0 else None for i in n.inputs]
-            known += computed(n.layer, attribute.resolve_fields(n.attrs, env or {}), args, n.name)
+            made = computed(n.layer, attribute.resolve_fields(n.attrs, env), args, n.name)
+            if specs:
+                said = specs[len(known) : len(known) + n.outputs]
+                check_inferred(n.layer, said, made, env, n.name)
+            known += made
         return known
 
     @property

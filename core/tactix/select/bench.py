@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
 from tactix.base.dims import Env, evaluate
-from tactix.base.errors import ExecutionError, TactixError
+from tactix.base.errors import ExecutionError, PluginError, TactixError
 from tactix.base.host_memory import check_array_fits
 from tactix.base.tensor import Format, TensorSpec
 from tactix.contracts.allocator import Allocator
@@ -72,7 +72,7 @@ class Expected(Sequence[Any]):
     """What a node's outputs must be on some inputs: arrays by its reference, and how far a kernel's
     may be off.
 
-    Raises ExecutionError if the reference fails.
+    Raises ExecutionError if the reference fails, PluginError if it disagrees with ``infer``.
     """
 
     def __init__(self, node: Node, given: Sequence[Any], env: Env) -> None:
@@ -86,6 +86,8 @@ class Expected(Sequence[Any]):
                 made = run_node(
                     node, [None if v is None else next(arrays) for v in node.inputs], env
                 )
+        except PluginError:  # its reference disagrees with its infer: no kernel could be right
+            raise
         except Exception as e:
             who = f"{node.name} ({node.kind})"
             why = str(e) if isinstance(e, TactixError) else repr(e)

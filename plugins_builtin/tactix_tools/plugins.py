@@ -44,9 +44,10 @@ def list_plugins(session: Session, /, keys: bool, as_json: bool) -> None:
     console = show.console()
     columns = ["pack", "distribution", "groups", "state", "provides", "ms"]
     console.print(show.table("", columns, map(_row, found), right=["ms"]))
+    reasons = (f"{p['name']}: {p['reason']}. {p['cure']}" for p in found if p["reason"])
+    for told in dict.fromkeys(reasons):  # two packs of a namespace clash with one sentence
+        console.print(told, markup=False, soft_wrap=True)
     for p in found:
-        if p["reason"]:
-            console.print(f"{p['name']}: {p['reason']}. {p['cure']}", markup=False, soft_wrap=True)
         for kind, names in p["provides"].items() if keys else ():
             console.print(f"{p['name']} {kind}: {', '.join(names)}", markup=False)
 

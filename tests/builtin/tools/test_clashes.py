@@ -74,6 +74,11 @@ def test_why_names_both_packs(key: str, capsys: Text) -> None:
     assert said.startswith(f"nobody provides {key}. acme (acme-one 1.0): {TOLD}. {CURE}")
 
 
+def test_list_tells_a_clash_once(capsys: Text) -> None:
+    assert main(["plugins", "list"]) == 0
+    assert capsys.readouterr().out.count(TOLD) == 1
+
+
 def test_another_key_of_theirs_is_only_missing(capsys: Text) -> None:
     assert main(["plugins", "why", "acme.Twirl@1", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["broken"] == []

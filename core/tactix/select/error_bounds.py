@@ -26,36 +26,12 @@ off.
 """
 CORNERS = 3
 """Uncertain inputs of a layer up to which all corners are computed; of more each alone."""
-EXACT = expr.OPS - {
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "sqrt",
-    "exp",
-    "expm1",
-    "log",
-    "log1p",
-    "rsqrt",
-    "erf",
-    "tanh",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "pow",
-    "mod",
-    "fmod",
-    "primitive",
-}
-"""Operations that give the same bits everywhere."""
+EXACT = frozenset({
+    "neg", "abs", "floor", "ceil", "round", "trunc", "isnan", "isinf", "not", "bitnot", "min",
+    "max", "lt", "le", "eq", "and", "or", "xor", "bitand", "bitor", "bitxor", "shl", "shr",
+    "select", "cast", "var", "const",
+})  # fmt: skip
+"""Operations that give the same bits everywhere; one that is not listed may be off."""
 HUGE = 1e300
 """A finite number that stands for any, where even infinities and NaN are uncertain."""
 ROUNDED = EXACT | {"add", "sub", "mul", "div", "sqrt", "mod", "fmod"}

@@ -31,6 +31,7 @@ from typing import TypeAlias, TypeVar
 
 from tactix.base.arrays import Array
 from tactix.base.errors import PluginError
+from tactix.base.spelling import did_you_mean
 from tactix.contracts.graph import Node, Value
 
 Made = TypeVar("Made")
@@ -225,12 +226,26 @@ class Rule:
 
 def call(function: Callable[..., Made], bound: Mapping[str, object]) -> Made:
     """Call with the bound names that the function's parameters ask for; a parameter with a default
-    may be unbound.
+    may be unbound. Raises PluginError for one without.
     """
+    if unbound := _needed(function) - bound.keys():
+        raise PluginError(
+            f"{getattr(function, '__name__', function)} takes {min(unbound)!r}",
+            why="the pattern binds nothing of that name",
+            do=did_you_mean(min(unbound), bound, f"There are: {', '.join(sorted(bound))}"),
+        )
     names = _parameters(function)
     return function(
         **(bound if names is None else {name: bound[name] for name in names if name in bound})
     )
+
+
+@functools.lru_cache(4096)
+def _needed(function: Callable[..., object]) -> frozenset[str]:
+    """Names of its parameters without a default."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(function).parameters.values()
+    return frozenset(p.name for p in parameters if p.kind in kinds and p.default is p.empty)
 
 
 @functools.lru_cache(4096)

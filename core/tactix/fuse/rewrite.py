@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from tactix.base.dims import show
-from tactix.base.errors import InternalError, NetworkError, TactixError
+from tactix.base.errors import InternalError, NetworkError, PluginError, TactixError
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.region import FUSED
 from tactix.contracts.rule import PHASES, Fuse, Literal, Op, Rule, call
@@ -184,6 +184,9 @@ class Rewriter:
         if verdict is not True:
             return None
         made = call(rule.replace, bound)
+        if made is None:
+            do = "Return what takes the place of the root; what declines a match is when="
+            raise PluginError("its replace gave None", do=do)
         return made if isinstance(made, tuple) else (made,)
 
     def _robs_output(self, rule: Rule, root: Node, templates: tuple[Any, ...]) -> bool:

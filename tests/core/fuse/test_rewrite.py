@@ -286,11 +286,25 @@ def test_rules_without_end(net, x):
 
 def test_a_rule_that_fails_is_named(net, x):
     net.mark_output(chain(net, x, "Relu"), "y")
-    broken = Rule("toy.broken", P.toy.Relu(var("x")), lambda missing: missing)
+    broken = Rule("toy.broken", P.toy.Relu(var("x")), lambda x: x.missing)
     with pytest.raises(
         InternalError, match=r"toy\.broken \(.*test_rewrite\.py:\d+\): a rule failed: .*'relu'"
     ):
         fuse(net, [broken])
+
+
+@pytest.mark.parametrize("which", ["replace", "when"])
+def test_a_parameter_that_the_pattern_does_not_bind_is_named(net, x, which):
+    net.mark_output(chain(net, x, "Relu"), "y")
+    functions = {"replace": lambda x: x, which: lambda x, y=1, *, given: x}
+    with pytest.raises(PluginError, match=r"toy\.r \(.*test_rewrite\.py:\d+\) .* takes 'given'.*x"):
+        fuse(net, [Rule("toy.r", P.toy.Relu(var("x")), **functions)])
+
+
+def test_a_replacement_that_is_none_is_told(net, x):
+    net.mark_output(chain(net, x, "Relu"), "y")
+    with pytest.raises(PluginError, match=r"toy\.r \(.*\) at 'relu': its replace gave None.*when="):
+        fuse(net, [Rule("toy.r", P.toy.Relu(var("x")), lambda x: None)])
 
 
 def test_a_template_that_does_not_infer(net, x):

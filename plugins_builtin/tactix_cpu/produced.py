@@ -146,9 +146,10 @@ class ProducedRun:
         try:
             check_array_fits(shape, dtype)
             return np.empty(shape, dtype)
-        except MemoryError as e:
-            what = f"no memory for {dtype}{shape}"
-            raise AllocationError(what, who=self.step.name, why=str(e)) from None
+        except (MemoryError, ValueError) as e:
+            # ValueError: numpy has no array with dims beyond all addresses, even of no element.
+            what, cure = f"no memory for {dtype}{shape}", "Give inputs that ask for less"
+            raise AllocationError(what, who=self.step.name, why=str(e), do=cure) from None
 
 
 class BoundTable:

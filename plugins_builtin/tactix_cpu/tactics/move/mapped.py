@@ -23,6 +23,8 @@ from tactix_codegen.c.text import Args, block, choice, comment, loop
 
 BANDWIDTH = 4e9
 """Bytes/s: what is not in a run goes element by element."""
+LONGEST = "((int64_t)1 << 61)"
+"""Elements of an axis, or of a pad, beyond which no sum is made: it could leave the integers."""
 _PLACES = {
     "edge": "p < 0 ? 0 : p < left ? p : left - 1",
     "wrap": "(p % left + left) % left",
@@ -226,7 +228,7 @@ def _slice(args: Args, work: MappedWork) -> list[str]:
     """As Python's ``slice.indices``."""
     rank = len(work.out)
     step = _number(args, work, 4, "k") if _is_given(work, 4) else "1"
-    zero = args.refuse("the step along axis {0} is 0", "axis")
+    zero = args.refuse("the step along axis {0} is 0", "axis", do="Give less or more than 0")
     clamp = "{0} += {0} < 0 ? n : 0; {0} = {0} < low ? low : {0} > high ? high : {0};"
     each = [
         *_axis(args, work, 3),
@@ -254,10 +256,19 @@ def _slice(args: Args, work: MappedWork) -> list[str]:
 def _pad(args: Args, work: MappedWork) -> list[str]:
     rank, count = len(work.out), int(str(work.spec(1).numel)) // 2
     text = "pads take more than axis {0} of {1} has"
+    far, cure = "axis {0} cannot have a pad of {1}", "Give pads that memory holds"
     each = [
         *_axis(args, work, 3),
         f"before[axis] = {_number(args, work, 1, 'k')};",
         f"after[axis] = {_number(args, work, 1, f'{count} + k')};",
+        *(
+            block(
+                f"if ((uint64_t){pads} + {LONGEST} > 2 * {LONGEST})",
+                args.refuse(far, "axis", pads, do=cure),
+                "return;",
+            )
+            for pads in ("before[axis]", "after[axis]")
+        ),
     ]
     whole = [
         "out[k] = size[k] + before[k] + after[k];",
@@ -280,7 +291,9 @@ def _expand(args: Args, work: MappedWork) -> list[str]:
         f"const int64_t to = k < {rank - count} ? 1 : {named};",
         "const int64_t n = size[k];",
         block(
-            "if (to < 0 || (to != n && to != 1 && n != 1))", args.refuse(text, "n", "to"), "return;"
+            "if (to < 0 || (to != n && to != 1 && n != 1))",
+            args.refuse(text, "n", "to", do="Give a shape that the dims are broadcast to"),
+            "return;",
         ),
         "out[k] = n == 1 ? to : n;",
     ]
@@ -288,9 +301,11 @@ def _expand(args: Args, work: MappedWork) -> list[str]:
 
 
 def _tile(args: Args, work: MappedWork) -> list[str]:
+    text = "axis {0} cannot be repeated {1} times"
+    refusal = args.refuse(text, "k", "times", do="Give repeats that memory holds, 0 or more")
     each = [
         f"const int64_t times = {_number(args, work, 1, 'k')};",
-        block("if (times < 0)", args.refuse("axis {0} {1} times", "k", "times"), "return;"),
+        block(f"if (times < 0 || (size[k] && times > {LONGEST} / size[k]))", refusal, "return;"),
         "out[k] = size[k] * times;",
     ]
     return [loop("k", "0", str(len(work.out)), *each)]

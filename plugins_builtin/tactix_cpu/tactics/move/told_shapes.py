@@ -6,6 +6,7 @@ The first launch reads the numbers and tells the output's shape.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
@@ -94,7 +95,7 @@ def _reshaped(args: Args) -> list[str]:
     node = args.node
     spec, rank = node.given[0].spec, len(node.outputs[0].spec.shape)
     count = args.dim(spec.numel)
-    unfit = args.refuse("{0} elements do not go into the shape", count)
+    unfit = partial(_unfit, args, count)
     kept = args.refuse("a 0 in the shape stands for axis {0}, of {1}", "k", str(spec.rank))
     zero = [] if node.attrs.allowzero else [
         block(f"if (d == 0 && k >= {spec.rank})", kept, "return;"),
@@ -108,15 +109,23 @@ def _reshaped(args: Args) -> list[str]:
             str(rank),
             f"int64_t d = (int64_t){args.input(1)}[k];",
             *zero,
-            block("if (d < -1 || (d == -1 && open >= 0))", unfit, "return;"),
+            block("if (d < -1)", unfit("it has a dim of {1}", "d"), "return;"),
+            block("if (d == -1 && open >= 0)", unfit("axis {1} is -1 too", "k"), "return;"),
             "out[k] = d;",
             "if (d == -1) open = k;",
             "else known *= d;",
         ),
         f"const int fits = open < 0 ? known == {count} : known > 0 && {count} % known == 0;",
-        block("if (!fits)", unfit, "return;"),
+        block("if (!fits)", unfit("its dims make {1}", "known"), "return;"),
         f"if (open >= 0) out[open] = {count} / known;",
     ]
+
+
+def _unfit(args: Args, count: str, why: str, number: str) -> str:
+    return args.refuse(
+        f"{{0}} elements do not go into the shape: {why}", count, number,
+        do="Give dims of as many elements, or one of them as -1",
+    )  # fmt: skip
 
 
 def _axes(args: Args, rank: int, text: str) -> list[str]:
@@ -184,7 +193,8 @@ class ToldFillTactic(Tactic[Node]):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args, spec = Args(node), node.outputs[0].spec
         width = spec.dtype.itemsize
-        negative = args.refuse("{1} elements along axis {0}", "k", "d")
+        text = "negative dimensions are not allowed: dim {0} is {1}"
+        negative = args.refuse(text, "k", "d", do="Give dims of 0 or more")
         each = [
             f"const int64_t d = (int64_t){args.input(0)}[k];",
             block("if (d < 0)", negative, "return;"),
@@ -227,7 +237,7 @@ class ToldOneHotTactic(Tactic[Node]):
         depth = args.size("DEPTH", spec.shape[axis])
         inner = args.size("INNER", dims.prod(spec.shape[axis + 1 :]))
         read = f"(int64_t){args.input(1)}[0]"
-        negative = args.refuse("the depth is {0}", f"out[{axis}]")
+        negative = args.refuse("the depth is {0}", f"out[{axis}]", do="Give 0 or more")
         first = [f"out[{axis}] = {read};", block(f"if (out[{axis}] < 0)", negative, "return;")]
         value = f"((const {kind}*){args.bytes_in(2)})"
         body = [

@@ -128,7 +128,9 @@ def _reversed(args: Args) -> list[str]:
         if time < batch
         else f"unit * {later} + {moved}"
     )
-    refusal = args.refuse("a length of {0} along an axis of {1} elements", "length", size)
+    text = f"a length of {{0}} along axis {time}, which has {{1}} elements"
+    cure = "Give lengths from 0 to the size of the axis"
+    refusal = args.refuse(text, "length", size, do=cure)
     copy = f"tx_copy({args.bytes_out(0)} + to * bytes, {args.bytes_in(0)} + from * bytes, bytes);"
     if row == "ROW" and shape[second + 1 :] == ():
         kind = f"uint{8 * width}_t"

@@ -196,8 +196,9 @@ class CompressTactic(Tactic[CompressWork]):
 
 def _no_more(args: Args) -> list[str]:
     """Nothing may be asked for behind the last slice."""
-    text = "the condition asks for slice {0}, of {1}"
-    return [loop("i", "SIZE", "COUNT", f"if (keep[i]) {args.refuse(text, 'i', 'SIZE')}")]
+    text = "the condition of {0} asks for slices behind the last of {1}"
+    refusal = args.refuse(text, "COUNT", "SIZE", do="Give one condition a slice, or fewer")
+    return [loop("i", "SIZE", "COUNT", f"if (keep[i]) {refusal}")]
 
 
 def _slices(args: Args, work: CompressWork) -> list[str]:

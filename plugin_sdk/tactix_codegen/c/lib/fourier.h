@@ -106,5 +106,4 @@
         return x;                                                                                                       \
     }
 
-TX_FOURIER(float)
 TX_FOURIER(double)

@@ -1,7 +1,7 @@
 """DFT and STFT in C: transforms of any length, of many signals side by side.
 
-What factors the length has decides how much work it is (``c/lib/fourier.h``). 16-bit floats are
-computed in float32.
+What factors the length has decides how much work it is (``c/lib/fourier.h``). They are computed in
+float64, as the reference: what is zero by cancellation would be 1e-6 in float32.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, comment, loop
 
+COMPUTED = DType.FP64
+"""The dtype of all sums and products."""
 SIDE_BY_SIDE = 16
-"""Signals that are transformed at once: a vector of float32 has no more lanes."""
-TOGETHER = 1 << 15
-"""Numbers of these signals at most, of each of four arrays: 512 KiB of float32, which a second
+"""Signals that are transformed at once: two vectors of float64 at most."""
+TOGETHER = 1 << 14
+"""Numbers of these signals at most, of each of four arrays: 512 KiB of float64, which a second
 cache of 1 MiB holds. Longer signals are transformed one by one.
 """
 SECONDS_A_TERM = 4e-10
@@ -123,14 +125,9 @@ class FourierTactic(Tactic[FourierWork]):
         args, threads = Args(work.node), max(1, ctx.threads)
         body = transforms(args, work, threads)
         preludes = (*c_text.vector_preludes(), c_text.prelude("fourier.h"))
-        width = _real(work).itemsize
+        width = COMPUTED.itemsize
         room = (4 * work.together + 2 * work.length) * width * threads
         return c_text.kernel(args, body, ctx, preludes=preludes, workspace=room)
-
-
-def _real(work: FourierWork) -> DType:
-    """The dtype that is computed in."""
-    return DType.FP64 if work.node.given[0].spec.dtype is DType.FP64 else DType.FP32
 
 
 def _parts(size: Dim) -> int:
@@ -170,7 +167,7 @@ def _frames(node: Node) -> FourierWork:
 
 def transforms(args: Args, work: FourierWork, threads: int) -> list[str]:
     """Every thread has signals, and room for some side by side and their transforms."""
-    real = c_text.ctype(_real(work))
+    real = c_text.ctype(COMPUTED)
     args.size("LENGTH", work.length)
     args.size("SIZE", work.size)
     args.size("BINS", work.bins)
@@ -207,8 +204,8 @@ def _turns(args: Args, work: FourierWork, real: str) -> list[str]:
         make = f"tx_turns_{real}(made, LENGTH);"
         return [f"{real}* const made = own + 4 * ROOM;", make, f"const {real}* turns = made;"]
     angles = 2 * math.pi * np.arange(work.length) / work.length
-    table = np.stack([np.cos(angles), -np.sin(angles)], axis=1).astype(_real(work).numpy)
-    name = args.constant("turns", Packed(-1, array=table), _real(work))
+    table = np.stack([np.cos(angles), -np.sin(angles)], axis=1).astype(COMPUTED.numpy)
+    name = args.constant("turns", Packed(-1, array=table), COMPUTED)
     return [f"const {real}* const turns = {name};"]
 
 
@@ -223,7 +220,7 @@ def _place(args: Args, name: str, signals: Signals) -> str:
 
 def _load(args: Args, work: FourierWork) -> list[str]:
     """The signals side by side, cut or filled with zeros."""
-    x, dtype, real = args.input(0), work.node.given[0].spec.dtype, c_text.ctype(_real(work))
+    x, dtype, real = args.input(0), work.node.given[0].spec.dtype, c_text.ctype(COMPUTED)
     window = _window(args, work)
     step = args.size("STEP_IN", work.source.step)
     factor = " * factor" if window else ""
@@ -260,13 +257,13 @@ def _window(args: Args, work: FourierWork) -> str:
     """Declare the factor of element ``t``, if there is one."""
     if len(work.node.given) < 2:
         return ""
-    dtype, real = work.node.given[1].spec.dtype, c_text.ctype(_real(work))
+    dtype, real = work.node.given[1].spec.dtype, c_text.ctype(COMPUTED)
     return f"const {real} factor = {c_scalar.element(dtype, f'{args.input(1)}[t]')};"
 
 
 def _store(args: Args, work: FourierWork, parts: tuple[str, str]) -> list[str]:
     """The transforms where the result has them."""
-    y, dtype, real = args.output(), work.node.outputs[0].spec.dtype, c_text.ctype(_real(work))
+    y, dtype, real = args.output(), work.node.outputs[0].spec.dtype, c_text.ctype(COMPUTED)
     step = args.size("STEP_OUT", work.target.step)
     scale = " * scale" if work.inverse else ""
     stores = [

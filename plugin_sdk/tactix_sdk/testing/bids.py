@@ -6,11 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tactix.base.errors import CompilerError, ExecutionError, ShapeError, TactixError
-from tactix.base.tensor import TensorSpec
+from tactix.base.dims import learn, symbol_name
+from tactix.base.errors import (
+    AllocationError,
+    CompilerError,
+    ExecutionError,
+    ShapeError,
+    TactixError,
+)
+from tactix.base.tensor import LINEAR, TensorSpec
 from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import Device, DeviceProperties
 from tactix.contracts.graph import Node
+from tactix.contracts.launcher import Operand, Step
 from tactix.contracts.layer import Layer
 from tactix.contracts.schema import attributes_of
 from tactix.contracts.tactic import CompileContext, Offer, Reject, Tactic
@@ -306,7 +314,7 @@ def _ran(
         if t.env:
             return None
         raise
-    if t.env and [a.shape for a in want] != [v.spec.at(dict(t.env)) for v in t.node.outputs]:
+    if t.env and not _suits(t, want):
         return None
     if poison is not None and arrays:
         arrays = [_poisoned(arrays[0], poison), *arrays[1:]]
@@ -317,12 +325,29 @@ def _ran(
             c.title,
             _departure(t, c, bench.of(c), with_binary(c.artifact, binaries), arrays, want),
         )
-    except (ExecutionError, CompilerError, ShapeError) as e:
+    except (AllocationError, ExecutionError, CompilerError, ShapeError) as e:
         return Ran(t, c.title, why=str(e))
 
 
+def _suits(t: Trial, want: Sequence[Any]) -> bool:
+    """Whether the reference gives the shapes that are declared, at the sizes of the trial."""
+    env = dict(t.env)
+    for v, a in zip(t.node.outputs, want, strict=True):
+        learn(v.spec.shape, a.shape, env)
+    return [a.shape for a in want] == [v.spec.at(env) for v in t.node.outputs]
+
+
+def is_told(node: Node) -> bool:
+    """Whether only running tells sizes of its outputs."""
+    known = {d for v in node.given for d in v.spec.shape}
+    return any(symbol_name(d) and d not in known for v in node.outputs for d in v.spec.shape)
+
+
 def offered(t: Trial, device: DeviceProperties) -> Offer[Any] | None:
-    """What the tactic offers for a node; None where it rejects it."""
+    """What the tactic offers for a node; None where it rejects it, or no build would ask it."""
+    asked = t.tactic.produces or t.tactic.tells if is_told(t.node) else not t.tactic.tells
+    if not asked:
+        return None
     return None if isinstance(found := t.tactic.offers(t.node, device), Reject) else found
 
 
@@ -347,9 +372,30 @@ def _departure(
     arrays: Sequence[Any],
     want: Expected,
 ) -> float:
+    granted = GRANTED.get(t.tactic.numerics, 1.0)
+    if is_told(t.node):
+        got = _produced(t, own, artifact, arrays)
+        return max(want.departure(j, y, granted) for j, y in enumerate(got))
     runnable, got = own.prepare(t.node, artifact, c.variant, arrays, t.env)
     runnable.repeat(1)
-    return own.check(t.node, c.variant, got, want, GRANTED.get(t.tactic.numerics, 1.0))
+    return own.check(t.node, c.variant, got, want, granted)
+
+
+def _produced(
+    t: Trial, own: Bench, artifact: KernelArtifact, arrays: Sequence[Any]
+) -> Sequence[Any]:
+    """The outputs, in memory of the launcher, which runs in this process. Raises ExecutionError."""
+    given, made = t.node.given, t.node.outputs
+    step: Step = Step(
+        t.node.name,
+        artifact,
+        tuple(Operand(i, v.spec.plain(), LINEAR) for i, v in enumerate(given)),
+        tuple(Operand(len(given) + j, v.spec.plain(), LINEAR) for j, v in enumerate(made)),
+    )
+    got = own.launchers[artifact.launcher].produce(step, t.env, arrays, [], own.context)
+    if len(got) != len(made):
+        raise ExecutionError(f"gave {len(got)} values, declared are {len(made)}", who=step.name)
+    return got
 
 
 def _poisoned(array: Any, value: float) -> Any:
@@ -400,7 +446,9 @@ def _reasons(subject: Subject, tactic: Tactic) -> str:
 
 @check("tactic-reference")
 def right(subject: Subject) -> str:
-    """Every variant gives the reference's results on random inputs, and writes nowhere else."""
+    """Every variant gives the reference's results on random inputs, and writes nowhere else; what
+    tells sizes of its outputs runs as in an engine, without fences around its memory.
+    """
     found, away = kernels_of(subject)
 
     def checked(tactic: Tactic) -> int:

@@ -1,0 +1,68 @@
+"""Tactics that tell sizes of outputs are held to the reference by what their launchers produce."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tactix.contracts.artifact import KernelArtifact, Source
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Tactic, Variant
+from tactix_cpu.tactics.pool.unpool import CpuUnpoolTactic
+from tactix_cpu.tactics.select.nonzero import NonZeroTactic
+from tactix_sdk.testing import Subject
+from tactix_sdk.testing.bids import Ran, Trial, candidates, fixed_trials, is_told, open_trials, run
+
+
+class Changed(NonZeroTactic):
+    """With something else in place of a part of its text."""
+
+    def __init__(self, old: str, new: str) -> None:
+        self.old, self.new = old, new
+
+    def compile(self, work: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        made = super().compile(work, variant, ctx)
+        assert isinstance(made.code, Source)
+        assert self.old in made.code.text
+        return replace(
+            made, code=replace(made.code, text=made.code.text.replace(self.old, self.new))
+        )
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    return Subject("tactix.cpu")
+
+
+def ran(subject: Subject, tactic: Tactic) -> list[Ran]:
+    return list(run(subject, list(fixed_trials(subject, tactic))))
+
+
+@pytest.mark.compiler
+def test_one_that_is_right_passes_at_fixed_and_open_sizes(subject: Subject) -> None:
+    found = ran(subject, NonZeroTactic())
+    more = list(run(subject, list(open_trials(subject, NonZeroTactic()))))
+    assert found
+    assert more
+    assert [r.wrong for r in (*found, *more) if r.wrong] == []
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    "change", [("sum += ", "sum += 1 + "), ("count += (", "count += !(")], ids=["size", "places"]
+)
+def test_one_that_is_wrong_is_named(subject: Subject, change: tuple[str, str]) -> None:
+    assert any("departs from the reference" in r.wrong for r in ran(subject, Changed(*change)))
+
+
+def test_a_tactic_is_tried_on_what_a_build_asks_it_for(subject: Subject) -> None:
+    trials = list(fixed_trials(subject, CpuUnpoolTactic()))
+    told = [t for t in trials if is_told(t.node)]
+    known = [t for t in trials if not is_told(t.node)]
+    assert told
+    assert [c for t in told for c in candidates(subject, t)] == []
+    assert all(candidates(subject, t) for t in known)
+    assert known
+    compress = Trial(NonZeroTactic(), known[0].node, {}, "no node of which running tells sizes")
+    assert candidates(subject, compress) == []

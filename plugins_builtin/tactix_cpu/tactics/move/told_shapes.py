@@ -122,10 +122,9 @@ def _reshaped(args: Args) -> list[str]:
 
 
 def _unfit(args: Args, count: str, why: str, number: str) -> str:
-    return args.refuse(
-        f"{{0}} elements do not go into the shape: {why}", count, number,
-        do="Give dims of as many elements, or one of them as -1",
-    )  # fmt: skip
+    text = f"{{0}} elements do not go into the shape: {why}"
+    cure = "Give dims of as many elements, or one of them as -1"
+    return args.refuse(text, count, number, do=cure)
 
 
 def _axes(args: Args, rank: int, text: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, Shape, sym
+from tactix.base.dims import Shape, sym
 from tactix.base.dtypes import DType
 from tactix.base.errors import ShapeError
 from tactix.base.host_memory import check_array_fits, check_fits
@@ -254,9 +254,16 @@ class DynamicPad(Dynamic):
     def reference(self, attrs: DynamicPadAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, given, value, axes = inputs[0], numbers(inputs[1]), pick(inputs, 2), pick(inputs, 3)
         order = range(x.ndim) if axes is None else axes_of(numbers(axes), x.ndim, self.key)
-        pads: list[Dim] = [0] * (2 * x.ndim)
+        pads = [0] * (2 * x.ndim)
         for i, a in enumerate(order):
             pads[a], pads[x.ndim + a] = given[i], given[len(order) + i]
+        for a, n in enumerate(x.shape):
+            if n + pads[a] + pads[x.ndim + a] < 0:
+                raise ShapeError(
+                    f"pads take more than axis {a} of {n} has", do="Give pads that leave 0 or more"
+                )
+        grown = [n + max(0, pads[a]) + max(0, pads[x.ndim + a]) for a, n in enumerate(x.shape)]
+        check_array_fits(grown, x.dtype)
         fill = 0.0 if value is None else float(value.reshape(()))
         return Pad().reference(PadAttrs(tuple(pads), attrs.mode, fill), x)
 

@@ -26,6 +26,8 @@ ONE_HOT = "int64[2] x, int64 d, float[2] v) => (float[2, n] y) { [bad] y = OneHo
 EXPAND = "float[3, 2] x, int64[2] s) => (float[p, q] y) { [bad] y = Expand (x, s) }"
 FILL = "int64[2] s) => (float[p, q] y) { [bad] y = ConstantOfShape (s) }"
 
+PAD = "float[4] x, int64[2] r) => (float[p] y) { [bad] y = Pad (x, r) }"
+
 
 def i64(*values: int) -> Any:
     return np.array(values, np.int64)
@@ -47,6 +49,7 @@ CASES = [
     (REVERSE, [X, i64(4, 1)], "a length of 4 along axis 0, which has 3.* Give lengths"),
     (REVERSE, [X, i64(3, -1)], "a length of -1 along axis 0, which has 3"),
     (SLICE, [X, i64(0), i64(1), i64(0)], "the step along axis 0 is 0.* Give less or more than 0"),
+    (PAD, [X[:2].ravel(), i64(-1, -5)], "pads take more than axis 0 of 4 has.* Give pads that leave"),
     (ONE_HOT, [i64(1, 2), whole(-3), np.ones(2, np.float32)], "the depth is -3.* Give 0 or more"),
     (EXPAND, [X, i64(4, 5)], r"broadcast.*; it was given f32\(3, 2\), i64\(2,\) \[4, 5\]"),
     (FILL, [i64(-3, 2)], "negative dimensions are not allowed.*-3"),
@@ -55,7 +58,6 @@ CASES = [
 
 BEYOND = 1 << 62
 TILE = "float[4] x, int64[1] r) => (float[p] y) { [bad] y = Tile (x, r) }"
-PAD = "float[4] x, int64[2] r) => (float[p] y) { [bad] y = Pad (x, r) }"
 SIZES = [
     (FILL, [i64(0, BEYOND)]),  # no element, and yet numpy has no such array
     (FILL, [i64(BEYOND, BEYOND)]),

@@ -255,7 +255,7 @@ def _slice(args: Args, work: MappedWork) -> list[str]:
 
 def _pad(args: Args, work: MappedWork) -> list[str]:
     rank, count = len(work.out), int(str(work.spec(1).numel)) // 2
-    text = "pads take more than axis {0} of {1} has"
+    text, leave = "pads take more than axis {0} of {1} has", "Give pads that leave 0 or more"
     far, cure = "axis {0} cannot have a pad of {1}", "Give pads that memory holds"
     each = [
         *_axis(args, work, 3),
@@ -272,7 +272,7 @@ def _pad(args: Args, work: MappedWork) -> list[str]:
     ]
     whole = [
         "out[k] = size[k] + before[k] + after[k];",
-        block("if (out[k] < 0)", args.refuse(text, "k", "size[k]"), "return;"),
+        block("if (out[k] < 0)", args.refuse(text, "k", "size[k]", do=leave), "return;"),
     ]
     return [
         f"int64_t before[{rank}], after[{rank}];",

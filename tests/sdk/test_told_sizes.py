@@ -6,13 +6,25 @@ from dataclasses import replace
 
 import pytest
 
+import tactix
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
+from tactix_cpu.tactics.pool.told_columns import MOST_AXES, CpuToldColumnsTactic
 from tactix_cpu.tactics.pool.unpool import CpuUnpoolTactic
-from tactix_cpu.tactics.select.nonzero import NonZeroTactic
+from tactix_cpu.tactics.select.nonzero import CompressTactic, NonZeroTactic
+from tactix_sdk import errors
 from tactix_sdk.testing import Subject
-from tactix_sdk.testing.bids import Ran, Trial, candidates, fixed_trials, is_told, open_trials, run
+from tactix_sdk.testing.bids import (
+    SHAPES,
+    Ran,
+    Trial,
+    candidates,
+    fixed_trials,
+    is_told,
+    open_trials,
+    run,
+)
 
 
 class Changed(NonZeroTactic):
@@ -66,3 +78,26 @@ def test_a_tactic_is_tried_on_what_a_build_asks_it_for(subject: Subject) -> None
     assert known
     compress = Trial(NonZeroTactic(), known[0].node, {}, "no node of which running tells sizes")
     assert candidates(subject, compress) == []
+
+
+@pytest.mark.compiler
+def test_sizes_for_which_the_reference_has_no_answer_are_left_out(subject: Subject) -> None:
+    """Among the other sizes is a condition that asks for slices of an axis that has none."""
+    found = list(run(subject, list(fixed_trials(subject, CompressTactic(), SHAPES))))
+    assert found
+    assert [r.wrong for r in found if r.wrong] == []
+
+
+def test_an_image_of_many_axes_is_left_to_the_reference(subject: Subject) -> None:
+    trials = list(fixed_trials(subject, CpuToldColumnsTactic(), ({2: 3 * MOST_AXES},)))
+    assert any(is_told(t.node) for t in trials)
+    assert [c for t in trials for c in candidates(subject, t)] == []
+
+
+def test_regions_of_another_length_are_refused() -> None:
+    b = tactix.Builder()
+    net = b.create_network("regions")
+    x = net.add_input("x", "f32", (1, 2, 8, 8))
+    regions, owners = net.add_input("regions", "f32", (3, 5)), net.add_input("of", "i64", (3,))
+    with pytest.raises(errors.ShapeError, match="each has 4 numbers"):
+        net.add_layer("tactix.RoiAlign", [x, regions, owners])

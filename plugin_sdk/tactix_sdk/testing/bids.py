@@ -65,6 +65,8 @@ class Trial:
     """A tactic on a node: ``env`` are the sizes of its symbols, ``about`` says what is tried.
 
     ``usual``: sizes for which the kernel of a node with symbols is made, whatever it then runs at.
+    ``resized``: whether it has other sizes than the example, for which the reference may have no
+    answer.
     """
 
     tactic: Tactic
@@ -72,6 +74,7 @@ class Trial:
     env: Mapping[str, int]
     about: str
     usual: Mapping[str, int] = field(default_factory=dict)
+    resized: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,7 +230,9 @@ def fixed_trials(
 ) -> Iterator[Trial]:
     """Of examples, at each of ``sizes``."""
     return (
-        Trial(tactic, node, {}, about) for s in sizes for about, node in nodes(subject, tactic, s)
+        Trial(tactic, node, {}, about, resized=bool(s))
+        for s in sizes
+        for about, node in nodes(subject, tactic, s)
     )
 
 
@@ -311,7 +316,7 @@ def _ran(
         )
         arrays, want = bench.trial(t.node, t.env)
     except Exception:
-        if t.env:
+        if t.env or t.resized:
             return None
         raise
     if t.env and not _suits(t, want):

@@ -201,6 +201,8 @@ class RoiAlign(Layer):
         x, rois, owners = required(self, inputs, 3)
         if x.rank != 4 or rois.rank != 2 or owners.rank != 1:
             raise ShapeError(f"{self.key}: {x}, regions {rois}, samples {owners}")
+        if isinstance(rois.shape[1], int) and rois.shape[1] != 4:
+            raise ShapeError(f"{self.key}: regions {rois}: each has 4 numbers, x1 y1 x2 y2")
         return [
             TensorSpec(
                 x.dtype, (rois.shape[0], x.shape[1], attrs.output_height, attrs.output_width)

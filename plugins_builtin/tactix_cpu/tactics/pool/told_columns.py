@@ -23,6 +23,9 @@ _LINE = 64
 _ELEMENT = 1e-9
 """Seconds for an element of the columns; Sapphire Rapids, one thread."""
 
+MOST_AXES = 6
+"""Axes of an image: the text doubles with each."""
+
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
@@ -48,6 +51,8 @@ class CpuToldColumnsTactic(Tactic[Node]):
             return Reject("sizes are no integers")
         if not c_text.fresh_symbols(node):
             return Reject("the sizes of the result are known")
+        if node.outputs[0].spec.rank - 2 > MOST_AXES:
+            return Reject(f"an image of more than {MOST_AXES} axes")
         return node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:

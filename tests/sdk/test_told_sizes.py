@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest import mock
 
+import numpy as np
 import pytest
 
 import tactix
@@ -14,7 +16,7 @@ from tactix_cpu.tactics.pool.told_columns import MOST_AXES, CpuToldColumnsTactic
 from tactix_cpu.tactics.pool.unpool import CpuUnpoolTactic
 from tactix_cpu.tactics.select.nonzero import CompressTactic, NonZeroTactic
 from tactix_sdk import errors
-from tactix_sdk.testing import Subject
+from tactix_sdk.testing import Subject, shipping
 from tactix_sdk.testing.bids import (
     SHAPES,
     Ran,
@@ -101,3 +103,11 @@ def test_regions_of_another_length_are_refused() -> None:
     regions, owners = net.add_input("regions", "f32", (3, 5)), net.add_input("of", "i64", (3,))
     with pytest.raises(errors.ShapeError, match="each has 4 numbers"):
         net.add_layer("tactix.RoiAlign", [x, regions, owners])
+
+
+def test_a_number_without_axes_is_queued_as_such() -> None:
+    engine = mock.MagicMock()
+    shipped = mock.MagicMock(results={}, feed={"x": np.zeros((), np.float32)}, keep=[])
+    shipping._queued(engine, shipped)
+    context = engine.create_execution_context.return_value
+    context.set_input_shape.assert_called_once_with("x", ())

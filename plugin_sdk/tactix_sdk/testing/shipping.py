@@ -201,7 +201,7 @@ def _queued(engine: Any, s: Shipped) -> tuple[Any, dict[str, Any]]:
 
     context, stream = engine.create_execution_context(), engine.device.create_stream()
     out = {name: np.empty_like(want) for name, want in s.results.items()}
-    inputs = {name: np.ascontiguousarray(a) for name, a in s.feed.items()}
+    inputs = {name: np.array(a, order="C") for name, a in s.feed.items()}
     for name, array in inputs.items():
         context.set_input_shape(name, array.shape)
     for name, array in (*inputs.items(), *out.items()):

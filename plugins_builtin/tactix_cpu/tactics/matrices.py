@@ -57,6 +57,7 @@ class MatricesTactic(Tactic[MatricesWork]):
     key = "tactix.c_matrices@1"
     implements = ("tactix.Det@1", "tactix.Inverse@1")
     source = "c"
+    spreads = True  # rows are swapped by size, which no number has
     by_signature = True
 
     def match(self, node: Node, device: DeviceProperties) -> MatricesWork | Reject:

@@ -194,6 +194,7 @@ class SmallCastTactic(Tactic[Node]):
     key = "tactix.c_small_cast@1"
     implements = ("pointwise", "tactix.CastToExponent@1")
     source = "c"
+    spreads = True  # what no number becomes differs between formats
     by_signature = True
 
     def match(self, node: Node, device: DeviceProperties) -> Node | Reject:

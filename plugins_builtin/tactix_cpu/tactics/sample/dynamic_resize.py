@@ -109,6 +109,7 @@ class CpuDynamicResizeTactic(Tactic[DynamicResizeWork]):
     key = "tactix.c_dynamic_resize@1"
     implements = ("tactix.DynamicResize@1",)
     source = "c"
+    spreads = True  # as that of known sizes
     by_signature = True
     tells = True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tactix.base import dims
-from tactix.base.dims import Dim
+from tactix.base.dims import Dim, Expr
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -73,6 +73,8 @@ class CpuMaxRoiPoolTactic(Tactic[Node]):
             return Reject("no layers around it are fused by this tactic")
         if x.dtype not in _NUMBERS or regions.dtype not in _NUMBERS:
             return Reject(f"no regions of {x.dtype.value} at {regions.dtype.value} in C")
+        if regions.is_const and any(isinstance(d, Expr) for d in x.shape[2:]):
+            return Reject("constant regions of an image of open size, which may be empty")
         return node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:

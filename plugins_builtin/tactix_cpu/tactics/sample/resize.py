@@ -59,6 +59,7 @@ class CpuResizeTactic(Tactic[CpuResizeWork]):
     key = "tactix.c_resize@1"
     implements = ("tactix.Resize@1",)
     source = "c"
+    spreads = True  # a weight of zero times no number is none
     by_signature = True
 
     def match(self, node: Node, device: DeviceProperties) -> CpuResizeWork | Reject:

@@ -106,6 +106,7 @@ class FourierTactic(Tactic[FourierWork]):
     key = "tactix.c_fourier@1"
     implements = ("tactix.DFT@1", "tactix.STFT@1")
     source = "c"
+    spreads = True  # every number is in every sum, in another order
 
     def match(self, node: Node, device: DeviceProperties) -> FourierWork | Reject:
         x = node.given[0].spec

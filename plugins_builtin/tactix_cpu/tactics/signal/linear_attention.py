@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tactix.base import dims
-from tactix.base.dims import Dim
+from tactix.base.dims import Dim, Expr, Shape
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -30,6 +30,11 @@ record.
 """
 Q, K, V, STATE, DECAY, BETA = range(6)
 """The layer's inputs."""
+
+
+def _inner(shape: Shape) -> Shape:
+    """Without the batch, and without the sequence of what has three axes."""
+    return shape[2:] if len(shape) == 3 else shape[1:]
 
 
 def tactics() -> list[Tactic]:
@@ -76,6 +81,8 @@ class LinearAttentionTactic(Tactic[LinearAttentionWork]):
             return Reject("it takes no epilogue")
         if not all(t.is_float and c_text.has_ctype(t) for t in kinds):
             return Reject("no linear attention of these dtypes in C")
+        if any(isinstance(d, Expr) for v in node.given for d in _inner(v.spec.shape)):
+            return Reject("heads and their sizes are known")
         if DType.FP64 in kinds and kinds != {DType.FP64}:
             return Reject("float64 beside narrower numbers")
         attrs, there = node.attrs, [i for i, v in enumerate(node.inputs) if v is not None]

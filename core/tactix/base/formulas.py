@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tactix.base.dims import Atom, Dim, Env, Expr, Monomial, evaluate, symbols
+from tactix.base.dims import OPS, Atom, Dim, Env, Expr, Monomial, evaluate, symbols
+from tactix.base.errors import ShapeError
 
 PATIENCE = 2
 """Evaluations term by term before a function is made: that takes as long as several of them, and
@@ -18,7 +19,7 @@ many plans only ever run at one shape.
 """
 
 BROADCAST = "broadcast"
-"""The name that ``dims.broadcast`` has in the function."""
+"""The name that the operation ``bcast`` of dims has in the function."""
 
 
 class Formulas:
@@ -38,7 +39,7 @@ class Formulas:
         if function is not None:
             try:
                 return function(*[env[s] for s in self.symbols])
-            except (KeyError, ZeroDivisionError):
+            except (KeyError, ZeroDivisionError, ShapeError):
                 pass  # term by term, what is wrong has a name
         return tuple([evaluate(d, env) for d in self.dims])
 
@@ -56,15 +57,9 @@ def _function(dims: Sequence[Dim], names: Sequence[str]) -> Callable[..., tuple[
     lines = [f"def formulas({', '.join(writer.arguments.values())}):"]
     lines += [f"    {line}" for line in writer.lines]
     lines.append(f"    return ({''.join(f'{v}, ' for v in values)})")
-    scope: dict[str, Callable[..., Any]] = {BROADCAST: _broadcast}
+    scope: dict[str, Callable[..., Any]] = {BROADCAST: OPS["bcast"]}
     exec(compile("\n".join(lines), "<formulas of dims>", "exec"), scope)
     return scope["formulas"]
-
-
-def _broadcast(a: int, b: int) -> int:
-    if a != b and 1 not in (a, b):
-        raise ZeroDivisionError  # as a division by zero: the slow way tells what is wrong
-    return b if a == 1 else a
 
 
 class _Writer:

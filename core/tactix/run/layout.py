@@ -135,8 +135,17 @@ class Layouts:
         self._demands.check(env)  # first: they say more than a size can
         kinds = self._sizes.at(env)
         self._extents.check(env)
+        sizes = self._placed_sizes(kinds)
         offsets, arena = self._placement(env, kinds)
-        return Layout(env, self._io_shapes(env), offsets, arena, [kinds[k] for k in self._kinds])
+        return Layout(env, self._io_shapes(env), offsets, arena, sizes)
+
+    def _placed_sizes(self, kinds: Sequence[int]) -> list[int]:
+        """Bytes of each placed buffer, from those of each kind."""
+        return [kinds[k] for k in self._kinds]
+
+    def _searched(self, kinds: Sequence[int]) -> tuple[list[int], int]:
+        """A placement at these sizes: offsets, and the bytes of the arena."""
+        return plan_memory(self._placed_sizes(kinds), self._lives(kinds))
 
     def _io_shapes(self, env: Env) -> dict[str, tuple[int, ...]]:
         try:
@@ -153,7 +162,7 @@ class Layouts:
             offsets, arena = stacking.at(kinds)
             if arena <= self._most():
                 return offsets, arena
-        return plan_memory([kinds[k] for k in self._kinds], self._lives(kinds))
+        return self._searched(kinds)
 
     def _lives(self, kinds: Sequence[int]) -> Lifetimes:
         """First and last steps between which memory is not used by others."""
@@ -174,8 +183,8 @@ class Layouts:
             except ShapeError:  # of what is demanded between symbols
                 self._stackings[key] = None
             else:
-                lives, sizes = self._lives(kinds), [kinds[k] for k in self._kinds]
-                offsets, _ = plan_memory(sizes, lives)
+                offsets, _ = self._searched(kinds)
+                sizes, lives = self._placed_sizes(kinds), self._lives(kinds)
                 self._stackings[key] = Stacking(offsets, sizes, lives, self._kinds)
         return self._stackings[key]
 
@@ -186,6 +195,5 @@ class Layouts:
                 found = [self._sizes.at(top) for top in self._tops]
             except ShapeError:  # a symbol has no highest value
                 found = []
-            sizes = [([kinds[k] for k in self._kinds], self._lives(kinds)) for kinds in found]
-            self._highest = max((plan_memory(*s)[1] for s in sizes), default=math.inf)
+            self._highest = max((self._searched(kinds)[1] for kinds in found), default=math.inf)
         return self._highest

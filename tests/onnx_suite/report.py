@@ -16,7 +16,8 @@ HEAD = """# ONNX operators
 
 Written by `tests/onnx_suite/suite.py --write docs/onnx.md`: onnx's own conformance cases (`onnx.backend.test`, of onnx
 {version}), each imported, built and run by tactix. All tactics bid, generated C included; the best by estimate is
-taken. A case passes if every output has the expected dtype and shape and agrees within the case's own tolerance.
+taken. A case passes if every output has the expected dtype and shape and agrees within the case's own tolerance (of
+DFT and STFT, within the rounding of the float32 transform that made the expected values too).
 Nothing is skipped: what is not supported counts as failed.
 
 The newest forms alone are in there. `tests/opsets` compares every operator at every version at which it changed, in

@@ -206,6 +206,15 @@ class KernelArtifact:
         return tuple((str(a), str(b)) for a, b in pairs) if isinstance(pairs, list) else ()
 
     @property
+    def in_place(self) -> tuple[tuple[int, int], ...]:
+        """Pairs (output, input) that may be one piece of memory, from ``params["in_place"]``: the
+        kernel finds equal addresses, and then writes only what changes.
+        """
+        pairs = self.params.get("in_place", ())
+        rows = [tuple(p) for p in pairs if isinstance(p, list)] if isinstance(pairs, list) else []
+        return tuple((a, b) for a, b in (r for r in rows if [*map(type, r)] == [int, int]))
+
+    @property
     def sizes(self) -> list[Dim]:
         """Every number that its launches take from the shapes, and the workspace."""
         shapes = [d for x in self.launches for d in (*x.grid, *x.block, *x.cluster, x.shared_bytes)]

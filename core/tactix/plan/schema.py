@@ -20,6 +20,7 @@ from tactix.contracts.launcher import Step
 from tactix.contracts.trust import Seal
 from tactix.plan.demands import Demand, demands
 from tactix.plan.extents import Extent, extents
+from tactix.plan.in_place import in_place
 
 KINDS = ("input", "output", "arena", "workspace", "weight", "object")
 WRITTEN = ("output", "arena", "object")
@@ -166,6 +167,11 @@ class Plan:
         PlanFormatError.
         """
         return extents(self)
+
+    @functools.cached_property
+    def in_place(self) -> frozenset[tuple[str, str]]:
+        """Names of inputs and outputs that may be one piece of memory."""
+        return in_place(self)
 
     @functools.cached_property
     def demands(self) -> Mapping[int, tuple[Demand, ...]]:

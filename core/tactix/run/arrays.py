@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tactix.base.dims import show
@@ -82,6 +82,21 @@ def _numbers(io: TensorIO, given: Any) -> Any:
             f"{io.name!r} is {io.dtype.value}, which cannot hold all of the given numbers"
         )
     return converted
+
+
+def crossing(
+    addresses: Sequence[int], sizes: Sequence[int], inputs: int
+) -> Iterator[tuple[int, int]]:
+    """Pairs (input, output) that share a byte, of tensors of so many bytes each at these addresses,
+    the first ``inputs`` of which are inputs.
+    """
+    spans = sorted((a, a + n, i) for i, (a, n) in enumerate(zip(addresses, sizes)) if n)
+    for k, (_, end, i) in enumerate(spans):
+        for start, _, j in spans[k + 1 :]:
+            if start >= end:
+                break
+            if min(i, j) < inputs <= max(i, j):
+                yield min(i, j), max(i, j)
 
 
 def in_order(

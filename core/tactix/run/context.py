@@ -23,7 +23,7 @@ from tactix.base.errors import (
 )
 from tactix.contracts.launcher import Runnable
 from tactix.plan.extents import SIZE_LIMIT
-from tactix.run.arrays import address_of, as_input, in_order
+from tactix.run.arrays import address_of, as_input, crossing, in_order
 from tactix.run.bound import BoundPlan
 from tactix.run.layout import Layout
 from tactix.run.link import LinkedPlan
@@ -282,6 +282,7 @@ class ExecutionContext(Recorded):
             bound, memory = active or self._activated(self._shapes)
             bindings = [*map(operator.index, bindings)]
             self._check_addresses(bindings)
+            self._check_apart(bindings, bound.layout.shapes)
             with self._running:
                 bound.run(bindings, memory)
         except TactixError:
@@ -315,6 +316,7 @@ class ExecutionContext(Recorded):
             shapes = active[0].layout.shapes
             addresses, arrays = self._placed(self._addresses, shapes), dict(self._arrays)
             self._check_addresses(addresses)
+            self._check_apart(addresses, shapes)
             for name, array in arrays.items():
                 if array is not None and array.shape != (wanted := shapes[name]):
                     raise ShapeError(
@@ -478,6 +480,23 @@ class ExecutionContext(Recorded):
             if address % multiple:
                 raise InvalidArgument(
                     f"tensor {name!r} lies at {address:#x}", do=f"Align it to {multiple} bytes"
+                )
+
+    def _check_apart(self, addresses: Sequence[int], shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raises InvalidArgument for an output in the memory of an input, unless the plan makes
+        that output in place.
+        """
+        ios = (*self._inputs, *self._outputs)
+        sizes = [math.prod(shapes[io.name]) * io.dtype.itemsize for io in ios]
+        count = len(self._inputs)
+        for i, j in crossing(addresses, sizes, count):
+            read, written = ios[i].name, ios[j].name
+            if addresses[i] != addresses[j] or (read, written) not in self._program.plan.in_place:
+                raise InvalidArgument(
+                    f"output {written!r} lies in the memory of input {read!r}",
+                    who=self.name,
+                    why="the plan does not make it in place",
+                    do="Give each memory of its own",
                 )
 
     def _check_open(self) -> None:

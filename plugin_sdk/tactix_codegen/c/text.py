@@ -350,9 +350,11 @@ def kernel(
     workspace: Dim = 0,
     phases: int = 1,
     telling: int = 0,
+    in_place: bool = False,
 ) -> KernelArtifact:
     """The artifact of a kernel whose function body is ``body``; ``helpers`` are C functions named
-    ``TX_NAME(x)``; ``phases`` and ``telling`` as in ``Args.launches``.
+    ``TX_NAME(x)``; ``phases`` and ``telling`` as in ``Args.launches``; ``in_place``: whether output
+    0 may be the memory of input 0 (``KernelArtifact.in_place``).
     """
     from tactix_codegen.c.target import required_features
 
@@ -362,6 +364,11 @@ def kernel(
     text = folded(block(head, *args.declarations("\n".join([*macros, *lines])), *lines))
     whole = f"{folded(helpers)}\n{text}\n" if helpers else f"{text}\n"
     source = Source("c", whole, preludes or vector_preludes())
+    params: dict[str, object] = {}
+    if args.refusals:
+        params["refusals"] = [list(r) for r in args.refusals]
+    if in_place:
+        params["in_place"] = [[0, 0]]
     return KernelArtifact(
         launcher=LAUNCHER,
         launches=args.launches(phases, telling),
@@ -369,7 +376,7 @@ def kernel(
         workspace=workspace,
         constants=tuple(args.constants.items()),
         requires=required_features(ctx.device),
-        params={"refusals": [list(r) for r in args.refusals]} if args.refusals else {},
+        params=params,
     )
 
 

@@ -50,14 +50,14 @@ class TensorScatterTactic(Tactic[Node]):
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args = Args(node)
         body = [block(f"if ({args.phase()} == 0)", *_copied(args), "return;"), *_updates(args)]
-        return c_text.kernel(args, body, ctx, preludes=c_copy.preludes(), phases=2)
+        return c_text.kernel(args, body, ctx, preludes=c_copy.preludes(), phases=2, in_place=True)
 
 
 def _copied(args: Args) -> list[str]:
     cache = args.node.given[0].spec
     size = args.size("BYTES", cache.nbytes())
     copy = f"memcpy({args.bytes_out(0)} + lo, {args.bytes_in(0)} + lo, hi - lo);"
-    return [c_text.split(size, 64), copy]
+    return [c_text.split(size, 64), f"if ({args.bytes_out(0)} != {args.bytes_in(0)}) {copy}"]
 
 
 def _updates(args: Args) -> list[str]:

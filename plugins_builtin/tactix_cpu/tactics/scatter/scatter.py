@@ -111,7 +111,13 @@ class CpuScatterTactic(Tactic[ScatterWork]):
         room: Dim = 4 * work.data.numel if work.is_wide else 0
         phases = 3 if work.is_wide else 2
         return c_text.kernel(
-            args, body, ctx, preludes=c_copy.preludes(), workspace=room, phases=phases
+            args,
+            body,
+            ctx,
+            preludes=c_copy.preludes(),
+            workspace=room,
+            phases=phases,
+            in_place=True,
         )
 
 
@@ -132,7 +138,8 @@ def _copied(args: Args, work: ScatterWork) -> list[str]:
         value = element(work.data.dtype, f"((const uint16_t*){x})[i]")
         return [split, loop("i", "lo", "hi", f"y[i] = {value};")]
     width = work.data.dtype.itemsize
-    return [split, f"memcpy(y + lo, {x} + lo * {width}, (hi - lo) * {width});"]
+    copy = f"memcpy(y + lo, {x} + lo * {width}, (hi - lo) * {width});"
+    return [split, f"if ((const char*)y != {x}) {copy}"]
 
 
 def _rounded(args: Args, work: ScatterWork) -> list[str]:

@@ -28,9 +28,9 @@ def layers() -> list[Layer]:
 
 @pack.rule
 def rules() -> list[Rule]:
-    from tactix_ops.rules import all_rules, lowering_rules, processor_rules
+    from tactix_ops.rules import all_rules, lowering_rules, processor_rules, reordering_rules
 
-    return [*all_rules(), *processor_rules(), *lowering_rules()]
+    return [*all_rules(), *processor_rules(), *reordering_rules(), *lowering_rules()]
 
 
 @pack.tactic

@@ -30,6 +30,13 @@ def processor_rules() -> list[Rule]:
     return [*half.RULES]
 
 
+def reordering_rules() -> list[Rule]:
+    """The built-in rules for processors alone, which change the order of sums."""
+    from tactix_ops.rules import transposed
+
+    return [*transposed.RULES]
+
+
 def lowering_rules() -> list[Rule]:
     """The built-in rules that lower precision: they fire only where a build allows it."""
     from tactix_ops.rules import lower_precision, rounded, sixteen

@@ -2,7 +2,8 @@
 the blocked format.
 
 Each tap is a product of its own: input pixels times that tap's weights, stored at every stride-th
-output pixel. All other transposed convolutions go to c_conv_general.
+output pixel. Of the others a rule makes convolutions (tactix_ops/rules/transposed.py);
+c_conv_general takes what is left.
 """
 
 from __future__ import annotations

@@ -1,0 +1,173 @@
+"""A transposed convolution on a processor: a convolution with a channel for each phase of a stride,
+whose results are put side by side.
+
+Of stride s, results ``s q + r`` for one phase r are a convolution of stride 1 with every s-th tap,
+the first of them tap r, last one first (W. Shi et al., Is the deconvolution layer the same as a
+convolutional layer?, 2016). Kernels of convolutions then do it, in every precision that they have.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import Op, P, Rule, const, literal, var
+from tactix_ops.rules.facts import Array
+
+T = P.tactix
+FLOATS = (DType.FP32, DType.FP16, DType.BF16)
+
+
+@dataclass(frozen=True)
+class Phases:
+    """One axis. ``taps``: of each phase; ``begin``: where results start among those of all phases;
+    ``pads``: of the convolution.
+    """
+
+    stride: int
+    kernel: int
+    dilation: int
+    begin: int
+    pads: tuple[int, int]
+
+    @property
+    def taps(self) -> int:
+        return -(-self.kernel // self.stride)
+
+
+def _bias(root: Node) -> Value | None:
+    return root.inputs[2] if len(root.inputs) > 2 else None
+
+
+def phases_of(root: Node) -> list[Phases] | None:
+    """Of every spatial axis; None where one of them is none."""
+    a, kernel = root.attrs, root.given[1].spec.shape[2:]
+    rank = len(kernel)
+    strides, dilations = a.strides or (1,) * rank, a.dilations or (1,) * rank
+    pads, extra = a.pads or (0,) * 2 * rank, a.output_padding or (0,) * rank
+    axes = zip(strides, kernel, dilations, pads[:rank], pads[rank:], extra, strict=True)
+    return [found for axis in axes if (found := _phases(*axis))] if _known(root) else None
+
+
+def _known(root: Node) -> bool:
+    sizes = (*root.given[0].spec.shape[1:2], *root.given[1].spec.shape, *root.attrs.pads)
+    return all(isinstance(d, int) for d in sizes) and 0 not in root.given[1].spec.shape
+
+
+def _phases(s: int, k: int, d: int, before: int, after: int, extra: int) -> Phases | None:
+    """Results begin ``before`` places after the first, in row ``before // s`` of the phases; the
+    first row that sees all taps is ``taps - 1``.
+    """
+    if s > 1 and d > 1:
+        return None
+    reach = d * (k - 1) + 1
+    lead = d * (-(-k // s) - 1) - before // s
+    tail = (extra + reach - after - 1) // s
+    return Phases(s, k, d, before % s, (lead, tail)) if lead >= 0 and tail >= 0 else None
+
+
+def _when(root: Node, x: Value, w: Value) -> bool | str:
+    b, found = _bias(root), phases_of(root)
+    if x.spec.dtype not in FLOATS or w.spec.dtype is not x.spec.dtype:
+        return "it is not of floats that convolutions have kernels for"
+    if b is not None and b.const is None:
+        return "the bias is computed"
+    if (
+        found is None
+        or len(found) < x.spec.rank - 2
+        or 0 in (*x.spec.shape, *root.outputs[0].spec.shape)
+    ):
+        return "pads or sizes are not known or empty, or pads cut more than taps reach"
+    apart = root.attrs.group == 1 and x.spec.rank < 5 and not any(root.attrs.pads)
+    if apart and all(p.taps == 1 and p.kernel == p.stride for p in found):
+        return "its windows do not overlap: there are kernels for that"
+    return True
+
+
+def _weights(w: Array, group: int, axes: list[Phases]) -> Array:
+    """(M times phases, C / group, taps of a phase...), of a group its M, of each its phases."""
+    rank = len(axes)
+    full = np.pad(w, [(0, 0), (0, 0), *((0, p.taps * p.stride - p.kernel) for p in axes)])
+    split = full.reshape(
+        group, w.shape[0] // group, w.shape[1], *(n for p in axes for n in (p.taps, p.stride))
+    )
+    turns: Any = (..., *(slice(None, None, n) for _ in axes for n in (-1, 1)))
+    flipped = split[turns]
+    taps, phases = range(3, 3 + 2 * rank, 2), range(4, 4 + 2 * rank, 2)
+    turned = flipped.transpose(0, 2, *phases, 1, *taps)
+    count = math.prod(p.stride for p in axes)
+    return turned.reshape(group * w.shape[1] * count, w.shape[0] // group, *(p.taps for p in axes))
+
+
+def _spread(root: Node, x: Value, w: Value) -> Op:
+    axes = phases_of(root)
+    assert axes is not None
+    group, b = root.attrs.group, _bias(root)
+    count = math.prod(p.stride for p in axes)
+    inputs: list[Any] = [x, literal(_weights(w.array, group, axes))]
+    if b is not None:
+        every = np.broadcast_to(b.array.reshape(-1, 1), (b.array.size, count))
+        inputs.append(literal(every.reshape(-1)))
+    y = T.Convolution(
+        *inputs,
+        group=group,
+        dilations=tuple(p.dilation for p in axes),
+        pads=(*(p.pads[0] for p in axes), *(p.pads[1] for p in axes)),
+    )
+    return y if count == 1 else _side_by_side(y, root, axes)
+
+
+def _side_by_side(y: Op, root: Node, axes: list[Phases]) -> Op:
+    """The phases of every axis next to each other, and the part of them that is asked for."""
+    x, (batch, channels, *out) = root.given[0].spec, root.outputs[0].spec.shape
+    rows: list[Dim] = [
+        d + sum(p.pads) - p.dilation * (p.taps - 1) for d, p in zip(x.shape[2:], axes, strict=True)
+    ]
+    strides, rank = [p.stride for p in axes], len(axes)
+    split = T.Reshape(y, shape=(batch, channels, *strides, *rows))
+    order = (0, 1, *(i for k in range(rank) for i in (2 + rank + k, 2 + k)))
+    full = [n * s for n, s in zip(rows, strides, strict=True)]
+    joined = T.Reshape(T.Transpose(split, perm=order), shape=(batch, channels, *full))
+    begins = tuple(p.begin for p in axes)
+    if not any(begins) and full == out:
+        return joined
+    where = tuple(range(2, 2 + rank))
+    return T.Slice(joined, begins=begins, sizes=tuple(out), axes=where, steps=(1,) * rank)
+
+
+def _example(net: Any) -> None:
+    rng = np.random.default_rng(6)
+    x = net.add_input("x", "f32", ["n", 4, 5, "w"])
+    w, b = (
+        net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((4, 3, 5, 4), (6,))
+    )
+    (y,) = net.add_layer(
+        "tactix.ConvTranspose",
+        [x, w, b],
+        group=2,
+        strides=(2, 3),
+        pads=(1, 4, 2, 1),
+        output_padding=(1, 0),
+    )
+    net.mark_output(y, "y")
+
+
+RULES = (
+    Rule(
+        "tactix.transposed_as_convolution",
+        T.ConvTranspose(var("x"), const("w")),
+        _spread,
+        _when,
+        benefit=98,
+        numerics="reassociates",
+        example=_example,
+        phase="fuse",
+        device="cpu",
+    ),
+)

@@ -1,0 +1,91 @@
+"""Transposed convolutions as convolutions: every stride, pad and group, and what stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.builtin.rules.conftest import arrays, compare, names
+
+from tactix.base.dtypes import DType
+from tactix.fuse.rewrite import fuse
+from tactix.network.verify import verify
+from tactix_ops.rules import reordering_rules
+from tactix_ops.rules.transposed import phases_of
+
+GEOMETRIES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+    ((5,), {"strides": (2,)}),
+    ((16,), {"strides": (8,), "pads": (4, 4)}),
+    ((3,), {"strides": (4,), "output_padding": (3,)}),
+    ((4,), {"strides": (2,), "pads": (3, 0), "output_padding": (1,)}),
+    ((3,), {"dilations": (2,), "pads": (1, 3)}),
+    ((4, 3), {"strides": (2, 1), "pads": (1, 2, 1, 0)}),
+    ((2, 2), {"strides": (2, 2), "group": 2}),
+    ((5, 4), {"strides": (3, 2), "pads": (2, 1, 4, 1), "group": 2, "output_padding": (2, 1)}),
+    ((2, 3, 2), {"strides": (2, 1, 3), "pads": (0, 1, 0, 0, 1, 1)}),
+]
+
+
+def rewritten(net: Any, sizes: Any = ((3, 4, 5), (1, 7, 2)), rtol: float = 2e-5) -> list[str]:
+    """What nodes are made of; both networks give the same numbers."""
+    out, _ = fuse(net, reordering_rules())
+    verify(out, deep=True)
+    for seed, at in enumerate(sizes):
+        compare(net, out, arrays(net, seed, at), rtol)
+    return names(out)
+
+
+@pytest.mark.parametrize(("kernel", "attrs"), GEOMETRIES, ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+def test_every_geometry(net: Any, kernel: Any, attrs: Any, bias: bool) -> None:
+    group = attrs.get("group", 1)
+    x = net.x("n", 4, *("h", "w", 3)[: len(kernel)])
+    terms = [net.random(3 * group)] if bias else []
+    net.mark_output(net.add("ConvTranspose", x, net.random(4, 3, *kernel), *terms, **attrs), "y")
+    found = rewritten(net)
+    assert found[0] == "Convolution"
+    assert "ConvTranspose" not in found
+
+
+def test_stride_one_moves_nothing(net: Any) -> None:
+    net.mark_output(net.add("ConvTranspose", net.x(1, 2, 5, 6), net.random(2, 3, 3, 2)), "y")
+    assert rewritten(net) == ["Convolution"]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, DType.BF16.numpy])
+def test_sixteen_bits(net: Any, dtype: Any) -> None:
+    w, b = (net.add_constant(net.random(*s).array.astype(dtype)) for s in ((4, 3, 3), (3,)))
+    x = net.x("n", 4, "w", dtype=DType.of(np.dtype(dtype)).value)
+    net.mark_output(net.add("ConvTranspose", x, w, b, strides=(2,)), "y")
+    assert rewritten(net, rtol=1e-2)[0] == "Convolution"
+
+
+def test_no_tap_is_multiplied_for_nothing_where_the_stride_divides_the_kernel(net: Any) -> None:
+    w = net.random(4, 3, 16)
+    net.mark_output(net.add("ConvTranspose", net.x(1, 4, 9), w, strides=(8,), pads=(4, 4)), "y")
+    (axis,) = phases_of(net.nodes[0]) or []
+    assert (axis.taps, axis.begin, axis.pads) == (2, 4, (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("attrs", "kernel"),
+    [
+        ({"strides": (2, 2)}, (2, 2)),  # windows apart: there are kernels for it
+        ({"strides": (2, 1), "dilations": (2, 1)}, (3, 3)),
+        ({"strides": (1, 1), "pads": (3, 0, 0, 0)}, (3, 3)),  # it cuts more than taps reach
+    ],
+)
+def test_others_stay(net: Any, attrs: Any, kernel: Any) -> None:
+    net.mark_output(
+        net.add("ConvTranspose", net.x(1, 2, 5, 6), net.random(2, 3, *kernel), **attrs), "y"
+    )
+    assert rewritten(net) == ["ConvTranspose"]
+
+
+def test_computed_weights_and_empty_tensors_stay(net: Any) -> None:
+    w = net.x(2, 3, 3, name="w")
+    net.mark_output(net.add("ConvTranspose", net.x(1, 2, 5), w, strides=(2,)), "y")
+    x = net.x(0, 2, 5, name="none")
+    net.mark_output(net.add("ConvTranspose", x, net.random(2, 3, 3), strides=(2,)), "z")
+    assert rewritten(net) == ["ConvTranspose", "ConvTranspose"]

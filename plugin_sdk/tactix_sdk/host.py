@@ -28,7 +28,7 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.attrs import named
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
-from tactix.contracts.launcher import Call, Launcher, LinkContext, Runnable, Step
+from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step, StepBody
 from tactix.contracts.layer import Layer, NoAttrs
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_sdk.scalar_layer import imports_of, schema_of
@@ -72,7 +72,12 @@ class FunctionLauncher(Launcher):
         return _numpy().link(steps, self._with_function(ctx))
 
     def produce(
-        self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
+        self,
+        step: Step,
+        env: Env,
+        values: Sequence[Any],
+        bodies: Sequence[StepBody],
+        ctx: LinkContext,
     ) -> list[Any]:
         """As that of numpy. Raises ExecutionError."""
         return _numpy().produce(step, env, values, bodies, self._with_function(ctx))

@@ -11,7 +11,7 @@ from tactix.base.dims import Env, evaluate_shape
 from tactix.base.dtypes import DType
 from tactix.base.errors import ExecutionError, TactixError
 from tactix.base.host_memory import check_array_fits
-from tactix.contracts.launcher import Call, Launcher, LinkContext, Operand, Runnable, Step
+from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step, StepBody
 from tactix.contracts.layer import Layer
 from tactix.contracts.reference import computed, failed
 from tactix.contracts.region import decode, resolve
@@ -31,7 +31,12 @@ class NumpyLauncher(Launcher):
         return NumpyRun([NumpyStep(s, *_decode(s, ctx)) for s in steps])
 
     def produce(
-        self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
+        self,
+        step: Step,
+        env: Env,
+        values: Sequence[Any],
+        bodies: Sequence[StepBody],
+        ctx: LinkContext,
     ) -> list[Any]:
         """The results in memory of their own. Raises ExecutionError."""
         layer, attrs = _decode(step, ctx)

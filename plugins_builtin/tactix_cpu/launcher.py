@@ -27,7 +27,15 @@ from tactix.base.dims import Dim, Env
 from tactix.base.errors import ExecutionError, out_of_range
 from tactix.base.formulas import Formulas
 from tactix.contracts.artifact import Arg, Binary, Launch
-from tactix.contracts.launcher import Call, Launcher, LinkContext, Runnable, Step
+from tactix.contracts.launcher import (
+    Displacement,
+    Iteration,
+    Launcher,
+    LinkContext,
+    Runnable,
+    Step,
+    StepBody,
+)
 
 ABI = 4
 
@@ -110,6 +118,11 @@ class Executor:
         # plans of earlier versions have none
         self.move = (
             self._entry("tx_move", ctypes.c_void_p) if hasattr(self.handle, "tx_move") else None
+        )
+        self.iterate = (
+            self._entry("tx_iterate", ctypes.c_void_p, ctypes.c_void_p)
+            if hasattr(self.handle, "tx_iterate")
+            else None
         )
         self.repeat = self._entry("tx_repeat", ctypes.c_void_p, ctypes.c_int64)
         self.set_threads = self._entry("tx_set_threads", ctypes.c_int)
@@ -212,6 +225,7 @@ class ElfLauncher(Launcher):
 
     key = "tactix.cpu.elf@1"
     device = "cpu"
+    iterates = True
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """Raises ExecutionError for code that is missing, cannot be loaded, or lacks a kernel."""
@@ -220,10 +234,16 @@ class ElfLauncher(Launcher):
             table = _tables.get(key)
             if table is None:
                 table = _tables[key] = ArgumentTable(steps)
-        return ElfRun(table, ctx.threads)
+        iterates = table.executor is not None and table.executor.iterate is not None
+        return (ElfLoop if iterates else ElfRun)(table, ctx.threads)
 
     def produce(
-        self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
+        self,
+        step: Step,
+        env: Env,
+        values: Sequence[Any],
+        bodies: Sequence[StepBody],
+        ctx: LinkContext,
     ) -> list[Any]:
         """Kernels tell the sizes first (``artifact.told``). Raises ExecutionError, ShapeError,
         AllocationError.
@@ -328,7 +348,7 @@ class Faults:
     """What the kernels of a run report of inputs that they refuse: a record each, see
     ``artifact.fault``.
 
-    ``flag``: its only element is not 0 once there is something in a record.
+    ``flag``: its only element is not 0 once there is something in a record; at ``address``.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -338,6 +358,7 @@ class Faults:
         words = self._words = np.zeros((1 + len(steps), 4), np.int64)
         words[1:, 3] = words.ctypes.data
         self.flag = memoryview(words[0, :1].data)
+        self.address = words.ctypes.data
         self.addresses = words.ctypes.data + words.strides[0] * np.arange(1, 1 + len(steps))
 
     def fail(self) -> None:
@@ -410,6 +431,7 @@ class ElfRun(functools.partial[None]):
         self._values = (0,) * len(table.formulas.dims)
         self._start: Any = table.executor.start if table.executor else _nothing
         self._move: Any = table.executor.move if table.executor else None
+        self._iterate: Any = table.executor.iterate if table.executor else None
         self._repeat: Any = table.executor.repeat if table.executor else _nothing
         if self._faults:
             self._repeat = _reporting(self._repeat, self._faults)
@@ -452,6 +474,34 @@ class ElfRun(functools.partial[None]):
 
     def repeat(self, times: int) -> None:
         self._repeat(self._address, times)
+
+
+class ElfLoop(ElfRun):
+    """An ElfRun whose executor has loops, as that of plans of this version has."""
+
+    def iterate(self, iteration: Iteration, start: int, stop: int) -> int:
+        """As ``LoopRunnable.iterate``."""
+        import numpy as np
+
+        moves = np.array(list(self._moved(iteration.moves)), np.int64)
+        failed = self._faults.address if self._faults else 0
+        told = (iteration.counter, iteration.going, failed)
+        native = np.array([start, stop, *told, len(moves), moves.ctypes.data], np.int64)
+        run, where = memoryview(native.data), native.ctypes.data
+        while run[0] < stop and self._iterate(self._address, where):
+            pass  # between two turns Python raises what signals ask for
+        if self._faults and self._faults.flag[0]:
+            self._faults.fail()
+        return run[0]
+
+    def _moved(self, moves: Sequence[Displacement]) -> Iterator[tuple[int, ...]]:
+        """Rows of txe_move: one for each argument that is in a moved buffer."""
+        slots = self._slots.ctypes.data
+        for m in moves:
+            for slot, offset in self._users.get(m.buffer, ()):
+                more = self._values[offset]
+                places = [p + more for p in (m.first, *m.places)]
+                yield slots + 8 * slot, *places, m.stride
 
 
 def _nothing(*_: Any) -> None: ...

@@ -11,7 +11,7 @@ from typing import Any
 
 from tactix.base.dims import Env, evaluate
 from tactix.contracts.device import Device
-from tactix.contracts.launcher import Call, Launcher, LinkContext, Operand, Runnable, Step
+from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step, StepBody
 
 CROSSING_BANDWIDTH = 10e9
 """Bytes per second that estimates assume between pageable host memory and the device."""
@@ -35,7 +35,12 @@ class HostLauncher(Launcher):
         return HostRun(steps, NumpyLauncher().link(steps, ctx), ctx.device)
 
     def produce(
-        self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
+        self,
+        step: Step,
+        env: Env,
+        values: Sequence[Any],
+        bodies: Sequence[StepBody],
+        ctx: LinkContext,
     ) -> list[Any]:
         """Results in host memory of their own. Raises ExecutionError, and what a body raises."""
         from tactix_ops.control_launcher import ControlLauncher

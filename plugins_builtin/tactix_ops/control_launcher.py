@@ -9,7 +9,7 @@ from typing import Any
 
 from tactix.base.dims import Env
 from tactix.base.errors import ExecutionError, TactixError
-from tactix.contracts.launcher import Call, Launcher, LinkContext, Runnable, Step
+from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step, StepBody
 from tactix_sdk.numpy_launcher import owned
 
 
@@ -27,23 +27,29 @@ class ControlLauncher(Launcher):
         )
 
     def produce(
-        self, step: Step, env: Env, values: Sequence[Any], bodies: Sequence[Call], ctx: LinkContext
+        self,
+        step: Step,
+        env: Env,
+        values: Sequence[Any],
+        bodies: Sequence[StepBody],
+        ctx: LinkContext,
     ) -> list[Any]:
         """The results in memory of their own. Raises ExecutionError, and what a body raises."""
-        from tactix_ops.layers.control import (
-            RUN,
-            Running,
-        )  # not when a plan without bodies is loaded
+        # not when a plan without bodies is loaded
+        from tactix_ops.layers.control import RUN, Running
+        from tactix_ops.steady_loops import steadily
 
         params = step.artifact.params
         kind = params.get("control")
         run = RUN.get(kind) if isinstance(kind, str) else None
-        if run is None or not bodies:
+        if not isinstance(kind, str) or run is None or not bodies:
             raise ExecutionError(
                 "it is no branch or loop", who=step.name, do="Build the plan again"
             )
         try:
-            found = run(Running(params, bodies, [o.spec for o in step.outputs], env), values)
+            found = steadily(kind, params, bodies[0], values)
+            if found is None:
+                found = run(Running(params, bodies, [o.spec for o in step.outputs], env), values)
             return [owned(y, o.spec.dtype) for o, y in zip(step.outputs, found, strict=True)]
         except TactixError:
             raise

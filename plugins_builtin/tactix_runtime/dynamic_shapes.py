@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from tactix.base.dims import Env, Shape, evaluate_shape, learn, show, symbols
 from tactix.base.dtypes import DType
 from tactix.base.error_recorder import recording
 from tactix.base.errors import ExecutionError, InvalidArgument, ShapeError
-from tactix.contracts.launcher import Call, Runnable, Step, bind
+from tactix.contracts.launcher import BoundBody, LoopRunnable, Runnable, Step, bind
 from tactix.plan.extents import Checked, check, size_at
 from tactix.plan.memory import plan_memory
 from tactix.run.arrays import in_order
@@ -62,6 +63,12 @@ class Segment:
 
     def run(self, env: Env, run_values: RunValues) -> None:
         """Make its outputs, place its buffers, bind what changed, run."""
+        self.prepare(env, run_values)
+        if self.runnable is not None:
+            self.runnable()
+
+    def prepare(self, env: Env, run_values: RunValues) -> None:
+        """All of ``run`` but running."""
         fresh, addresses = env != self._env, run_values.addresses
         if fresh:
             self._lay_out(env)
@@ -81,8 +88,10 @@ class Segment:
             for b in () if run_values.weights is self._weights else self.constants:
                 self.runnable.rebind(b, addresses[b])
         self._weights = run_values.weights
-        assert self.runnable is not None
-        self.runnable()
+
+    def displaced(self) -> None:
+        """Something else moves the buffers of inputs and outputs: the next run places them anew."""
+        self._bound = [-1] * len(self.outer)
 
     def _check_places(self, env: Env, run_values: RunValues) -> None:
         """Raises ExecutionError for a buffer that the steps touch and nothing has placed."""
@@ -124,6 +133,20 @@ class Segment:
                 self.runnable.rebind(b, addresses[b])
 
 
+@dataclass(frozen=True)
+class ContextBody:
+    """A body as its context runs it. ``given``: symbols of the plan around it."""
+
+    context: SegmentedContext
+    given: Env
+
+    def __call__(self, values: Sequence[Any], /) -> list[Any]:
+        return self.context.call(values, self.given)
+
+    def bound(self, values: Sequence[Any]) -> BoundBody | None:
+        return self.context.bound(values, self.given)
+
+
 class SegmentedContext(ExecutionContext):
     """An ExecutionContext for plans with produced steps. Output shapes are known after each run.
 
@@ -141,6 +164,10 @@ class SegmentedContext(ExecutionContext):
         self._inner: dict[int, list[SegmentedContext]] = {}
         self._results: dict[str, tuple[int, ...]] = {}
         self._solved: tuple[Any, Env, dict[str, int]] | None = None
+        ios = (*program.plan.inputs, *program.plan.outputs)
+        plain = program.device.host_memory and not any(io.dtype.on_host for io in ios)
+        self._straight = plain and not program.plan.produced
+        self._loop: LoopRunnable | None = None
 
     def get_tensor_shape(self, name: str) -> Shape:
         """As of the last run, for an output; symbolic before it."""
@@ -227,6 +254,15 @@ class SegmentedContext(ExecutionContext):
         """All segments and produced steps in order; new outputs. ``given``: symbols of the plan
         around this one.
         """
+        env, run_values = self._begun(values, given)
+        for segment, k in self._segments:
+            segment.run(env, run_values)
+            if k < len(self._program.plan.steps):
+                self._produce(k, env, run_values)
+        return [run_values.found(io.buffer) for io in self._outputs]
+
+    def _begun(self, values: Sequence[Any], given: Env) -> tuple[dict[str, int], RunValues]:
+        """The symbols of a run, and its inputs by buffer."""
         self._check_open()
         program = self._program
         if len(values) != len(self._inputs):
@@ -237,11 +273,24 @@ class SegmentedContext(ExecutionContext):
         run_values = RunValues(program) if program.device.host_memory else MirroredValues(program)
         for io, x in zip(self._inputs, values, strict=True):
             run_values.put(io.buffer, x, io.dtype)
-        for segment, k in self._segments:
-            segment.run(env, run_values)
-            if k < len(program.plan.steps):
-                self._produce(k, env, run_values)
-        return [run_values.found(io.buffer) for io in self._outputs]
+        return env, run_values
+
+    def bound(self, values: Sequence[Any], given: Env) -> BoundBody | None:
+        """As ``StepBody.bound``; ``given`` as for ``call``."""
+        if not self._straight:
+            return None
+        env, run_values = self._begun(values, given)
+        ((segment, _),) = self._segments
+        segment.prepare(env, run_values)
+        if self._loop is None:  # looked at once: the check of a protocol takes many microseconds
+            linked = segment.runnable
+            self._loop = linked if isinstance(linked, LoopRunnable) else None
+            self._straight = self._loop is not None
+        if self._loop is None:
+            return None
+        segment.displaced()
+        inputs, outputs = ([io.buffer for io in ios] for ios in (self._inputs, self._outputs))
+        return BoundBody(self._loop, inputs, outputs, [run_values.found(b) for b in outputs])
 
     def _symbols(self, values: Sequence[Any], given: Env) -> dict[str, int]:
         """Symbols that the shapes of the inputs give, beside those that are given."""
@@ -272,12 +321,12 @@ class SegmentedContext(ExecutionContext):
             bind_shape(step.name, o.spec.shape, _shape(o.spec.dtype, y), env)
             run_values.put(o.buffer, y, o.spec.dtype)
 
-    def _bodies(self, k: int, env: Env) -> list[Call]:
+    def _bodies(self, k: int, env: Env) -> list[ContextBody]:
         if k not in self._program.bodies:
             return []
         if k not in self._inner:
             self._inner[k] = [SegmentedContext(p) for p in self._program.bodies[k]]
-        return [partial(c.call, given=env) for c in self._inner[k]]
+        return [ContextBody(c, env) for c in self._inner[k]]
 
     def close(self) -> None:
         super().close()

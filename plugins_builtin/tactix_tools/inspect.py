@@ -214,7 +214,7 @@ def _rows(steps: list[dict[str, Any]], level: int = 0) -> Iterator[list[Any]]:
             f"{indent}{i}",
             f"{indent}{s['name']}",
             s["tactic"],
-            s["variant"],
+            ", ".join([s["variant"], *s.get("body_runs", ())]).strip(", "),
             _time(s),
             s["status"],
         ]

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
+from tactix.base.arrays import Array
 from tactix.base.dims import Env, evaluate_shape
 from tactix.base.errors import ExecutionError, ShapeError
 from tactix.base.logger import Logger
@@ -76,6 +77,65 @@ class Runnable(Protocol):
         """Run so many times with as little overhead as possible: for measuring."""
 
 
+@dataclass(frozen=True)
+class Displacement:
+    """Where a buffer lies in runs that follow each other: in run 0 at ``first``, in run ``k`` from
+    1 on at ``places[k % 2] + k * stride``. Addresses, and bytes.
+    """
+
+    buffer: int
+    first: int
+    places: tuple[int, int]
+    stride: int = 0
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What differs between runs that follow each other. ``counter``: address of an int64 that is
+    the run's number while it runs, 0 for none. ``going``: address of a bool that each run writes:
+    whether there is another one; 0 where nothing ends them.
+    """
+
+    moves: Sequence[Displacement]
+    counter: int = 0
+    going: int = 0
+
+
+@runtime_checkable
+class LoopRunnable(Runnable, Protocol):
+    """A Runnable that can be run again and again without coming back to Python in between."""
+
+    def iterate(self, iteration: Iteration, start: int, stop: int) -> int:
+        """The runs from ``start`` on, until one writes that it is the last, or up to ``stop``,
+        which is not run; the number after the last run. Moved buffers stay where they were last.
+
+        Raises ExecutionError as a call does, and KeyboardInterrupt soon after a signal.
+        """
+
+
+@dataclass(frozen=True)
+class BoundBody:
+    """A body at the shapes of some inputs, whose runs can follow each other. ``inputs``,
+    ``outputs``: its buffers. ``results``: room for the outputs of one run.
+    """
+
+    runnable: LoopRunnable
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    results: Sequence[Array]
+
+
+class StepBody(Protocol):
+    """A plan of a step's, to be run as often as the step says."""
+
+    def __call__(self, values: Sequence[object], /) -> list[object]: ...
+
+    def bound(self, values: Sequence[object]) -> BoundBody | None:
+        """At these inputs; those that no Displacement names must outlive the runs. None where a
+        run needs Python, as only running tells a shape or a step runs in it.
+        """
+
+
 def bind(runnable: Runnable, steps: Sequence[Step], env: Env, addresses: Sequence[int]) -> None:
     """``runnable.bind`` for what was linked of these steps.
 
@@ -128,11 +188,13 @@ class Launcher:
     ``host_code``: whether it runs code out of plans in this process, which then must be trusted.
     Its own code, layers of plugins, and code of a device are none; machine code in an artifact must
     be trusted in any case.
+    ``iterates``: whether what it links is a LoopRunnable.
     """
 
     key: str
     device: str = "cpu"
     host_code: bool = True
+    iterates: bool = False
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """One runnable of consecutive steps that all name this launcher.
@@ -146,7 +208,7 @@ class Launcher:
         step: Step,
         env: Env,
         values: Sequence[object],
-        bodies: Sequence[Call],
+        bodies: Sequence[StepBody],
         ctx: LinkContext,
     ) -> list[object]:
         """Run one step of which only running tells the output shapes, or that takes or gives Python

@@ -137,9 +137,20 @@ class Assembler:
         if self._hosts(n, c.artifact):
             info["reference"] = n.meaning
         plans = tuple(self.planner(body) for body in n.layer.bodies(n.attrs))
+        if plans:
+            info["body_runs"] = [self._how_it_runs(p) for p in plans]
         self.out.steps.append(
             Step(n.name, c.artifact, tuple(inputs), tuple(outputs), constants, scratch, info, plans)
         )
+
+    def _how_it_runs(self, body: Plan) -> str:
+        """A run of a body's steps, for people."""
+        if told := [s for k, s in enumerate(body.steps) if k in body.produced]:
+            return f"step by step: {told[0].name} is run by itself"
+        needed = sorted({s.artifact.launcher for s in body.steps})
+        if [k for k, x in self.launchers.items() if k in needed and x.iterates] == needed:
+            return "one native call"
+        return f"step by step: it has steps of {', '.join(needed)}"
 
     def _hosts(self, n: Node, artifact: KernelArtifact) -> bool:
         """Whether its references can take the place of its host code."""

@@ -44,6 +44,8 @@
 #define TXE_PATIENCE 256        /* runs before others are timed; then twice as many, and so on, so that what timing costs
                                  * goes to nothing */
 #define TXE_IMPATIENCE 16       /* the same where the times of runs differed much */
+#define TXE_TURN_NS 10000000    /* a loop comes back to its caller so often, who looks for signals: a person does not feel
+                                 * 10 ms, and coming back takes about a microsecond */
 #define TXE_UNTIMED ((int64_t)1 << 40) /* more than any launch takes (18 minutes), and sums of it do not overflow */
 #define TXE_LINE 128            /* bytes: two cache lines, as x86-64 may fetch the neighbour of a line with it (Intel,
                                  * Optimization Reference Manual, spatial prefetcher): no two threads write such a pair */

@@ -1,0 +1,283 @@
+"""Loops whose runs of the body follow each other in one native call, compared with ONNX Runtime,
+and what cannot run so.
+"""
+
+from __future__ import annotations
+
+import signal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from test_control_flow import build, check, rand
+
+from tactix.base.errors import ExecutionError
+from tactix_cpu.launcher import ElfLoop, Iteration
+
+ort = pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.compiler
+
+
+class Turns(list[tuple[int, int, int]]):
+    """Native calls of loops: first run, the one before which to end, and where it ended."""
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    seen, iterate = Turns(), ElfLoop.iterate
+
+    def counting(self: ElfLoop, iteration: Iteration, start: int, stop: int) -> int:
+        made = iterate(self, iteration, start, stop)
+        seen.append((start, stop, made))
+        return made
+
+    monkeypatch.setattr(ElfLoop, "iterate", counting)
+    return seen
+
+
+def text(inputs: str, outputs: str, nodes: str) -> str:
+    return f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({outputs}) {{ {nodes} }}'
+
+
+SWAPPED = text(
+    "float[n] a, float[n] b, int64 times, bool go",
+    "float[n] x, float[n] y, float[k, n] sums, int64[k] numbers",
+    """
+    x, y, sums, numbers = Loop (times, go, a, b) <
+      body = body (int64 i, bool c, float[n] p, float[n] q)
+          => (bool d, float[n] r, float[n] s, float[n] t, int64 j) {
+        d = Identity (c)
+        r = Identity (q)
+        s = Add (p, b)
+        t = Add (p, q)
+        j = Identity (i)
+      }
+    >
+    """,
+)
+"""States that change places, an outer value, and two stacks."""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("n", [0, 1, 5, 64])
+def test_states_change_places_and_rows_are_stacked(turns: Turns, n: int, threads: int) -> None:
+    engine = build(SWAPPED, threads=threads)
+    for times in (1, 2, 3, 50):
+        a, b = rand(n, seed=1), rand(n, seed=2)
+        check(engine, SWAPPED, a=a, b=b, times=np.array(times), go=np.array(True))
+        assert turns[-1] == (0, times, times)
+
+
+@pytest.mark.parametrize(("times", "go"), [(0, True), (3, False), (-1, True)])
+def test_a_loop_of_no_runs_gives_the_given_states(turns: Turns, times: int, go: bool) -> None:
+    """Of ONNX Runtime the stacks then have no second axis."""
+    a, b = rand(3, seed=1), rand(3, seed=2)
+    found = build(SWAPPED)(a, b, np.array(times), np.array(go))
+    np.testing.assert_array_equal(found["x"], a)
+    np.testing.assert_array_equal(found["y"], b)
+    assert (found["sums"].shape, found["numbers"].shape) == ((0, 3), (0,))
+    assert not turns
+    assert not np.shares_memory(found["x"], a)
+
+
+STOPPING = text(
+    "float[2] a, int64 times, float limit",
+    "float[2] x, float[k, 2] rows",
+    """
+    x, rows = Loop (times, , a) <
+      body = body (int64 i, bool c, float[2] p) => (bool d, float[2] r, float[2] row) {
+        two = Constant <value = float {2}> ()
+        r = Mul (p, two)
+        m = ReduceMax <keepdims = 0> (r)
+        d = Less (m, limit)
+        row = Neg (r)
+      }
+    >
+    """,
+)
+
+
+def test_a_body_ends_the_loop(turns: Turns) -> None:
+    engine, a = build(STOPPING), np.array([1, -1], np.float32)
+    for limit, runs in ((0, 1), (3, 2), (1000, 10), (1e30, 20)):
+        check(engine, STOPPING, a=a, times=np.array(20), limit=np.array(limit, np.float32))
+        assert turns[-1] == (0, 20, runs)
+
+
+def test_stacks_grow_where_nobody_says_how_many_runs_there_are(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tactix_ops.steady_loops.FIRST_BYTES", 24)
+    engine, a = build(STOPPING), np.array([1, -1], np.float32)
+    endless = np.array(np.iinfo(np.int64).max)
+    found = check(engine, STOPPING, a=a, times=endless, limit=np.array(2**40, np.float32))
+    assert found["rows"].shape == (40, 2)
+    assert turns == [(0, 3, 3), (3, 6, 6), (6, 12, 12), (12, 24, 24), (24, 48, 40)]
+
+
+def test_stacks_beyond_all_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tactix_ops.steady_loops.FIRST_BYTES", 1 << 62)
+    engine, a = build(STOPPING), np.ones(2, np.float32)
+    endless = np.array(np.iinfo(np.int64).max)
+    with pytest.raises(ExecutionError, match="cannot allocate"):
+        engine(a, endless, np.array(3, np.float32))
+
+
+SLICED = text(
+    "float[b] h, float[t, b] x, float[b, t] y, float[b] w",
+    "float[b] last, float[b, t] rows, float[t, b] sums",
+    """
+    last, rows, sums = Scan <num_scan_inputs = 2, scan_input_axes = [0, 1],
+        scan_input_directions = [0, 1], scan_output_axes = [1, 0], scan_output_directions = [0, 1],
+      body = body (float[b] p, float[b] u, float[b] v) => (float[b] q, float[b] r, float[b] s) {
+        m = Mul (p, w)
+        q = Add (m, u)
+        r = Sub (q, v)
+        s = Add (q, v)
+      }
+    > (h, x, y)
+    """,
+)
+
+
+@pytest.mark.parametrize(("t", "b"), [(1, 3), (7, 1), (30, 4)])
+def test_slices_and_stacks_go_both_ways_along_any_axis(turns: Turns, t: int, b: int) -> None:
+    engine = build(SLICED)
+    feeds = {"h": rand(b), "x": rand(t, b, seed=1), "y": rand(b, t, seed=2), "w": rand(b, seed=3)}
+    for factor in (1, 2):
+        check(engine, SLICED, **{**feeds, "w": feeds["w"] * factor})
+        assert turns[-1] == (0, t, t)
+
+
+def test_slices_without_elements(turns: Turns) -> None:
+    """ONNX Runtime ends the process."""
+    found = build(SLICED)(rand(0), rand(5, 0), rand(0, 5), rand(0))
+    assert [found[y].shape for y in ("last", "rows", "sums")] == [(0,), (0, 5), (5, 0)]
+    assert turns == [(0, 5, 5)]
+
+
+def test_slices_of_different_lengths_are_refused() -> None:
+    engine = build(SLICED.replace("float[b, t] y", "float[b, u] y"))
+    with pytest.raises(ExecutionError, match=r"is (shorter|longer) than argument"):
+        engine(rand(2), rand(3, 2), rand(2, 4), rand(2))
+
+
+NESTED = text(
+    "float[4] x, int64 outer",
+    "float[4] y",
+    """
+    three = Constant <value = int64 {3}> ()
+    y = Loop (outer, , x) <
+      body = body (int64 i, bool c, float[4] v) => (bool d, float[4] w) {
+        d = Identity (c)
+        w = Loop (three, , v) <
+          body = inner (int64 j, bool e, float[4] u) => (bool f, float[4] z) {
+            f = Identity (e)
+            k = Cast <to = 1> (i)
+            s = Add (u, k)
+            z = Mul (s, x)
+          }
+        >
+      }
+    >
+    """,
+)
+
+
+def test_the_inner_loop_is_native_and_inspect_says_why_the_outer_is_not(turns: Turns) -> None:
+    engine = build(NESTED)
+    check(engine, NESTED, x=rand(4) / 2, outer=np.array(5))
+    assert turns == [(0, 3, 3)] * 5
+    (outer,) = engine.inspect()["steps"]
+    (inner,) = [s for s in outer["bodies"][0] if "bodies" in s]
+    assert outer["body_runs"] == [f"step by step: {inner['name']} is run by itself"]
+    assert inner["body_runs"] == ["one native call"]
+
+
+def test_results_are_of_their_own_and_a_loop_leaves_nothing_behind(turns: Turns) -> None:
+    """Runs of one context, with states at addresses that were used before."""
+    engine = build(SWAPPED)
+    known: list[Any] = []
+    for times in (3, 4, 3):
+        a, b = rand(8, seed=times), rand(8, seed=times + 1)
+        found = check(engine, SWAPPED, a=a, b=b, times=np.array(times), go=np.array(True))
+        known.append((found["x"], found["x"].copy()))
+    for x, copy in known:
+        np.testing.assert_array_equal(x, copy)
+    arrays = [x for x, _ in known]
+    assert not any(np.shares_memory(a, b) for a, b in pairwise(arrays))
+
+
+GATHERED = text(
+    "float[5] x, int64 times, int64 first",
+    "float y",
+    """
+    zero = Constant <value = float {0}> ()
+    y = Loop (times, , zero) <
+      body = body (int64 i, bool c, float s) => (bool d, float t) {
+        d = Identity (c)
+        at = Add (i, first)
+        e = Gather (x, at)
+        t = Add (s, e)
+      }
+    >
+    """,
+)
+
+
+def test_an_index_out_of_range_ends_the_loop_and_names_the_step(turns: Turns) -> None:
+    engine, x = build(GATHERED), rand(5)
+    with pytest.raises(ExecutionError, match="out of range"):
+        engine(x, np.array(1 << 40), np.array(0))
+    check(engine, GATHERED, x=x, times=np.array(5), first=np.array(0))
+    check(engine, GATHERED, x=x, times=np.array(2), first=np.array(3))
+    assert turns == [(0, 5, 5), (0, 2, 2)]
+
+
+ENDLESS = text(
+    "float x",
+    "float y",
+    """
+    y = Loop (, , x) <
+      body = body (int64 i, bool c, float s) => (bool d, float t) { d = Identity (c)  t = Neg (s) }
+    >
+    """,
+)
+
+
+def test_a_signal_ends_a_loop_without_end() -> None:
+    def stop(*_: object) -> None:
+        raise InterruptedError("the signal came")
+
+    engine, x = build(ENDLESS), rand()
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.5)
+        with pytest.raises(InterruptedError, match="the signal came"):
+            engine(x)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_growing_state_is_run_step_by_step_with_the_same_engine(turns: Turns) -> None:
+    """At shapes at which the state does not grow the runs follow each other."""
+    grown = text(
+        "float[n] x, float[m] more, int64 times",
+        "float[k] y",
+        """
+        y = Loop (times, , x) <
+          body = body (int64 i, bool c, float[a] s) => (bool d, float[b] t) {
+            d = Identity (c)
+            u = Concat <axis = 0> (s, more)
+            t = Mul (u, two)
+          }
+        >
+        """,
+    ).replace("y = Loop", "two = Constant <value = float {2}> ()  y = Loop", 1)
+    engine = build(grown)
+    for m, native in ((2, False), (0, True), (1, False), (0, True)):
+        turns.clear()
+        check(engine, grown, x=rand(3), more=rand(m), times=np.array(4))
+        assert bool(turns) is native

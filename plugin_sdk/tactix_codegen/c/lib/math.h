@@ -2,8 +2,8 @@
    place, or 1.2e-7 absolute for erf, sin and cos.
 
    exp, expm1: x = n ln 2 + r after Cody and Waite (Software Manual for the Elementary Functions, 1980), own minimax
-   polynomial in r. log, sin, cos: polynomials of Cephes (S. Moshier, single precision). erf: own minimax fits, erfc as
-   2 to a polynomial. */
+   polynomial in r. log, functions of angles, hyperbolic ones and their inverses: polynomials of Cephes (S. Moshier,
+   single precision). erf: own minimax fits, erfc as 2 to a polynomial. */
 
 #define TX_LN2_HI 0.693359375f
 #define TX_LN2_LO -2.12194440e-4f
@@ -197,6 +197,95 @@ TX_INLINE vf tx_cos(vf x) {
     return tx_cos_far(x);
 }
 
+/* tan of r + quadrant pi/2, and inverse functions, as Cephes has them. */
+TX_LANEWISE1(tx_tan_far, tanf)
+TX_INLINE vf tx_tan(vf x) {
+    vi q;
+    const vf r = tx_reduce_half_pi(x, &q), z = r * r;
+    if (TX_LIKELY(!tx_any(tx_not(tx_le(tx_abs(x), tx_splat(8192.0f)))))) {
+        vf p = (9.38540185543e-3f * z + 3.11992232697e-3f) * z + 2.44301354525e-2f;
+        p = ((p * z + 5.34112807005e-2f) * z + 1.33387994085e-1f) * z + 3.33331568548e-1f;
+        const vf t = p * (z * r) + r;
+        return tx_select(tx_eq_i(q & 1, (vi){0}), t, -1.0f / t);
+    }
+    return tx_tan_far(x);
+}
+
+#define TX_PI 3.14159265358979324f
+#define TX_HALF_PI 1.57079632679489662f
+
+/* asin of a in [0, 1/2]; of a above, asin of sqrt((1 - a) / 2), which is (pi/2 - asin a) / 2. */
+TX_INLINE vf tx_asin_half(vf a, vm is_large) {
+    const vf z = tx_select(is_large, 0.5f - 0.5f * a, a * a), x = tx_select(is_large, tx_sqrt(z), a);
+    vf p = (4.2163199048e-2f * z + 2.4181311049e-2f) * z + 4.5470025998e-2f;
+    p = (p * z + 7.4953002686e-2f) * z + 1.6666752422e-1f;
+    return p * (z * x) + x;
+}
+TX_INLINE vf tx_asin(vf x) {
+    const vf a = tx_abs(x);
+    const vm is_large = tx_lt(tx_splat(0.5f), a);
+    const vf p = tx_asin_half(a, is_large);
+    return tx_copysign(tx_select(is_large, TX_HALF_PI - 2.0f * p, p), x);
+}
+TX_INLINE vf tx_acos(vf x) {
+    const vf a = tx_abs(x);
+    const vm is_large = tx_lt(tx_splat(0.5f), a);
+    const vf p = tx_asin_half(a, is_large), twice = 2.0f * p;
+    const vf large = tx_select(tx_lt(x, tx_zero()), TX_PI - twice, twice);
+    return tx_select(is_large, large, TX_HALF_PI - tx_copysign(p, x));
+}
+/* Above tan(3 pi/8): pi/2 + atan(-1/a); above tan(pi/8): pi/4 + atan((a - 1) / (a + 1)). */
+TX_INLINE vf tx_atan(vf x) {
+    const vf a = tx_abs(x), one = tx_splat(1.0f);
+    const vm is_far = tx_lt(tx_splat(2.414213562373095f), a), is_mid = tx_lt(tx_splat(0.4142135623730950f), a);
+    const vf over = tx_select(is_far, -one, tx_select(is_mid, a - 1.0f, a));
+    const vf under = tx_select(is_far, a, tx_select(is_mid, a + 1.0f, one));
+    const vf start = tx_select(is_far, tx_splat(TX_HALF_PI), tx_select(is_mid, tx_splat(0.5f * TX_HALF_PI), tx_zero()));
+    const vf t = over / under, z = t * t;
+    const vf p = ((8.05374449538e-2f * z - 1.38776856032e-1f) * z + 1.99777106478e-1f) * z - 3.33329491539e-1f;
+    return tx_copysign(start + (p * (z * t) + t), x);
+}
+
+/* exp(a) / 2 for a >= 0: finite where sinh and cosh are. */
+TX_INLINE vf tx_half_exp(vf a) {
+    vf n;
+    const vf r = tx_reduce_exp(tx_min_c(a, tx_splat(91.0f)), &n);
+    return tx_ldexp(tx_expm1_small(r) + 1.0f, n - 1.0f);
+}
+TX_INLINE vf tx_sinh(vf x) {
+    const vf a = tx_abs(x), z = x * x, h = tx_half_exp(a);
+    const vf small = ((2.03721912945e-4f * z + 8.33028376239e-3f) * z + 1.66667160211e-1f) * (z * x) + x;
+    return tx_select(tx_le(a, tx_splat(1.0f)), small, tx_copysign(h - 0.25f / h, x));
+}
+TX_INLINE vf tx_cosh(vf x) {
+    const vf h = tx_half_exp(tx_abs(x));
+    return h + 0.25f / h;
+}
+#define TX_LN2 0.693147180559945309f
+/* log(a + root); above 4096, where the root is a to the last place and its square may be infinite, log(2 a). */
+TX_INLINE vf tx_log_sum(vf a, vf root) {
+    const vm is_large = tx_lt(tx_splat(4096.0f), a);
+    return tx_log(tx_select(is_large, a, a + root)) + tx_select(is_large, tx_splat(TX_LN2), tx_zero());
+}
+TX_INLINE vf tx_asinh(vf x) {
+    const vf a = tx_abs(x), z = x * x;
+    const vf p = ((2.0122003309e-2f * z - 4.2699340972e-2f) * z + 7.4847586088e-2f) * z - 1.6666288134e-1f;
+    return tx_select(tx_lt(a, tx_splat(0.5f)), p * (z * x) + x, tx_copysign(tx_log_sum(a, tx_sqrt(z + 1.0f)), x));
+}
+TX_INLINE vf tx_acosh(vf x) {
+    const vf z = x - 1.0f;
+    vf p = (1.7596881071e-3f * z - 7.5272886713e-3f) * z + 2.6454905019e-2f;
+    p = (p * z - 1.1784741703e-1f) * z + 1.4142135263f;
+    return tx_select(tx_lt(z, tx_splat(0.5f)), p * tx_sqrt(z), tx_log_sum(x, tx_sqrt(z * (x + 1.0f))));
+}
+TX_INLINE vf tx_atanh(vf x) {
+    const vf a = tx_abs(x), z = x * x;
+    vf p = (1.81740078349e-1f * z + 8.24370301058e-2f) * z + 1.46691431730e-1f;
+    p = (p * z + 1.99782164500e-1f) * z + 3.33337300303e-1f;
+    const vf far = 0.5f * tx_log((1.0f + a) / (1.0f - a));
+    return tx_select(tx_lt(a, tx_splat(0.5f)), p * (z * x) + x, tx_copysign(far, x));
+}
+
 /* The remainder with the divisor's sign, as numpy's and Python's. */
 TX_RARE float tx_mod_float(float a, float b) {
     const float r = fmodf(a, b);
@@ -205,14 +294,3 @@ TX_RARE float tx_mod_float(float a, float b) {
 TX_LANEWISE2(tx_pow, powf)
 TX_LANEWISE2(tx_fmod, fmodf)
 TX_LANEWISE2(tx_mod, tx_mod_float)
-TX_LANEWISE1(tx_tan, tanf)
-TX_LANEWISE1(tx_asin, asinf)
-TX_LANEWISE1(tx_acos, acosf)
-TX_LANEWISE1(tx_atan, atanf)
-TX_LANEWISE1(tx_sinh, sinhf)
-TX_LANEWISE1(tx_cosh, coshf)
-TX_LANEWISE1(tx_asinh, asinhf)
-/* Not every C library gives NaN below 1. */
-TX_RARE float tx_acosh_float(float x) { return x < 1.0f ? __builtin_nanf("") : acoshf(x); }
-TX_LANEWISE1(tx_acosh, tx_acosh_float)
-TX_LANEWISE1(tx_atanh, atanhf)

@@ -1,8 +1,8 @@
 """Loops whose runs of the body differ in addresses alone: they are made in one native call.
 
 A state alternates between two places, of which a run reads one and writes the other, so that none
-is copied. What is sliced and what is stacked lies in rows one behind the other, along the first
-axis.
+is copied; one that a body changes in place has one. What is sliced and what is stacked lies in rows
+one behind the other, along the first axis.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def _row_move(buffer: int, rows: Array, backwards_from: int = 0) -> Displacement
 
 @dataclass(frozen=True, eq=False)
 class LoopState:
-    """A state's value before the first run, and its two places, which runs write in turns."""
+    """A state's value before the first run, and its places, which runs write in turns; both are one
+    if runs change it in place.
+    """
 
     given: Array
     places: tuple[Array, Array]
@@ -143,7 +145,12 @@ def _bound(body: StepBody, values: Sequence[Any], where: Places) -> BodyRuns | N
     pairs = list(zip(taken, made, strict=True))
     if any((x.shape, x.dtype) != (y.shape, y.dtype) for x, y in pairs):
         return None
-    states = [LoopState(x, (y, np.empty_like(y))) for x, y in pairs]
+    buffers = zip(bound.inputs[where.inputs :], bound.outputs[where.outputs :], strict=False)
+    alone = [pair in bound.in_place for pair in buffers]
+    states = [
+        LoopState(x, (y, y if one else np.empty_like(y)))
+        for (x, y), one in zip(pairs, alone, strict=False)
+    ]
     return BodyRuns(bound, where, states, given)
 
 

@@ -77,6 +77,7 @@ class Segment:
         for i, place in zip(self.own, self.places, strict=True):
             addresses[i] = place
         if not self.steps:
+            self._env = dict(env) if fresh else self._env
             return
         run_values.place(self.outer)
         if fresh:
@@ -290,7 +291,10 @@ class SegmentedContext(ExecutionContext):
             return None
         segment.displaced()
         inputs, outputs = ([io.buffer for io in ios] for ios in (self._inputs, self._outputs))
-        return BoundBody(self._loop, inputs, outputs, [run_values.found(b) for b in outputs])
+        buffers = {io.name: io.buffer for io in (*self._inputs, *self._outputs)}
+        in_place = {(buffers[a], buffers[b]) for a, b in self._program.plan.in_place}
+        results = [run_values.found(b) for b in outputs]
+        return BoundBody(self._loop, inputs, outputs, results, frozenset(in_place))
 
     def _symbols(self, values: Sequence[Any], given: Env) -> dict[str, int]:
         """Symbols that the shapes of the inputs give, beside those that are given."""

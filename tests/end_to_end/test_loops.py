@@ -235,6 +235,46 @@ def test_an_index_out_of_range_ends_the_loop_and_names_the_step(turns: Turns) ->
     assert turns == [(0, 5, 5), (0, 2, 2)]
 
 
+SCATTERED = text(
+    "float[n] x, int64[k] at, float[k] more, int64 times",
+    "float[n] y, float[n] z",
+    """
+    y, z = Loop (times, , x, x) <
+      body = body (int64 i, bool c, float[n] s, float[n] u)
+          => (bool d, float[n] t, float[n] v) {
+        d = Identity (c)
+        step = Mul (i, two)
+        here = Add (at, step)
+        t = ScatterElements <reduction = "add"> (s, here, more)
+        w = ScatterElements (u, here, more)
+        v = Add (w, u)
+      }
+    >
+    """,
+).replace("y, z = Loop", "two = Constant <value = int64 {2}> ()  y, z = Loop", 1)
+
+
+def test_a_state_that_is_changed_in_place_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, iterate = list[Iteration](), ElfLoop.iterate
+
+    def noting(self: ElfLoop, iteration: Iteration, start: int, stop: int) -> int:
+        seen.append(iteration)
+        return iterate(self, iteration, start, stop)
+
+    monkeypatch.setattr(ElfLoop, "iterate", noting)
+    engine, x = build(SCATTERED), rand(12)
+    given = x.copy()
+    for times in (1, 2, 5):
+        at, more = np.array([0, 3]), rand(2, seed=times)
+        check(engine, SCATTERED, x=x, at=at, more=more, times=np.array(times))
+    np.testing.assert_array_equal(x, given)
+    places = [[m.places for m in iteration.moves] for iteration in seen]
+    for read, written, other, _ in places:
+        assert read == written
+        assert len(set(read)) == 1
+        assert len(set(other)) == 2
+
+
 ENDLESS = text(
     "float x",
     "float y",

@@ -116,13 +116,16 @@ class LoopRunnable(Runnable, Protocol):
 @dataclass(frozen=True)
 class BoundBody:
     """A body at the shapes of some inputs, whose runs can follow each other. ``inputs``,
-    ``outputs``: its buffers. ``results``: room for the outputs of one run.
+    ``outputs``: its buffers. ``results``: room for the outputs of one run. ``in_place``: buffers of
+    inputs and outputs of which a run makes the second where the first lies, and copies nothing, if
+    they are one piece of memory.
     """
 
     runnable: LoopRunnable
     inputs: Sequence[int]
     outputs: Sequence[int]
     results: Sequence[Array]
+    in_place: frozenset[tuple[int, int]] = frozenset()
 
 
 class StepBody(Protocol):

@@ -45,6 +45,11 @@ class DType(enum.Enum):
     OPTIONAL = "opt"
     MAP = "map"
 
+    __hash__ = object.__hash__
+    """There is one object of each; an Enum's own, in Python, is slow, and tables by dtype are asked
+    in every run.
+    """
+
     @property
     def bits(self) -> int:
         """Width of one stored element; 2- and 4-bit types are stored one per byte outside packed

@@ -140,7 +140,8 @@ class BuilderConfig:
     """Settings of a build; every field has a default that works.
 
     ``builder_optimization_level``: 0 chooses by estimate and measures nothing but what packs alone
-    can do; 1 measures one variant of every tactic, 2 two, 3 four, 4 eight, 5 all.
+    can do; 1 measures one variant of every tactic, 2 two, 3 four, 4 eight, 5 all, and of each
+    combination of formats the best.
     ``tactic_sources``: names of families that may bid, None for all. ``timing_cache``: a file, None
     for the user's own, False for none. ``frozen``: the file that ``tactix lock`` wrote, by which to
     choose: nothing is measured, and what differs from it is an error; True: a timing that is not in

@@ -29,7 +29,10 @@ DEFAULT = 1e-3
 """Seconds of a tactic that gives no estimate."""
 FORBIDDEN = "NO_FALLBACK forbids the reference"
 LEVEL_VARIANTS = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 512}
-"""Variants of one tactic that are measured, by builder optimization level."""
+"""Variants of one tactic that are measured, by builder optimization level; more where it offers
+more combinations of formats, of each of which the best is measured at every level: which of them is
+fast depends on the neighbours.
+"""
 
 LISTED = 512
 """Variants of one tactic of which it is kept why they did not bid."""
@@ -247,13 +250,14 @@ def _asked(tactics: Sequence[Tactic], kind: str, device: DeviceProperties) -> li
 
 
 def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
-    node, limit = bids.node, LEVEL_VARIANTS[terms.level] * tactic.breadth
+    node = bids.node
     try:
         offered = tactic.offers(node, ctx.device)
         if isinstance(offered, Reject):
             bids.rejections.append((tactic.key, offered.reason))
             return
         ranked = _rank(offered, ctx)
+        limit = max(LEVEL_VARIANTS[terms.level] * tactic.breadth, _combinations(ranked))
         if len(ranked) > limit >= LEVEL_VARIANTS[5]:
             terms.warn(
                 f"{tactic.key} offers {len(ranked)} variants for {node.name}: "
@@ -325,6 +329,11 @@ def _estimate(offer: Offer[Any], v: Variant, ctx: CompileContext) -> float | Non
 
 
 Ranked = list[tuple[float | None, Variant]]
+
+
+def _combinations(ranked: Ranked) -> int:
+    """How many combinations of formats there are."""
+    return len({(v.inputs, v.outputs) for _, v in ranked})
 
 
 def _rank(offer: Offer[Any], ctx: CompileContext) -> Ranked:

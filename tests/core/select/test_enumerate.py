@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tactix.base.tensor import LINEAR, NHWC, blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.expr import maximum
@@ -66,6 +67,18 @@ def test_a_level_says_how_many_variants_of_a_tactic_bid(level: int, breadth: int
     assert [why for _, why in bids.rejections] == ["not asked at this optimization level"] * (
         OFFERED - asked
     )
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_of_every_combination_of_formats_the_best_variant_bids(level: int) -> None:
+    class Formats(Ranks):
+        def variants(self, node: Node, device: DeviceProperties) -> list[Variant]:
+            formats = (blocked(8), LINEAR, NHWC)
+            return [Variant.of([f], [f], rank=r) for r in range(3) for f in formats]
+
+    asked = [c.variant for c in bid(relu(), [Formats()], CTX, Terms(level=level)).candidates]
+    assert {v.input_format(0) for v in asked} == {blocked(8), LINEAR, NHWC}
+    assert [v.knob("rank") for v in asked] == [0, 0, 0]
 
 
 def test_of_a_tactic_with_any_number_of_variants_some_are_asked_at_every_level() -> None:

@@ -20,7 +20,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from tactix.base.dims import Env, symbols
+from tactix.base.dims import Env, evaluate_shape, symbols
 from tactix.base.errors import ConfigError, ExecutionError
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.graph import Node
@@ -149,7 +149,7 @@ class TrialBench(Bench):
         if why := self.market.refusal(self.candidate):
             raise ExecutionError(why)
         if artifact.alias:
-            return self._seen(node, arrays, env)
+            return self._seen(node, variant, arrays, env)
         launcher = (
             self.launchers[artifact.launcher] if artifact.launcher in self.strangers else None
         )
@@ -201,15 +201,19 @@ class TrialBench(Bench):
             self.check(node, variant, [outputs], want, granted)
         self._env, self._where = env, ""
 
-    def _seen(self, node: Node, arrays: Sequence[Any], env: Env) -> tuple[Runnable, list[Any]]:
+    def _seen(
+        self, node: Node, variant: Variant, arrays: Sequence[Any], env: Env
+    ) -> tuple[Runnable, list[Any]]:
         """An alias: its input, seen as its output. Raises ExecutionError."""
-        out = node.outputs[0].spec
-        (x, *_), shape = arrays, out.at(dict(env))
-        if len(node.outputs) > 1 or x.dtype != out.dtype.numpy or x.size != math.prod(shape):
+        out, seen_as = node.outputs[0].spec, variant.output_format(0)
+        shape = out.at(dict(env))
+        stored = evaluate_shape(seen_as.storage_shape(shape), env)
+        x = variant.input_format(0).pack(arrays[0])
+        if len(node.outputs) > 1 or x.dtype != out.dtype.numpy or x.size != math.prod(stored):
             raise ExecutionError(
                 f"{self._who} says that its output is its input, which it does not fit"
             )
-        return Nothing(), [[x.reshape(shape)]]
+        return Nothing(), [[seen_as.unpack(x.reshape(stored), shape)]]
 
     @property
     def _who(self) -> str:

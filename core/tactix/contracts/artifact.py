@@ -186,7 +186,8 @@ class KernelArtifact:
     scratch memory during the step.
     ``requires``: device features without which it must not run. ``host_code``: whether it brings
     code that runs in the host process, although its launcher says that it runs none. ``alias``:
-    output 0 is the memory of input 0, seen with another shape; there is nothing to launch.
+    output 0 is the memory of input 0, seen with another shape in the variant's formats; there is
+    nothing to launch.
     """
 
     launcher: str

@@ -99,7 +99,8 @@ class Assembler:
     def _node(self, n: Node) -> None:
         c = self.chosen[n]
         if c.artifact.alias:
-            self._where[n.outputs[0], LINEAR] = self._fetch(n.given[0], LINEAR)
+            seen = self._fetch(n.given[0], c.variant.input_format(0))
+            self._where[n.outputs[0], c.variant.output_format(0)] = seen
             return
         used = self._used_inputs(n, c.artifact)
         inputs = [

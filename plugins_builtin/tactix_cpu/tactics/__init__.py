@@ -35,6 +35,7 @@ MODULES = (
     "sample.regions",
     "sample.deform",
     "move.reformat",
+    "move.channels_last",
     "matmul.gemm",
     "matmul.gemm_amx",
     "attention",

@@ -137,8 +137,17 @@ def _merged_before(root: Node, x: Value, turn: Node) -> Op:
     return P.tactix.Transpose(inner, perm=tuple(order.index(i) for i in range(len(axes))))
 
 
+def _axes_kept(x: Value, turn: Node) -> list[int]:
+    """Those that are longer than 1; and the one sample of an image whose channels go last or come
+    back, since kernels know blocks of channels by the axis of samples before them.
+    """
+    rank, perm = x.spec.rank, turn.attrs.perm
+    image = perm in ((0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1)))
+    return [axis for axis, d in enumerate(x.spec.shape) if d != 1 or (axis == 0 and image)]
+
+
 def _without_ones(root: Node, x: Value, turn: Node) -> Op:
-    kept = [axis for axis, d in enumerate(x.spec.shape) if d != 1]
+    kept = _axes_kept(x, turn)
     inner = P.tactix.Reshape(x, shape=tuple(x.spec.shape[axis] for axis in kept))
     turned = P.tactix.Transpose(
         inner, perm=tuple(kept.index(p) for p in turn.attrs.perm if p in kept)
@@ -344,7 +353,7 @@ RULES = (
         "tactix.transpose_without_ones",
         P.tactix.Reshape(P.tactix.Transpose(var("x")) >> "turn"),
         _without_ones,
-        lambda x: 1 in x.spec.shape,
+        lambda x, turn: len(_axes_kept(x, turn)) < x.spec.rank,
         benefit=48,
         example=_without_ones_example,
     ),

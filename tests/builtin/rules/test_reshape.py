@@ -37,6 +37,18 @@ def test_moving_ones_is_reshaping(net, apply, shape, perm, moves):
     assert apply(net, "transpose_of_ones")[0] == ["Transpose" if moves else "Reshape"]
 
 
+@pytest.mark.parametrize(
+    ("shape", "perm", "kept"), [((1, 6, 5), (0, 2, 1), 3), ((1, 6, 5), (2, 1, 0), 2)]
+)
+def test_one_sample_stays_where_channels_come_back(net, apply, shape, perm, kept):
+    """Kernels know blocks of channels by the axis of samples before them."""
+    y = net.add("Transpose", net.x(*shape), perm=perm)
+    net.mark_output(net.add("Reshape", y, shape=(30,)), "y")
+    out = apply(net, "transpose_without_ones")[1]
+    (turn,) = (n for n in out.nodes if n.layer.name == "Transpose")
+    assert len(turn.attrs.perm) == kept
+
+
 def test_keys_of_attention(net, apply):
     """What torch's exporter makes of ``k.transpose(-2, -1)``."""
     k = net.add("Transpose", net.x("n", "s", 4, 8), perm=(0, 2, 1, 3))

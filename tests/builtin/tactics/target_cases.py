@@ -260,6 +260,8 @@ def reformats(lanes: int) -> Iterator[h.Case]:
         (LINEAR, NHWC),
     ):
         yield plain("reformat", REFORMAT, [floats(2, 35, 5, 7)], source=a, target=b)
+    for perm in ((0, 2, 3, 1), (0, 3, 1, 2)):
+        yield plain("channels_last", "Transpose", [floats(2, 35, 5, 37)], perm=perm)
 
 
 def calculations() -> Iterator[h.Case]:

@@ -56,7 +56,7 @@ class CpuReformatTactic(Tactic[ReformatWork]):
         elif min(work.source.lanes, work.target.lanes) > 1:
             body = _pieces(args, work)
         else:
-            body = _Blocks(args, work).text(ctx.device.lanes)
+            body = BlockedCopy(args, work).text(ctx.device.lanes)
         return c_text.kernel(args, body, ctx, preludes=c_copy.preludes())
 
 
@@ -98,7 +98,7 @@ def _pieces(args: Args, work: ReformatWork) -> list[str]:
     return [c_text.split(total), loop("o", "lo", "hi", *body)]
 
 
-class _Blocks:
+class BlockedCopy:
     """Between ``cB`` and linear or nhwc, one block of channels and a run of pixels at a time."""
 
     def __init__(self, args: Args, work: ReformatWork) -> None:
@@ -156,12 +156,20 @@ class _Blocks:
         return [loop("k", "0", "run", inner)]
 
     def _rows(self, pixel: str) -> list[str]:
+        """Pixel by pixel; whole blocks apart, since a number of lanes that the compiler knows is a
+        vector or two.
+        """
         b = self.lanes
+        own, block_of = f"k * {pixel} + l", f"k * {b} + l"
+        whole = f"q[{block_of}] = p[{own}];" if self.to_blocks else f"q[{own}] = p[{block_of}];"
         if self.to_blocks:
-            inner = loop("l", "0", str(b), f"q[k * {b} + l] = l < v ? p[k * {pixel} + l] : 0;")
+            part = loop("l", "0", str(b), f"q[{block_of}] = l < v ? p[{own}] : 0;")
         else:
-            inner = loop("l", "0", "v", f"q[k * {pixel} + l] = p[k * {b} + l];")
-        return [loop("k", "0", "run", inner)]
+            part = loop("l", "0", "v", whole)
+        return [
+            block(f"if (v == {b})", loop("k", "0", "run", loop("l", "0", str(b), whole))),
+            block("else", loop("k", "0", "run", part)),
+        ]
 
     def _turned(self) -> list[str]:
         """Vectors along one axis are loaded, turned, and stored along the other.

@@ -90,11 +90,14 @@ class Heads:
         return f"{item} / {heads} * {s} + {row}", f"{item} % {heads} * {self.e}"
 
 
-def heads(node: Node, dtypes: Sequence[DType], most: int, vector: bool = True) -> Heads | Reject:
+def heads(
+    node: Node, dtypes: Sequence[DType], most: int, vector: bool = True, first_keys: bool = False
+) -> Heads | Reject:
     """Of a node, fused or not; or why a kernel for these dtypes and dims up to ``most`` cannot take
     it.
 
-    ``vector``: as for ``epilogue``.
+    ``vector``: as for ``epilogue``. ``first_keys``: whether the kernel reads keys and values by
+    their strides alone, so that they may have more rows than count.
     """
     epi, anchor = epilogue(node, vector), node.anchor
     if isinstance(epi, Reject):
@@ -104,6 +107,8 @@ def heads(node: Node, dtypes: Sequence[DType], most: int, vector: bool = True) -
     if len({x.dtype for x in (q, k, v)}) != 1 or q.dtype not in dtypes:
         return Reject(f"this kernel takes {' and '.join(t.value for t in dtypes)}")
     tokens = anchor.layer.key == LAYERS[1]
+    if not tokens and anchor.attrs.keys is not None and not first_keys:
+        return Reject("this kernel reads all keys")
     found = (_tokens if tokens else _matrices)(anchor, q, k, v)
     if isinstance(found, Reject):
         return found
@@ -132,6 +137,7 @@ def _matrices(anchor: Any, q: TensorSpec, k: TensorSpec, v: TensorSpec) -> Found
 
     d = q.shape[3] if isinstance(q.shape[3], int) else k.shape[3]
     t = k.shape[2] if isinstance(k.shape[2], int) else v.shape[2]
+    t = t if anchor.attrs.keys is None else anchor.attrs.keys
     try:
         lead = broadcast_shapes(q.shape[:2], k.shape[:2], v.shape[:2])
         for x in (q, k, v):

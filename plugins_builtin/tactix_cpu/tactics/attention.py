@@ -66,7 +66,7 @@ class CpuAttentionTactic(Tactic[Heads]):
     by_signature = True
 
     def match(self, node: Node, device: DeviceProperties) -> Heads | Reject:
-        h = c_heads.heads(node, (DType.FP32,), MAX_DIM)
+        h = c_heads.heads(node, (DType.FP32,), MAX_DIM, first_keys=True)
         if isinstance(h, Heads) and h.mask >= 0 and node.given[h.mask].spec.dtype is not DType.FP32:
             return Reject("this kernel takes a float32 mask")
         return h
@@ -421,6 +421,7 @@ class _Kernel:
         tiles = args.dim(ceildiv(h.s, rows))
         v_pitch = self.panels * self.width if self.packs_v else h.e
         keys = args.dim(self.key_panels * (h.d * self.width))
+        v_rows = self.t if self.packs_v else args.dim(h.node.given[h.v.index].spec.shape[2])
         mask = "0"
         if h.mask >= 0:
             step = [f"r * {args.dim(h.mask_strides[2])}"] * (h.mask_strides[2] != 0)
@@ -434,7 +435,7 @@ class _Kernel:
         def call(size: int) -> str:
             q = f"{h.q.pointer(args, 'item', h.lead)} + r * {args.dim(h.q.pitch)}"
             k = f"{self.keys} + {head(h.k)} * {keys}"
-            v = f"{self.values} + {head(h.v)} * {self.t} * {v_pitch}"
+            v = f"{self.values} + {head(h.v)} * {v_rows} * {v_pitch}"
             row, column = h.place(args, "item", "r")
             return f"TX_NAME(unit{size})(a, {q}, {k}, {v}, {mask}, {row}, {column});"
 

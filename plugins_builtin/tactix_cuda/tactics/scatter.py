@@ -118,7 +118,7 @@ def _rows(e: KernelEntry, node: Node) -> tuple[list[str], Dim]:
     """TensorScatter: each sample's update has a place of its own along the axis."""
     cache, update = (v.spec for v in node.given[:2])
     axis, names = node.attrs.axis % cache.rank, [f"i{i}" for i in range(cache.rank)]
-    place = f"(int64_t){e.input(2)}[i0]" if len(node.given) > 2 else "0"
+    place = f"(int64_t){e.input(2)}[i0]" if len(node.given) > 2 else e.dim(node.attrs.begin)
     position = [f"({n})" for n in names]
     position[axis] = "at"
     size = e.dim(cache.shape[axis])

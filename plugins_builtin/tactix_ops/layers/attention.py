@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import broadcast_shapes
+from tactix.base.dims import Dim, assume, broadcast_shapes
 from tactix.base.errors import ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
@@ -27,18 +28,21 @@ from tactix_ops.layers.softmax import softmax
 class AttentionAttrs:
     """``scale``: factor of the products, usually ``1 / sqrt(dim)``.
 
-    ``nan_to_zero``: a query that may attend to nothing gives 0, not NaN.
+    ``nan_to_zero``: a query that may attend to nothing gives 0, not NaN. ``keys``: how many of the
+    keys and values count, the first ones; None for all.
     """
 
     scale: float = 1.0
     nan_to_zero: bool = False
+    keys: Dim | None = None
 
 
 class Attention(Layer):
     """``softmax(scale q k' + mask) v`` over the keys.
 
-    q: (batch, heads, s, d), k: (batch, heads, t, d), v: (batch, heads, t, e); mask: floats that
-    broadcast to (batch, heads, s, t), or absent. y: (batch, heads, s, e).
+    q: (batch, heads, s, d), k: (batch, heads, t, d), v: (batch, heads, t, e), of which the first
+    ``keys`` rows are read where that is given; mask: floats that broadcast to (batch, heads, s, t
+    or keys), or absent. y: (batch, heads, s, e).
     """
 
     key = "tactix.Attention@1"
@@ -54,12 +58,17 @@ class Attention(Layer):
         same_dim(k.shape[2], v.shape[2], self.key, "the sequence of k and v")
         lead = broadcast_shapes(q.shape[:2], k.shape[:2], v.shape[:2])
         mask = optional(inputs, 3)
+        t = k.shape[2]
+        if attrs.keys is not None:
+            t = attrs.keys
+            assume(k.shape[2], ">=", t, f"there are no {t} keys")
         if mask is not None:
-            broadcast_shapes((*lead, q.shape[2], k.shape[2]), mask.shape)
+            broadcast_shapes((*lead, q.shape[2], t), mask.shape)
         return [TensorSpec(q.dtype, (*lead, q.shape[2], v.shape[3]))]
 
-    def reference(self, attrs: AttentionAttrs, *inputs: Array) -> tuple[Array, ...]:
+    def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         q, k, v = (wide(x) for x in inputs[:3])
+        k, v = k[:, :, : attrs.keys], v[:, :, : attrs.keys]
         scores = np.matmul(q * q.dtype.type(attrs.scale), k.swapaxes(-1, -2))
         mask = pick(inputs, 3)
         if mask is not None:

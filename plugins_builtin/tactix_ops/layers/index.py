@@ -14,7 +14,17 @@ from tactix.base.errors import DTypeError, ShapeError, out_of_range
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer, random_array
 from tactix_codegen.numerics import array
-from tactix_ops.layers.common import Array, Movement, Specs, axis_of, pick, required, same_dim, wide
+from tactix_ops.layers.common import (
+    Array,
+    Movement,
+    Specs,
+    axis_of,
+    optional,
+    pick,
+    required,
+    same_dim,
+    wide,
+)
 from tactix_ops.layers.shape import AxisAttrs
 
 
@@ -281,18 +291,19 @@ class ScatterElements(Scatter):
 @dataclass(frozen=True)
 class TensorScatterAttrs:
     """``axis``: the sequence. ``mode``: ``linear``, or ``circular``, where the end is followed by
-    the begin.
+    the begin. ``begin``: the place of all updates that have none of their own.
     """
 
     axis: int = -2
     mode: str = "linear"
+    begin: Dim = 0
 
 
 class TensorScatter(Layer):
     """A copy of a cache (batch, ...) with an update written along ``axis`` from a place of its own
     for each sample.
 
-    Inputs: cache, update, places (batch,) or absent for 0.
+    Inputs: cache, update, places (batch,) or absent: ``begin``.
     """
 
     key = "tactix.TensorScatter@1"
@@ -305,13 +316,16 @@ class TensorScatter(Layer):
         for i, (a, b) in enumerate(zip(cache.shape, update.shape, strict=True)):
             if i != axis:
                 same_dim(a, b, self.key, f"axis {i}")
+        if optional(inputs, 2) is None and attrs.mode == "linear":
+            end = attrs.begin + update.shape[axis]
+            assume(cache.shape[axis], ">=", end, f"the cache has no room for {end} rows")
         return [cache.plain()]
 
-    def reference(self, attrs: TensorScatterAttrs, *inputs: Array) -> tuple[Array, ...]:
+    def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         y, update, places = np.array(inputs[0]), inputs[1], pick(inputs, 2)
         size, count = y.shape[attrs.axis], update.shape[attrs.axis]
         for i in range(len(y)):
-            steps = np.arange(count) + (0 if places is None else int(places[i]))
+            steps = np.arange(count) + (attrs.begin if places is None else int(places[i]))
             steps = steps % size if attrs.mode == "circular" else steps
             np.moveaxis(y, attrs.axis, 1)[i, steps] = np.moveaxis(update, attrs.axis, 1)[i]
         return (y,)

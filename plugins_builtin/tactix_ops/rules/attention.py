@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Shape, sym
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import ANY, Op, P, Rule, any_of, const, literal, var
+from tactix.contracts.rule import ANY, Op, P, Pattern, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import again, scalar_const, uniform
 
 T = P.tactix
@@ -177,6 +178,98 @@ def _expanded_mask_example(net: Any) -> None:
     _attend(net, q, k, v, net.add_layer("tactix.Expand", [mask], shape=(1, 2, 3, 5))[0])
 
 
+def _cut(letter: str) -> Any:
+    """The first rows of an operand, its batch and its heads perhaps seen as others."""
+    cut = T.Slice(var(letter)) >> f"cut_{letter}"
+    return any_of(cut, T.Reshape(cut) >> f"seen_{letter}")
+
+
+def _first_keys_when(
+    root: Node, cut_k: Node, cut_v: Node, seen_k: Node | None = None, seen_v: Node | None = None
+) -> bool | str:
+    if root.attrs.keys is not None:
+        return "it knows how many keys count"
+    begins = all(
+        (n.attrs.begins, n.attrs.steps) == ((0,), (1,)) and n.attrs.axes[0] in (2, -2)
+        for n in (cut_k, cut_v)
+    )
+    if not begins or cut_k.attrs.sizes != cut_v.attrs.sizes:
+        return "they are not the first rows of keys and values"
+    for cut, seen in ((cut_k, seen_k), (cut_v, seen_v)):
+        if cut.given[0].spec.rank != 4 or (seen and _rows(seen) != _rows(cut)):
+            return "the rows are seen as others"
+    return True
+
+
+def _rows(node: Node) -> Shape:
+    return node.outputs[0].spec.shape[2:]
+
+
+def _whole(cut: Node, seen: Node | None) -> Pattern:
+    """What is cut, with all of its rows."""
+    x = cut.given[0]
+    if seen is None:
+        return x
+    return T.Reshape(x, shape=(*seen.outputs[0].spec.shape[:2], *x.spec.shape[2:]))
+
+
+def _first_keys(
+    root: Node, cut_k: Node, cut_v: Node, seen_k: Node | None = None, seen_v: Node | None = None
+) -> Op:
+    k, v = _whole(cut_k, seen_k), _whole(cut_v, seen_v)
+    return again(root, [root.inputs[0], k, v, *root.inputs[3:]], keys=cut_k.attrs.sizes[0])
+
+
+def _repeated(letter: str) -> Any:
+    """Heads of an operand, each several times."""
+    times = T.Expand(T.Reshape(var(letter)) >> f"apart_{letter}") >> f"times_{letter}"
+    return T.Reshape(times, shape=ANY)
+
+
+def _shared_when(
+    root: Node, k: Value, v: Value, apart_k: Node, apart_v: Node, times_k: Node, times_v: Node
+) -> bool | str:
+    q = root.given[0].spec.shape
+    for x, apart, times in ((k, apart_k, times_k), (v, apart_v, times_v)):
+        if x.spec.rank != 4 or apart.outputs[0].spec.shape != (
+            *x.spec.shape[:2],
+            1,
+            *x.spec.shape[2:],
+        ):
+            return "the heads are not what is repeated"
+        batch, heads, count, *_ = times.outputs[0].spec.shape
+        if (batch, heads) != x.spec.shape[:2] or (batch, heads * count) != q[:2]:
+            return "the heads are not what is repeated"
+    if any(n != 1 for mask in root.given[3:] for n in mask.spec.shape[:-2]):
+        return "the mask differs between heads"
+    return k.spec.shape[:2] == v.spec.shape[:2]
+
+
+def _shared(root: Node, k: Value, v: Value, times_k: Node) -> Op:
+    """Heads that share keys beside each other, as heads of a batch of all keys."""
+    q, (batch, heads, count) = root.given[0], times_k.outputs[0].spec.shape[:3]
+    lead = batch * heads
+    few = [T.Reshape(x, shape=(lead, 1, *x.spec.shape[2:])) for x in (k, v)]
+    many = T.Reshape(q, shape=(lead, count, *q.spec.shape[2:]))
+    return T.Reshape(again(root, [many, *few, *root.inputs[3:]]), shape=root.outputs[0].spec.shape)
+
+
+def _shared_example(net: Any) -> None:
+    q, k = net.add_input("q", "f32", ["n", 6, 3, 4]), net.add_input("k", "f32", ["n", 2, 5, 4])
+    (apart,) = net.add_layer("tactix.Reshape", [k], shape=(sym("n"), 2, 1, 5, 4))
+    (times,) = net.add_layer("tactix.Expand", [apart], shape=(1, 2, 3, 1, 1))
+    (many,) = net.add_layer("tactix.Reshape", [times], shape=(sym("n"), 6, 5, 4))
+    _attend(net, q, many, many, net.add_input("mask", "f32", [3, 5]))
+
+
+def _first_keys_example(net: Any) -> None:
+    q, kt, v = _inputs(net)
+    k = net.add_layer("tactix.Transpose", [kt], perm=(0, 1, 3, 2))[0]
+    first = {"begins": (0,), "sizes": (3,), "axes": (2,), "steps": (1,)}
+    k, v = (net.add_layer("tactix.Slice", [x], **first)[0] for x in (k, v))
+    _attend(net, q, k, v, net.add_input("mask", "f32", ["n", 1, 3, 3]))
+
+
 def _zero_mask_when(root: Node) -> bool:
     return len(root.inputs) > 3 and uniform(root.inputs[3]) == 0.0
 
@@ -210,6 +303,26 @@ RULES = (
         benefit=40,
         numerics="reassociates",
         example=_key_factor_example,
+    ),
+    Rule(
+        "tactix.attention_shared_heads",
+        T.Attention(_Q, _repeated("k"), _repeated("v")),
+        _shared,
+        _shared_when,
+        benefit=40,
+        exclusive=False,
+        device="cpu",
+        example=_shared_example,
+    ),
+    Rule(
+        "tactix.attention_first_keys",
+        T.Attention(_Q, _cut("k"), _cut("v")),
+        _first_keys,
+        _first_keys_when,
+        benefit=40,
+        exclusive=False,
+        device="cpu",
+        example=_first_keys_example,
     ),
     Rule(
         "tactix.attention_zero_mask",

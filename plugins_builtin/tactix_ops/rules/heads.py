@@ -21,7 +21,9 @@ TURN = (0, 2, 1, 3)
 _Q, _K, _V = (T.Transpose(var(x)) >> f"turned_{x}" for x in "qkv")
 
 
-def _turned_when(turned_q: Node, turned_k: Node, turned_v: Node) -> bool | str:
+def _turned_when(root: Node, turned_q: Node, turned_k: Node, turned_v: Node) -> bool | str:
+    if root.attrs.keys is not None:
+        return "some of the keys count"
     if any(n.attrs.perm[-1:] != (3,) for n in (turned_q, turned_k, turned_v)):
         return "the heads' elements do not lie side by side"
     q, k, v = (n.outputs[0].spec.shape for n in (turned_q, turned_k, turned_v))

@@ -61,6 +61,20 @@ def test_heads_broadcast() -> None:
     )
 
 
+@pytest.mark.parametrize("dim", [16, 20])
+def test_the_first_rows_of_longer_keys(dim: int) -> None:
+    """Read where they lie: those of the next head begin behind all rows."""
+    q, k, v = floats(2, 3, 4, dim), floats(2, 3, 40, dim), floats(2, 3, 40, dim)
+    shapes = [("n", 3, "s", dim), ("n", 3, "room", dim), ("n", 3, "room", dim)]
+    h.check_all(
+        [
+            attention(q, k, v, keys=23, nt=(1, 3)),
+            attention(q, k[:, :1], v[:1], floats(4, 40), keys=40),
+            attention(q, k, v, symbols=shapes, keys=17),
+        ]
+    )
+
+
 @pytest.mark.parametrize("keys", [19, KEYS + 5])
 def test_masks_broadcast_along_any_axis(keys: int) -> None:
     q, k, v = floats(2, 3, 9, 16), floats(2, 3, keys, 16), floats(2, 3, keys, 32)

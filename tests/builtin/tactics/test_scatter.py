@@ -107,6 +107,9 @@ def test_updates_of_a_cache(mode, axis):
     whole = node("TensorScatter", [cache, update, None], axis=axis, mode=mode)
     check(made, TENSOR, [cache, update, places], nt=(1, 3))
     check(whole, TENSOR, [cache, update])
+    check(
+        node("TensorScatter", [cache, update, None], axis=axis, begin=last), TENSOR, [cache, update]
+    )
 
 
 def test_an_update_behind_the_cache_is_reported():

@@ -70,7 +70,11 @@ def _updates(args: Args) -> list[str]:
     size = args.size("SIZE", cache.shape[axis])
     count = args.size("COUNT", update.shape[axis])
     row = args.size("ROW_BYTES", dims.prod(cache.shape[axis + 1 :]) * width)
-    place = "0" if len(node.given) < 3 else f"(int64_t){args.input(2)}[line / {each}]"
+    place = (
+        args.dim(node.attrs.begin)
+        if len(node.given) < 3
+        else f"(int64_t){args.input(2)}[line / {each}]"
+    )
     if node.attrs.mode == "circular":
         at = [f"int64_t at = (place + i) % {size};", f"at += at < 0 ? {size} : 0;"]
     else:

@@ -28,6 +28,7 @@ from tactix.pipeline.finish import finish
 from tactix.pipeline.prepare import prepare
 from tactix.pipeline.select import select
 from tactix.pipeline.state import BuildState
+from tactix.plan import states
 from tactix.plan.demands import encoded
 from tactix.plan.schema import Plan
 from tactix.plugins.names import OWN
@@ -156,7 +157,7 @@ class Builder(Recorded):
             self.session, network, config or BuilderConfig(), self.logger, self._load
         )
         with closing(prepared.state.bench):
-            plan = planned(prepared.network, prepared.state)
+            plan = planned(prepared.network, prepared.state, prepared.network.told)
         plan = finish(plan, prepared.state)
         seconds = time.monotonic() - start
         self.logger.info(
@@ -168,8 +169,11 @@ class Builder(Recorded):
 def planned(
     network: NetworkDefinition, state: BuildState, given: frozenset[str] = frozenset()
 ) -> Plan:
-    """The plan of a network, or of a body inside one; ``given``: symbols of the one around it."""
+    """The plan of a network, or of a body inside one; ``given``: symbols of the one around it, or
+    that the caller tells.
+    """
 
     complete = partial(assemble, planner=planned, given=given)
     plan: Plan = state.bench.fastest(select(network, state), complete, state.load)
-    return replace(plan, meta={**plan.meta, **encoded(demands(network), plan.known)})
+    more = {**encoded(demands(network), plan.known), **states.encoded(network.states)}
+    return replace(plan, meta={**plan.meta, **more})

@@ -34,8 +34,10 @@ class BuilderFlag(enum.Enum):
     ``EXCLUDE_LEAN_RUNTIME`` leaves that out. ``REFIT``: the plan takes other weights;
     ``REFIT_IDENTICAL``: only the same ones again. ``STRIP_PLAN`` beside one of them leaves weights
     out of the plan.
-    ``WEIGHT_STREAMING``: engines may hold fewer bytes of weights than there are. ``DEBUG``: check
-    the network after every stage.
+    ``WEIGHT_STREAMING``: engines may hold fewer bytes of weights than there are.
+    ``RESERVE_STATES``: states that grow lie in memory that contexts reserve for them
+    (``ExecutionContext.reserve``), so that a run appends to them and copies nothing.
+    ``DEBUG``: check the network after every stage.
     """
 
     EXACT_NUMERICS = "exact_numerics"
@@ -50,6 +52,7 @@ class BuilderFlag(enum.Enum):
     REFIT_IDENTICAL = "refit_identical"
     STRIP_PLAN = "strip_plan"
     WEIGHT_STREAMING = "weight_streaming"
+    RESERVE_STATES = "reserve_states"
     DEBUG = "debug"
 
 
@@ -59,6 +62,7 @@ STAGED = {
     *REFITTING,
     BuilderFlag.STRIP_PLAN,
     BuilderFlag.WEIGHT_STREAMING,
+    BuilderFlag.RESERVE_STATES,
     BuilderFlag.VERSION_COMPATIBLE,
 }
 """Flags that mean what the build stage which serves them does."""

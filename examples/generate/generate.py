@@ -33,7 +33,7 @@ Step = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 @dataclass
 class Writer:
-    """An engine, its cache, and what it has written so far."""
+    """An engine, its cache if the caller keeps that, and what it has written so far."""
 
     name: str
     step: Step
@@ -52,11 +52,19 @@ class Writer:
 
 
 def tactix_step(path: Path, options: argparse.Namespace) -> Step:
-    """Tuned for steps of one token, as for every model whose state grows; a prompt runs, too."""
+    """Tuned for steps of one token, as for every model whose state grows; a prompt runs, too. The
+    context keeps the cache, with room for all tokens.
+    """
     engine = tactix.build(
-        path, threads=options.threads, level=options.level, precision=options.precision
+        path,
+        threads=options.threads,
+        level=options.level,
+        precision=options.precision,
+        flags={tactix.BuilderFlag.RESERVE_STATES},
     )
-    return engine.create_execution_context().run
+    context = engine.create_execution_context()
+    context.reserve(options.prompt + options.tokens)
+    return context.run
 
 
 def onnxruntime_step(path: Path, options: argparse.Namespace) -> Step:
@@ -116,7 +124,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = options.model or write(DECODERS[options.decoder], Path(folder, "decoder.onnx"))
         writers = [
-            Writer(name, make(path, options), empty_cache(path))
+            Writer(name, make(path, options), {} if name == "tactix" else empty_cache(path))
             for name, make in ENGINES.items()
             if importlib.util.find_spec(name)
         ]

@@ -18,6 +18,13 @@ pack.flavour(flavours)
 
 
 @pack.build_stage
+def states() -> Staged:
+    from tactix_runtime.states.stage import StatesStage
+
+    return StatesStage()
+
+
+@pack.build_stage
 def streaming() -> Staged:
     from tactix_runtime.streaming.stage import StreamingStage
 

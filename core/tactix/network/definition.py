@@ -19,6 +19,7 @@ from tactix.contracts.attrs import symbols_in
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.layer import Layer
 from tactix.contracts.schema import attributes_of
+from tactix.contracts.states import States
 
 Use = tuple[Node, int]
 
@@ -30,8 +31,9 @@ class NetworkDefinition(Recorded):
     names of constants that it computed, with the result that each was. ``demands``: what the
     importer takes for granted about symbols, and the node for which it does. ``wanted``: shapes of
     inputs that the caller builds for, None where a size is open; an importer takes them for inputs
-    of which the model tells no rank, and for vectors whose length may be one. Errors go to the
-    recorder of the builder that made it, or its own.
+    of which the model tells no rank, and for vectors whose length may be one. ``states``: inputs
+    and outputs that are one tensor, which grows; None for most networks. Errors go to the recorder
+    of the builder that made it, or its own.
     """
 
     def __init__(self, layers: Mapping[str, Layer], name: str = "") -> None:
@@ -41,6 +43,7 @@ class NetworkDefinition(Recorded):
         self.limits: dict[str, int] = {}
         self.demands: dict[Assumption, str] = {}
         self.wanted: dict[str, tuple[int | None, ...]] = {}
+        self.states: States | None = None
         self.read: set[str] = set()
         self.origins: dict[str, Value] = {}
         self._outputs: dict[str, Value] = {}
@@ -286,8 +289,14 @@ class NetworkDefinition(Recorded):
         return self._position[node]
 
     def symbols(self) -> tuple[str, ...]:
-        """Names of the symbols in the inputs' shapes, sorted."""
-        return tuple(sorted({s for v in self.inputs for d in v.spec.shape for s in symbols(d)}))
+        """Names of the symbols in the inputs' shapes and of those that the caller tells, sorted."""
+        named = {s for v in self.inputs for d in v.spec.shape for s in symbols(d)}
+        return tuple(sorted(named | self.told))
+
+    @property
+    def told(self) -> frozenset[str]:
+        """Symbols that no shape gives a value: the caller tells it."""
+        return frozenset() if self.states is None else frozenset({self.states.length})
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
@@ -307,6 +316,11 @@ class NetworkDefinition(Recorded):
             self._output_names[old] = rest
         self._outputs[name] = new
         self._output_names.setdefault(new, []).append(name)
+
+    def redirect_uses(self, old: Value, new: Value) -> None:
+        """Let every node that reads ``old`` read ``new``."""
+        for node, i in self.users().get(old, []):
+            node.inputs = (*node.inputs[:i], new, *node.inputs[i + 1 :])
 
     def discard(self, node: Node) -> None:
         """Forget a node that nothing reads."""
@@ -339,6 +353,7 @@ class NetworkDefinition(Recorded):
         out._outputs = {k: new[v] for k, v in self._outputs.items()}
         out._output_names = {new[v]: list(names) for v, names in self._output_names.items()}
         out._names, out._count, out.limits = set(self._names), dict(self._count), dict(self.limits)
+        out.states = self.states
         out.read, out.origins, out.demands = set(self.read), dict(self.origins), dict(self.demands)
         return out
 

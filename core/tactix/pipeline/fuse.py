@@ -9,7 +9,7 @@ from tactix.fuse import rewrite
 from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
-from tactix.pipeline.profiles import with_unknown
+from tactix.pipeline.profiles import with_room, with_unknown
 from tactix.pipeline.state import BuildState
 from tactix.select.precision import Stays
 
@@ -35,4 +35,5 @@ def fuse(network: NetworkDefinition, state: BuildState, stays: Stays) -> Fused:
     verify(fused, deep=BuilderFlag.DEBUG in state.config.flags)
     monitor.finish("fuse")
     context = replace(state.context, opt=with_unknown(fused, state.context.opt))
-    return Fused(replace(state, context=context), fused, trace)
+    profiles = [with_room(fused, p) for p in state.profiles]
+    return Fused(replace(state, context=context, profiles=profiles), fused, trace)

@@ -37,9 +37,21 @@ def ranges(net: NetworkDefinition, config: BuilderConfig) -> list[Profile]:
 
 
 def with_unknown(net: NetworkDefinition, opt: Mapping[str, int]) -> dict[str, int]:
-    """``opt`` with a guess for each symbol that only running tells."""
+    """``opt`` with a guess for each symbol that only running tells, and for the room of states."""
     found = {s for v in net.values for d in v.spec.shape for s in symbols(d)}
-    return {**dict.fromkeys(sorted(found), UNKNOWN_LENGTH), **opt}
+    sizes = {**dict.fromkeys(sorted(found), UNKNOWN_LENGTH), **opt}
+    if net.states is not None:
+        sizes[net.states.room] = evaluate(net.states.after, sizes)
+    return sizes
+
+
+def with_room(net: NetworkDefinition, profile: Profile) -> Profile:
+    """The profile with any room for the states of a network, tuned for what a run fills of it."""
+    if net.states is None:
+        return profile
+    opt = with_unknown(net, {s: r[1] for s, r in profile.dims.items()})
+    room = net.states.room
+    return Profile(profile.name, {**profile.dims, room: (0, opt[room], None)})
 
 
 def _open(net: NetworkDefinition, given: Mapping[str, Range] | None = None) -> dict[str, Range]:

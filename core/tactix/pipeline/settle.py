@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tactix.base.dims import symbol_name
+from tactix.base.dims import sym, symbol_name
 from tactix.base.errors import punctuated
 from tactix.config import BuilderFlag, Locked, MemoryPoolType
 from tactix.contracts.graph import Node
@@ -148,7 +148,7 @@ class Settler:
 
     def _produced(self, nodes: Sequence[Node]) -> set[Node]:
         """Nodes whose shapes only running tells, with bodies, or values that are no numbers."""
-        known = {d for v in self.fused.inputs for d in v.spec.shape}
+        known = {d for v in self.fused.inputs for d in v.spec.shape} | {*map(sym, self.fused.told)}
         out = set()
         for n in nodes:
             told = any(d not in known for v in n.outputs for d in v.spec.shape if symbol_name(d))

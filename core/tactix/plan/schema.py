@@ -17,10 +17,12 @@ from tactix.base.errors import PlanFormatError
 from tactix.base.tensor import LINEAR, Element, Format, TensorSpec
 from tactix.contracts.artifact import Arg
 from tactix.contracts.launcher import Step
+from tactix.contracts.states import States
 from tactix.contracts.trust import Seal
 from tactix.plan.demands import Demand, demands
 from tactix.plan.extents import Extent, extents
 from tactix.plan.in_place import in_place
+from tactix.plan.states import check, decoded
 
 KINDS = ("input", "output", "arena", "workspace", "weight", "object")
 WRITTEN = ("output", "arena", "object")
@@ -93,7 +95,8 @@ class Plan:
     how it was built.
     ``device``: facts of the target. ``meta``: versions and builder options. The last three are
     JSON.
-    ``given``: symbols that the plan around this one knows. ``seal``: of the file that it was read
+    ``given``: symbols that the plan around this one knows, or that a caller tells who runs its
+    ``states``. ``seal``: of the file that it was read
     from; None for a plan that was made in this process.
     """
 
@@ -140,7 +143,7 @@ class Plan:
 
     @functools.cached_property
     def symbols(self) -> frozenset[str]:
-        """Symbols that the input shapes or the plan around this one give a value to."""
+        """Symbols that the input shapes, the plan around this one or the caller give a value to."""
         return self.given | frozenset(
             n for io in self.inputs for d in io.shape if (n := dims.symbol_name(d))
         )
@@ -169,6 +172,11 @@ class Plan:
         return extents(self)
 
     @functools.cached_property
+    def states(self) -> States | None:
+        """The states that runs append to, if it keeps some. Raises PlanFormatError."""
+        return decoded(self)
+
+    @functools.cached_property
     def in_place(self) -> frozenset[tuple[str, str]]:
         """Names of inputs and outputs that may be one piece of memory."""
         return in_place(self)
@@ -191,8 +199,9 @@ def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -
 
     ``around``: symbols of the plan that this one lies in.
     """
+    told = {plan.states.length} if plan.states and not depth else set()
     _require(
-        plan.given <= around,
+        plan.given <= around | told,
         f"nothing gives it {sorted(plan.given - around)[:1]}",
         f"plan {plan.name!r}",
     )
@@ -216,6 +225,7 @@ def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -
         _step(plan, i, s, f"step {i} ({s.name})")
     _order(plan)
     _ = plan.extents, plan.demands
+    check(plan)
     for inner in (inner for s in plan.steps for inner in s.plans):
         validate(inner, plan.known, depth + 1)
     return plan

@@ -29,6 +29,7 @@ from tactix.run.layout import Layout
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT, Memory
 from tactix.run.shapes import shape_of, solve
+from tactix.run.state_memory import RESERVE, StateMemory
 
 Addressed = Callable[[list[int]], None]
 """What runs at the addresses of inputs and outputs."""
@@ -72,6 +73,8 @@ class ExecutionContext(Recorded):
         self._arrays: dict[str, Any] = {}
         self._allocators: dict[int, Any] = {}
         self._profile = -1
+        self._length: int | None = None
+        self._kept: StateMemory | None = None
         self._active: tuple[BoundPlan, Memory] | None = None
         self._known: OrderedDict[tuple[Any, ...], BoundPlan] = OrderedDict()
         self._memory: Memory | None = None
@@ -141,6 +144,51 @@ class ExecutionContext(Recorded):
         if None in self._shapes:
             return self._outputs[index - len(self._inputs)].shape
         return self._layout(self._shapes).shapes[name]
+
+    # -- states -----------------------------------------------------------------------------------
+
+    def reserve(self, length: int) -> None:
+        """Keep the states of the plan in this context, with room for so many elements along the
+        axes that grow; all of them are empty then.
+
+        From now on ``run`` takes the other inputs, gives the other outputs, and appends to the
+        states. Raises InvalidArgument for a plan without states.
+        """
+        states = self._program.plan.states
+        if states is None:
+            do = "Build with BuilderFlag.RESERVE_STATES"
+            raise InvalidArgument("the plan keeps no states", who=self.name, do=do)
+        if not isinstance(length, int) or length < 1:
+            raise InvalidArgument(f"room for {length!r} elements", do="Give an integer from 1 up")
+        with self._state:
+            self._kept = StateMemory(self._program.plan, states, length)
+            self.state_length = 0
+
+    @property
+    def state_length(self) -> int:
+        """How many elements of the states are filled. Set it to go back, to 0 to begin again, or
+        after filling what ``state`` gives; who gives states their addresses sets it for each run.
+        """
+        return self._length or 0
+
+    @state_length.setter
+    def state_length(self, length: int) -> None:
+        """Raises InvalidArgument for a plan without states, and for more than is reserved."""
+        if self._program.plan.states is None:
+            raise InvalidArgument("the plan keeps no states", who=self.name)
+        most = self._kept.room if self._kept else SIZE_LIMIT
+        if not isinstance(length, int) or not 0 <= length <= most:
+            raise InvalidArgument(f"states of {length!r} elements", why=f"there is room for {most}")
+        with self._state:
+            self._length, self._active = length, None
+
+    def state(self, name: str) -> Any:
+        """What is filled of a state, by the name of its input or output, as an array of numpy's
+        over its memory. Raises InvalidArgument before the first run.
+        """
+        if self._kept is None:
+            raise InvalidArgument("nothing is reserved for states", who=self.name, do=RESERVE)
+        return self._kept.view(name, self.state_length)
 
     # -- addresses --------------------------------------------------------------------------------
 
@@ -338,10 +386,34 @@ class ExecutionContext(Recorded):
         """Arrays by name in, new arrays by name out: numpy's, and the device's own for inputs that
         lie on it.
 
-        ``stream``: where the device has some. Raises as ``execute_v2``, and DTypeError.
+        ``stream``: where the device has some. After ``reserve`` states are neither given nor
+        returned. Raises as ``execute_v2``, and DTypeError.
         """
+        if self._kept is not None:
+            with recording(self):
+                return self._appended(self._kept, feeds)
         outputs = self.infer(in_order(self._inputs, (feeds,), {}), stream)
         return {io.name: y for io, y in zip(self._outputs, outputs, strict=True)}
+
+    def _appended(self, kept: StateMemory, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs beside the states, which have grown then."""
+        ordered = in_order(kept.fed, (feeds,), {})
+        fed = [as_input(io, x) for io, x in zip(kept.fed, ordered, strict=True)]
+        after = kept.after(fed, self.state_length)
+        given = {io.name: x for io, x in zip(kept.fed, fed, strict=True)} | kept.arrays
+        inputs = [given[io.name] for io in self._inputs]
+        bound, memory = self._activated([x.shape for x in inputs])
+        results = zip(self._outputs, bound.results, strict=True)
+        outputs = {
+            io.name: kept.arrays[kept.outputs[io.name]]
+            if io.name in kept.outputs
+            else self._empty(*made)
+            for io, made in results
+        }
+        with self._running:
+            bound.run([address_of(x) for x in (*inputs, *outputs.values())], memory)
+        self.state_length = after
+        return {name: y for name, y in outputs.items() if name not in kept.outputs}
 
     def infer(self, given: Sequence[Any], stream: Any = None) -> list[Any]:
         """New output arrays for inputs in the engine's order. Raises as ``run``."""
@@ -384,7 +456,7 @@ class ExecutionContext(Recorded):
         """
         with self._state:
             self._check_open()
-            key = tuple(shapes)
+            key = (*shapes, self._length)
             bound = self._known.get(key)
             if bound is None:
                 layout = self._layout(shapes)
@@ -418,7 +490,18 @@ class ExecutionContext(Recorded):
             raise ShapeError(f"input {unset.name!r} has no shape yet", do="Call set_input_shape")
         profiles = self._program.plan.profiles
         chosen = profiles if self._profile < 0 else (profiles[self._profile],)
-        return self._program.layout(solve(self._inputs, known, chosen))
+        return self._program.layout(solve(self._inputs, known, chosen, self._told()))
+
+    def _told(self) -> dict[str, int]:
+        """Symbols that no shape gives a value. Raises InvalidArgument if nobody told it."""
+        states = self._program.plan.states
+        if states is None:
+            return {}
+        if self._length is None:
+            what = "nobody has told how much of the states is filled"
+            do = f"{RESERVE}, or set state_length"
+            raise InvalidArgument(what, who=self.name, do=do)
+        return {states.length: self._length}
 
     def _needed_memory(self, layout: Layout) -> Memory:
         """The context's memory, larger than before if the shape needs it."""

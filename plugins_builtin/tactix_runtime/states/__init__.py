@@ -1,0 +1,1 @@
+"""States that grow in memory that contexts reserve for them."""

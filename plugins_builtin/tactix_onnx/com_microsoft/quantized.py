@@ -7,6 +7,7 @@ Weights of few bits in blocks are written out at import, in the dtype that they 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,7 @@ CONVERTERS("DequantizeLinear", domain=MICROSOFT)(dequantize)
 def _float(ctx: Context, x: Value, scale: Value, zero: Value | None, axis: int = -1) -> Value:
     """``(x - zero) scale``; vectors of scales lie along ``axis``, tensors of them broadcast."""
     if scale.spec.rank > 1:
-        wide = ctx.cast(x, DType.INT32)
-        wide = wide if zero is None else two(ctx, "Sub", wide, ctx.cast(zero, DType.INT32))
-        return two(ctx, "Mul", ctx.cast(wide, scale.spec.dtype), scale)
+        return two(ctx, "Mul", ctx.cast(_shifted(ctx, x, zero), scale.spec.dtype), scale)
     fields = {"axis": axis % max(1, x.spec.rank), "dtype": scale.spec.dtype}
     return ctx.layer("tactix.DequantizeLinear", [x, scale, zero], **fields)
 
@@ -180,14 +179,35 @@ def matmul_of_shorts(ctx: Context, node: Any) -> Value:
 @CONVERTERS("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_matmul(ctx: Context, node: Any) -> Value:
     """Inputs a, b, its scale, its zero point?, bias?; ``a`` goes through 8 bits by its own
-    extremes.
+    extremes. By a constant it is a product of integers.
     """
-    b = _float(ctx, ctx.tensor(1), ctx.tensor(2), ctx.input(3))
-    return _plus(ctx, ctx.layer("tactix.MatMul", [_rounded(ctx, ctx.tensor()), b]), 4)
+    kept, b = _rounded(ctx, ctx.tensor()), ctx.tensor(1)
+    if b.const is None:
+        floats = _float(ctx, kept.x, kept.scale, kept.zero)
+        y = ctx.layer("tactix.MatMul", [floats, _float(ctx, b, ctx.tensor(2), ctx.input(3))])
+        return _plus(ctx, y, 4)
+    whole = [_shifted(ctx, kept.x, kept.zero), _shifted(ctx, b, ctx.input(3))]
+    y = ctx.cast(ctx.layer("tactix.MatMul", whole), DType.FP32)
+    return _plus(ctx, two(ctx, "Mul", y, two(ctx, "Mul", kept.scale, ctx.tensor(2))), 4)
 
 
-def _rounded(ctx: Context, x: Value) -> Value:
-    """``x`` as DynamicQuantizeLinear would keep it, in floats."""
+def _shifted(ctx: Context, x: Value, zero: Value | None) -> Value:
+    """``x - zero`` in int32."""
+    wide = ctx.cast(x, DType.INT32)
+    return wide if zero is None else two(ctx, "Sub", wide, ctx.cast(zero, DType.INT32))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A tensor in bytes, and one scale and zero point of it."""
+
+    x: Value
+    scale: Value
+    zero: Value
+
+
+def _rounded(ctx: Context, x: Value) -> Kept:
+    """``x`` as DynamicQuantizeLinear keeps it."""
     axes = tuple(range(x.spec.rank))
     low = two(ctx, "Min", ctx.layer("tactix.ReduceMin", [x], axes=axes, keepdims=False), 0)
     high = two(ctx, "Max", ctx.layer("tactix.ReduceMax", [x], axes=axes, keepdims=False), 0)
@@ -199,7 +219,7 @@ def _rounded(ctx: Context, x: Value) -> Value:
         DType.UINT8,
     )
     kept = ctx.layer("tactix.QuantizeLinear", [x, scale, zero], axis=0, dtype=DType.UINT8)
-    return _float(ctx, kept, scale, zero)
+    return Kept(kept, scale, zero)
 
 
 @CONVERTERS("QGemm", domain=MICROSOFT)

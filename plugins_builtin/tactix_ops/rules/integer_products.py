@@ -1,0 +1,145 @@
+"""Products of bytes that were made int32 are integer products of the bytes; no number changes.
+
+MatMulInteger and ConvInteger, and what dynamic quantisation writes with them, subtract a zero point
+first: ``(x - z) w`` is ``x w`` less ``z`` times the sum of w, so that kernels read bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tactix.base.dims import evaluate_shape
+from tactix.base.dtypes import DType
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
+from tactix_ops.rules.facts import Array, scalar_const
+
+T = P.tactix
+BYTES = (DType.UINT8, DType.INT8)
+MOST_SUMS = 1 << 20
+"""Sums of taps at most that a convolution with pads keeps as a constant: 4 MiB. A bound for the
+plan's size alone.
+"""
+
+
+def _bytes(w: Value) -> bool:
+    """Whether int8 holds a constant of int32."""
+    c = w.array
+    return w.spec.dtype is DType.INT32 and bool(
+        c.min(initial=0) >= -128 and c.max(initial=0) <= 127
+    )
+
+
+def _read(x: Value, wide: Node) -> bool:
+    """Whether the node widens bytes to int32."""
+    return x.spec.dtype in BYTES and wide.attrs.to is DType.INT32
+
+
+def _sums(w: Array, axes: tuple[int, ...]) -> Array:
+    return w.astype(np.int64).sum(axis=axes).astype(np.int32)
+
+
+# -- matrices ------------------------------------------------------------------------------------
+
+
+def _matmul_when(root: Node, x: Value, wide: Node, w: Value, z: Value | None = None) -> bool:
+    rows = x.spec.rank >= 2 and w.spec.rank == 2 and _read(x, wide) and _bytes(w)
+    return rows and (z is None or _of_rows(z, root.given[0]))
+
+
+def _of_rows(z: Value, shifted: Value) -> bool:
+    """Whether a zero point is one number, or one for each row."""
+    shape = z.spec.shape
+    one = all(d == 1 for d in shape)
+    return len(shape) <= shifted.spec.rank and (one or shape[-1] == 1)
+
+
+def _matmul(root: Node, x: Value, wide: Node, w: Value, z: Value | None = None) -> Op:
+    narrow, sums = literal(w.array.astype(np.int8)), _sums(w.array, (0,))
+    if z is None:
+        return T.IntegerMatMul(x, narrow)
+    if (known := scalar_const(z)) is not None:
+        return T.IntegerMatMul(x, narrow, literal(-np.int32(known) * sums))
+    return T.Sub(T.IntegerMatMul(x, narrow), T.Mul(z, literal(sums)))
+
+
+def _matmul_example(net: Any) -> None:
+    rng = np.random.default_rng(8)
+    w = net.add_constant(rng.integers(-128, 128, (5, 6)).astype(np.int32))
+    x = net.add_layer("tactix.Cast", [net.add_input("x", "u8", ["n", 3, 5])], to=DType.INT32)[0]
+    for zero in (net.add_constant(np.int32(128)), net.add_input("z", "i32", [])):
+        (shifted,) = net.add_layer("tactix.Sub", [x, zero])
+        net.mark_output(net.add_layer("tactix.MatMul", [shifted, w])[0])
+
+
+# -- convolutions --------------------------------------------------------------------------------
+
+
+def _conv_when(root: Node, x: Value, wide: Node, w: Value, z: Value | None = None) -> bool:
+    plain = len([v for v in root.inputs if v is not None]) == 2 and _read(x, wide) and _bytes(w)
+    if not plain or z is None or _is_byte(z, x):
+        return plain
+    sizes = (*root.outputs[0].spec.shape[1:], *x.spec.shape[2:], *root.attrs.pads)
+    known = [d for d in sizes if isinstance(d, int)]
+    one = all(d == 1 for d in z.spec.shape) and z.spec.rank <= x.spec.rank
+    return one and len(known) == len(sizes) and math.prod(known[: x.spec.rank - 1]) <= MOST_SUMS
+
+
+def _is_byte(z: Value, x: Value) -> bool:
+    """Whether a zero point is a constant that pads of the image can hold."""
+    known = scalar_const(z)
+    limits = np.iinfo(x.spec.dtype.numpy)
+    return known is not None and limits.min <= known <= limits.max
+
+
+def _conv(root: Node, x: Value, wide: Node, w: Value, z: Value | None = None) -> Op:
+    narrow, a, n = literal(w.array.astype(np.int8)), root.attrs, x.spec.rank - 2
+    fields = {k: getattr(a, k) for k in ("strides", "dilations", "pads", "group")}
+    if z is None:
+        return T.IntegerConvolution(x, narrow, **fields)
+    if _is_byte(z, x):
+        zero = int(scalar_const(z) or 0)
+        bias = literal(-np.int32(zero) * _sums(w.array, tuple(range(1, n + 2))))
+        return T.IntegerConvolution(x, narrow, bias, pad_value=zero, **fields)
+    return T.Sub(T.IntegerConvolution(x, narrow, **fields), T.Mul(z, literal(_reached(root, x, w))))
+
+
+def _reached(root: Node, x: Value, w: Value) -> Array:
+    """(M, out...): the sum of the taps that lie within the image, for each result."""
+    ones = np.ones((1, *evaluate_shape(x.spec.shape[1:], {})), np.int32)
+    return root.layer.reference(root.attrs, ones, w.array)[0][0]
+
+
+def _conv_example(net: Any) -> None:
+    rng = np.random.default_rng(9)
+    w = net.add_constant(rng.integers(-128, 128, (4, 3, 3, 3)).astype(np.int32))
+    (x,) = net.add_layer("tactix.Cast", [net.add_input("x", "u8", ["n", 3, 5, 6])], to=DType.INT32)
+    for zero in (net.add_constant(np.int32(128)), net.add_input("z", "i32", [])):
+        (shifted,) = net.add_layer("tactix.Sub", [x, zero])
+        (y,) = net.add_layer("tactix.Convolution", [shifted, w], pads=(1, 0, 1, 1))
+        net.mark_output(y)
+
+
+_WIDE = T.Cast(var("x")) >> "wide"
+
+RULES = tuple(
+    Rule(
+        f"tactix.bytes_of_{name.lower()}",
+        any_of(
+            getattr(T, name)(_WIDE, const("w")),
+            getattr(T, name)(T.Sub(_WIDE, var("z")), const("w")),
+        ),
+        replace,
+        when,
+        benefit=60,
+        exclusive=False,
+        example=example,
+    )
+    for name, replace, when, example in (
+        ("MatMul", _matmul, _matmul_when, _matmul_example),
+        ("Convolution", _conv, _conv_when, _conv_example),
+    )
+)

@@ -1,0 +1,96 @@
+"""Products of bytes that were made int32: integer products of the bytes, to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tactix.base.dtypes import DType
+from tactix.fuse.rewrite import fuse
+from tactix.network.verify import verify
+from tactix_ops.rules import all_rules
+from tactix_sdk.evaluate import evaluate
+
+
+def whole(net: Any, *shape: int, low: int = -128, high: int = 128) -> Any:
+    return net.c(net.rng.integers(low, high, shape), np.int32)
+
+
+def wide(net: Any, x: Any) -> Any:
+    return net.add("Cast", x, to=DType.INT32)
+
+
+def zero_of(net: Any, kind: str, shape: tuple[int, ...]) -> Any:
+    """A zero point in int32: none, a constant, or a byte that only running tells."""
+    if kind == "none":
+        return None
+    if kind == "constant":
+        return net.c(np.full(shape, 7), np.int32)
+    return wide(net, net.x(*shape, name="z", dtype="u8"))
+
+
+def kinds(net: Any) -> list[str]:
+    """The layers after the rules, whose numbers are those before, at two batches."""
+    out, _ = fuse(net, all_rules())
+    verify(out, deep=True)
+    for batch in (1, 3):
+        rng = np.random.default_rng(batch)
+        env = dict.fromkeys(net.symbols(), batch)
+        feed = {
+            v.name: rng.integers(0, 100, v.spec.at(env)).astype(v.spec.dtype.numpy)
+            for v in net.inputs
+        }
+        want, got = evaluate(net, feed), evaluate(out, feed)
+        for name, y in want.items():
+            np.testing.assert_array_equal(got[name], y)
+    return [b.layer.name for n in out.nodes for b in n.body.nodes]
+
+
+@pytest.mark.parametrize("dtype", ["u8", "i8"])
+@pytest.mark.parametrize(
+    ("zero", "shape"),
+    [
+        ("none", ()),
+        ("constant", ()),
+        ("constant", (1,)),
+        ("told", ()),
+        ("told", (1,)),
+        ("told", (5, 1)),
+    ],
+)
+def test_matrices(net, dtype, zero, shape):
+    x, z = wide(net, net.x("n", 5, 9, dtype=dtype)), zero_of(net, zero, shape)
+    y = net.add("MatMul", x if z is None else net.add("Sub", x, z), whole(net, 9, 6))
+    net.mark_output(net.add("Mul", net.add("Cast", y, to=DType.FP32), net.c(0.5)), "y")
+    assert "IntegerMatMul" in kinds(net)
+
+
+@pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 0, 2, 1)])
+@pytest.mark.parametrize("group", [1, 2])
+@pytest.mark.parametrize("zero", ["none", "constant", "told"])
+def test_convolutions(net, zero, group, pads):
+    x, z = wide(net, net.x("n", 4, 6, 5, dtype="u8")), zero_of(net, zero, ())
+    w = whole(net, 6, 4 // group, 3, 2)
+    x = x if z is None else net.add("Sub", x, z)
+    net.mark_output(net.add("Convolution", x, w, group=group, pads=pads, strides=(2, 1)), "y")
+    assert "IntegerConvolution" in kinds(net)
+
+
+def test_what_stays(net):
+    """Weights that int8 does not hold, zero points of columns, integers that were no bytes."""
+    x = wide(net, net.x("n", 9, dtype="u8"))
+    net.mark_output(net.add("MatMul", x, net.c(np.full((9, 4), 128), np.int32)), "a")
+    net.mark_output(net.add("MatMul", net.add("Sub", x, whole(net, 9)), whole(net, 9, 4)), "b")
+    short = wide(net, net.x("n", 9, name="s", dtype="i16"))
+    net.mark_output(net.add("MatMul", short, whole(net, 9, 4)), "c")
+    assert "IntegerMatMul" not in kinds(net)
+
+
+def test_told_zero_points_and_open_images_stay(net):
+    """Which taps lie within the image is known only with its size."""
+    x, z = wide(net, net.x("n", 3, "h", 5, dtype="u8")), zero_of(net, "told", ())
+    x = net.add("Sub", x, z)
+    net.mark_output(net.add("Convolution", x, whole(net, 2, 3, 1, 3), pads=(0, 1, 0, 1)), "y")
+    assert "IntegerConvolution" not in kinds(net)

@@ -38,6 +38,7 @@ MODULES = (
     "move.channels_last",
     "matmul.gemm",
     "matmul.gemm_amx",
+    "matmul.gemv",
     "attention",
     "rnn.tactic",
     "conv.direct",

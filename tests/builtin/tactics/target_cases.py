@@ -307,6 +307,8 @@ def products() -> Iterator[h.Case]:
         "gemm", "Gemm", [floats(13, 21), floats(35, 21), floats(35)], transB=True, alpha=0.5
     )
     yield weighed("gemm", "MatMul", [floats(1, 64), floats(64, 50)])
+    yield plain("gemv", "MatMul", [floats(2, 1, 21), floats(2, 21, 35)])
+    yield plain("gemv", "Gemm", [floats(2, 21), floats(35, 21), floats(35)], transB=True)
     attended = [floats(1, 2, 9, 10), floats(1, 2, 21, 10), floats(1, 2, 21, 16), floats(9, 21)]
     yield plain("attention", "Attention", attended, scale=0.3)
 

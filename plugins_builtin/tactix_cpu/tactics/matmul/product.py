@@ -19,6 +19,8 @@ from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.text import Args, broadcast_strides, load, splat, store
 from tactix_codegen.c.tile import mapped, row_offset, with_term
 
+_NAMES = {DType.FP32: "float32", DType.FP64: "float64"}
+
 
 @dataclass(frozen=True)
 class CpuProduct:
@@ -79,9 +81,14 @@ class CpuProduct:
         return Packed(self.b, steps)
 
 
-def product(node: Node) -> CpuProduct | Reject:
-    """The product that a MatMul or Gemm node, fused or not, is; or why kernels cannot take it."""
-    epi = epilogue(node)
+def product(
+    node: Node, dtypes: Sequence[DType] = (DType.FP32,), vector: bool = True
+) -> CpuProduct | Reject:
+    """The product that a MatMul or Gemm node, fused or not, is; or why kernels cannot take it.
+
+    ``dtypes``: those that all operands may have; ``vector``: as ``epilogue`` takes it.
+    """
+    epi = epilogue(node, vector)
     if isinstance(epi, Reject):
         return epi
     anchor = node.anchor
@@ -90,12 +97,14 @@ def product(node: Node) -> CpuProduct | Reject:
     a, b, bias = (node.given[i].spec if i >= 0 else None for i in inputs)
     assert a is not None
     assert b is not None
-    if any(s is not None and s.dtype is not DType.FP32 for s in (a, b, bias)):
-        return Reject("these kernels take float32")
+    if any(
+        s is not None and (s.dtype not in dtypes or s.dtype is not a.dtype) for s in (a, b, bias)
+    ):
+        return Reject(f"these kernels take {' or '.join(_NAMES.get(t, t.value) for t in dtypes)}")
     try:
         if anchor.layer.key.startswith("tactix.Gemm@"):
             c = (
-                EpilogueOperand(inputs[2], DType.FP32, bias.shape, (), False)
+                EpilogueOperand(inputs[2], bias.dtype, bias.shape, (), False)
                 if bias is not None
                 else None
             )

@@ -135,6 +135,13 @@ class AffineGridAttrs:
     align_corners: bool = False
 
 
+def coordinates(n: int, align_corners: bool) -> Array:
+    """Of the ``n`` elements along an axis, in [-1, 1]; float64."""
+    if align_corners:
+        return np.linspace(-1, 1, n) if n > 1 else np.array([-1.0])
+    return (2 * np.arange(n) + 1) / n - 1
+
+
 class AffineGrid(Layer):
     """Places for GridSample: theta (N, r, r + 1) times the coordinates of an image; inputs theta,
     size (N, C, ...).
@@ -156,15 +163,10 @@ class AffineGrid(Layer):
 
     def reference(self, attrs: AffineGridAttrs, *inputs: Array) -> tuple[Array, ...]:
         theta, size = wide(inputs[0]), [int(n) for n in inputs[1][2:]]
-        axes = [self._coordinates(attrs, n) for n in size]
+        axes = [coordinates(n, attrs.align_corners) for n in size]
         places = np.meshgrid(*axes, indexing="ij")[::-1]
         points = np.stack([*places, np.ones(size)], axis=-1).astype(theta.dtype)
         return (np.einsum("nij,...j->n...i", theta, points).astype(inputs[0].dtype, copy=False),)
-
-    def _coordinates(self, attrs: AffineGridAttrs, n: int) -> Array:
-        if attrs.align_corners:
-            return np.linspace(-1, 1, n) if n > 1 else np.array([-1.0])
-        return (2 * np.arange(n) + 1) / n - 1
 
     def sample(self, attrs: AffineGridAttrs, inputs: Specs, rng: Any) -> list[Any]:
         found: list[Array] = super().sample(attrs, inputs, rng)

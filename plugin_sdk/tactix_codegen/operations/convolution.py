@@ -44,15 +44,54 @@ class ConvolutionGeometry:
         return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.pads)
 
 
-def geometry(node: Node) -> ConvolutionGeometry | Reject:
-    """Of a node whose anchor is a convolution with constant weights; or why kernels cannot."""
+@dataclass(frozen=True)
+class DepthAxis:
+    """The first of three spatial axes: ``size`` of the input, ``out`` of the output; its taps."""
+
+    size: Dim = 1
+    out: Dim = 1
+    kernel: int = 1
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+
+
+FLAT = DepthAxis()
+"""That of a convolution over fewer axes."""
+
+
+def depth_axis(node: Node) -> DepthAxis:
+    """Of a node that ``geometry`` takes."""
+    anchor = node.anchor
+    assert anchor is not None
+    x, w = (node.given[i].spec for i in anchor.inputs[:2])
+    a, ones = anchor.attrs, (1,) * 3
+    if x.rank != 5:
+        return FLAT
+    return DepthAxis(
+        x.shape[2],
+        anchor_spec(node).shape[2],
+        int(w.const.shape[2]),
+        (a.strides or ones)[0],
+        (a.dilations or ones)[0],
+        (*a.pads, 0)[0],
+    )
+
+
+def geometry(node: Node, axes: tuple[int, ...] = (1, 2)) -> ConvolutionGeometry | Reject:
+    """Of a node whose anchor is a convolution with constant weights; or why kernels cannot.
+
+    ``axes``: numbers of spatial axes that the kernels take; of three the last two are told here,
+    the first by ``depth_axis``.
+    """
     anchor = node.anchor
     assert anchor is not None
     inputs = (*anchor.inputs, -1)
     x, w = (node.given[i].spec for i in inputs[:2])
     a, rank, y = anchor.attrs, x.rank - 2, anchor_spec(node)
-    if rank not in (1, 2) or not w.is_const:
-        return Reject("these kernels take one or two spatial axes and constant weights")
+    if rank not in axes or not w.is_const:
+        most = "one or two" if 3 not in axes else "up to three"
+        return Reject(f"these kernels take {most} spatial axes and constant weights")
     pads: Any = tuple(a.pads) or (0,) * 2 * rank
     channels = x.shape[1]
     if not all(isinstance(p, int) and p >= 0 for p in pads) or not isinstance(channels, int):
@@ -61,7 +100,7 @@ def geometry(node: Node) -> ConvolutionGeometry | Reject:
         return Reject("a tensor is empty")
 
     def two(values: Sequence[Any]) -> Any:
-        return (*(1,) * (2 - rank), *(values or (1,) * rank))
+        return (*(1,) * (2 - rank), *(values or (1,) * rank)[-2:])
 
     return ConvolutionGeometry(
         inputs[0],
@@ -76,5 +115,5 @@ def geometry(node: Node) -> ConvolutionGeometry | Reject:
         two(w.const.shape[2:]),
         two(a.strides),
         two(a.dilations),
-        pads if rank == 2 else (0, pads[0], 0, pads[1]),
+        (0, pads[0], 0, pads[1]) if rank == 1 else (*pads[rank - 2 : rank], *pads[-2:]),
     )

@@ -18,6 +18,8 @@ from tactix_ops.rules.facts import again, fields_of
 from tactix_ops.rules.rounded import rounded, roundings
 
 _low = partial(Rule, numerics="bf16", device="cpu", phase="fuse")
+BLOCK = 16
+"""Channels of a block: float32 of a vector of AVX-512, which matrix units come with."""
 RECURRENT = (P.tactix.LSTM, P.tactix.GRU)
 
 
@@ -44,13 +46,19 @@ def _bias(root: Node) -> Value | None:
 
 def _conv_when(root: Node, x: Value, w: Value) -> bool:
     b, group = _bias(root), root.attrs.group
-    taken = group == 1 or group == x.spec.shape[1] == w.spec.shape[0]
+    depthwise = x.spec.rank < 5 and group == x.spec.shape[1] == w.spec.shape[0]
     return (
-        taken
-        and x.spec.rank in (3, 4)
+        (group == 1 or depthwise or _whole_blocks(w, group))
+        and x.spec.rank in (3, 4, 5)
         and (b is None or b.const is not None)
         and _floats(root, x, w)
     )
+
+
+def _whole_blocks(w: Value, group: int) -> bool:
+    """Whether groups are of whole channel blocks, which kernels for matrix units take."""
+    co, c = w.spec.shape[:2]
+    return isinstance(co, int) and isinstance(c, int) and not (c % BLOCK or co // group % BLOCK)
 
 
 def _conv(root: Node, x: Value, w: Value, graph: Any) -> Op:

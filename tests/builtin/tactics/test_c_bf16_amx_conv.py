@@ -104,6 +104,64 @@ def test_linear_images() -> None:
     )
 
 
+ALL = (1, 1, 1, 1, 1, 1)
+
+
+@needs_unit
+def test_three_axes() -> None:
+    h.check_all(
+        [
+            window((2, 64, 4, 7, 7), (40, 64, 3, 3, 3), {"pads": ALL}),
+            window((1, 20, 5, 9, 12), (33, 20, 2, 3, 2), {"pads": (1, 0, 1, 0, 2, 0)}),
+            window(
+                (1, 40, 7, 9, 11),
+                (16, 40, 3, 3, 3),
+                {"pads": (2, 1, 1, 2, 1, 1), "strides": (2, 2, 1), "dilations": (2, 1, 2)},
+            ),
+            window((1, 64, 3, 8, 9), (48, 64, 1, 3, 3), {"pads": (0, 1, 1, 0, 1, 1)}),
+            window((1, 17, 6, 5, 7), (20, 17, 3, 1, 1), {"pads": (1, 0, 0, 1, 0, 0)}),
+            window((2, 33, 3, 5, 5), (16, 33, 1, 1, 1), {}),
+            window((1, 16, 5, 6, 6), (16, 16, 1, 1, 1), {"strides": (2, 2, 1)}),
+            window((2, 3, 5, 17, 21), (24, 3, 3, 5, 5), {"pads": ALL, "strides": (1, 2, 2)}),
+            window((1, 1, 4, 9, 9), (8, 1, 2, 3, 3), {}),
+        ]
+    )
+
+
+@needs_unit
+def test_groups_of_whole_blocks() -> None:
+    cases = []
+    for x, w, fields in (
+        ((2, 96, 40), (96, 48, 5), {"group": 2, "pads": (2, 2)}),
+        ((1, 64, 9, 9), (128, 16, 3, 3), {"group": 4, "pads": (1, 1, 1, 1)}),
+        ((2, 128, 6, 7), (64, 64, 1, 1), {"group": 2}),
+        ((1, 64, 3, 6, 7), (32, 32, 3, 3, 3), {"group": 2, "pads": ALL, "strides": (1, 2, 1)}),
+    ):
+        arrays = [halves(*x), halves(*w), floats(w[0])]
+        node = h.node("WideConvolution", arrays, [1, 2], **fields)
+        cases.append(h.Case(node, TACTIC, arrays, budget=SUMS, device=AMX, nt=(1, 2, 3)))
+    h.check_all(cases)
+
+
+def test_groups_that_share_a_block_are_left_to_others() -> None:
+    arrays = [halves(1, 48, 9, 9), halves(48, 24, 3, 3), floats(48)]
+    node = h.node("WideConvolution", arrays, [1, 2], group=2)
+    assert isinstance(asked.variants(TACTIC, node, AMX), Reject)
+
+
+@needs_unit
+def test_epilogues_of_three_axes() -> None:
+    arrays = [halves(1, 40, 3, 5, 6), halves(24, 40, 3, 3, 3), floats(24), floats(1, 24, 3, 5, 6)]
+    nodes: Any = [
+        ("WideConvolution", (0, 1, 2), {"pads": ALL}),
+        ("Relu", (4,), {}),
+        ("Add", (5, 3), {}),
+        ("Cast", (6,), {"to": DType.BF16}),
+    ]
+    made = h.fused(arrays, nodes, [6, 7], 0, [1, 2])
+    h.check(made, TACTIC, arrays, device=AMX, budget=h.BUDGETS[DType.BF16])
+
+
 @needs_unit
 def test_bands_join_without_a_seam() -> None:
     cases = [

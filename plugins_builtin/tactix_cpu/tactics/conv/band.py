@@ -1,7 +1,8 @@
 """Bands of output rows of a bfloat16 convolution, and the copy of the input that each needs.
 
 A band's input lies in memory of one thread as cells of 64 bytes, 32 channels of a pixel, plane
-after plane; of an image with few channels, cells of four channels, so that eight neighbouring taps
+after plane; of three axes with planes for each tap of the first, so that a band is of one place
+there; of an image with few channels, cells of four channels, so that eight neighbouring taps
 are 64 bytes. Output pixels are counted over rows of ``out_wide``, so that the cells of neighbours
 lie one step apart whatever the tap; those past the end of a row are computed and left. What stands
 for pads behind a row is what stands for those before the next one.
@@ -11,7 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tactix.base.dims import evaluate
 from tactix_codegen.c.text import Args, block, loop
+from tactix_codegen.operations.convolution import FLAT
 from tactix_cpu.tactics.conv.int8_window import FEW_CHANNELS, DotWindow
 from tactix_cpu.tactics.dot_tile import DEEP
 
@@ -41,8 +44,14 @@ class Bands:
         return 2 * FEW_CHANNELS if self.linear else DEEP
 
     @property
+    def deep(self) -> int:
+        """Planes of one tap of the depth axis."""
+        return 1 if self.linear else -(-self.win.c_each * 2 // DEEP)
+
+    @property
     def planes(self) -> int:
-        return 1 if self.linear else -(-self.win.c * 2 // DEEP)
+        """Of all taps of the depth axis."""
+        return self.win.depth.kernel * self.deep
 
     @property
     def pick(self) -> tuple[int, int]:
@@ -155,14 +164,32 @@ class Bands:
         step, bytes_ = self.step[0], self.wide * self.cell
         if self.win.is_pointwise and not self.linear:
             whole = self._joined(args, "y0", f"rows * {self.wide}", f"{to} + p * {self.plane}")
-            return loop("p", "0", str(self.planes), *whole)
+            return loop("p", "0", str(self.planes), *self._depth(to), *whole)
         row = self._row(args)
         place = f"(r % {step} * {self.part_rows} + r / {step}) * {bytes_}"
         head = f"uint8_t* out = {to} + p * {self.plane} + {place};"
         needed = f"(rows - 1) * {step} + {self.rows_for(1)}"
         zeros = f"if (r + {step} >= {needed}) memset(out + {bytes_}, 0, {self.tail});"
         inner = loop("r", "0", needed, *self._unused(), head, zeros if self.tail else "", *row)
-        return loop("p", "0", str(self.planes), inner)
+        return loop("p", "0", str(self.planes), *self._depth(to), inner)
+
+    @property
+    def has_depth(self) -> bool:
+        """Whether there are three axes."""
+        return self.win.depth != FLAT
+
+    def _depth(self, to: str) -> list[str]:
+        """Statements that declare ``z``, where plane ``p`` lies along the depth; one beyond the
+        border is cleared.
+        """
+        d = self.win.depth
+        if not self.has_depth:
+            return []
+        beyond = f"memset({to} + p * {self.plane}, 0, {self.plane});"
+        return [
+            f"const int64_t z = z0 * {d.stride} + p / {self.deep} * {d.dilation} - {d.pad};",
+            block(f"if (z < 0 || z >= {d.size})", beyond, "continue;"),
+        ]
 
     def _unused(self) -> list[str]:
         """Parts that no tap reads are left out."""
@@ -190,35 +217,45 @@ class Bands:
 
     def _joined(self, args: Args, y: str, count: str, out: str, column: int = 0) -> list[str]:
         """Statements that join the channels of ``count`` pixels from a row's ``column`` on."""
-        win, pixels = self.win, self.win.size[0] * self.win.size[1]
+        win, pixels = self.win, self._pixels
         x = f"(const uint16_t*){args.input(win.inputs[0])}"
         if self.linear:
             taken = " | ".join(
                 f"(uint64_t)in[{c * pixels} + i * {self.pick[1]}] << {16 * c}" for c in range(win.c)
             )
-            start = (
-                f"const uint16_t* in = {x} + (image * {win.c} * {win.size[0]} + {y}) "
-                f"* {win.size[1]} + {column};"
-            )
+            line = f"image * {win.c} * {win.size[0]} + {y}"
+            if self.has_depth:
+                line = f"(image * {win.c} * {win.depth.size} + z) * {win.size[0]} + {y}"
+            start = f"const uint16_t* in = {x} + ({line}) * {win.size[1]} + {column};"
             return [
                 f"{start}\nuint64_t* to = (uint64_t*)({out});",
                 loop("i", "0", count, f"to[i] = {taken};"),
             ]
-        blocks = -(-win.c // 16)
-        place = f"((image * {blocks} + 2 * p) * {win.size[0]} + {y}) * {win.size[1]} + {column}"
+        blocks = -(-win.c_each // 16)
+        first = f"2 * (p % {self.deep})" if win.depth.kernel > 1 else "2 * p"
+        image = f"(image * {win.group} + group)" if win.group > 1 else "image"
+        plane = f"{image} * {blocks} + {first}"
+        if self.has_depth:
+            plane = f"({plane}) * {win.depth.size} + z"
+        place = f"(({plane}) * {win.size[0]} + {y}) * {win.size[1]} + {column}"
         both, one = (f"TX_NAME({n})(in, {count}, {out});" for n in ("pair", "single"))
-        odd = f"if (2 * p + 1 < {blocks}) {both}\nelse {one}" if blocks % 2 else both
+        odd = f"if ({first} + 1 < {blocks}) {both}\nelse {one}" if blocks % 2 else both
         return [f"const uint16_t* in = {x} + ({place}) * 16;", odd]
+
+    @property
+    def _pixels(self) -> int:
+        """Of a channel of the input."""
+        return evaluate(self.win.depth.size, {}) * self.win.size[0] * self.win.size[1]
 
     def functions(self) -> str:
         """The C functions that the copy calls."""
         if self.linear:
             return ""
-        second = 16 * self.win.size[0] * self.win.size[1]
+        second = 16 * self._pixels
         low = f"_mm256_loadu_si256((const __m256i*)(in + i * {16 * self.pick[1]}))"
         high = {"pair": low.replace("(in ", f"(in + {second} "), "single": "_mm256_setzero_si256()"}
         made = []
-        for name in ("pair", "single") if -(-self.win.c // 16) % 2 else ("pair",):
+        for name in ("pair", "single") if -(-self.win.c_each // 16) % 2 else ("pair",):
             to = "(__m256i*)(to + i * 64"
             body = [
                 f"_mm256_store_si256({to}), {low});",
@@ -234,12 +271,13 @@ def bands_for(win: DotWindow, linear: bool, pixels: int, threads: int) -> Bands:
     weights are small.
     """
     high = win.out[0]
-    weights = 2 * win.c * win.co * win.kernel[0] * win.kernel[1]
+    weights = 2 * win.c_each * win.co_each * win.depth.kernel * win.kernel[0] * win.kernel[1]
     budget = LARGE_SCRATCH if weights > LARGE_WEIGHTS else SCRATCH
+    images = win.n * win.group * win.places
     most = (
         high
-        if weights > LARGE_WEIGHTS or not isinstance(win.n, int)
-        else -(-high * win.n // threads)
+        if weights > LARGE_WEIGHTS or not isinstance(images, int)
+        else -(-high * images // threads)
     )
     # Of the bands that fit, the smaller half reads the weights too often; in the others the fewest
     # blocks are the fewest pixels computed for nothing.

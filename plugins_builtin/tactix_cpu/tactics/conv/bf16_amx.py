@@ -93,17 +93,17 @@ class AmxConvWork:
     @property
     def linear(self) -> bool:
         """Whether the input is read as a linear image."""
-        return not self.turned and self.win.c <= FEW_CHANNELS
+        return not self.turned and self.win.group == 1 and self.win.c <= FEW_CHANNELS
 
     def panels(self, columns: int) -> int:
-        """Of weights, those of all taps."""
-        return self.taps[0] * self.taps[1] * -(-self.win.co // columns)
+        """Of weights of a group, those of all taps."""
+        return self.taps[0] * self.taps[1] * -(-self.win.co_each // columns)
 
 
 def work_of(node: Node) -> AmxConvWork | Reject:
     """What a node has the kernel do, or why it cannot."""
     if node.anchor is None or node.anchor.layer.name != "WideConvTranspose":
-        win = window.dot_window(node, HALVES)
+        win = window.dot_window(node, HALVES, (1, 2, 3))
         return win if isinstance(win, Reject) else AmxConvWork(win, win)
     found = spread(node)
     if isinstance(found, Reject):
@@ -142,7 +142,9 @@ def work_of(node: Node) -> AmxConvWork | Reject:
 
 
 class HalfAmxConvTactic(Tactic[AmxConvWork]):
-    """bf16 with constant bf16 weights, one group, one or two spatial axes of known size."""
+    """bf16 with constant bf16 weights, up to three spatial axes of known size; groups of whole
+    channel blocks.
+    """
 
     key = "tactix.c_bf16_amx_conv@1"
     implements = ("tactix.WideConvolution@1", "tactix.Convolution@1", "tactix.WideConvTranspose@1")
@@ -155,7 +157,7 @@ class HalfAmxConvTactic(Tactic[AmxConvWork]):
         if isinstance(work, Reject):
             return work
         if not window.fills_tiles(work.win, device):
-            return Reject("it needs AMX, one group, and more than a few pixels")
+            return Reject("it needs AMX, groups of whole blocks, and more than a few pixels")
         return work
 
     def variants(self, work: AmxConvWork, device: DeviceProperties) -> Sequence[Variant] | Reject:
@@ -163,7 +165,9 @@ class HalfAmxConvTactic(Tactic[AmxConvWork]):
         found = window.formats(work.whole, LINEAR if work.linear else fmt, fmt)
         if isinstance(found, Reject):
             return found
-        ranked = sorted((_cycles(work, s, 1), s) for s in SHAPES)
+        blocks = win.co_each // HIGH
+        fit = [s for s in SHAPES if win.group == 1 or blocks % s[1] == 0]
+        ranked = sorted((_cycles(work, s, 1), s) for s in fit)
         near = [s for cycles, s in ranked[:OFFERED] if cycles < FAR * ranked[0][0]]
         made = [fmt]
         if win.co <= HIGH and not any(o.is_full for o in win.epi.operands.values()):
@@ -178,15 +182,16 @@ class HalfAmxConvTactic(Tactic[AmxConvWork]):
         if not symbols(work.win.n) <= set(ctx.opt):
             return None
         each = _cycles(work, (variant.number("rows"), variant.number("vectors")), ctx.threads)
-        return 2 * START + each * evaluate(work.win.n, ctx.opt) / CLOCK / max(1, ctx.threads)
+        images = evaluate(work.win.n, ctx.opt) * work.win.group * work.win.places
+        return 2 * START + each * images / CLOCK / max(1, ctx.threads)
 
     def compile(self, work: AmxConvWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return _Kernel(work, variant, ctx).artifact()
 
 
 def _cycles(work: AmxConvWork, shape: tuple[int, int], threads: int) -> float:
-    """Of an image: tiles come from the first cache, or weights from the second; results are
-    written; the copy.
+    """Of a group of an image, at one place of its depth: tiles come from the first cache, or
+    weights from the second; results are written; the copy.
     """
     (pixels, vectors), win = shape, work.win
     b = bands_for(win, work.linear, pixels, threads)
@@ -250,7 +255,7 @@ class _Kernel:
         self.columns = self.vectors * HIGH
         self.threads = max(1, ctx.threads)
         self.bands = bands_for(self.win, work.linear, self.pixels, self.threads)
-        self.per_tap = -(-self.win.co // self.columns)
+        self.per_tap = -(-self.win.co_each // self.columns)
         self.panels = work.panels(self.columns)
         self.steps = self.bands.planes * self.win.kernel[0] * self.bands.runs
         self.slab = self.steps * DEEP * self.columns
@@ -264,7 +269,12 @@ class _Kernel:
         self.w = self.args.constant("w", self._packed(), HALVES.weights)
         axis = 1 if self.work.turned else 0
         first = byte.starts(
-            self.win.node, self.win.inputs, self.per_tap * self.columns, axis, HALVES, flipped=False
+            self.win.node,
+            self.win.inputs,
+            self.per_tap * self.columns * self.win.group,
+            axis,
+            HALVES,
+            flipped=False,
         )
         self.first = self.args.constant("first", first, HALVES.sums)
         self._finish()
@@ -281,15 +291,16 @@ class _Kernel:
         )
 
     def _packed(self) -> Packed:
-        """Weights as [panel][plane][row tap][run of taps][pair of channels][column][2].
+        """Weights as [panel][depth tap][plane][row tap][run of taps][pair of channels][column][2].
 
         A step is 16 pairs of all columns: the unit takes the right side with two elements of k in
         32 bits (Intel, Software Developer's Manual, TDPBF16PS). In linear images a run of taps, 8
         of 4 channels, takes the place of a plane's 32 channels.
         """
-        win, b = self.win, self.bands
+        win, b, kd = self.win, self.bands, self.win.depth.kernel
         kh, kw = win.kernel
-        pad = (0, self.per_tap * self.columns - win.co)
+        panels = self.per_tap * win.group
+        pad = (0, panels * self.columns - win.co)
         if self.work.turned:
             taps = self.work.taps[0] * self.work.taps[1]
             spread: tuple[tuple[str, Any], ...] = (
@@ -301,19 +312,19 @@ class _Kernel:
             return Packed(win.inputs[1], spread)
         if not b.linear:
             steps: tuple[tuple[str, Any], ...] = (
-                ("reshape", (win.co, win.c, kh, kw)),
-                ("pad", (pad, (0, b.planes * 32 - win.c), (0, 0), (0, 0))),
-                ("reshape", (self.panels, self.columns, b.planes, HIGH, 2, kh, kw)),
-                ("transpose", (0, 2, 5, 6, 3, 1, 4)),
+                ("reshape", (win.co, win.c_each, kd, kh, kw)),
+                ("pad", (pad, (0, b.deep * 32 - win.c_each), (0, 0), (0, 0), (0, 0))),
+                ("reshape", (panels, self.columns, b.deep, HIGH, 2, kd, kh, kw)),
+                ("transpose", (0, 5, 2, 6, 7, 3, 1, 4)),
             )
             return Packed(win.inputs[1], steps)
         dx, taps = win.dilations[1], DEEP // b.cell
         steps = (
-            ("reshape", (win.co, win.c, kh, kw, 1)),
+            ("reshape", (win.co, win.c, kd * kh, kw, 1)),
             ("pad", (pad, (0, FEW_CHANNELS - win.c), (0, 0), (0, 0), (0, dx - 1))),
-            ("reshape", (self.panels * self.columns, FEW_CHANNELS, kh, kw * dx)),
+            ("reshape", (self.panels * self.columns, FEW_CHANNELS, kd * kh, kw * dx)),
             ("pad", ((0, 0), (0, 0), (0, 0), (0, b.runs * taps - kw * dx))),
-            ("reshape", (self.panels, self.columns, FEW_CHANNELS // 2, 2, kh, b.runs, taps)),
+            ("reshape", (self.panels, self.columns, FEW_CHANNELS // 2, 2, kd * kh, b.runs, taps)),
             ("transpose", (0, 4, 5, 6, 2, 1, 3)),
         )
         return Packed(win.inputs[1], steps)
@@ -385,7 +396,8 @@ class _Kernel:
     def _finish(self) -> None:
         """The function that takes a run of neighbouring sums to the outputs."""
         blocks, step = -(-self.win.co // HIGH), self.work.taps[1]
-        left = "" if blocks % self.vectors == 0 else f"({blocks} - block) * {HIGH}"
+        whole = blocks % self.vectors == 0 or self.win.group > 1
+        left = "" if whole else f"({blocks} - block) * {HIGH}"
         tile = DotTile(HALVES, (0,), self.vectors, HIGH)
         if self.variant.output_format(0).is_linear:
             rows = RowsSite(self.args, self.work.whole, HIGH, left)
@@ -403,9 +415,9 @@ class _Kernel:
         call = "TX_NAME(finish)(a, {}, image, block, {});"
         if self.bands.is_even and self.work.taps == (1, 1):
             count = f"places - k * {pixels} < {pixels} ? places - k * {pixels} : {pixels}"
-            return [call.format(f"sums, {count}", f"y0 * {out} + k * {pixels}")]
+            return [call.format(f"sums, {count}", f"{self._row0} * {out} + k * {pixels}")]
         (sy, sx), row = self.work.taps, self.work.whole.out[1]
-        pixel = f"((y0 + y) * {sy} + tap / {sx}) * {row} + column * {sx} + tap % {sx}"
+        pixel = f"(({self._row0} + y) * {sy} + tap / {sx}) * {row} + column * {sx} + tap % {sx}"
         run = [
             f"const int64_t y = f / {wide}, column = f % {wide};",
             f"const int64_t past = f + {wide} - column < stop ? f + {wide} - column : stop;",
@@ -421,6 +433,24 @@ class _Kernel:
             block(f"for (int64_t f = k * {pixels}; f < stop;)", *run),
         ]
 
+    @property
+    def _row0(self) -> str:
+        """The first row of a band, among those of all places of the depth."""
+        return f"(z0 * {self.win.out[0]} + y0)" if self.bands.has_depth else "y0"
+
+    def _units(self) -> tuple[int, list[str]]:
+        """Bands of an image, in all groups and at all places of the depth; and statements that
+        declare which one ``u`` is.
+        """
+        bands, group, out = self.bands.bands, self.win.group, self.win.places
+        count = bands * group * out
+        lines = [f"const int64_t image = u / {count}, y0 = u % {bands} * {self.bands.rows};"]
+        if self.bands.has_depth:
+            lines.append(f"const int64_t z0 = u / {bands} % {out};")
+        if group > 1:
+            lines.append(f"const int64_t group = u / {bands * out} % {group};")
+        return count, lines
+
     def _walk(self, size: int) -> str:
         """Loops over this thread's bands, panels, and blocks of pixels."""
         b, win = self.bands, self.win
@@ -431,16 +461,18 @@ class _Kernel:
             f"{self.first} + block * {HIGH}",
             "sums",
         ]
+        count, unit = self._units()
+        at, first = "p", f"p % {self.per_tap} * {self.vectors}"
+        if win.group > 1:
+            at = f"(group * {self.panels} + p)"
+            first = f"group * {win.co_each // HIGH} + {first}"
         panel = [
-            f"const int8_t* wp = (const int8_t*){self.w} + p * {self.slab};",
-            (
-                f"const int64_t block = p % {self.per_tap} * {self.vectors}, "
-                f"tap = p / {self.per_tap};\n(void)tap;"
-            ),
+            f"const int8_t* wp = (const int8_t*){self.w} + {at} * {self.slab};",
+            f"const int64_t block = {first}, tap = p / {self.per_tap};\n(void)tap;",
             loop("k", "0", "blocks", f"TX_NAME(product)({', '.join(product)});", *self._results()),
         ]
         band = [
-            f"const int64_t image = u / {b.bands}, y0 = u % {b.bands} * {b.rows};",
+            *unit,
             f"const int64_t rows = {win.out[0]} - y0 < {b.rows} ? {win.out[0]} - y0 : {b.rows};",
             (
                 f"const int64_t places = rows * {b.out_wide}, "
@@ -450,7 +482,7 @@ class _Kernel:
             b.copy(self.args, "s"),
             loop("p", "g[2]", "g[3]", *panel),
         ]
-        total = f"{self.args.dim(win.n)} * {b.bands}"
+        total = f"{self.args.dim(win.n)} * {count}"
         return "\n".join(
             [
                 f"if (tid >= {self.threads}) return;",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tactix.base.dims import Dim, evaluate
 from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, Format
 from tactix.contracts.artifact import Packed
@@ -17,7 +18,13 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject, Variant
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, anchor_spec, epilogue
 from tactix_codegen.c.text import Args, block, load, loop, splat, store
-from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
+from tactix_codegen.operations.convolution import (
+    FLAT,
+    ConvolutionGeometry,
+    DepthAxis,
+    depth_axis,
+    geometry,
+)
 from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.dot_tile import Dot
 
@@ -30,7 +37,7 @@ lane of a dot product takes, of bfloat16 two of them. In blocks most lanes would
 @dataclass(frozen=True)
 class DotWindow(ConvolutionGeometry):
     """Of images of known size. ``fill``: what pads are, a byte. ``flip``: whether the bytes of x
-    have signs.
+    have signs. ``depth``: a third axis before rows and columns.
     """
 
     size: tuple[int, int]
@@ -40,6 +47,7 @@ class DotWindow(ConvolutionGeometry):
     flip: bool
     dot: Dot
     epi: Epilogue
+    depth: DepthAxis = FLAT
 
     @property
     def inputs(self) -> tuple[int, int, int]:
@@ -49,33 +57,60 @@ class DotWindow(ConvolutionGeometry):
     @property
     def pixels(self) -> int:
         """Output pixels of an image."""
-        return self.out[0] * self.out[1]
+        return self.places * self.out[0] * self.out[1]
+
+    @property
+    def places(self) -> int:
+        """Of the output along the depth."""
+        return evaluate(self.depth.out, {})
+
+    @property
+    def c_each(self) -> int:
+        """Input channels of a group."""
+        return self.c // self.group
+
+    @property
+    def co_each(self) -> int:
+        """Output channels of a group."""
+        return self.co // self.group
 
 
-def dot_window(node: Node, dot: Dot = byte.BYTES) -> DotWindow | Reject:
-    """The geometry of a convolution of constant weights, or why blocked kernels cannot take it."""
+def dot_window(
+    node: Node, dot: Dot = byte.BYTES, axes: tuple[int, ...] = (1, 2)
+) -> DotWindow | Reject:
+    """The geometry of a convolution of constant weights, or why blocked kernels cannot take it.
+
+    ``axes``: numbers of spatial axes that they take.
+    """
     epi = epilogue(node)
     if isinstance(epi, Reject):
         return epi
-    found = geometry(node)
+    found = geometry(node, axes)
     if isinstance(found, Reject):
         return found
+    depth = depth_axis(node)
     x, w = node.given[found.x].spec, node.given[found.w].spec
     if any(v.dtype not in dot.dtypes for v in (x, w)):
         return Reject("the tensors have other dtypes than this kernel's")
-    if reason := _why_not(node, found, epi):
+    if reason := _why_not(node, (*found.size, *found.out, depth.size, depth.out), found, epi):
         return Reject(reason)
     fill = getattr(node.anchor.attrs, "pad_value", 0) & 255  # type: ignore[union-attr]
     return DotWindow(
-        **vars(found), node=node, fill=fill, flip=x.dtype is DType.INT8, dot=dot, epi=epi
+        **vars(found),
+        node=node,
+        fill=fill,
+        flip=x.dtype is DType.INT8,
+        dot=dot,
+        epi=epi,
+        depth=depth,
     )
 
 
-def _why_not(node: Node, found: ConvolutionGeometry, epi: Epilogue) -> str:
+def _why_not(node: Node, sizes: tuple[Dim, ...], found: ConvolutionGeometry, epi: Epilogue) -> str:
     """Why the bias, sizes or operands do not suit; empty if they do."""
     if not byte.constant_channels(node, (found.w, found.bias)):
         return "these kernels take constant weights and a constant bias"
-    if not all(isinstance(d, int) for d in (*found.size, *found.out)):
+    if not all(isinstance(d, int) for d in sizes):
         return "the sizes of the image are not known"
     if any(v.spec.shape != anchor_spec(node).shape for v in node.outputs):
         return "an output has another shape"
@@ -99,14 +134,19 @@ def per_channel(o: EpilogueOperand, epi: Epilogue) -> bool:
 
 
 def fills_tiles(win: DotWindow, device: DeviceProperties) -> bool:
-    """Whether the device's matrix unit takes the convolution: it is then the fastest by far.
+    """Whether the device's matrix unit takes the convolution: it is then the fastest by far. Groups
+    of bfloat16 are of whole channel blocks.
 
     Cells of bfloat16 are filled up with zeros in the copy (band.py), so that any channels will do.
     """
     # Half a tile of pixels is enough: below it a product of vectors has less to do.
     deep = win.dot is byte.HALVES or win.c % byte.DEEP == 0 or is_image(win)
+    blocks = win.dot is byte.HALVES and not (win.c_each % byte.HIGH or win.co_each % byte.HIGH)
     return (
-        win.group == 1 and win.pixels >= byte.HIGH // 2 and deep and byte.has_tiles(device, win.dot)
+        (win.group == 1 or blocks)
+        and win.pixels >= byte.HIGH // 2
+        and deep
+        and byte.has_tiles(device, win.dot)
     )
 
 

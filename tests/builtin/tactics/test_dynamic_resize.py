@@ -49,6 +49,13 @@ def test_scales_and_sizes(mode, code):
     )
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("channels", [3, 8, 16, 20])
+def test_channels_that_are_stored_last(mode, channels):
+    x = _x(1, 5, 2, channels)
+    check_all([_case(x, None, (9, 7), axes=(1, 2), mode=mode)])
+
+
 @pytest.mark.parametrize("code", ["f16", "bf16", "f64"])
 def test_scales_in_other_floats(code):
     x, scales = _x(1, 2, 7, 19), np.array([1, 1, 1.7, 0.55]).astype(DType(code).numpy)

@@ -13,7 +13,7 @@ from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import CompileContext, Reject
-from tactix_cpu.tactics.sample.resize import CpuResizeTactic
+from tactix_cpu.tactics.sample.resize import CpuResizeTactic, CpuResizeWork
 from tactix_ops.layers.resize import COORDINATES, ROUNDINGS
 
 TACTIC = CpuResizeTactic()
@@ -161,10 +161,10 @@ def test_wild_numbers_stay_where_they_are():
 
 def test_it_is_thought_faster_than_numpy():
     made = node("Resize", [_array(1, 64, 64, 64)], sizes=(1, 64, 128, 128), mode="cubic")
-    (variant,) = asked.variants(TACTIC, made, NATIVE)
-    cost = asked.cost(TACTIC, made, variant, CompileContext(NATIVE))
-    assert cost is not None
-    assert cost < 20e-9 * 64 * 128 * 128
+    for variant in asked.variants(TACTIC, made, NATIVE):
+        cost = asked.cost(TACTIC, made, variant, CompileContext(NATIVE))
+        assert cost is not None
+        assert cost < 20e-9 * 64 * 128 * 128
 
 
 @pytest.mark.parametrize(
@@ -192,3 +192,38 @@ def test_it_rejects_antialias_over_sizes_that_are_not_known():
     found = TACTIC.match(made, NATIVE)
     assert isinstance(found, Reject)
     assert "antialias" in found.reason
+
+
+@pytest.mark.parametrize("code", ["f32", "f16", "f64", "i8"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_images_in_blocks_and_channels_last(mode, code):
+    """Every format is a variant, and each is compared; 5 and 40 channels leave lanes unused."""
+    cases = []
+    for channels in (5, 32, 40):
+        x = _array(2, channels, 5, 7, code=code)
+        assert len(TACTIC.variants(_work(_case(x, (2, channels, 10, 21))), NATIVE)) == 3
+        cases += [_case(x, (2, channels, *out), mode=mode) for out in ((10, 21), (3, 4), (5, 9))]
+        named, sizes = (2, channels, "h", "w"), (2, channels, "a", "b")
+        cases.append(_running(x, named, sizes, attrs={"mode": mode}, a=9, b=13))
+    check_all(cases)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("channels", [3, 8, 16, 20])
+def test_channels_that_are_stored_last_of_sizes_that_running_tells(mode, channels):
+    x = _array(2, 5, 7, channels)
+    named, sizes = (2, "h", "w", channels), (2, "a", "b", channels)
+    check_all([_running(x, named, sizes, attrs={"mode": mode}, a=9, b=13)])
+
+
+def test_a_crop_and_batches_that_are_resized_are_linear():
+    x = _array(2, 3, 4, 5)
+    crop = {"coordinate_transformation_mode": "tf_crop_and_resize", "roi": (0.0,) * 4 + (1.0,) * 4}
+    for case in (_case(x, (2, 3, 8, 10), **crop), _case(x, (2, 6, 4, 5)), _case(x, (4, 3, 4, 5))):
+        assert [v.input_format(0).name for v in TACTIC.variants(_work(case), NATIVE)] == ["linear"]
+
+
+def _work(case: Case) -> CpuResizeWork:
+    made = TACTIC.match(case.node, NATIVE)
+    assert isinstance(made, CpuResizeWork)
+    return made

@@ -62,7 +62,7 @@ class AxisGroup:
     taps: TableTaps | ComputedTaps | None = None
 
 
-def groups_of(node: Node) -> tuple[AxisGroup, ...] | Reject:
+def axes_of(node: Node) -> tuple[AxisGroup, ...] | Reject:
     """The axes of a Resize, outermost first."""
     made = []
     for axis, size in enumerate(node.given[0].spec.shape):
@@ -70,7 +70,7 @@ def groups_of(node: Node) -> tuple[AxisGroup, ...] | Reject:
         if isinstance(group, Reject):
             return group
         made.append(group)
-    return joined(made)
+    return tuple(made)
 
 
 def joined(groups: Sequence[AxisGroup]) -> tuple[AxisGroup, ...]:

@@ -16,7 +16,6 @@ from tactix_codegen.c.scalar import element
 from tactix_codegen.c.text import Args, block
 from tactix_codegen.operations.resize import TAPS
 from tactix_cpu.tactics.sample.axes import WHOLE, AxisGroup, ComputedTaps, joined
-from tactix_cpu.tactics.sample.resize import CpuResizeWork
 from tactix_cpu.tactics.sample.resize_kernel import GivenNumbers, NearestKernel, WeightedKernel
 from tactix_cpu.tactics.sample.sums import FLOATS, WIDE
 
@@ -33,7 +32,8 @@ def tactics() -> list[Tactic]:
 class DynamicResizeWork:
     """The axes of a tensor to resize, and what tells their sizes."""
 
-    resize: CpuResizeWork
+    node: Node
+    groups: tuple[AxisGroup, ...]
     numbers: TensorNumbers
 
 
@@ -127,11 +127,11 @@ class CpuDynamicResizeTactic(Tactic[DynamicResizeWork]):
         numbers = _numbers(node, axes)
         if isinstance(numbers, Reject):
             return numbers
-        return DynamicResizeWork(CpuResizeWork(node, _groups(node, axes)), numbers)
+        return DynamicResizeWork(node, _groups(node, axes), numbers)
 
     def cost(self, work: DynamicResizeWork, variant: Variant, ctx: CompileContext) -> float | None:
         """As if the result had the size of the input: only running tells it."""
-        x = work.resize.node.given[0].spec
+        x = work.node.given[0].spec
         if not dims.symbols(x.numel) <= set(ctx.opt):
             return None
         elements = dims.evaluate(x.numel, ctx.opt)
@@ -140,9 +140,8 @@ class CpuDynamicResizeTactic(Tactic[DynamicResizeWork]):
     def compile(
         self, work: DynamicResizeWork, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
-        resize = work.resize
-        kernel = NearestKernel if resize.node.attrs.mode == "nearest" else WeightedKernel
-        writer = kernel(resize.node, resize.groups, resize.across, ctx, work.numbers)
+        kernel = NearestKernel if work.node.attrs.mode == "nearest" else WeightedKernel
+        writer = kernel(work.node, work.groups, ctx, work.numbers)
         made = writer.artifact()
         assert isinstance(made.code, Source)
         # A multiplication and an addition that became one would round sizes and places otherwise.

@@ -1,4 +1,5 @@
-"""Resize in C: all modes, any number of axes; linear format.
+"""Resize in C: all modes, any number of axes; linear format, and nhwc and ``cB`` where images grow
+or shrink: their storage is a tensor with other axes that keep their size.
 
 Places and weights are tables: constants of the plan where sizes are known, else made by a first
 launch. Rows of the result are made one by one: first down, as the weighted sum of whole rows, then
@@ -7,21 +8,23 @@ across. Where rows grow in number, those that are already stretched are kept and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
+from tactix.base.tensor import LINEAR, NHWC, Format, blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
-from tactix_cpu.tactics.sample.axes import AxisGroup, groups_of
+from tactix_cpu.tactics.sample.axes import AxisGroup, axes_of, joined
 from tactix_cpu.tactics.sample.resize_kernel import (
-    EXPANDED,
     GivenNumbers,
     NearestKernel,
     WeightedKernel,
+    resized_across,
 )
 from tactix_cpu.tactics.sample.sums import FLOATS, WIDE
 
@@ -38,19 +41,29 @@ def tactics() -> list[Tactic]:
 
 @dataclass(frozen=True)
 class CpuResizeWork:
-    """A tensor to resize, and its axes."""
+    """A tensor to resize, and its axes, one by one."""
 
     node: Node
-    groups: tuple[AxisGroup, ...]
+    axes: tuple[AxisGroup, ...]
 
     @property
-    def across(self) -> int:
-        """The group that is resized within rows; -1 if all are resized by sums of whole rows."""
-        resized = [i for i, g in enumerate(self.groups) if g.taps is not None]
-        if not resized:
-            return -1
-        last, behind = resized[-1], self.groups[resized[-1] + 1 :]
-        return last if not behind or behind[0].size in EXPANDED else -1
+    def is_image(self) -> bool:
+        """Whether pixels move, and batch and channels do not."""
+        attrs, shape = self.node.attrs, self.node.given[0].spec.shape
+        kept = shape[:2] == tuple(attrs.sizes[:2]) and all(s == 1 for s in attrs.scales[:2])
+        # what lies outside the input is filled, unused lanes of a block must be zero
+        cropped = attrs.coordinate_transformation_mode == "tf_crop_and_resize"
+        return len(shape) > 2 and kept and not cropped
+
+    def stored(self, fmt: Format) -> tuple[AxisGroup, ...]:
+        """The axes of the storage, outermost first."""
+        if fmt.is_linear:
+            return joined(self.axes)
+        batch, channels = self.node.given[0].spec.shape[:2]
+        blocks = dims.ceildiv(channels, fmt.lanes) if fmt.lanes > 1 else 1
+        pixel = fmt.lanes if fmt.lanes > 1 else channels
+        outer, inner = AxisGroup(batch * blocks, batch * blocks), AxisGroup(pixel, pixel)
+        return joined([outer, *self.axes[2:], inner])
 
 
 class CpuResizeTactic(Tactic[CpuResizeWork]):
@@ -70,33 +83,42 @@ class CpuResizeTactic(Tactic[CpuResizeWork]):
             return Reject(f"no resize of {x.dtype.value} in C")
         if mode != "nearest" and x.dtype not in (*FLOATS, *WIDE):
             return Reject(f"no {mode} resize of {x.dtype.value} in C")
-        found = groups_of(node)
+        found = axes_of(node)
         if isinstance(found, Reject):
             return found
         if not any(g.taps for g in found):
             return Reject("no axis is resized")
         return CpuResizeWork(node, found)
 
+    def variants(self, work: CpuResizeWork, device: DeviceProperties) -> Sequence[Variant]:
+        beside = (blocked(device.lanes), NHWC) if work.is_image else ()
+        return [Variant.of([f], [f]) for f in (LINEAR, *beside)]
+
     def cost(self, work: CpuResizeWork, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = c_text.traffic(work.node, variant, ctx)
         if seconds is None:
             return None
         y = work.node.outputs[0].spec
-        each = 0.0 if work.node.attrs.mode == "nearest" else _seconds(work, y.dtype)
+        groups = work.stored(variant.input_format(0))
+        across = resized_across(groups, ctx.device.lanes)
+        nearest = work.node.attrs.mode == "nearest"
+        each = 0.0 if nearest else _seconds(groups, across, y.dtype)
         return seconds + dims.evaluate(y.numel, ctx.opt) * each / max(1, ctx.threads)
 
     def compile(self, work: CpuResizeWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         nearest = work.node.attrs.mode == "nearest"
         kernel = NearestKernel if nearest else WeightedKernel
-        return kernel(work.node, work.groups, work.across, ctx, GivenNumbers()).artifact()
+        return kernel(
+            work.node, work.stored(variant.input_format(0)), ctx, GivenNumbers()
+        ).artifact()
 
 
-def _seconds(work: CpuResizeWork, dtype: DType) -> float:
-    """For one result."""
+def _seconds(groups: Sequence[AxisGroup], within: int, dtype: DType) -> float:
+    """For one result; ``within``: the group that is resized within rows, or -1."""
     down = 1
-    for i, g in enumerate(work.groups):
-        down *= g.taps.count if g.taps and i != work.across else 1
-    across = work.groups[work.across].taps if work.across >= 0 else None
+    for i, g in enumerate(groups):
+        down *= g.taps.count if g.taps and i != within else 1
+    across = groups[within].taps if within >= 0 else None
     return (
         down * _DOWN
         + (across.count * _ACROSS if across else 0.0)

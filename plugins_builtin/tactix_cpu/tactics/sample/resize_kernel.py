@@ -38,6 +38,26 @@ _PIXEL = 64
 """Bytes to which scratch memory is aligned."""
 
 
+def resized_across(groups: Sequence[AxisGroup], lanes: int) -> int:
+    """The group that is resized within rows; -1 if all are resized by sums of whole rows. Elements
+    behind it are few: whole vectors, or tables that are known are expanded for them.
+    """
+    resized = [i for i, g in enumerate(groups) if g.taps is not None]
+    if not resized:
+        return -1
+    last, behind = resized[-1], groups[resized[-1] + 1 :]
+    if not behind:
+        return last
+    size = behind[0].size
+    ready = isinstance(groups[last].taps, TableTaps) or is_vectors(size, lanes)
+    return last if size in EXPANDED and ready else -1
+
+
+def is_vectors(size: Dim, lanes: int) -> bool:
+    """Whether so many elements are whole vectors of float32."""
+    return lanes > 1 and dims.mod(size, lanes) == 0
+
+
 def _aligned(size: Dim) -> Dim:
     return dims.ceildiv(size, _PIXEL) * _PIXEL
 
@@ -70,12 +90,11 @@ class _ResizeKernel:
         self,
         node: Node,
         groups: tuple[AxisGroup, ...],
-        across: int,
         ctx: CompileContext,
         numbers: GivenNumbers,
     ) -> None:
-        self.node, self.groups, self.across, self.ctx = node, groups, across, ctx
-        self.numbers = numbers
+        self.node, self.groups, self.ctx, self.numbers = node, groups, ctx, numbers
+        self.across = across = resized_across(groups, ctx.device.lanes)
         self.args = Args(node)
         self.dtype = node.given[0].spec.dtype
         self.workspace: Dim = 0
@@ -83,6 +102,7 @@ class _ResizeKernel:
         own = self._row_group()
         self.leading = range(own)
         self.inner: Dim = dims.prod(g.size for g in groups[across + 1 :]) if across >= 0 else 1
+        self.pixels = self.inner != 1 and is_vectors(self.inner, ctx.device.lanes)
         self.row_in = self.args.size("ROW_IN", dims.prod(g.size for g in groups[own:]))
         self.row_out = self.args.size("ROW_OUT", dims.prod(g.out for g in groups[own:]))
         self.rows = self.args.size("ROWS", dims.prod(g.out for g in groups[:own]))
@@ -102,6 +122,11 @@ class _ResizeKernel:
         """The offset of so many bytes of workspace."""
         begin, self.workspace = self.workspace, self.workspace + _aligned(size)
         return begin
+
+    @property
+    def is_expanded(self) -> bool:
+        """Whether tables of the group within rows tell the place of every element behind it."""
+        return self.inner != 1 and not self.pixels
 
     @property
     def weight(self) -> DType:
@@ -125,7 +150,7 @@ class _ResizeKernel:
         if isinstance(t, ComputedTaps):
             return self.args.workspace(self.tables[t.axis][0], "int32_t")
         places = t.first
-        if g == self.across and self.inner != 1:
+        if g == self.across and self.is_expanded:
             each = np.arange(self.inner, dtype=np.int32)  # type: ignore[arg-type]
             places = (places[:, None] * np.int32(len(each)) + each).reshape(-1)
         return self.args.constant(f"first{g}", Packed(-1, array=places), DType.INT32)
@@ -136,7 +161,7 @@ class _ResizeKernel:
         if isinstance(t, ComputedTaps):
             return self.args.workspace(self.tables[t.axis][1], c_text.ctype(self.weight))
         shares = t.weights.astype(self.weight.numpy)
-        if g == self.across and self.inner != 1:
+        if g == self.across and self.is_expanded:
             shares = np.repeat(shares, self.inner, axis=1)  # type: ignore[arg-type]
         return self.args.constant(f"weight{g}", Packed(-1, array=shares), self.weight)
 
@@ -298,7 +323,11 @@ class NearestKernel(_ResizeKernel):
         if times:
             each = loop("r", "0", str(times), f"to[i * {times} + r] = from[i];")
             return [loop("i", "0", self.args.dim(group.size), each)]
-        return [loop("i", "0", self.row_out, f"to[i] = from[{self.first(self.across)}[i]];")]
+        first = self.first(self.across)
+        if self.pixels:
+            each = f"to[p * {self.inner} + l] = from[{first}[p] * {self.inner} + l];"
+            return [loop("p", "0", self.args.dim(group.out), loop("l", "0", f"{self.inner}", each))]
+        return [loop("i", "0", self.row_out, f"to[i] = from[{first}[i]];")]
 
     def _value(self) -> str:
         """The bits of what stands outside."""
@@ -326,12 +355,11 @@ class WeightedKernel(_ResizeKernel):
         self,
         node: Node,
         groups: tuple[AxisGroup, ...],
-        across: int,
         ctx: CompileContext,
         numbers: GivenNumbers,
     ) -> None:
-        super().__init__(node, groups, across, ctx, numbers)
-        self.sums = CpuSums(self.dtype)
+        self.sums = CpuSums(node.given[0].spec.dtype)
+        super().__init__(node, groups, ctx, numbers)
         self.count = 1
         for g in self.down:
             self.count *= self.taps(g).count
@@ -380,6 +408,8 @@ class WeightedKernel(_ResizeKernel):
 
     def _stretch(self, source: str, target: DType, y: str) -> str:
         """Sums within the row ``source``, to ``y``."""
+        if self.pixels:
+            return self._stretch_pixels(source, target, y)
         t, factor = self.taps(self.across), "" if self.inner == 1 else f" * {self.inner}"
         first, weights = self.first(self.across), self.weights(self.across)
 
@@ -402,6 +432,28 @@ class WeightedKernel(_ResizeKernel):
             return [*lines, self.sums.stored(target, f"{y} + i", "s", count)]
 
         return self.sums.swept(self.row_out, body)
+
+    def _stretch_pixels(self, source: str, target: DType, y: str) -> str:
+        """The same where what is behind the axis is whole vectors: nothing is gathered."""
+        t, each = self.taps(self.across), f"{self.inner}"
+        first, weights = self.first(self.across), self.weights(self.across)
+        count, out = t.count, self.args.dim(self.groups[self.across].out)
+
+        def term(k: str) -> str:
+            share = self.sums.splat(f"{weights}[{k} * {out} + p]")
+            return f"{share} * {self.sums.loaded(self.weight, f'from + {k} * {each} + l')}"
+
+        sums = [f"{self.sums.kind} s = {term('0')};"]
+        if count <= _UNROLLED:
+            sums += [f"s += {term(str(k))};" for k in range(1, count)]
+        else:
+            sums.append(loop("k", "1", str(count), f"s += {term('k')};"))
+        sums.append(self.sums.stored(target, f"{y} + p * {each} + l", "s"))
+        row = [
+            f"const {c_text.ctype(self.weight)}* from = {source} + {first}[p] * {each};",
+            block(f"for (int64_t l = 0; l < {each}; l += {self.sums.lanes})", *sums),
+        ]
+        return loop("p", "0", out, *row)
 
     def _gathered(self) -> list[str]:
         """Declare the ``rows`` that a row is the sum of, and their weights ``of``."""
@@ -464,11 +516,11 @@ class WeightedKernel(_ResizeKernel):
         known = all(isinstance(self.groups[i].taps, TableTaps) for i in (g, self.across))
         return known and group.out >= group.size  # type: ignore[operator]
 
-    def _slack(self) -> int:
+    def _slack(self) -> Dim:
         """Elements behind a row that are read, with weight 0, where it is short."""
         if self.across < 0 or never_short(self.groups[self.across]):
             return 0
-        return self.taps(self.across).count
+        return self.taps(self.across).count * (self.inner if self.pixels else 1)
 
     def _fresh_row(self) -> list[str]:
         if self.across < 0:

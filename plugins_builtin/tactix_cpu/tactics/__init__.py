@@ -63,6 +63,7 @@ MODULES = (
     "trees",
     "matrices",
     "coupling",
+    "draws",
     "signal.fourier",
     "signal.linear_attention",
 )

@@ -290,6 +290,10 @@ def calculations() -> Iterator[h.Case]:
     yield plain("plain_integer", "IntegerConvolution", bytes_, group=2, pad_value=3, **PADS)
     bytes_ = [whole_range(np.int8, 5, 19), whole_range(np.int8, 19, 37)]
     yield plain("plain_integer", "IntegerMatMul", bytes_)
+    yield plain("draw", "RandomBernoulli", [np.abs(floats(5, 37))], seed=1.0)
+    yield plain("multinomial", "RandomMultinomial", [floats(3, 37)], sample_size=50, seed=2.0)
+    kept = [floats(5, 37), np.float32(0.4), np.array(True)]
+    yield plain("training_dropout", "TrainingDropout", kept, seed=3)
     yield plain("trees", "TreeEnsemble", [floats(37, 3), *TREES], range(1, 11))
     yield plain("fourier", "DFT", [floats(3, 60, 2)], axis=1)
     yield plain("fourier", "STFT", [floats(2, 50, 1), floats(16)], frame_step=3, frame_length=16)

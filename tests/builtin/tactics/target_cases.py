@@ -282,7 +282,7 @@ def calculations() -> Iterator[h.Case]:
     blocks = {"axis": 1, "block_size": 4}
     yield plain("scaling", "QuantizeLinear", [floats(5, 37), *scales], dtype=DType.UINT8, **blocks)
     yield plain("scaling", "DequantizeLinear", [small, np.abs(floats(37))], axis=1)
-    square = floats(3, 9, 9) + 3 * np.eye(9, dtype=np.float32)
+    square = floats(3, 9, 9) + 9 * np.eye(9, dtype=np.float32)
     yield from (plain("matrices", layer, [square]) for layer in ("Det", "Inverse"))
     pairs = RNG.uniform(0.05, 0.95, (5, 6)).astype(np.float32)
     yield plain("coupling", "PairwiseCoupling", [pairs], classes=4)

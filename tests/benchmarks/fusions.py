@@ -374,6 +374,7 @@ class Case:
     parts: Collection[str] = ()
 
 
+ROTARY = ("tactix.rotary",)
 CHANNELS_LAST = ("tactix.c_channels_last@1",)
 CASES = [
     Case("L1", lambda: reduction("ReduceL1")),
@@ -400,9 +401,9 @@ CASES = [
     Case("sibling products, 512 rows by 64", lambda: siblings(512, 64, (64, 32, 32))),
     Case("sibling convolutions 256 x 28", lambda: inception(256, 28, (128, 128, 32))),
     Case("sibling convolutions 192 x 14", lambda: inception(192, 14, (64, 96, 16))),
-    Case("rotary halves", lambda: rotary(128, 12, 64, "halves")),
+    Case("rotary halves", lambda: rotary(128, 12, 64, "halves"), ROTARY),
     Case("rotary neighbours", lambda: rotary(128, 12, 64, "neighbours")),
-    Case("attention with rotary halves", lambda: heads(128, 512, 8, 8, "halves")),
+    Case("attention with rotary halves", lambda: heads(128, 512, 8, 8, "halves"), ROTARY),
     Case("windows 56, 7 x 7", lambda: windows(56, 7, 96, 3, 0)),
     Case("shifted windows 56, 7 x 7", lambda: windows(56, 7, 96, 3, 3)),
     Case("concatenated channels", lambda: dense_block(64, 28, 32)),

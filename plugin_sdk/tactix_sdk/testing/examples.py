@@ -78,6 +78,7 @@ EXAMPLES: dict[str, list[Example]] = {
             "f32 2 4 16; f32 2 6 15; f32 2 6 24; f32 1 1 4 6",
         ),
     ],
+    "RotaryEmbedding": [({}, "f32 2 3 4 10; f32 4 10; f32 1 1 4 10")],
     "LSTM": [
         (
             {"hidden_size": 6},

@@ -36,6 +36,7 @@ MODULES = (
     "sample.deform",
     "move.reformat",
     "move.channels_last",
+    "rotary",
     "matmul.gemm",
     "matmul.gemm_amx",
     "matmul.gemv",

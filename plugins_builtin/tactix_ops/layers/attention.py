@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, assume, broadcast_shapes
+from tactix.base.dims import Dim, assume, broadcast_shapes, mod
 from tactix.base.errors import ShapeError
 from tactix.base.tensor import TensorSpec
-from tactix.contracts.layer import Layer
+from tactix.contracts.layer import Layer, NoAttrs
 from tactix_ops.layers.common import (
     Array,
     Specs,
@@ -133,5 +133,33 @@ class TokenAttention(Layer):
         return (y.swapaxes(1, 2).reshape(*inputs[0].shape[:2], attrs.heads * attrs.value_dim),)
 
 
+class RotaryEmbedding(Layer):
+    """``x cos + turned sin``, where ``turned`` is minus the second half of the last axis, then the
+    first.
+
+    x: (..., 2 n); cos, sin: (..., 2 n), which broadcast to x. y is like x. (Su et al., "RoFormer:
+    Enhanced Transformer with Rotary Position Embedding", 2021; halves as GPT-NeoX has them.)
+    """
+
+    key = "tactix.RotaryEmbedding@1"
+
+    def infer(self, attrs: NoAttrs, inputs: Specs) -> list[TensorSpec]:
+        x, cosines, sines = required(self, inputs, 3)
+        float_only(x, self.key)
+        if not x.rank or mod(x.shape[-1], 2) != 0:
+            raise ShapeError(f"{self.key} takes two halves of the last axis, not {x}")
+        for table in (cosines, sines):
+            whole = table.rank and table.shape[-1] == x.shape[-1]
+            if not whole or broadcast_shapes(x.shape, table.shape) != x.shape:
+                raise ShapeError(f"{self.key}: {table} does not broadcast to {x}")
+        return [TensorSpec(x.dtype, x.shape)]
+
+    def reference(self, attrs: NoAttrs, *inputs: Array) -> tuple[Array, ...]:
+        x, cosines, sines = (wide(a) for a in inputs)
+        first, second = np.split(x, 2, axis=-1)
+        y = x * cosines + np.concatenate([-second, first], axis=-1) * sines
+        return (y.astype(inputs[0].dtype, copy=False),)
+
+
 ATTENTION = Attention()
-LAYERS: tuple[Layer, ...] = (ATTENTION, TokenAttention())
+LAYERS: tuple[Layer, ...] = (ATTENTION, TokenAttention(), RotaryEmbedding())

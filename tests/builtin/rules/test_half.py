@@ -11,10 +11,10 @@ from tests.builtin.rules.conftest import names
 from tactix.base.dtypes import DType
 from tactix.fuse.rewrite import fuse
 from tactix.network.verify import verify
-from tactix_ops.rules import all_rules, processor_rules
+from tactix_ops.rules import all_rules, half, processor_rules
 from tactix_sdk.evaluate import evaluate
 
-RULES = {rule.key.removeprefix("tactix."): rule for rule in processor_rules()}
+RULES = {rule.key.removeprefix("tactix."): rule for rule in half.RULES}
 HALF = np.float16
 
 

@@ -262,6 +262,7 @@ def reformats(lanes: int) -> Iterator[h.Case]:
         yield plain("reformat", REFORMAT, [floats(2, 35, 5, 7)], source=a, target=b)
     for perm in ((0, 2, 3, 1), (0, 3, 1, 2)):
         yield plain("channels_last", "Transpose", [floats(2, 35, 5, 37)], perm=perm)
+    yield plain("rotary", "RotaryEmbedding", [floats(2, 3, 5, 74), floats(3, 1, 74), floats(1, 74)])
 
 
 def calculations() -> Iterator[h.Case]:

@@ -1,0 +1,122 @@
+"""Rotary embeddings as models spell them: halves of each head are turned into each other, where
+they lie.
+
+For processors, which have a kernel of it: the products of cosines and sines, slices and a Concat
+become one layer, above the Transpose of heads, so that attention reads rows of tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tactix.base.dims import Dim
+from tactix.contracts.graph import Node, Value
+from tactix.contracts.rule import Op, P, Rule, any_of, var
+from tactix_ops.rules.heads import TURN
+
+T = P.tactix
+_X = var("x")
+_SLICES = T.Concat(T.Neg(T.Slice(_X) >> "second"), T.Slice(_X) >> "first") >> "joined"
+_SPLIT = T.Concat(T.Neg((T.Split(_X) >> "halves").out(1)), (T.Split(_X) >> "halves").out(0))
+_TURNED = any_of(_SLICES, _SPLIT >> "joined")
+
+
+def _range(node: Node, rank: int) -> tuple[Dim, Dim] | None:
+    """Begin and size along the last axis of a Slice that leaves all others whole."""
+    a = node.attrs
+    if tuple(axis % rank for axis in a.axes) != (rank - 1,) or a.steps != (1,):
+        return None
+    return a.begins[0], a.sizes[0]
+
+
+def _halves(
+    x: Value, first: Node | None, second: Node | None, halves: Node | None
+) -> tuple[object, object] | None:
+    """Begin and size of the first part and of the second."""
+    rank = x.spec.rank
+    if first is not None and second is not None:
+        return _range(first, rank), _range(second, rank)
+    assert halves is not None
+    sizes = halves.attrs.sizes
+    if halves.attrs.axis % rank != rank - 1 or len(sizes) != 2:
+        return None
+    return (0, sizes[0]), (sizes[0], sizes[1])
+
+
+def _when(
+    root: Node,
+    x: Value,
+    cosines: Value,
+    sines: Value,
+    joined: Node,
+    first: Node | None = None,
+    second: Node | None = None,
+    halves: Node | None = None,
+) -> bool | str:
+    size, rank = x.spec.shape[-1], x.spec.rank
+    if not isinstance(size, int) or size % 2 or joined.attrs.axis % rank != rank - 1:
+        return "the last axis has no two halves"
+    half = size // 2
+    if _halves(x, first, second, halves) != ((0, half), (half, half)):
+        return "what is joined are no halves"
+    tables = (cosines.spec, sines.spec)
+    whole = all(t.rank and t.shape[-1] == size and t.dtype is x.spec.dtype for t in tables)
+    same = root.outputs[0].spec.shape == x.spec.shape
+    return True if whole and same else "cosines and sines are no rows"
+
+
+def _example(net: Any, split: bool) -> None:
+    x = net.add_input("x", "f32", ["n", 2, 3, 8])
+    if split:
+        first, second = net.add_layer("tactix.Split", [x], axis=-1, sizes=(4, 4))
+    else:
+        first, second = (
+            net.add_layer("tactix.Slice", [x], begins=(b,), sizes=(4,), axes=(3,), steps=(1,))[0]
+            for b in (0, 4)
+        )
+    (low,) = net.add_layer("tactix.Neg", [second])
+    (turned,) = net.add_layer("tactix.Concat", [low, first], axis=-1)
+    cosines, sines = (net.add_input(name, "f32", [3, 8]) for name in ("cos", "sin"))
+    (a,) = net.add_layer("tactix.Mul", [x, cosines])
+    (b,) = net.add_layer("tactix.Mul", [turned, sines])
+    net.mark_output(net.add_layer("tactix.Add", [a, b])[0], "y")
+
+
+# -- above the Transpose ---------------------------------------------------------------------------
+
+
+def _rows_of(table: Value) -> Op:
+    """Template: a table of (batch, heads, sequence, dim) beside rows of tokens."""
+    shape = (*(1,) * (4 - table.spec.rank), *table.spec.shape)
+    return T.Transpose(T.Reshape(table, shape=shape), perm=TURN)
+
+
+def _below(x: Value, cosines: Value, sines: Value) -> Op:
+    return T.Transpose(T.RotaryEmbedding(x, _rows_of(cosines), _rows_of(sines)), perm=TURN)
+
+
+def _below_example(net: Any) -> None:
+    (x,) = net.add_layer("tactix.Transpose", [net.add_input("x", "f32", ["n", 3, 2, 8])], perm=TURN)
+    cosines, sines = (net.add_input(name, "f32", [3, 8]) for name in ("cos", "sin"))
+    net.mark_output(net.add_layer("tactix.RotaryEmbedding", [x, cosines, sines])[0], "y")
+
+
+RULES = (
+    Rule(
+        "tactix.rotary",
+        T.Add(T.Mul(_X, var("cosines")), T.Mul(_TURNED, var("sines"))),
+        lambda x, cosines, sines: T.RotaryEmbedding(x, cosines, sines),
+        _when,
+        benefit=60,
+        device="cpu",
+        example=lambda net: _example(net, split=False),
+    ),
+    Rule(
+        "tactix.rotary_of_tokens",
+        T.RotaryEmbedding(T.Transpose(_X, perm=TURN), var("cosines"), var("sines")),
+        _below,
+        benefit=30,
+        device="cpu",
+        example=_below_example,
+    ),
+)

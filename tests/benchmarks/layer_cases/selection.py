@@ -50,7 +50,6 @@ def gathers() -> Iterator[Case]:
         )
     yield from halved([Case("GatherND", ("f32[64,64,128]", "i64[1024,2] 0:64"), {}, "rows")])
     yield Case("GatherND", ("f32[256,256]", "i64[8192,2] 0:256"), {}, "numbers")
-    yield Case("com.microsoft::GatherND", ("f32[64,64,128]", "i64[1024,2] 0:64"), {}, "ms rows")
     rows = "i64[256,512] 0:256"
     for reduction in ("none", "add", "max"):
         attrs = {"axis": 0, "reduction": reduction}

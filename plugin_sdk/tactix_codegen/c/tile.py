@@ -28,7 +28,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.expr import Scalar
 from tactix.contracts.tactic import Variant
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
-from tactix_codegen.c.text import Args, block, choice, comment, loop, times
+from tactix_codegen.c.text import Args, block, choice, comment, ctype, load, loop, times
 
 LIGHT = frozenset(
     {
@@ -314,20 +314,18 @@ def by_rows(sizes: Sequence[int], row: str, end: str, call: Callable[[int], str]
     return block(f"while ({row} < {end})", text)
 
 
-def transpose(lanes: int) -> str:
-    """The function ``TX_NAME(turn)(in, pitch, rows, columns, out, out_pitch)``: a matrix of floats
-    turned.
+def transpose(lanes: int, dtype: DType = DType.FP32) -> str:
+    """The function ``TX_NAME(turn)(in, pitch, rows, columns, out, out_pitch)``: a matrix of floats,
+    of ``dtype`` in memory, turned.
 
     It has at most ``lanes`` rows and columns; ``columns`` vectors are written, with zeros past
     ``rows``.
     """
     names = [f"r{i}" for i in range(lanes)]
     lines = [f"vf {', '.join(names)};"]
-    full = "\n".join(f"{r} = tx_load_f32(in + {i} * pitch);" for i, r in enumerate(names))
-    some = "tx_load_n_f32(in + {} * pitch, columns)"
-    part = "\n".join(
-        f"{r} = rows > {i} ? {some.format(i)} : tx_zero();" for i, r in enumerate(names)
-    )
+    full = "\n".join(f"{r} = {load(dtype, f'in + {i} * pitch')};" for i, r in enumerate(names))
+    some = [load(dtype, f"in + {i} * pitch", "columns") for i in range(lanes)]
+    part = "\n".join(f"{r} = rows > {i} ? {some[i]} : tx_zero();" for i, r in enumerate(names))
     lines += [block(f"if (rows >= {lanes} && columns >= {lanes})", full), block("else", part)]
     half = lanes // 2
     while half:
@@ -338,7 +336,7 @@ def transpose(lanes: int) -> str:
         f"if (columns > {i}) tx_store_f32(out + {i} * out_pitch, {r});" for i, r in enumerate(names)
     ]
     head = (
-        "const float* in, int64_t pitch, int64_t rows, int64_t columns, "
+        f"const {ctype(dtype)}* in, int64_t pitch, int64_t rows, int64_t columns, "
         "float* out, int64_t out_pitch"
     )
     return f"{SHUFFLE}{block(f'TX_RARE void TX_NAME(turn)({head})', *lines, *stores)}\n"

@@ -41,6 +41,7 @@ MODULES = (
     "matmul.gemm_amx",
     "matmul.gemv",
     "attention",
+    "attention_bf16",
     "rnn.tactic",
     "conv.direct",
     "conv.amx",

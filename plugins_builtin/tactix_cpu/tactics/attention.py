@@ -10,9 +10,9 @@ tile takes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tactix.base.dims import ceildiv, evaluate, prod, symbols
+from tactix.base.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -23,7 +23,7 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.heads import Heads, Matrices
 from tactix_codegen.c.scalar import float_literal
-from tactix_codegen.c.text import Args, block, broadcast_strides, kernel, loop, split
+from tactix_codegen.c.text import Args, block, broadcast_strides, ctype, kernel, loop, split
 from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish_saved, flat
 from tactix_cpu.tactics.estimates import CLOCK, START
 from tactix_cpu.tactics.matmul.product import RowSite
@@ -44,6 +44,7 @@ ROWS = 4
 """Most rows whose softmax is taken together: a maximum and a sum are chains of operations that wait
 for each other, for about 4 cycles (Agner Fog, Instruction tables), which other rows fill.
 """
+FLOATS = (DType.FP32, DType.BF16)
 EXPONENT = 20
 """Cycles of a vector of scores in the softmax (scale, mask, maximum, exponential, sum), and as many
 again of waiting, which the rows that are taken together share. No measurement of it is on record.
@@ -56,8 +57,8 @@ def tactics() -> list[Tactic]:
 
 
 class CpuAttentionTactic(Tactic[Heads]):
-    """float32; any batch, heads and sequence lengths, symbolic ones too; a mask that broadcasts
-    along any axis.
+    """float32, or bfloat16 widened as it is packed; any batch, heads and sequence lengths, symbolic
+    ones too; a mask of either that broadcasts along any axis.
     """
 
     key = "tactix.c_attention@1"
@@ -66,10 +67,7 @@ class CpuAttentionTactic(Tactic[Heads]):
     by_signature = True
 
     def match(self, node: Node, device: DeviceProperties) -> Heads | Reject:
-        h = c_heads.heads(node, (DType.FP32,), MAX_DIM, first_keys=True)
-        if isinstance(h, Heads) and h.mask >= 0 and node.given[h.mask].spec.dtype is not DType.FP32:
-            return Reject("this kernel takes a float32 mask")
-        return h
+        return masked_heads(node, FLOATS)
 
     def variants(self, h: Heads, device: DeviceProperties) -> Sequence[Variant]:
         """Tiles that fill 32 or 16 registers, with rows evened out over the queries."""
@@ -97,7 +95,15 @@ class CpuAttentionTactic(Tactic[Heads]):
         return 2 * START + cycles / CLOCK / max(1, ctx.threads)
 
     def compile(self, h: Heads, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        return _Kernel(h, variant, ctx).artifact()
+        return AttentionKernel(h, variant, ctx).artifact()
+
+
+def masked_heads(node: Node, dtypes: Sequence[DType]) -> Heads | Reject:
+    """What a node of these dtypes computes, its mask one of ``FLOATS``; or why it cannot be."""
+    h = c_heads.heads(node, dtypes, MAX_DIM, first_keys=True)
+    if isinstance(h, Heads) and h.mask >= 0 and node.given[h.mask].spec.dtype not in FLOATS:
+        return Reject("these kernels take a float32 or bf16 mask")
+    return h
 
 
 def groups(rows: int) -> list[int]:
@@ -106,13 +112,10 @@ def groups(rows: int) -> list[int]:
     return [rows // count + (i < rows % count) for i in range(count)]
 
 
-SOFTMAX_PARAMETERS = (
-    "float* s, int64_t keys, const float* mask, float* top, float* total, float* o, int64_t pitch"
-)
+class AttentionKernel:
+    """Writes one kernel. Others override how operands are packed, and what multiplies them."""
 
-
-class _Kernel:
-    """Writes one kernel."""
+    preludes: tuple[str, ...] | None = None
 
     def __init__(self, h: Heads, variant: Variant, ctx: CompileContext) -> None:
         self.h, self.ctx = h, ctx
@@ -123,22 +126,29 @@ class _Kernel:
         self.functions = Functions(self.args)
         self.width = self.tile.width
         self.panels = -(-h.e // self.width)
-        self.packs_v = h.tokens or h.e % self.width != 0
+        self.packs_v = h.tokens or h.e % self.width != 0 or h.dtype is not DType.FP32
+        self.mask_dtype = h.node.given[h.mask].spec.dtype if h.mask >= 0 else DType.FP32
         self.s, self.t = self.args.dim(h.s), self.args.dim(h.t)
         self.key_panels = ceildiv(h.t, self.width)
 
     def artifact(self) -> KernelArtifact:
+        """The kernel as data."""
+        h = self.h
+        return self.with_workspace(
+            prod(h.k.count) * self.key_panels * (h.d * self.width * 4),
+            prod(h.v.count) * h.t * (self.panels * self.width * 4) if self.packs_v else 0,
+        )
+
+    def with_workspace(self, keys: Dim, values: Dim) -> KernelArtifact:
+        """The same; ``keys``, ``values``: bytes of what is packed."""
         h, args = self.h, self.args
-        keys = prod(h.k.count) * self.key_panels * (h.d * self.width * 4)
-        values = prod(h.v.count) * h.t * (self.panels * self.width * 4) if self.packs_v else 0
         self.keys, self.values = (
             args.workspace(0),
             args.workspace(keys) if self.packs_v else args.input(h.v.index),
         )
         args.phase(0)
-        rest = c_tile.rest_sizes(self.tile.rows, h.s) if isinstance(h.s, int) else (4, 1)
-        sizes = (self.tile.rows, *(r for r in rest if r < self.tile.rows))
-        for rows in sorted({n for size in sizes for n in groups(size)}):
+        sizes = self._sizes()
+        for rows in self._groups(sizes):
             self._softmax(rows)
         for rows in sizes:
             self._unit(rows)
@@ -146,8 +156,33 @@ class _Kernel:
             block("if (phase == 0)", self._pack_keys(), self._pack_values(), "return;"),
             self._units(sizes),
         ]
-        helpers = c_tile.transpose(self.tile.lanes) + self.functions.text()
-        return kernel(args, body, self.ctx, helpers=helpers, workspace=keys + values, phases=2)
+        return kernel(
+            args,
+            body,
+            self.ctx,
+            helpers=self._helpers() + self.functions.text(),
+            preludes=self.preludes,
+            workspace=keys + values,
+            phases=2,
+        )
+
+    def _sizes(self) -> tuple[int, ...]:
+        """Query rows of units, the largest first."""
+        s, most = self.h.s, self.tile.rows
+        rest = c_tile.rest_sizes(most, s) if isinstance(s, int) else (4, 1)
+        return (most, *(r for r in rest if r < most))
+
+    def _groups(self, sizes: Sequence[int]) -> list[int]:
+        """Numbers of rows whose softmax is taken together."""
+        return sorted({n for size in sizes for n in groups(size)})
+
+    def _count(self, size: int) -> str:
+        """C text of further arguments of a call of a unit."""
+        return ""
+
+    def _helpers(self) -> str:
+        """C functions that see no argument."""
+        return c_tile.transpose(self.tile.lanes, self.h.dtype)
 
     def _softmax(self, rows: int) -> None:
         """Scores of a block to weights; updates each row's maximum and sum, and scales what was
@@ -187,17 +222,22 @@ class _Kernel:
                 for r in each
             ),
             block(f"for (j = 0; j < keys; j += {lanes})", *weights, *stores),
-            block("if (pitch)", *self._rescale(rows)),
+            block("if (pitch)", *self._rescale(rows, "tx_exp_low")),
             *(f"total[{r}] = before{r} + tx_hsum(sum{r});" for r in each),
         ]
-        self.functions.add(f"softmax{rows}", SOFTMAX_PARAMETERS, body)
+        self.functions.add(
+            f"softmax{rows}",
+            f"float* s, int64_t keys, const {ctype(self.mask_dtype)}* mask, "
+            "float* top, float* total, float* o, int64_t pitch",
+            body,
+        )
 
-    def _rescale(self, rows: int) -> list[str]:
+    def _rescale(self, rows: int, exponential: str) -> list[str]:
         """What was summed over earlier blocks, in terms of the new maximum."""
         lines, sums = [], []
         for r in range(rows):
             lines.append(
-                f"const vf scale{r} = tx_splat(tx_exp_low(tx_splat(old{r}) - base{r})[0]);"
+                f"const vf scale{r} = tx_splat({exponential}(tx_splat(old{r}) - base{r})[0]);"
             )
             lines.append(f"before{r} = total[{r}] * scale{r}[0];")
             for n in range(self.tile.vectors):
@@ -217,8 +257,11 @@ class _Kernel:
             else "mask"
         )
         if h.mask_strides[3] == 0:
-            return f"{raw} + tx_splat(*({at}))"
-        return f"{raw} + {c_text.load(DType.FP32, f'{at} + j', count)}"
+            number = f"tx_splat(*({at}))"
+            if self.mask_dtype is not DType.FP32:
+                number = c_text.splat(self.mask_dtype, at)
+            return f"{raw} + {number}"
+        return f"{raw} + {c_text.load(self.mask_dtype, f'{at} + j', count)}"
 
     def _unit(self, rows: int) -> None:
         """Some query rows of one head against all keys."""
@@ -248,6 +291,7 @@ class _Kernel:
         ]
         aligned = "__attribute__((aligned(64)))"
         body = [
+            *self._widened_queries(rows),
             f"float s[{rows * KEYS}] {aligned}, o[{self.panels * size}] {aligned};",
             f"float top[{rows}], sum[{rows}];",
             loop("m", "0", str(rows), "top[m] = -__builtin_inff();", "sum[m] = 0.0f;"),
@@ -258,42 +302,73 @@ class _Kernel:
         self.functions.add(
             f"unit{rows}",
             (
-                "const float* q, const float* k, const float* v, const float* mask, int64_t row, "
-                "int64_t column"
+                f"const {ctype(h.dtype)}* {'q' if h.dtype is DType.FP32 else 'halves'}, "
+                f"const float* k, const float* v, const {ctype(self.mask_dtype)}* mask, "
+                "int64_t row, int64_t column"
             ),
             body,
         )
 
-    def _last_key(self, rows: int) -> list[str]:
+    def _widened_queries(self, rows: int) -> list[str]:
+        """Declare ``q``: the rows of ``halves`` in float32, if they are not that."""
+        if self.h.dtype is DType.FP32:
+            return []
+        pitch = self.q_pitch
+        row = f"halves + m * {self.args.dim(self.h.q.pitch)}"
+        return [
+            f"float q[{rows} * {pitch}] __attribute__((aligned(64)));",
+            loop("m", "0", str(rows), *self._widen(row, f"q + m * {pitch}", self.h.d)),
+        ]
+
+    @property
+    def q_pitch(self) -> str:
+        """Floats from one query row to the next: as they lie, or in whole vectors."""
+        h, lanes = self.h, self.tile.lanes
+        return self.args.dim(h.q.pitch if h.dtype is DType.FP32 else -(-h.d // lanes) * lanes)
+
+    def _widen(self, x: str, to: str, count: int) -> list[str]:
+        """Statements that store so many elements in float32, in whole vectors, zeros at the end."""
+        lanes, dtype = self.tile.lanes, self.h.dtype
+        whole = count // lanes * lanes
+        move = f"tx_store_f32({to} + i, {c_text.load(dtype, f'{x} + i')});"
+        lines = [loop("i", "0", str(whole), move, step=lanes)] if whole else []
+        if whole < count:
+            rest = c_text.load(dtype, f"{x} + {whole}", str(count - whole))
+            lines.append(f"tx_store_f32({to} + {whole}, {rest});")
+        return lines
+
+    def _last_key(self, rows: int, count: str = "") -> list[str]:
         """Declare ``last``: the keys after which the mask lets none of the rows see any, in whole
-        vectors.
+        vectors. ``count``: the C name of how many rows there are, all if not given.
 
         All of them if some row has none at all: what it gives is then for the softmax to say.
         """
         if self.h.mask < 0 or self.h.mask_strides[3] == 0:
             return [f"const int64_t last = {self.t};"]
-        stride, never = self.h.mask_strides[2], float_literal(NEVER)
-        hidden = (
-            f"tx_any(tx_not(tx_le(tx_load_f32(row + n - {self.tile.lanes}), tx_splat({never}))))"
-        )
+        stride, never, dtype = self.h.mask_strides[2], float_literal(NEVER), self.mask_dtype
+        last = c_text.load(dtype, f"row + n - {self.tile.lanes}")
+        hidden = f"tx_any(tx_not(tx_le({last}, tx_splat({never}))))"
+        one = "row[n - 1]" if dtype is DType.FP32 else "tx_from_bf16(row[n - 1])"
         body = [
             f"int64_t n = {self.t};",
-            f"for (; n % {self.tile.lanes} && row[n - 1] <= {never}; n--);",
+            f"for (; n % {self.tile.lanes} && {one} <= {never}; n--);",
             f"if (n % {self.tile.lanes} == 0) while (n > 0 && !{hidden}) n -= {self.tile.lanes};",
             "most = n > most ? n : most; least = n < least ? n : least;",
         ]
-        count = rows if stride != 0 else 1
-        row = f"const float* row = mask + m * {self.args.dim(stride)};"
+        among = (count or str(rows)) if stride != 0 else "1"
+        kind = f"const {ctype(dtype)}*"
+        row = f"{kind} row = mask + m * {self.args.dim(stride)};"
         self.functions.add(
             f"last{rows}",
-            "const float* mask, int64_t* last",
+            f"{kind} mask, int64_t* last" + f", int64_t {count}" * bool(count),
             [
                 f"int64_t most = 0, least = {self.t};",
-                loop("m", "0", str(count), row, *body),
+                loop("m", "0", among, row, *body),
                 f"*last = least ? most : {self.t};",
             ],
         )
-        return ["int64_t last;", f"TX_NAME(last{rows})(a, mask, &last);"]
+        more = f", {count}" * bool(count)
+        return ["int64_t last;", f"TX_NAME(last{rows})(a, mask, &last{more});"]
 
     def _rows_of_softmax(self, rows: int) -> list[str]:
         """The softmax of all rows of a unit, some at a time."""
@@ -310,7 +385,10 @@ class _Kernel:
             m += count
         return lines
 
-    def _finish(self, tile: RegisterTile) -> list[str]:
+    def _finish(self, tile: RegisterTile, rows: str = "") -> list[str]:
+        """Sums over weights to the outputs; ``rows``: C text of how many there are, all if not
+        given.
+        """
         h, size = self.h, tile.rows * self.width
         nothing = f"memset(o + p * {size} + m * {self.width}, 0, {self.width * 4});"
         zero = h.nan_to_zero or self.t == "0"
@@ -321,13 +399,13 @@ class _Kernel:
         left = f"({h.e} - at)" if h.e % self.width else ""
         site = RowSite(self.args, h.rows, h.width, tile.lanes, left)
         stores = finish_saved(
-            tile, h.epi, site, f"(o + p * {size})", bool(left), " * tx_splat(sum[m])"
+            tile, h.epi, site, f"(o + p * {size})", bool(left), " * tx_splat(sum[m])", rows
         )
         return [
             loop(
                 "m",
                 "0",
-                str(tile.rows),
+                rows or str(tile.rows),
                 "if (sum[m] > 0.0f) sum[m] = 1.0f / sum[m];",
                 block("else", f"sum[m] = {value};", bad),
             ),
@@ -342,7 +420,7 @@ class _Kernel:
 
     def _scores(self, tile: RegisterTile) -> None:
         """Products of the query rows with one panel of keys."""
-        d, pitch = self.h.d, self.args.dim(self.h.q.pitch)
+        d, pitch = self.h.d, self.q_pitch
         unroll = 2 if d % 2 == 0 else 1
         body = tile.steps(unroll, lambda m, u: f"q[{m} * {pitch} + {u}]", "k")
         sums = [
@@ -388,7 +466,10 @@ class _Kernel:
         )
         body = [
             f"const int64_t panel = u % {panels}, left = {self.t} - panel * {width};",
-            f"const float* in = {self._matrix(h.k, f'u / {panels}')} + panel * {width} * {pitch};",
+            (
+                f"const {ctype(h.dtype)}* in = {self._matrix(h.k, f'u / {panels}')} "
+                f"+ panel * {width} * {pitch};"
+            ),
             f"float* out = {self.keys} + u * {h.d * width};",
             loop("i", "0", str(h.d), loop("j", "0", str(width), turn, step=lanes), step=lanes),
         ]
@@ -404,9 +485,14 @@ class _Kernel:
             return ""
         h, pitch = self.h, self.panels * self.width
         row = f"{self._matrix(h.v, f'u / {self.t}')} + u % {self.t} * {self.args.dim(h.v.pitch)}"
-        body = [f"memcpy({self.values} + u * {pitch}, {row}, {h.e * 4});"]
-        if pitch > h.e:
-            body.append(f"memset({self.values} + u * {pitch} + {h.e}, 0, {(pitch - h.e) * 4});")
+        body, end = [f"memcpy({self.values} + u * {pitch}, {row}, {h.e * 4});"], h.e
+        if h.dtype is not DType.FP32:
+            to = f"float* to = {self.values} + u * {pitch};"
+            from_ = f"const {ctype(h.dtype)}* row = {row};"
+            lanes = self.tile.lanes
+            body, end = [from_, to, *self._widen("row", "to", h.e)], -(-h.e // lanes) * lanes
+        if pitch > end:
+            body.append(f"memset({self.values} + u * {pitch} + {end}, 0, {(pitch - end) * 4});")
         return block(
             "", f"{split(self.args.dim(prod(h.v.count) * h.t))}", loop("u", "lo", "hi", *body)
         )
@@ -415,13 +501,29 @@ class _Kernel:
         """Where one of an operand's own matrices begins."""
         return m.pointer(self.args, item, m.count)
 
+    @property
+    def key_words(self) -> int:
+        """Floats of a packed key."""
+        return self.h.d
+
+    def _head_values(self) -> str:
+        """C text of the floats of a head's values."""
+        h = self.h
+        if self.packs_v:
+            return f"{self.t} * {self.panels * self.width}"
+        return f"{self.args.dim(h.node.given[h.v.index].spec.shape[2])} * {h.e}"
+
+    def _rows_of(self, sizes: tuple[int, ...], call: Callable[[int], str]) -> str:
+        """Statements that take the queries from ``r`` to ``end``, by calls of units of those
+        sizes.
+        """
+        return by_rows(sizes, "r", "end", call)
+
     def _units(self, sizes: tuple[int, ...]) -> str:
         h, rows, args = self.h, self.tile.rows, self.args
         sizes_of = [args.dim(d) for d in h.lead]
         tiles = args.dim(ceildiv(h.s, rows))
-        v_pitch = self.panels * self.width if self.packs_v else h.e
-        keys = args.dim(self.key_panels * (h.d * self.width))
-        v_rows = self.t if self.packs_v else args.dim(h.node.given[h.v.index].spec.shape[2])
+        keys = args.dim(self.key_panels * (self.key_words * self.width))
         mask = "0"
         if h.mask >= 0:
             step = [f"r * {args.dim(h.mask_strides[2])}"] * (h.mask_strides[2] != 0)
@@ -435,14 +537,15 @@ class _Kernel:
         def call(size: int) -> str:
             q = f"{h.q.pointer(args, 'item', h.lead)} + r * {args.dim(h.q.pitch)}"
             k = f"{self.keys} + {head(h.k)} * {keys}"
-            v = f"{self.values} + {head(h.v)} * {v_rows} * {v_pitch}"
+            v = f"{self.values} + {head(h.v)} * {self._head_values()}"
             row, column = h.place(args, "item", "r")
-            return f"TX_NAME(unit{size})(a, {q}, {k}, {v}, {mask}, {row}, {column});"
+            operands = f"{q}, {k}, {v}, {mask}, {row}, {column}{self._count(size)}"
+            return f"TX_NAME(unit{size})(a, {operands});"
 
         body = [
             f"const int64_t item = u / {tiles}, from = u % {tiles} * {rows};",
             f"const int64_t end = from + {rows} < {self.s} ? from + {rows} : {self.s};",
             "int64_t r = from;",
-            by_rows(sizes, "r", "end", call),
+            self._rows_of(sizes, call),
         ]
         return f"{split(f'{args.dim(prod(h.lead))} * {tiles}')}\n{loop('u', 'lo', 'hi', *body)}"

@@ -27,7 +27,8 @@ PRODUCTS = frozenset({
 """Layers whose kernels do not read float16."""
 HALVES = (DType.FP16, DType.BF16)
 SOME_KERNEL = frozenset({
-    "LSTM", "GRU", "RNN", "WideConvolution", "WideConvTranspose", "WideMatMul",
+    "LSTM", "GRU", "RNN", "Attention", "TokenAttention",
+    "WideConvolution", "WideConvTranspose", "WideMatMul",
 })  # fmt: skip
 """Products that have kernels of bfloat16 where they have those of float32, or are made for them."""
 MOVES = frozenset({"Reshape", "Transpose", "Slice", "Split", "Concat", "Expand", "Tile"})
@@ -63,7 +64,7 @@ def _lacks_kernel(node: Node) -> bool:
     if x.dtype is not DType.BF16 or name in SOME_KERNEL:
         return False
     constants = all(v.const is not None for v in node.given[1:])
-    if name in ("Attention", "TokenAttention") or not constants:
+    if not constants:
         return True
     w = node.given[1].spec
     if name in ("MatMul", "Gemm"):

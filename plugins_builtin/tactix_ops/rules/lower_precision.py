@@ -20,6 +20,7 @@ from tactix_ops.rules.rounded import rounded, roundings
 _low = partial(Rule, numerics="bf16", device="cpu", phase="fuse")
 BLOCK = 16
 """Channels of a block: float32 of a vector of AVX-512, which matrix units come with."""
+ATTENTIONS = (P.tactix.Attention, P.tactix.TokenAttention)
 RECURRENT = (P.tactix.LSTM, P.tactix.GRU)
 
 
@@ -111,6 +112,28 @@ def _matmul_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.MatMul", [x, w])[0], "y")
 
 
+# -- attention -----------------------------------------------------------------------------------
+
+
+def _attention_when(root: Node) -> bool | str:
+    if getattr(root.attrs, "keys", None) is not None:
+        return "rounding rows of keys that do not count costs more than is gained"
+    return all(v.spec.dtype is DType.FP32 and v.const is None for v in root.given[:3])
+
+
+def _attention(root: Node, graph: Any) -> Op:
+    """Queries, keys and values rounded, each tensor once; the mask stays as it is."""
+    halves = {v: rounded(v, root, graph) for v in root.given[:3]}
+    op = again(root, [*(halves[v] for v in root.given[:3]), *root.inputs[3:]])
+    return P.tactix.Cast(op, to=DType.FP32)
+
+
+def _attention_example(net: Any) -> None:
+    q, k = (net.add_input(name, "f32", ["n", 2, s, 4]) for name, s in (("q", 3), ("k", 5)))
+    mask = net.add_input("mask", "f32", [3, 5])
+    net.mark_output(net.add_layer("tactix.Attention", [q, k, k, mask], scale=0.5)[0], "y")
+
+
 # -- recurrent layers ----------------------------------------------------------------------------
 
 
@@ -189,6 +212,14 @@ RULES = (
         _matmul_when,
         benefit=90,
         example=_matmul_example,
+    ),
+    _low(
+        "tactix.bf16_attention",
+        any_of(*(layer(var("q"), var("k"), var("v")) for layer in ATTENTIONS)),
+        _attention,
+        _attention_when,
+        benefit=90,
+        example=_attention_example,
     ),
     _low(
         "tactix.bf16_recurrent",

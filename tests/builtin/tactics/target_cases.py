@@ -419,7 +419,10 @@ def bfloat16() -> Iterator[h.Case]:
 
 
 def matrix_unit() -> Iterator[h.Case]:
-    """Nodes that the tactics for AMX take where there is one."""
+    """Nodes that the tactics for AMX take where there is one, and for AVX-512 with bfloat16."""
+    attended = [halves(1, 2, 39, 20), halves(1, 2, 45, 20), halves(1, 2, 45, 24), floats(39, 45)]
+    for name in ("attention", "bf16_attention", "bf16_amx_attention"):
+        yield case(name, h.node("Attention", attended, scale=0.25), attended)
     yield weighed("gemm_amx", "MatMul", [floats(33, 70), floats(70, 40)])
     yield weighed("conv_amx", "Convolution", [floats(2, 40, 7, 7), floats(48, 40, 3, 3)], **PADS)
     integer = [whole_range(np.uint8, 33, 64), whole_range(np.int8, 64, 40), biases(40)]

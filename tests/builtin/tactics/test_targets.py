@@ -27,7 +27,10 @@ from tactix_cpu.levels import target
 
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}
 AMX = {"tactix.c_gemm_amx@1", "tactix.c_conv_amx@1", "tactix.c_int8_amx@1", "tactix.c_bf16_amx@1",
-       "tactix.c_int8_amx_conv@1", "tactix.c_bf16_amx_conv@1"}  # fmt: skip
+       "tactix.c_int8_amx_conv@1", "tactix.c_bf16_amx_conv@1",
+       "tactix.c_bf16_amx_attention@1"}  # fmt: skip
+PAIRS = {"tactix.c_bf16_attention@1"}
+"""Those for ``vdpbf16ps``."""
 LEVELS = ("x86-64-v3", "x86-64-v2", "armv8")
 
 
@@ -52,13 +55,13 @@ def test_every_tactic_bids_or_tells_why_not(level: str) -> None:
         "every native tactic needs a case in target_cases.table"
     )
     rejected = {k: a.reason for k, a in answers if isinstance(a, Reject)}
-    assert rejected.keys() == AMX
-    assert all("AMX" in reason for reason in rejected.values())
+    assert rejected.keys() == AMX | PAIRS
+    assert all(("AMX" if k in AMX else "AVX-512") in why for k, why in rejected.items())
 
 
 def test_the_nodes_for_the_matrix_unit_are_taken_where_there_is_one() -> None:
     widest = target("x86-64-v4")
-    cases = table(replace(widest, features=widest.features | TILES))
+    cases = table(replace(widest, features=widest.features | TILES | {"avx512_bf16"}))
     assert {c.tactic.key for c in taken(cases)} == TACTICS.keys()
 
 

@@ -12,3 +12,25 @@ TX_INLINE vf tx_dot2(vf sum, vi u, vi s) {
     return sum + (vf)(u << 16) * (vf)(s << 16) + (vf)(u & high) * (vf)(s & high);
 }
 #endif
+
+/* 2^t within 2^-13 of it, for weights that are rounded to 8 bits: minimax of degree 3, exact where t is whole. */
+TX_INLINE vf tx_exp2_half(vf t) {
+#if TX_512
+    const vf f = (vf)_mm512_reduce_ps((__m512)t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    const vf y = ((0x1.3ba9fep-4f * f + 0x1.d237e6p-3f) * f + 0x1.63e654p-1f) * f + 1.0f;
+    return (vf)_mm512_scalef_ps((__m512)y, (__m512)t); /* takes the floor of t */
+#else
+    return tx_exp2(t);
+#endif
+}
+
+#if TX_512
+/* The first n of 32 elements as 16 pairs; the first n of 16, each in the low half of a lane. Zeros after them. */
+TX_INLINE vi tx_pairs_n(const void* p, int64_t n) {
+    const __mmask32 there = n >= 32 ? 0xffffffffu : n <= 0 ? 0 : (1u << n) - 1;
+    return (vi)_mm512_maskz_loadu_epi16(there, p);
+}
+TX_INLINE vi tx_low_n(const void* p, int64_t n) {
+    return (vi)_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(tx_first(n), p));
+}
+#endif

@@ -7,7 +7,6 @@ where each number takes as many draws as it needs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from tactix.base import dims
 from tactix.base.arrays import Array
 from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
-from tactix.contracts.artifact import KernelArtifact, Packed, Source
+from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
@@ -23,6 +22,7 @@ from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import element
 from tactix_codegen.c.text import Args, block, comment, loop
+from tactix_cpu.tactics.dot_tile import without_fma
 from tactix_ops.layers.random import generator
 
 DRAW, NORMAL, TWIST = 2e-9, 8e-9, 2e-9
@@ -44,12 +44,6 @@ def tactics() -> list[Tactic]:
 
 def _preludes() -> tuple[str, ...]:
     return (*c_copy.preludes(), c_text.prelude("random.h"))
-
-
-def _exactly(made: KernelArtifact) -> KernelArtifact:
-    """A multiplication and an addition that became one would round otherwise than numpy."""
-    assert isinstance(made.code, Source)
-    return replace(made, code=replace(made.code, flags=("-ffp-contract=off",)))
 
 
 def _generator(args: Args, seed: float | None) -> list[str]:
@@ -89,7 +83,7 @@ def _kernel(
         workspace=8 * WORDS + room if fresh or room != 0 else 0,
         phases=2 if fresh else 1,
     )
-    return _exactly(made)
+    return without_fma(made)
 
 
 def _rounded(dtype: DType, value: str) -> str:
@@ -349,7 +343,7 @@ class DropoutTactic(Tactic[Node]):
             f"memcpy(key, {name}, sizeof key);",
             loop("first", "0", count, *blocks, step="TX_TWISTER_NUMBERS"),
         ]
-        return _exactly(c_text.kernel(args, body, ctx, preludes=_preludes()))
+        return without_fma(c_text.kernel(args, body, ctx, preludes=_preludes()))
 
 
 def _scalar(args: Args, node: Node, index: int) -> str | None:

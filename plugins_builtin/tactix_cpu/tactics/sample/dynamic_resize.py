@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
-from tactix.contracts.artifact import KernelArtifact, Source
+from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
@@ -15,6 +15,7 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import element
 from tactix_codegen.c.text import Args, block
 from tactix_codegen.operations.resize import TAPS
+from tactix_cpu.tactics.dot_tile import without_fma
 from tactix_cpu.tactics.sample.axes import WHOLE, AxisGroup, ComputedTaps, joined
 from tactix_cpu.tactics.sample.resize_kernel import GivenNumbers, NearestKernel, WeightedKernel
 from tactix_cpu.tactics.sample.sums import FLOATS, WIDE
@@ -143,9 +144,8 @@ class CpuDynamicResizeTactic(Tactic[DynamicResizeWork]):
         kernel = NearestKernel if work.node.attrs.mode == "nearest" else WeightedKernel
         writer = kernel(work.node, work.groups, ctx, work.numbers)
         made = writer.artifact()
-        assert isinstance(made.code, Source)
-        # A multiplication and an addition that became one would round sizes and places otherwise.
-        return replace(made, code=replace(made.code, flags=("-ffp-contract=off",)))
+        # a multiplication and an addition that became one would round otherwise
+        return without_fma(made)
 
 
 def _groups(node: Node, axes: Sequence[int]) -> tuple[AxisGroup, ...]:

@@ -8,11 +8,11 @@ decided as by the reference.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
-from tactix.contracts.artifact import KernelArtifact, Source
+from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
@@ -21,6 +21,7 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.order import Ranks
 from tactix_codegen.c.scalar import element
 from tactix_codegen.c.text import Args, block, comment, loop
+from tactix_cpu.tactics.dot_tile import without_fma
 
 SECONDS_A_SCORE = 2e-8
 """To sort a score and to compare its box with some that were kept."""
@@ -108,8 +109,8 @@ class SuppressionTactic(Tactic[SuppressionWork]):
         made = c_text.kernel(
             args, body, ctx, preludes=order.preludes(), workspace=room, phases=3, telling=2
         )
-        assert isinstance(made.code, Source)
-        return replace(made, code=replace(made.code, flags=("-ffp-contract=off",)))
+        # a multiplication and an addition that became one would round otherwise
+        return without_fma(made)
 
 
 def classes_and_boxes(work: SuppressionWork) -> Dim:

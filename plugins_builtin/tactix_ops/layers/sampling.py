@@ -138,7 +138,7 @@ class AffineGridAttrs:
 def coordinates(n: int, align_corners: bool) -> Array:
     """Of the ``n`` elements along an axis, in [-1, 1]; float64."""
     if align_corners:
-        return np.linspace(-1, 1, n) if n > 1 else np.array([-1.0])
+        return np.linspace(-1, 1, n)
     return (2 * np.arange(n) + 1) / n - 1
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tactix.base.errors import InvalidArgument, ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer, random_array
-from tactix_ops.layers.common import Array, Specs, pick, required
+from tactix_ops.layers.common import Array, Specs, pick, required, wide
 
 MODES = (
     "BRANCH_LEQ",
@@ -184,7 +184,7 @@ class Lookup(Layer):
         return [TensorSpec(values.dtype, x.shape)]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
-        x, keys, values, default = inputs
+        x, keys, values, default = wide(inputs[0]), wide(inputs[1]), *inputs[2:]
         order = np.argsort(keys, kind="stable")
         place = np.minimum(np.searchsorted(keys, x, sorter=order), max(0, len(keys) - 1))
         if not len(keys):

@@ -291,6 +291,12 @@ def calculations() -> Iterator[h.Case]:
     yield plain("plain_integer", "IntegerConvolution", bytes_, group=2, pad_value=3, **PADS)
     bytes_ = [whole_range(np.int8, 5, 19), whole_range(np.int8, 19, 37)]
     yield plain("plain_integer", "IntegerMatMul", bytes_)
+    yield plain("told_affine_grid", "AffineGrid", [floats(2, 2, 3), np.array([2, 1, 5, 37])])
+    yield plain("told_split", "DynamicSplit", [floats(5, 37), np.array([30, 7])], axis=1, parts=2)
+    mel = [np.array(v) for v in (13, 250, 22050)]
+    yield plain("mel", "MelWeightMatrix", [*mel, np.float32(133.0), np.float32(6855.5)])
+    keys = integers("i32", 37)
+    yield plain("lookup", "Lookup", [integers("i32", 5, 9), keys, floats(37), floats(1)])
     yield plain("draw", "RandomBernoulli", [np.abs(floats(5, 37))], seed=1.0)
     yield plain("multinomial", "RandomMultinomial", [floats(3, 37)], sample_size=50, seed=2.0)
     kept = [floats(5, 37), np.float32(0.4), np.array(True)]

@@ -68,8 +68,8 @@ def reported(case, arrays):
     """Whether the launch that tells sizes refuses the inputs."""
     ((variant, artifact),) = _compile(case)
     (binary,) = COMPILER.compile([artifact.code], NATIVE)
-    shape = case.node.outputs[0].spec.shape
-    sizes = {n: 0 for d in shape if (n := dims.symbol_name(d))}
+    shapes = [d for v in case.node.outputs for d in v.spec.shape]
+    sizes = {n: 0 for d in shapes if (n := dims.symbol_name(d))}
     telling = replace(artifact, launches=artifact.launches[:1])
     run = Run(case.node, variant, telling, sizes)
     run(getattr(_library(binary), binary.symbol), arrays, 1)

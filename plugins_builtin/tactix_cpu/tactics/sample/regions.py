@@ -18,12 +18,16 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import element, float_literal, stored
-from tactix_codegen.c.text import Args, block, comment, loop
+from tactix_codegen.c.text import Args, block, choice, comment, loop
 from tactix_cpu.tactics.sample.sums import FLOATS, CpuSums
 
 _NUMBERS = (*FLOATS, DType.FP64)
 _PER_BIN = 40e-9
 """Seconds for a bin of one channel; Sapphire Rapids, one thread, bins of about 4 by 4 elements."""
+_KEPT = 4096
+"""Weighted neighbours of samples that are kept for all channels of a region: 32 KiB of float32 and
+places. Regions with more (large ones without a sampling ratio) find theirs for each channel.
+"""
 _LINE = 64
 """Bytes to which scratch memory is aligned."""
 
@@ -285,7 +289,9 @@ class MeanOfRegions(_SampledRegions):
 
 
 class LargestOfRegions(_SampledRegions):
-    """The largest weighted neighbour of all samples of a bin."""
+    """The largest weighted neighbour of all samples of a bin. Where they are few, the neighbours of
+    a region serve all channels, in an order in which vectors run along bins.
+    """
 
     def made(self) -> list[str]:
         self.declared()
@@ -295,23 +301,60 @@ class LargestOfRegions(_SampledRegions):
             self.begin.append(f"int64_t {a.letter}_count = 0;")
             count = f"tx_samples({a.letter}_length, {a.bins}, {ratio})"
             lines.append(f"{a.letter}_count = {count};")
-        return lines
+        rows, columns = self.axes
+        number = c_text.ctype(self.sums.number)
+        self.begin += [
+            f"enum {{ BINS = {rows.bins * columns.bins} }};",
+            f"int32_t at[{_KEPT}];",
+            f"{number} of_bin[{_KEPT}];",
+            "int64_t kept = 0;",
+        ]
+        corner = [
+            "const int64_t e = ((k * c_count + m) * 4 + i * 2 + j) * BINS + bin;",
+            f"at[e] = (int32_t)(p[i] * {self.args.dim(columns.size)} + q[j]);",
+            f"of_bin[e] = ({number})(w[i] * z[j]);",
+        ]
+        place = f"const int64_t bin = b * {columns.bins} + d;"
+        fill = self._walk(place, loop("i", "0", "2", loop("j", "0", "2", *corner)))
+        return [
+            *lines,
+            f"kept = r_count <= {_KEPT} && c_count <= {_KEPT} ? 4 * r_count * c_count : {_KEPT};",
+            f"kept = kept * BINS <= {_KEPT} ? kept : 0;",
+            comment("Places and weights of all neighbours."),
+            block("if (kept)", fill),
+        ]
 
     def bins(self) -> list[str]:
-        rows, columns = self.axes
-        value = element(self.dtype, f"plane[p[i] * {self.args.dim(columns.size)} + q[j]]")
+        columns = self.axes[1]
         number = c_text.ctype(self.sums.number)
+        value = element(self.dtype, f"plane[p[i] * {self.args.dim(columns.size)} + q[j]]")
+        infinite = "__builtin_inff()" if self.sums.vector else "__builtin_inf()"
+        self.begin.append(f"{number} largest[BINS];")
         corner = [
             f"const {number} v = {value} * ({number})(w[i] * z[j]);",
-            "s = TX_MAX(s, v);",
+            "largest[bin] = TX_MAX(largest[bin], v);",
         ]
-        text = loop("i", "0", "2", loop("j", "0", "2", *corner))
-        text = loop("m", "0", "c_count", *self._sample(columns, "d", "m", "q", "z"), text)
-        text = loop("k", "0", "r_count", *self._sample(rows, "b", "k", "p", "w"), text)
-        infinite = "__builtin_inff()" if self.sums.vector else "__builtin_inf()"
+        place = f"const int64_t bin = b * {columns.bins} + d;"
+        found = self._walk(place, loop("i", "0", "2", loop("j", "0", "2", *corner)))
+        ready = [
+            f"const {number} v = {element(self.dtype, 'plane[at[e * BINS + bin]]')};",
+            f"const {number} weighted = v * of_bin[e * BINS + bin];",
+            "const int is_larger = (weighted > largest[bin]) | (weighted != weighted);",
+            "largest[bin] = is_larger ? weighted : largest[bin];",
+        ]
         result = "s" if self.dtype is self.sums.number else stored(self.dtype, "s")
-        lines = [f"{number} s = -{infinite};", text, f"to[b * {columns.bins} + d] = {result};"]
-        return [loop("b", "0", str(rows.bins), loop("d", "0", str(columns.bins), *lines))]
+        return [
+            loop("bin", "0", "BINS", f"largest[bin] = -{infinite};"),
+            choice("kept", [loop("e", "0", "kept", loop("bin", "0", "BINS", *ready))], [found]),
+            loop("bin", "0", "BINS", f"const {number} s = largest[bin];", f"to[bin] = {result};"),
+        ]
+
+    def _walk(self, place: str, body: str) -> str:
+        """Over samples ``k`` and ``m`` of bins ``b`` and ``d``."""
+        rows, columns = self.axes
+        text = loop("m", "0", "c_count", *self._sample(columns, "d", "m", "q", "z"), body)
+        text = loop("k", "0", "r_count", *self._sample(rows, "b", "k", "p", "w"), text)
+        return loop("b", "0", str(rows.bins), loop("d", "0", str(columns.bins), place, text))
 
     def _sample(self, a: BinAxis, bin_: str, sample: str, places: str, shares: str) -> list[str]:
         where = f"{a.letter}_first, {a.letter}_length, {a.bins}, {a.letter}_count"

@@ -19,13 +19,14 @@ from tactix.base.errors import (
     punctuated,
 )
 from tactix.base.logger import Logger, checked_logger
-from tactix.config import BuilderConfig
+from tactix.config import BuilderConfig, BuilderFlag
 from tactix.contracts.importer import GIVE, Importer, check_source
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.assemble import assemble
+from tactix.pipeline.by_profile import by_profile
 from tactix.pipeline.constraints import demands
 from tactix.pipeline.finish import finish
-from tactix.pipeline.prepare import prepare
+from tactix.pipeline.prepare import Prepared, prepare
 from tactix.pipeline.select import select
 from tactix.pipeline.state import BuildState
 from tactix.plan import states
@@ -157,13 +158,22 @@ class Builder(Recorded):
             self.session, network, config or BuilderConfig(), self.logger, self._load
         )
         with closing(prepared.state.bench):
-            plan = planned(prepared.network, prepared.state, prepared.network.told)
+            plan = _whole(prepared)
         plan = finish(plan, prepared.state)
         seconds = time.monotonic() - start
         self.logger.info(
             f"built {network.name or 'network'}: {len(plan.steps)} steps, {seconds:.1f} s"
         )
         return plan
+
+
+def _whole(prepared: Prepared) -> Plan:
+    """The plan of the model's network, with kernels for each profile where that is asked for."""
+    network, state = prepared.network, prepared.state
+    at = partial(planned, network, given=network.told)
+    if BuilderFlag.PROFILE_KERNELS in state.config.flags and len(state.profiles) > 1:
+        return by_profile(state, at)
+    return at(state)
 
 
 def planned(

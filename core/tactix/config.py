@@ -37,7 +37,8 @@ class BuilderFlag(enum.Enum):
     ``WEIGHT_STREAMING``: engines may hold fewer bytes of weights than there are.
     ``RESERVE_STATES``: states that grow lie in memory that contexts reserve for them
     (``ExecutionContext.reserve``), so that a run appends to them and copies nothing.
-    ``DEBUG``: check the network after every stage.
+    ``PROFILE_KERNELS``: every profile is tuned for, and has kernels of its own where that makes it
+    faster. ``DEBUG``: check the network after every stage.
     """
 
     EXACT_NUMERICS = "exact_numerics"
@@ -53,6 +54,7 @@ class BuilderFlag(enum.Enum):
     STRIP_PLAN = "strip_plan"
     WEIGHT_STREAMING = "weight_streaming"
     RESERVE_STATES = "reserve_states"
+    PROFILE_KERNELS = "profile_kernels"
     DEBUG = "debug"
 
 

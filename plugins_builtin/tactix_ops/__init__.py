@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 def launchers() -> list[Launcher]:
-    """What runs references, and branches and loops."""
+    """What runs references, branches and loops, and stands for sets of kernels."""
     from tactix_ops.control_launcher import ControlLauncher
+    from tactix_ops.kernel_sets import KernelSetsLauncher
     from tactix_sdk.numpy_launcher import NumpyLauncher
 
-    return [ControlLauncher(), NumpyLauncher()]
+    return [ControlLauncher(), KernelSetsLauncher(), NumpyLauncher()]

@@ -7,7 +7,7 @@ as JSON schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tactix.base.errors import InvalidArgument, PlanFormatError
@@ -123,9 +123,7 @@ def explain(source: Any, node: str = "", session: Session | None = None) -> dict
     """
     plan = _plan(source)
     try:
-        rows = [
-            _row(name, facts, plan.ledger["fusion"]) for name, facts in plan.ledger["nodes"].items()
-        ]
+        rows = list(_rows(plan))
         if session is not None:
             for row in rows:
                 row["rejections"] += _not_enabled(session, plan, row)
@@ -142,6 +140,14 @@ def explain(source: Any, node: str = "", session: Session | None = None) -> dict
         "fell_short": dict(plan.ledger.get("fell_short", {})),
         "precision": {"lowered": [], "wide": {}, "times": {}} | plan.ledger.get("precision", {}),
     }
+
+
+def _rows(plan: Plan, path: str = "") -> Iterator[dict[str, Any]]:
+    """Those of each set of kernels, if there are several, with its number before the names."""
+    for name, facts in plan.ledger["nodes"].items():
+        yield _row(path + name, facts, plan.ledger["fusion"])
+    for i, p in enumerate(plan.steps[0].plans if plan.kernel_sets else ()):
+        yield from _rows(p, f"{i}/")
 
 
 def _plan(source: Any) -> Plan:

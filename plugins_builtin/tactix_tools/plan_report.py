@@ -73,11 +73,15 @@ def _formats(step: Any) -> str:
 def memory(plan: Plan, symbols: dict[str, int]) -> dict[str, Any]:
     """Bytes of weights, of the arena, and the least that any arena could have, for these sizes.
 
-    The arena of a plan with produced steps is known by running only.
+    The arena of a plan with produced steps is known by running only; of several sets of kernels
+    it is that of the first.
     """
-    weights = {b.blob: dims.evaluate(b.nbytes, symbols) for b in plan.buffers if b.kind == "weight"}
+    held = (b for p in plan.nested() for b in p.buffers if b.kind == "weight")
+    weights = {b.blob: dims.evaluate(b.nbytes, symbols) for b in held}
     if plan.produced:
         return {"symbols": symbols, "weights": sum(weights.values())}
+    if plan.kernel_sets:
+        plan = plan.steps[0].plans[plan.kernel_sets[0]]
     live = [b for b in plan.buffers if b.kind in ("arena", "workspace")]
     bytes_of = [dims.evaluate(b.nbytes, symbols) for b in live]
     lifetimes = [(b.first, b.last) for b in live]

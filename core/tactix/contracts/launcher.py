@@ -188,6 +188,8 @@ class LinkContext:
 class Launcher:
     """``key``: what artifacts name. ``device``: the device kind.
 
+    ``switches``: whether it runs nothing, but stands for a choice between plans of its step, which
+    the runtime makes.
     ``host_code``: whether it runs code out of plans in this process, which then must be trusted.
     Its own code, layers of plugins, and code of a device are none; machine code in an artifact must
     be trusted in any case.
@@ -198,6 +200,7 @@ class Launcher:
     device: str = "cpu"
     host_code: bool = True
     iterates: bool = False
+    switches: bool = False
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """One runnable of consecutive steps that all name this launcher.

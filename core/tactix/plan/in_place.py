@@ -14,6 +14,8 @@ def in_place(plan: Plan) -> frozenset[tuple[str, str]]:
     """Names of (input, output): one step makes the output of the input in place, and nothing else
     reads the input, so that no order of steps can see it changed.
     """
+    if plan.kernel_sets:
+        return frozenset.intersection(*(p.in_place for p in plan.steps[0].plans))
     reads = Counter(o.buffer for s in plan.steps for o in s.inputs)
     inputs = {io.buffer: io.name for io in plan.inputs if reads[io.buffer] == 1}
     outputs = {io.buffer: io.name for io in plan.outputs}

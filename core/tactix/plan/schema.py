@@ -19,10 +19,12 @@ from tactix.contracts.artifact import Arg
 from tactix.contracts.launcher import Step
 from tactix.contracts.states import States
 from tactix.contracts.trust import Seal
+from tactix.plan import states
 from tactix.plan.demands import Demand, demands
 from tactix.plan.extents import Extent, extents
 from tactix.plan.in_place import in_place
-from tactix.plan.states import check, decoded
+from tactix.plan.kernel_sets import check as check_sets
+from tactix.plan.kernel_sets import kernel_sets
 
 KINDS = ("input", "output", "arena", "workspace", "weight", "object")
 WRITTEN = ("output", "arena", "object")
@@ -155,7 +157,10 @@ class Plan:
 
         So do steps that hold plans, and steps over Python objects.
         """
-        known, out = set(self.symbols), {}
+        known = set(self.symbols)
+        out: dict[int, frozenset[str]] = {}
+        if self.kernel_sets:
+            return out
         for i, s in enumerate(self.steps):
             named = {n for o in s.outputs for d in o.spec.shape if (n := dims.symbol_name(d))}
             fresh = frozenset(named - known)
@@ -172,9 +177,16 @@ class Plan:
         return extents(self)
 
     @functools.cached_property
+    def kernel_sets(self) -> tuple[int, ...]:
+        """For each profile the index of its plan among those of the one step, in whose place it
+        runs; empty for a plan of one set of kernels. Raises PlanFormatError.
+        """
+        return kernel_sets(self)
+
+    @functools.cached_property
     def states(self) -> States | None:
         """The states that runs append to, if it keeps some. Raises PlanFormatError."""
-        return decoded(self)
+        return states.decoded(self)
 
     @functools.cached_property
     def in_place(self) -> frozenset[tuple[str, str]]:
@@ -225,7 +237,8 @@ def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -
         _step(plan, i, s, f"step {i} ({s.name})")
     _order(plan)
     _ = plan.extents, plan.demands
-    check(plan)
+    states.check(plan)
+    check_sets(plan)
     for inner in (inner for s in plan.steps for inner in s.plans):
         validate(inner, plan.known, depth + 1)
     return plan

@@ -143,7 +143,7 @@ class ExecutionContext(Recorded):
             return self._shapes[index] or self._inputs[index].shape
         if None in self._shapes:
             return self._outputs[index - len(self._inputs)].shape
-        return self._layout(self._shapes).shapes[name]
+        return self._layout(self._shapes)[1].shapes[name]
 
     # -- states -----------------------------------------------------------------------------------
 
@@ -459,8 +459,8 @@ class ExecutionContext(Recorded):
             key = (*shapes, self._length)
             bound = self._known.get(key)
             if bound is None:
-                layout = self._layout(shapes)
-                bound = BoundPlan(self._program, layout, self._cached, self._spare())
+                program, layout = self._layout(shapes)
+                bound = BoundPlan(program, layout, self._cached, self._spare(program))
             memory = self._needed_memory(bound.layout)
             self._known[key] = bound
             self._known.move_to_end(key)
@@ -468,9 +468,13 @@ class ExecutionContext(Recorded):
             self._shapes, self._active = shapes, (bound, memory)
             return bound, memory
 
-    def _spare(self) -> Runnable | None:
-        """Linked steps of the shape that is forgotten next, where nothing may still run them."""
+    def _spare(self, program: LinkedPlan) -> Runnable | None:
+        """Linked steps of the shape that is forgotten next, where nothing may still run them, and
+        they are those of the program.
+        """
         full = len(self._known) >= self._shape_cache_size
+        if full and next(iter(self._known.values())).program is not program:
+            return None
         if not (full and self._program.device.host_memory and self._running.acquire(False)):
             return None
         try:
@@ -483,14 +487,17 @@ class ExecutionContext(Recorded):
         while len(self._known) > kept:
             self._known.popitem(last=False)[1].memory = None
 
-    def _layout(self, shapes: Sequence[tuple[int, ...] | None]) -> Layout:
+    def _layout(self, shapes: Sequence[tuple[int, ...] | None]) -> tuple[LinkedPlan, Layout]:
+        """What runs at these shapes of the inputs, and how its memory lies."""
         known = [s for s in shapes if s is not None]
         if len(known) < len(shapes):
             unset = self._inputs[shapes.index(None)]
             raise ShapeError(f"input {unset.name!r} has no shape yet", do="Call set_input_shape")
         profiles = self._program.plan.profiles
         chosen = profiles if self._profile < 0 else (profiles[self._profile],)
-        return self._program.layout(solve(self._inputs, known, chosen, self._told()))
+        env = solve(self._inputs, known, chosen, self._told())
+        program = self._program.at(env, self._profile)
+        return program, program.layout(env)
 
     def _told(self) -> dict[str, int]:
         """Symbols that no shape gives a value. Raises InvalidArgument if nobody told it."""
@@ -534,9 +541,14 @@ class ExecutionContext(Recorded):
             yield
 
     def move(self, addresses: Mapping[int, int]) -> None:
-        """Weights lie elsewhere, by buffer; inside of ``halted``."""
+        """Weights lie elsewhere, by buffer; inside of ``halted``. Plans of profiles, whose buffers
+        are others, are bound again.
+        """
         for bound in self._known.values():
-            bound.move(addresses)
+            if bound.program is self._program:
+                bound.move(addresses)
+            else:
+                bound.memory = None
 
     def _tensor_index(self, name: str) -> int:
         if name not in self._index:

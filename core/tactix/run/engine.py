@@ -119,18 +119,19 @@ class Engine(Recorded):
             raise ShapeError("the engine's memory depends on data", who=self.name)
         if shapes is not None:
             given = zip(self.inputs, in_order(self.inputs, (shapes,), {}), strict=True)
-            return self._program.layout(
-                solve(self.inputs, [shape_of(io.name, s) for io, s in given], ())
-            ).arena
+            env = solve(self.inputs, [shape_of(io.name, s) for io, s in given], ())
+            return self._program.at(env).layout(env).arena
         tops = [{s: high for s, (_, _, high) in p.dims.items()} for p in self.profiles]
         if self.plan.symbols and (not tops or any(None in t.values() for t in tops)):
             raise ShapeError("the profile has no highest shape", do="Give the input shapes")
-        return max((self._at(t).arena for t in tops or [{}]), default=0)
+        found = (self._at(t, i)[1].arena for i, t in enumerate(tops or [{}]))
+        return max(found, default=0)
 
-    def _at(self, env: Mapping[str, int | None]) -> Layout:
-        return self._program.layout(
-            {s: n for s in self.plan.symbols if (n := env.get(s)) is not None}
-        )
+    def _at(self, env: Mapping[str, int | None], profile: int) -> tuple[LinkedPlan, Layout]:
+        """What runs at the sizes of a profile, and how its memory lies."""
+        known = {s: n for s in self.plan.symbols if (n := env.get(s)) is not None}
+        program = self._program.at(known, profile)
+        return program, program.layout(known)
 
     # -- running ----------------------------------------------------------------------------------
 

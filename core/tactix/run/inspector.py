@@ -34,8 +34,8 @@ class InspectedEngine(Engine):
         opt = {s: r[1] for p in self.profiles[:1] for s, r in p.dims.items()}
         if self.plan.produced or not self.plan.symbols <= opt.keys():
             return {"weights": weights}
-        layout = self._at(opt)
-        live = [self.plan.buffers[i] for i in self._program.placed]
+        program, layout = self._at(opt, 0)
+        live = [program.plan.buffers[i] for i in program.placed]
         least = lower_bound(layout.sizes, [(b.first, b.last) for b in live])
         ratio = layout.arena / least if least else 1.0
         return {"weights": weights, "arena": layout.arena, "lower_bound": least, "ratio": ratio}

@@ -28,6 +28,7 @@ from tactix.plugins.identity import own_first
 from tactix.plugins.names import OWN
 from tactix.run.layout import Layout, Layouts
 from tactix.run.memory import Weights
+from tactix.run.shapes import admits
 
 LAYOUTS = 64
 """Shapes whose memory layout is kept."""
@@ -101,6 +102,17 @@ class LinkedPlan:
         """
         context = replace(self.context, persistent_cache_limit=cached) if cached else self.context
         return self.device.link(self.plan.steps, self.launchers, context)
+
+    def at(self, env: Env, profile: int = -1) -> LinkedPlan:
+        """What runs at these symbols: another plan where the profile has kernels of its own.
+
+        ``profile``: its index; -1 for the first that takes the symbols.
+        """
+        sets = self.plan.kernel_sets
+        if not sets:
+            return self
+        taking = (i for i, p in enumerate(self.plan.profiles) if admits(p, env))
+        return self.bodies[0][sets[profile if profile >= 0 else next(taking, 0)]]
 
     def layout(self, env: Env) -> Layout:
         """Sizes and offsets for those symbols; kept for the next time. Raises ShapeError."""

@@ -83,7 +83,7 @@ def evaluated(io: TensorIO, env: Env) -> tuple[int, ...]:
 
 def check_profiles(env: Env, owner: Mapping[str, str], profiles: Sequence[Profile]) -> None:
     """Raises ShapeError if no profile admits the values; the ranges are told."""
-    if not profiles or any(_admits(p, env) for p in profiles):
+    if not profiles or any(admits(p, env) for p in profiles):
         return
     for symbol, (low, _, high) in profiles[0].dims.items():
         n = env.get(symbol, low)
@@ -104,7 +104,8 @@ def describe(p: Profile) -> str:
     )
 
 
-def _admits(p: Profile, env: Env) -> bool:
+def admits(p: Profile, env: Env) -> bool:
+    """Whether a profile takes these values."""
     return all(_within(env[s], low, high) for s, (low, _, high) in p.dims.items() if s in env)
 
 

@@ -79,6 +79,7 @@ def table(device: DeviceProperties) -> list[h.Case]:
         integer_products(),
         integer_windows(),
         bfloat16(),
+        deep(),
         matrix_unit(),
     )
     return [h.replace(c, device=device) for part in (*parts, *convolutions_and_bytes) for c in part]
@@ -422,6 +423,11 @@ def bfloat16() -> Iterator[h.Case]:
         spread,
         budget=2e-5,
     )
+
+
+def deep() -> Iterator[h.Case]:
+    x, w = floats(2, 5, 4, 6, 19), floats(7, 5, 2, 3, 3)
+    yield weighed("conv_deep", "Convolution", [x, w], pads=(1, 1, 0, 0, 1, 2))
 
 
 def matrix_unit() -> Iterator[h.Case]:

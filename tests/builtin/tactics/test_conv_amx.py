@@ -50,6 +50,30 @@ def conv(
 
 
 @runs
+def test_three_axes() -> None:
+    x, w = floats(2, 40, 5, 6, 7), floats(50, 40, 3, 2, 3)
+    sized: Any = {"pads": (1, 0, 2, 0, 1, 1), "strides": (2, 1, 2), "dilations": (1, 2, 1)}
+    h.check_all(
+        [
+            conv(x, w, floats(50)),
+            conv(x, w, **sized),
+            conv(x, w, symbols=("n", 40, "d", "h", 7), **sized),
+            conv(x, floats(20, 40, 1, 1, 1), floats(20)),
+            conv(x, floats(20, 40, 1, 1, 1), strides=(2, 1, 1)),
+            conv(x, floats(20, 40, 3, 1, 1), pads=(1, 0, 0, 1, 0, 0)),
+        ]
+    )
+    arrays = [x, w, floats(2, 50, 3, 5, 5), floats(2, 50, 1, 1, 1), floats(1, 1, 3, 1, 5)]
+    nodes: Any = [
+        ("Convolution", (0, 1), {}),
+        ("Add", (5, 2), {}),
+        ("Mul", (6, 3), {}),
+        ("Add", (7, 4), {}),
+    ]
+    h.check(h.fused(arrays, nodes, anchor=0, constants=[1]), AMX, arrays, device=DEVICE)
+
+
+@runs
 def test_pointwise_windows_of_any_channels_and_images() -> None:
     h.check_all(
         [

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import evaluate, symbols
+from tactix.base.dims import evaluate, prod, symbols
 from tactix.base.tensor import blocked
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c.tile import TileSite
+from tactix_codegen.operations.convolution import FLAT
 from tactix_cpu.tactics.conv.window import BlockedSite, CpuConvolutionWindow, formats, window
 from tactix_cpu.tactics.dot_tile import HALVES, has_tiles
 from tactix_cpu.tactics.matmul.gemm_amx import DEPTH, FEWEST, WIDTH, PartsKernel, seconds
@@ -37,7 +38,7 @@ def tactics() -> list[Tactic]:
 
 
 class AmxConvTactic(Tactic[CpuConvolutionWindow]):
-    """float32, one or two spatial axes, one group, constant finite weights of at least as many
+    """float32, up to three spatial axes, one group, constant finite weights of at least as many
     channels as lanes.
     """
 
@@ -50,10 +51,10 @@ class AmxConvTactic(Tactic[CpuConvolutionWindow]):
     def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
         if not has_tiles(device, HALVES):
             return Reject("it needs AMX with bfloat16, and AVX-512")
-        win = window(node)
+        win = window(node, axes=(1, 2, 3))
         if isinstance(win, Reject):
             return win
-        pixels = win.out[0] * win.out[1]
+        pixels = prod(win.spatial)
         if win.group > 1 or win.c < LANES or (isinstance(pixels, int) and pixels < FEWEST):
             return Reject(
                 "it takes one group of at least 16 channels, and images of at least 8 pixels"
@@ -75,7 +76,7 @@ class AmxConvTactic(Tactic[CpuConvolutionWindow]):
     def cost(
         self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
     ) -> float | None:
-        pixels = win.out[0] * win.out[1]
+        pixels = prod(win.spatial)
         if not symbols(pixels * win.n) <= set(ctx.opt):
             return None
         m, images = evaluate(pixels, ctx.opt), evaluate(win.n, ctx.opt)
@@ -89,21 +90,26 @@ class AmxConvTactic(Tactic[CpuConvolutionWindow]):
 
 def depth(win: CpuConvolutionWindow) -> int:
     """Elements of a row: the channels of every tap, filled up to steps."""
-    return win.taps * -(-win.c // DEPTH) * DEPTH
+    return taps(win) * -(-win.c // DEPTH) * DEPTH
+
+
+def taps(win: CpuConvolutionWindow) -> int:
+    """Of all axes."""
+    return win.depth.kernel * win.taps
 
 
 class _ConvKernel(PartsKernel):
     """Pixels of blocked images, into blocked images."""
 
     def __init__(self, win: CpuConvolutionWindow, ctx: CompileContext) -> None:
-        super().__init__(win.node, ctx, win.out[0] * win.out[1], win.co, depth(win), win.epi, win.n)
+        super().__init__(win.node, ctx, prod(win.spatial), win.co, depth(win), win.epi, win.n)
         self.win, self.x = win, self.args.input(win.x)
 
     def panels(self) -> Packed:
         win, count = self.win, -(-self.n // WIDTH)
-        fill = (0, count * WIDTH - win.co), (0, depth(win) // win.taps - win.c), (0, 0)
+        fill = (0, count * WIDTH - win.co), (0, depth(win) // taps(win) - win.c), (0, 0)
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (win.co, win.c, win.taps)),
+            ("reshape", (win.co, win.c, taps(win))),
             ("pad", fill),
             ("transpose", (2, 1, 0)),
             ("reshape", (depth(win), count, WIDTH)),
@@ -114,9 +120,10 @@ class _ConvKernel(PartsKernel):
 
     def place(self) -> list[str]:
         win, dim = self.win, self.args.dim
-        each, plane = -(-win.c // DEPTH), dim(win.size[0] * win.size[1])
+        each, plane = -(-win.c // DEPTH), dim(win.depth.size * win.size[0] * win.size[1])
         at, valid, lines = "row", f"row < {dim(self.m)}", []
-        if not win.is_pointwise:
+        flat = win.depth.kernel == win.depth.stride == 1 and win.depth.pad == 0
+        if not (win.is_pointwise and flat):
             high, wide, across, kw = (
                 dim(win.size[0]),
                 dim(win.size[1]),
@@ -124,17 +131,24 @@ class _ConvKernel(PartsKernel):
                 win.kernel[1],
             )
             (down, right), (dy, dx) = win.strides, win.dilations
+            y, ky = f"row / {across}", f"tap / {kw}"
+            if win.depth != FLAT:
+                y, ky = f"{y} % {dim(win.out[0])}", f"{ky} % {win.kernel[0]}"
             lines = [
                 f"const int64_t tap = step / {each};",
-                f"const int64_t i = row / {across} * {down} + tap / {kw} * {dy} - {win.pads[0]};",
+                f"const int64_t i = {y} * {down} + {ky} * {dy} - {win.pads[0]};",
                 f"const int64_t j = row % {across} * {right} + tap % {kw} * {dx} - {win.pads[1]};",
             ]
             at, valid = (
                 f"i * {wide} + j",
                 f"{valid} && i >= 0 && i < {high} && j >= 0 && j < {wide}",
             )
-        if self.steps > win.taps * each:
-            valid = f"{valid} && step < {win.taps * each}"
+            if win.depth != FLAT:
+                lines.append(self._depth())
+                deep, of_depth = dim(win.depth.size), dim(win.size[0] * win.size[1])
+                at, valid = f"z * {of_depth} + {at}", f"{valid} && z >= 0 && z < {deep}"
+        if self.steps > taps(win) * each:
+            valid = f"{valid} && step < {taps(win) * each}"
         image = f"image * {-(-win.c // LANES)} + step % {each} * 2"
         return [
             *lines,
@@ -144,6 +158,12 @@ class _ConvKernel(PartsKernel):
                 f"? {win.c} - step % {each} * {DEPTH} : 0;"
             ),
         ]
+
+    def _depth(self) -> str:
+        """C text that declares ``z``, where the tap of a row lies along the depth."""
+        d, dim = self.win.depth, self.args.dim
+        place = f"row / {dim(self.win.out[0] * self.win.out[1])} * {d.stride}"
+        return f"const int64_t z = {place} + tap / {self.win.taps} * {d.dilation} - {d.pad};"
 
     def site(self) -> tuple[TileSite, str]:
         blocks = -(-self.n // LANES)

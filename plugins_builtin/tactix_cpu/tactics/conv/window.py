@@ -18,7 +18,13 @@ from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.scalar import keeps_zero
 from tactix_codegen.c.text import Args, load, splat, store
 from tactix_codegen.c.tile import flat, is_row_major, with_term
-from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
+from tactix_codegen.operations.convolution import (
+    FLAT,
+    ConvolutionGeometry,
+    DepthAxis,
+    depth_axis,
+    geometry,
+)
 
 PATTERNS = 5
 """Most kinds of tiles in a row; each is a function of its own. Usual windows need 3 or 4: at either
@@ -29,12 +35,18 @@ border, and inside of one or two sizes. No measurement of it is on record.
 @dataclass(frozen=True)
 class CpuConvolutionWindow(ConvolutionGeometry):
     """``epi`` includes the bias, its operand strides are along (n, channel, row, column).
-    ``dtype``: of x and w.
+    ``dtype``: of x and w. ``depth``: a third axis before rows and columns.
     """
 
     node: Node
     epi: Epilogue
     dtype: DType
+    depth: DepthAxis = FLAT
+
+    @property
+    def spatial(self) -> Shape:
+        """The axes of the output."""
+        return self.out if self.depth == FLAT else (self.depth.out, *self.out)
 
     def valid(self, column: int, tap: int) -> bool:
         """Whether that tap of an output column's window lies inside the input's static width."""
@@ -42,14 +54,16 @@ class CpuConvolutionWindow(ConvolutionGeometry):
         return 0 <= at < self.size[1]  # type: ignore[operator]
 
 
-def window(node: Node, dtypes: Sequence[DType] = (DType.FP32,)) -> CpuConvolutionWindow | Reject:
+def window(
+    node: Node, dtypes: Sequence[DType] = (DType.FP32,), axes: tuple[int, ...] = (1, 2)
+) -> CpuConvolutionWindow | Reject:
     """The geometry of a Convolution node with constant weights, fused or not; or why blocked
-    kernels cannot take it.
+    kernels cannot take it. ``axes``: numbers of spatial axes that they take.
     """
     epi = epilogue(node)
     if isinstance(epi, Reject):
         return epi
-    found = geometry(node)
+    found = geometry(node, axes)
     if isinstance(found, Reject):
         return found
     x, w = node.given[found.x].spec, node.given[found.w].spec
@@ -59,7 +73,9 @@ def window(node: Node, dtypes: Sequence[DType] = (DType.FP32,)) -> CpuConvolutio
     return (
         biased
         if isinstance(biased, Reject)
-        else CpuConvolutionWindow(**vars(found), node=node, epi=biased, dtype=x.dtype)
+        else CpuConvolutionWindow(
+            **vars(found), node=node, epi=biased, dtype=x.dtype, depth=depth_axis(node)
+        )
     )
 
 
@@ -193,7 +209,7 @@ class BlockedSite:
 
     def _flat(self, pixel: str, strides: Sequence[Dim]) -> str:
         """The offset of an output pixel in an operand with those strides along the spatial axes."""
-        spatial = self.win.out[2 - len(strides) :]
+        spatial = self.win.spatial[-len(strides) :]
         if is_row_major(spatial, strides) and strides[-1] != 0:
             return f"{pixel} * {self.args.dim(strides[-1])}"
         return flat(pixel, [self.args.dim(d) for d in spatial], strides, self.args)
@@ -218,7 +234,7 @@ class BlockedSite:
 
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
         blocks = self.args.size("Y_BLOCKS", self.blocks)
-        plane = self.args.size("Y_PLANE", self.win.out[0] * self.win.out[1])
+        plane = self.args.size("Y_PLANE", prod(self.win.spatial))
         value = self._kept(value, dtype, vector)
         channels = self.args.sum(f"image * {blocks}", "block", str(vector))
         pixel = self.args.sum(f"({channels}) * {plane}", "pixel", self._step(row))

@@ -79,6 +79,11 @@ CUT_A, CUT_B = 2e-10, 1e-10
 """Seconds to cut an element of a, in a launch of its own, and of b, beside the matrix unit: both
 for estimates. At 3 GHz a vector of 16 takes 10 and 5 cycles. No measurement of them is on record.
 """
+SPILL, SPILL_RATE = 1 << 24, 5e9
+"""Bytes of parts that go to memory and come back, as they are more than a core's share of the third
+cache, and bytes of them per second: 16 ms more for 65 MB on two cores of a Sapphire Rapids guest
+(a convolution of 64 channels and 27 taps over 6272 pixels).
+"""
 PLACE = f"{{0}} / {HIGH} * {B_STEP} + {{0}} % {HIGH} * {2 * HIGH}"
 """Where a pair of rows of b goes in a slab: ``[step][part][half of the
 columns][pair][column][row]``. The unit takes pairs of k side by side
@@ -139,7 +144,9 @@ def seconds(m: int, n: int, k: int, threads: int, images: int = 1) -> float:
     # Cutting b is hidden behind the unit where there are rows enough: all of it shows below 128
     # rows, a quarter at a group of 256, less with more. No measurement of that is on record.
     cutting = CUT_B * n * k / max(1, 4 * m // (GROUP * HIGH)) + CUT_A * m * k
-    work = images * (2 * m * n * k / FLOPS + cutting) / max(1, threads)
+    parts = images * 2 * PARTS * m * k
+    spilled = parts / SPILL_RATE if parts > SPILL else 0.0
+    work = (images * (2 * m * n * k / FLOPS + cutting) + spilled) / max(1, threads)
     return 4 * START + work + 4 * n * k / MEMORY
 
 

@@ -1,13 +1,14 @@
-"""Layers that move elements, as copies: reshape, transpose, concatenate, split, slice, expand, pad,
-tile.
+"""Layers that move elements, as copies: reshape, transpose, concatenate, split, slice, roll,
+expand, pad, tile.
 
-Any dtype of 1, 2, 4 or 8 bytes. Concat, Split, Slice and Pad also work on nhwc and ``cB`` storage
-where no block of channels is torn apart.
+Any dtype of 1, 2, 4 or 8 bytes. Concat, Split, Slice, Roll and Pad also work on nhwc and ``cB``
+storage where no block of channels is torn apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tactix.base import dims
@@ -19,7 +20,7 @@ from tactix.contracts.tactic import Reject, Variant
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.copy import Copy, bits, fill, movable
 
-_AXIS_WISE = ("Concat", "Split", "Slice", "Pad")
+_AXIS_WISE = ("Concat", "Split", "Slice", "Roll", "Pad")
 """Layers that also work on nhwc and blocked storage."""
 
 KINDS = tuple(
@@ -162,6 +163,37 @@ def _slice(node: Node, fmt: Format) -> list[Copy]:
     return [Copy(0, 0, out, tuple(source), c_text.contiguous_strides(out), offset)]
 
 
+def _roll(node: Node, fmt: Format) -> list[Copy]:
+    """Both parts of every rolled axis, beside both of every other."""
+    a, spec = node.attrs, node.given[0].spec
+    shape = _storage(spec, fmt)
+    strides = c_text.contiguous_strides(shape)
+    parts = [Copy(0, 0, shape, strides, strides)]
+    for begin, axis in zip(a.begins, a.axes, strict=True):
+        axis = axis % spec.rank
+        if axis == 1 and fmt.lanes > 1:
+            raise ShapeError("rolling channels tears blocks apart")
+        place = storage_axis(fmt, axis, spec.rank)
+        parts = [half for part in parts for half in _halves(part, place, begin)]
+    return [c for c in parts if 0 not in c.sizes]
+
+
+def _halves(whole: Copy, place: int, begin: Dim) -> tuple[Copy, Copy]:
+    """What is read from ``begin`` on along one loop and comes first, and what is before it."""
+    size, stride = whole.sizes[place], whole.source_strides[place]
+    rest = size - begin
+
+    def part(length: Dim, source: Dim, target: Dim) -> Copy:
+        return replace(
+            whole,
+            sizes=(*whole.sizes[:place], length, *whole.sizes[place + 1 :]),
+            source_offset=whole.source_offset + source * stride,
+            target_offset=whole.target_offset + target * stride,
+        )
+
+    return part(rest, begin, 0), part(begin, 0, rest)
+
+
 def _pad(node: Node, fmt: Format) -> list[Copy]:
     """The inside, then for each axis the slabs on both sides: over the inside of earlier axes, all
     of later ones.
@@ -226,6 +258,7 @@ _MOVES: dict[str, Callable[[Any, Format], list[Copy]]] = {
     "Concat": _concat,
     "Split": _split,
     "Slice": _slice,
+    "Roll": _roll,
     "Pad": _pad,
     "BitCast": _reshape,
 }

@@ -238,6 +238,36 @@ class Slice(Movement):
         return (inputs[0][tuple(where)],)
 
 
+@dataclass(frozen=True)
+class RollAttrs:
+    """Along ``axes[i]``, none twice: the first element is the one at ``begins[i]``."""
+
+    axes: tuple[int, ...] = ()
+    begins: tuple[Dim, ...] = ()
+
+
+class Roll(Movement):
+    """Along some axes the elements from a place on, then those before it."""
+
+    key = "tactix.Roll@1"
+    Attrs = RollAttrs
+
+    def shapes(self, attrs: RollAttrs, inputs: list[TensorSpec]) -> list[DimShape]:
+        (x,) = inputs
+        axes = axes_of(attrs.axes, x.rank, self.key)
+        if len(axes) != len(attrs.begins) or len(set(axes)) < len(axes):
+            raise InvalidArgument(f"{self.key}: axes {attrs.axes} and begins {attrs.begins}")
+        for begin, axis in zip(attrs.begins, axes, strict=True):
+            if compare(begin, 0) == "<" or compare(begin, x.shape[axis]) == ">":
+                raise ShapeError(f"{self.key}: element {begin} of axis {axis} of {x}")
+            assume(begin, ">=", 0)
+            assume(x.shape[axis], ">=", begin)
+        return [x.shape]
+
+    def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
+        return (np.roll(inputs[0], [-begin for begin in attrs.begins], attrs.axes),)
+
+
 class Expand(Movement):
     """Broadcast to the result of broadcasting x with ``shape``."""
 
@@ -354,6 +384,7 @@ LAYERS: tuple[Layer, ...] = (
     Concat(),
     Split(),
     Slice(),
+    Roll(),
     Expand(),
     Pad(),
     Tile(),

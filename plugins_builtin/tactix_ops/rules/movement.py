@@ -1,4 +1,6 @@
-"""Slice, Split, Concat and Pad: those that do nothing vanish, and what one undoes of another."""
+"""Slice, Split, Concat and Pad: those that do nothing vanish, and what one undoes of another; and
+what is cut and joined again the other way round (``torch.roll``).
+"""
 
 from __future__ import annotations
 
@@ -164,6 +166,62 @@ def _flat_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Concat", [y, c], axis=-1)[0], "y")
 
 
+# -- roll ----------------------------------------------------------------------------------------
+
+
+def _cut(root: Node, x: Value, last: Node, first: Node) -> tuple[int, Dim] | None:
+    """The axis of which the Slices are all elements from a place on and all before it, and the
+    place.
+    """
+    rank = x.spec.rank
+    axis = root.attrs.axis % rank
+    ranges = [[_range_of(n, x.spec.shape, i) for i in range(rank)] for n in (last, first)]
+    others = [(0, d, 1) for i, d in enumerate(x.spec.shape) if i != axis]
+    if any([r for i, r in enumerate(part) if i != axis] != others for part in ranges):
+        return None
+    (begin, size, step), before = ranges[0][axis], ranges[1][axis]
+    whole = begin + size == x.spec.shape[axis] and before == (0, begin, 1)
+    return (axis, begin) if step == 1 and whole else None
+
+
+def _roll(root: Node, x: Value, last: Node, first: Node) -> Op:
+    found = _cut(root, x, last, first)
+    assert found is not None
+    axis, begin = found
+    return P.tactix.Roll(x, axes=(axis,), begins=(begin,))
+
+
+def _rolled(net: Any, x: Value, axis: int) -> Value:
+    """An example's tensor, rolled by two elements, as it is exported."""
+    size = x.spec.shape[axis]
+    parts = [
+        net.add_layer("tactix.Slice", [x], begins=(b,), sizes=(n,), axes=(axis,), steps=(1,))[0]
+        for b, n in ((2, size - 2), (0, 2))
+    ]
+    return net.add_layer("tactix.Concat", parts, axis=axis)[0]  # type: ignore[no-any-return]
+
+
+def _roll_example(net: Any) -> None:
+    net.mark_output(_rolled(net, net.add_input("x", "f32", ["n", 5, 3]), 1), "y")
+
+
+def _rolls(root: Node, x: Value, inner: Node) -> Op:
+    a, b = inner.attrs, root.attrs
+    return P.tactix.Roll(x, axes=(*a.axes, *b.axes), begins=(*a.begins, *b.begins))
+
+
+def _along_others(root: Node, x: Value, inner: Node) -> bool:
+    axes = [axis % x.spec.rank for axis in (*root.attrs.axes, *inner.attrs.axes)]
+    return len(set(axes)) == len(axes)
+
+
+def _roll_twice_example(net: Any) -> None:
+    y = net.add_input("x", "f32", ["n", 5, 3])
+    for axis in (1, -1):
+        (y,) = net.add_layer("tactix.Roll", [y], axes=(axis,), begins=(1,))
+    net.mark_output(y, "y")
+
+
 def _no_pads_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3])
     (y,) = net.add_layer("tactix.Pad", [x], pads=(0, 0, 0, 0), mode="constant", value=0.0)
@@ -226,6 +284,22 @@ RULES = (
         lambda root, graph: len(_flat_parts(root, graph)) > len(root.given),
         benefit=50,
         example=_flat_example,
+    ),
+    Rule(
+        "tactix.roll",
+        P.tactix.Concat(P.tactix.Slice(var("x")) >> "last", P.tactix.Slice(var("x")) >> "first"),
+        _roll,
+        lambda root, x, last, first: _cut(root, x, last, first) is not None,
+        benefit=50,
+        example=_roll_example,
+    ),
+    Rule(
+        "tactix.roll_twice",
+        P.tactix.Roll(P.tactix.Roll(var("x")) >> "inner"),
+        _rolls,
+        _along_others,
+        benefit=50,
+        example=_roll_twice_example,
     ),
     Rule(
         "tactix.no_pads",

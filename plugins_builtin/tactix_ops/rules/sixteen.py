@@ -30,7 +30,8 @@ CARRIERS = frozenset({
     "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Softmax", "LogSoftmax",
     "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization",
     "ReduceMean", "ReduceMax", "ReduceMin", "Reshape", "Transpose", "Expand", "Tile", "Concat",
-    "Split", "Slice", "Pad", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "Resize",
+    "Split", "Slice", "Roll", "Pad", "GatherElements", "GatherND", "ScatterElements", "ScatterND",
+    "Resize",
 })  # fmt: skip
 SENSITIVE = frozenset({
     "Exp", "Expm1", "Log", "Log1p", "Pow", "Reciprocal", "Softplus", "Sin", "Cos", "Tan", "Sinh",

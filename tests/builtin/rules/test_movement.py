@@ -192,3 +192,44 @@ def test_counting_from_zero_is_never_negative(net, apply, bound):
     keep = net.add("GreaterOrEqual", counting(net, x, 1), net.c(bound, np.int64))
     net.mark_output(net.add("Where", keep, x, net.c(0)), "y")
     assert ("GreaterOrEqual" in "".join(apply(net)[0])) is (bound == 1)
+
+
+def rolled(net, x, at, axis):
+    size = x.spec.shape[axis]
+    parts = cut(net, x, at, size - at, axis=axis), cut(net, x, 0, at, axis=axis)
+    return net.add("Concat", *parts, axis=axis)
+
+
+def test_what_is_cut_and_joined_the_other_way_round_is_rolled_once(net, apply):
+    y = rolled(net, rolled(net, net.x("n", 7, 5), 2, 1), 4, 2)
+    net.mark_output(net.add("Softmax", y), "y")
+    kinds, out, _ = apply(net, "roll", "roll_twice")
+    assert kinds == ["Roll", "Softmax"]
+    assert (out.nodes[0].attrs.axes, out.nodes[0].attrs.begins) == ((1, 2), (2, 4))
+
+
+def test_rolls_along_one_axis_stay_two(net, apply):
+    y = net.add(
+        "Roll", net.add("Roll", net.x(2, 5), axes=(1,), begins=(2,)), axes=(-1,), begins=(1,)
+    )
+    net.mark_output(y, "y")
+    assert apply(net, "roll_twice")[0] == ["Roll", "Roll"]
+
+
+@pytest.mark.parametrize("case", ["in order", "a gap", "another axis", "backwards", "other rows"])
+def test_other_parts_are_joined(net, apply, case):
+    x = net.x(2, 6, 6)
+    last, first, axis = cut(net, x, 2, 4), cut(net, x, 0, 2), 1
+    if case == "in order":
+        last, first = first, last
+    elif case == "a gap":
+        last = cut(net, x, 3, 3)
+    elif case == "another axis":
+        last, first, axis = cut(net, x, 0, 6), cut(net, x, 0, 6), 2
+    elif case == "backwards":
+        last = cut(net, x, 5, 4, -1)
+    else:
+        last = cut(net, cut(net, x, 1, 5, axis=2), 2, 4)
+        first = cut(net, cut(net, x, 0, 5, axis=2), 0, 2)
+    net.mark_output(net.add("Concat", last, first, axis=axis), "y")
+    assert "Roll" not in apply(net)[0]

@@ -102,6 +102,20 @@ def test_slices(begins, sizes, axes, steps):
     check(node("Slice", [x], begins=begins, sizes=sizes, axes=axes, steps=steps), TACTIC, [x])
 
 
+@pytest.mark.parametrize(("axes", "begins"), [
+    ((1,), (16,)), ((2, -1), (3, 7)), ((0, 1, 2, 3), (1, 2, 3, 4)), ((3,), (0,)), ((2,), (8,)), ((), ()),
+])  # fmt: skip
+def test_rolls(axes, begins):
+    x = _f32(3, 32, 8, 20)
+    check(node("Roll", [x], axes=axes, begins=begins), TACTIC, [x])
+
+
+@pytest.mark.parametrize("env", [{"n": 5, "b": 0}, {"n": 5, "b": 3}, {"n": 5, "b": 5}])
+def test_rolls_by_an_open_number(env):
+    x = TensorSpec(DType.FP32, (2, dims.sym("n"), 6))
+    check(node("Roll", [x], axes=(1, 2), begins=(dims.sym("b"), 2)), TACTIC, env=env)
+
+
 @pytest.mark.parametrize("pads", [
     (0, 0, 1, 2, 0, 0, 3, 4), (1, 0, 0, 0, 0, 0, 0, 0), (0, 16, 0, 0, 0, 32, 0, 0), (0, 1, 0, 0, 0, 2, 0, 0),
     (0, 0, -1, 2, 0, 0, 1, -3), (0, -16, 0, 0, 0, 0, 0, 0), (0,) * 8,

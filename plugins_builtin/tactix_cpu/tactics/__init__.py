@@ -8,6 +8,7 @@ MODULES = (
     "pointwise.tactic",
     "reduce.tactic",
     "reduce.lines",
+    "reduce.told",
     "norm.softmax",
     "norm.norm",
     "norm.lrn",

@@ -154,6 +154,7 @@ def movement() -> Iterator[h.Case]:
     yield plain("move", "Pad", [x], pads=(0, 1, 2, 1, 0, 3), mode="constant", value=1.5)
     yield plain("pad_tables", "Pad", [x], pads=(0, 1, 2, 1, 0, 3), mode="reflect")
     yield plain("told_move", "DynamicTile", [x, np.array((1, 2, 3))])
+    yield plain("told_reduce", "DynamicReduce", [x, np.array((1,))], reduction="ReduceMean")
     yield plain("told_reshape", "DynamicReshape", [x, np.array((0, -1))])
     yield plain("told_fill", "DynamicFill", [np.array((3, 37))], value=1.5)
     yield plain("told_one_hot", "DynamicOneHot", [integers("i32", 9), np.array(7), floats(2)])

@@ -38,7 +38,7 @@ def _no_numbers(node: Node, index: int) -> Reject | None:
     )
 
 
-def _told(args: Args, numbers: Sequence[str]) -> str:
+def told(args: Args, numbers: Sequence[str]) -> str:
     """The first launch: ``numbers`` fill ``out``, by axis of the output."""
     shape = args.node.outputs[0].spec.shape
     fresh = c_text.fresh_symbols(args.node)
@@ -53,7 +53,7 @@ def _told(args: Args, numbers: Sequence[str]) -> str:
     )
 
 
-def _list(name: str, values: Sequence[str]) -> str:
+def size_list(name: str, values: Sequence[str]) -> str:
     return f"const int64_t {name}[] = {{{', '.join(values) or '0'}}};"
 
 
@@ -83,7 +83,7 @@ class ToldReshapeTactic(Tactic[Node]):
             "DynamicUnsqueeze": _unsqueezed,
         }[node.layer.name](args)
         body = [
-            _told(args, [_list("size", [args.dim(d) for d in spec.shape]), *numbers]),
+            told(args, [size_list("size", [args.dim(d) for d in spec.shape]), *numbers]),
             c_text.split(args.size("BYTES", spec.nbytes()), 64),
             f"memcpy({args.bytes_out(0)} + lo, {args.bytes_in(0)} + lo, hi - lo);",
         ]
@@ -127,7 +127,7 @@ def _unfit(args: Args, count: str, why: str, number: str) -> str:
     return args.refuse(text, count, number, do=cure)
 
 
-def _axes(args: Args, rank: int, text: str) -> list[str]:
+def named_axes(args: Args, rank: int, text: str) -> list[str]:
     """Bit ``axis`` of ``seen`` for each axis that the second input names."""
     count = args.node.given[1].spec.numel
     return [
@@ -152,7 +152,7 @@ def _squeezed(args: Args) -> list[str]:
     rank = args.node.given[0].spec.rank
     long = args.refuse("axis {0} has {1} elements, not one", "i", "size[i]")
     return [
-        *_axes(args, rank, "axis {0} of a tensor with {1} axes, or twice"),
+        *named_axes(args, rank, "axis {0} of a tensor with {1} axes, or twice"),
         "int64_t n = 0;",
         loop(
             "i",
@@ -167,7 +167,7 @@ def _squeezed(args: Args) -> list[str]:
 def _unsqueezed(args: Args) -> list[str]:
     rank = len(args.node.outputs[0].spec.shape)
     return [
-        *_axes(args, rank, "axis {0} of a result with {1} axes, or twice"),
+        *named_axes(args, rank, "axis {0} of a result with {1} axes, or twice"),
         "int64_t n = 0;",
         loop("i", "0", str(rank), "out[i] = seen >> i & 1 ? 1 : size[n++];"),
     ]
@@ -202,7 +202,7 @@ class ToldFillTactic(Tactic[Node]):
         kind = f"uint{8 * width}_t"
         value = f"({kind})0x{c_copy.bits(node.attrs.value, spec.dtype):x}ULL"
         body = [
-            _told(args, [loop("k", "0", str(spec.rank), *each)]),
+            told(args, [loop("k", "0", str(spec.rank), *each)]),
             c_text.split(args.size("COUNT", spec.numel), 64),
             f"tx_fill_{8 * width}(({kind}*){args.bytes_out(0)} + lo, {value}, hi - lo);",
         ]
@@ -240,7 +240,7 @@ class ToldOneHotTactic(Tactic[Node]):
         first = [f"out[{axis}] = {read};", block(f"if (out[{axis}] < 0)", negative, "return;")]
         value = f"((const {kind}*){args.bytes_in(2)})"
         body = [
-            _told(args, first),
+            told(args, first),
             c_text.split(args.size("OUTER", dims.prod(spec.shape[:axis]))),
             loop(
                 "o",

@@ -376,7 +376,7 @@ class Case:
 
 ABOVE = ("tactix.activation_above_transpose",)
 ROTARY = ("tactix.rotary",)
-CHANNELS_LAST = ("tactix.c_channels_last@1",)
+VIEWS = ("tactix.view@1",)
 CASES = [
     Case("L1", lambda: reduction("ReduceL1")),
     Case("sum of squares", lambda: reduction("ReduceSumSquare")),
@@ -416,8 +416,8 @@ CASES = [
     Case("sum, normalisation", lambda: norm_of_sum(128, 768)),
     Case("residual, normalisation", lambda: residual(128, 768)),
     Case("sum of embeddings", lambda: embeddings(128, 768)),
-    Case("image to tokens and back, rank 4", lambda: tokens_of_image(96, 56, "rank 4"), CHANNELS_LAST),
-    Case("image to tokens and back, rank 3", lambda: tokens_of_image(64, 64, "rank 3"), CHANNELS_LAST),
+    Case("image to tokens and back, rank 4", lambda: tokens_of_image(96, 56, "rank 4"), VIEWS),
+    Case("image to tokens and back, rank 3", lambda: tokens_of_image(64, 64, "rank 3"), VIEWS),
     Case("activation behind moved tokens", lambda: activation_of_tokens(256, 32), ABOVE),
 ]  # fmt: skip
 

@@ -2,10 +2,12 @@
 included.
 
 Coordinate descent from several starts: each node's fastest candidate, and for every format the
-candidates that use it most. A change of format is charged by the bytes that it moves, once per
-tensor and format; every launch by what it costs on the device beside its own time. Of candidates
-that the noise of their times does not tell apart the first in a fixed order is taken: tactix's own,
-then by key and by the tactic's own ranking.
+candidates that use it most. Two nodes in a row that may be views are changed together: the one's
+output is the other's input, so that a change of one alone costs a change of format more. A change
+of format is charged by the bytes that it moves, once per tensor and format; every launch by what it
+costs on the device beside its own time. Of candidates that the noise of their times does not tell
+apart the first in a fixed order is taken: tactix's own, then by key and by the tactic's own
+ranking.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from tactix.base.dims import Env, evaluate
@@ -64,6 +67,10 @@ class Chooser:
             v: 2 * evaluate(v.spec.nbytes(), env) / costs.bandwidth + costs.reformat + costs.launch
             for v in dict.fromkeys((*read, *made))
         }
+        views = {n for n, cs in self.options.items() if any(c.artifact.alias for c in cs)}
+        self.in_a_row = [
+            (before, n) for n in nodes if n in views and (before := n.given[0].producer) in views
+        ]
 
     def run(self) -> Choice:
         found = [self._descend(start) for start in self._starts()]
@@ -108,6 +115,8 @@ class Chooser:
                     best = self._best(n, taken)
                     changed |= best is not taken.candidates[n]
                     taken.take(n, best)
+            for two in self.in_a_row:
+                changed |= self._take_both(two, taken)
             if not changed:
                 break
         seconds = sum(map(self._cost, taken.candidates.values())) + sum(
@@ -123,6 +132,18 @@ class Chooser:
         noise = min(fastest.spread, NEAR_TIE) * fastest.seconds
         return next(c for c, late in zip(self.options[n], behind, strict=True) if late <= noise)
 
+    def _take_both(self, two: tuple[Node, Node], taken: Taken) -> bool:
+        """Take the fastest candidates of two nodes, given the others, if they are others."""
+        now = [taken.candidates[n] for n in two]
+        pairs = [now, *map(list, product(*(self.options[n] for n in two)))]
+        costs = [self._local(dict(zip(two, pair, strict=True)), taken) for pair in pairs]
+        best = pairs[costs.index(min(costs))]
+        if min(costs) >= costs[0] - 1e-12:
+            return False
+        for n, c in zip(two, best, strict=True):
+            taken.take(n, c)
+        return True
+
     def _near_ties(self, n: Node, taken: Taken) -> list[Candidate]:
         """Those that another build might see in front: behind the fastest by no more than its own
         noise. How far the samples of a slow one lie apart says nothing of who is faster.
@@ -133,22 +154,24 @@ class Chooser:
 
     def _behind(self, n: Node, taken: Taken) -> tuple[Candidate, Sequence[float]]:
         """The fastest, given the others, and by how many seconds each option is behind it."""
-        costs = [self._local(n, c, taken) for c in self.options[n]]
+        costs = [self._local({n: c}, taken) for c in self.options[n]]
         least = min(costs)
         return self.options[n][costs.index(least)], [s - least for s in costs]
 
     def _cost(self, c: Candidate) -> float:
         return c.seconds + self.launch * len(c.artifact.launches)
 
-    def _local(self, n: Node, c: Candidate, taken: Taken) -> float:
-        """Seconds of the node and of all changes of format around it."""
-        before = taken.candidates[n]
-        taken.take(n, c)
-        around = {v for v in (*n.given, *n.outputs) if v in self.move}
-        total = self._cost(c) + sum(
+    def _local(self, tried: Mapping[Node, Candidate], taken: Taken) -> float:
+        """Seconds of nodes with these candidates, and of all changes of format around them."""
+        before = {n: taken.candidates[n] for n in tried}
+        for n, c in tried.items():
+            taken.take(n, c)
+        around = {v for n in tried for v in (*n.given, *n.outputs) if v in self.move}
+        total = sum(map(self._cost, tried.values())) + sum(
             self._moves(v, taken) for v in sorted(around, key=lambda v: v.name)
         )
-        taken.take(n, before)
+        for n, c in before.items():
+            taken.take(n, c)
         return total
 
     def _moves(self, v: Value, taken: Taken) -> float:

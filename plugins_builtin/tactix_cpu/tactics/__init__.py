@@ -39,7 +39,6 @@ MODULES = (
     "sample.regions",
     "sample.deform",
     "move.reformat",
-    "move.channels_last",
     "rotary",
     "matmul.gemm",
     "matmul.gemm_amx",

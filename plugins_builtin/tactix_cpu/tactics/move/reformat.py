@@ -56,7 +56,7 @@ class CpuReformatTactic(Tactic[ReformatWork]):
         elif min(work.source.lanes, work.target.lanes) > 1:
             body = _pieces(args, work)
         else:
-            body = BlockedCopy(args, work).text(ctx.device.lanes)
+            body = _Blocks(args, work).text(ctx.device.lanes)
         return c_text.kernel(args, body, ctx, preludes=c_copy.preludes())
 
 
@@ -98,7 +98,7 @@ def _pieces(args: Args, work: ReformatWork) -> list[str]:
     return [c_text.split(total), loop("o", "lo", "hi", *body)]
 
 
-class BlockedCopy:
+class _Blocks:
     """Between ``cB`` and linear or nhwc, one block of channels and a run of pixels at a time."""
 
     def __init__(self, args: Args, work: ReformatWork) -> None:

@@ -397,6 +397,15 @@ LATENCY = 5.0
 """Cycles from a dot product to the next that adds to the same sum: ``vpdpbusd`` on Intel since Ice
 Lake (Agner Fog, Instruction tables). Two start in a cycle, so ten sums hide it.
 """
+PAIRS, PAIRS_WIDENED = 1.8, 1.5
+"""Cycles of a product of bfloat16 pairs: ``vdpbf16ps`` of 16 lanes on a Sapphire Rapids guest, by
+convolutions of 64 and of 256 channels (1.7 and 1.8) and by attention; so it is slower there than
+FMA, of which two start in a cycle. On the prototype's Zen 5 it did twice what FMA did: only
+measuring chooses it. And where it is two FMA of widened halves: no measurement of that is on
+record.
+"""
+BYTES_AT_ONCE = 0.5
+"""Cycles of a product of bytes: two start in a cycle (Agner Fog, Instruction tables)."""
 FAR_WEIGHTS = 0.1
 """Cycles that a vector of weights costs more than its load, on the average, as some come from the
 second cache. No measurement of it is on record.
@@ -405,14 +414,22 @@ FINISH = 5.0
 """Cycles to scale, round and store a vector of sums. No measurement of it is on record."""
 
 
-def step_cycles(rows: int, vectors: int) -> float:
-    """Cycles of one step: two products or two loads at a time, or a sum that waits for itself.
+def product_cycles(dot: Dot, device: DeviceProperties) -> float:
+    """Cycles of the product of two vectors."""
+    if dot is BYTES:
+        return BYTES_AT_ONCE
+    return PAIRS if device.has("avx512_bf16") and device.lanes == 16 else PAIRS_WIDENED
+
+
+def step_cycles(rows: int, vectors: int, each: float) -> float:
+    """Cycles of one step: products of ``each`` so many, two loads at a time, or a sum that waits
+    for itself.
 
     A step loads each row's group, to all lanes, and each vector of weights.
     """
     sums = rows * vectors
     waits = LATENCY if sums < 2 * LATENCY else 0.0
-    return max(sums / 2, 0.5 * (rows + vectors), waits) + FAR_WEIGHTS * vectors
+    return max(sums * each, 0.5 * (rows + vectors), waits) + FAR_WEIGHTS * vectors
 
 
 def finish_cycles(rows: int, vectors: int) -> float:

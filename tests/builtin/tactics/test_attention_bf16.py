@@ -13,7 +13,7 @@ import pytest
 
 from tactix.base.dtypes import DType
 from tactix.contracts.device import DeviceProperties
-from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix.contracts.tactic import CompileContext, Reject, Tactic
 from tactix_cpu.tactics import attention, attention_bf16
 from tactix_cpu.tactics.attention import KEYS
 from tactix_cpu.tactics.dot_tile import HALVES
@@ -199,12 +199,12 @@ def test_kernels_need_their_instructions() -> None:
     assert isinstance(asked.variants(TILES, few, WIDEST), Reject)
 
 
-def test_estimates_prefer_the_wider_instruction() -> None:
+def test_estimates_prefer_the_matrix_unit_and_take_pairs_for_no_gain() -> None:
+    """Pairs are as fast as two products of float32 at best: only measuring tells."""
     node = h.node("Attention", [halves(1, 12, 512, 64)] * 3)
     costs = []
-    for tactic in (TILES, PAIRS, WIDENED):
+    for tactic in (TILES, WIDENED, PAIRS):
         offered: Any = asked.variants(tactic, node, WIDEST)
         best = [asked.cost(tactic, node, v, CompileContext(WIDEST)) or 0.0 for v in offered]
         costs.append(min(best))
     assert costs == sorted(costs)
-    assert isinstance(offered[0], Variant)

@@ -4,6 +4,7 @@ results to its budget.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import asked
@@ -13,9 +14,11 @@ import pytest
 
 from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR
-from tactix.contracts.tactic import Reject
+from tactix.contracts.tactic import CompileContext, Reject
 from tactix_cpu.tactics.conv import bf16 as c_bf16_conv
+from tactix_cpu.tactics.conv import direct as conv
 from tactix_cpu.tactics.matmul import bf16 as c_bf16_gemm
+from tactix_cpu.tactics.matmul import gemm
 
 (GEMM,), (CONV,) = c_bf16_gemm.tactics(), c_bf16_conv.tactics()
 RNG = np.random.default_rng(17)
@@ -115,3 +118,23 @@ def test_an_image_is_read_linear_and_others_are_left() -> None:
     assert isinstance(asked.variants(CONV, wide, h.NATIVE), Reject)
     assert isinstance(asked.variants(GEMM, scaled, h.NATIVE), Reject)
     assert isinstance(asked.variants(GEMM, computed, h.NATIVE), Reject)
+
+
+@pytest.mark.parametrize("features", [set(), {"avx512_bf16"}])
+def test_estimates_of_pairs_are_above_those_of_float32(features: set[str]) -> None:
+    """Where only estimates choose, bfloat16 is taken for no loss: measuring may still choose it."""
+    device = replace(h.NATIVE, features=frozenset({*h.V4, *features}), vector_bits=512)
+    ctx = CompileContext(device)
+
+    def least(tactic: Any, node: Any) -> float:
+        offered: Any = asked.variants(tactic, node, device)
+        return min(asked.cost(tactic, node, v, ctx) or 0.0 for v in offered)
+
+    a, b = floats(200, 512), floats(512, 512)
+    (wide,) = gemm.tactics()
+    half = h.node("WideMatMul", [a.astype(HALF), b.astype(HALF)], [1])
+    assert least(GEMM, half) > least(wide, h.node("MatMul", [a, b], [1]))
+    x, w = floats(1, 256, 400), floats(256, 256, 5)
+    (direct,) = conv.tactics()
+    half = h.node("WideConvolution", [x.astype(HALF), w.astype(HALF)], [1])
+    assert least(CONV, half) > least(direct, h.node("Convolution", [x, w], [1]))

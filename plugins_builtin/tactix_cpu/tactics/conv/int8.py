@@ -132,11 +132,12 @@ def _cycles(win: DotWindow, tile: tuple[int, int], device: DeviceProperties) -> 
     lanes = max(4, device.lanes)
     c, panels = cut(win, rows), -(-win.co // (vectors * lanes))
     cell = window.FEW_CHANNELS if win.c <= window.FEW_CHANNELS else lanes
+    each = byte.product_cycles(win.dot, device)
     steps = -(-win.c // cell) * (cell // win.dot.group) * win.kernel[0] * win.kernel[1]
 
     def of(tiles: tuple[tuple[int, int, int], ...]) -> float:
         return sum(
-            n * (byte.step_cycles(s, vectors) * steps + byte.finish_cycles(s, vectors))
+            n * (byte.step_cycles(s, vectors, each) * steps + byte.finish_cycles(s, vectors))
             for _, s, n in tiles
         )
 

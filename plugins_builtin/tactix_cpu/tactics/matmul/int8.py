@@ -168,10 +168,11 @@ def _cycles(
     m = evaluate(p.m, {**dict.fromkeys(symbols(p.m), USUAL_ROWS), **opt})
     rows, vectors = tile
     steps, panels, total, left = -(-p.k // p.dot.group), -(-p.n // (vectors * device.lanes)), 0.0, m
+    each = byte.product_cycles(p.dot, device)
     for size in (rows, *rest_sizes(rows, p.m if isinstance(p.m, int) else None)):
         count, left = divmod(left, size)
         total += count * (
-            byte.step_cycles(size, vectors) * steps + byte.finish_cycles(size, vectors)
+            byte.step_cycles(size, vectors, each) * steps + byte.finish_cycles(size, vectors)
         )
     return total * panels
 

@@ -70,6 +70,7 @@ MODULES = (
     "coupling",
     "draws",
     "signal.fourier",
+    "signal.told_fourier",
     "signal.mel",
     "signal.linear_attention",
 )

@@ -304,6 +304,8 @@ def calculations() -> Iterator[h.Case]:
     kept = [floats(5, 37), np.float32(0.4), np.array(True)]
     yield plain("training_dropout", "TrainingDropout", kept, seed=3)
     yield plain("trees", "TreeEnsemble", [floats(37, 3), *TREES], range(1, 11))
+    framed = [floats(2, 50, 1), np.array(3), floats(16)]
+    yield plain("told_fourier", "DynamicSTFT", framed)
     yield plain("fourier", "DFT", [floats(3, 60, 2)], axis=1)
     yield plain("fourier", "STFT", [floats(2, 50, 1), floats(16)], frame_step=3, frame_length=16)
 

@@ -61,7 +61,9 @@ class FourierWork:
     """``count`` transforms of ``length``: signals of ``size`` elements become ones of ``bins``.
 
     ``inverse``: back from frequencies; ``half``: only the first half of them is given. ``real``:
-    imaginary parts that are given do not count.
+    imaginary parts that are given do not count. ``window``: the input with factors of a signal's
+    elements, -1 for none. ``told``: the body has declared all these sizes before, under the names
+    that ``transforms`` gives them.
     """
 
     node: Node
@@ -74,6 +76,12 @@ class FourierWork:
     inverse: bool = False
     half: bool = False
     real: bool = False
+    window: int = -1
+    told: bool = False
+
+    def named(self, args: Args, name: str, d: Dim) -> str:
+        """``name``, which is declared as that dim."""
+        return name if self.told else args.size(name, d)
 
     @property
     def terms(self) -> int:
@@ -160,7 +168,11 @@ def _frames(node: Node) -> FourierWork:
     source = Signals(frames, x.shape[1] * parts, a.frame_step * parts, parts, parts)
     target = Signals(frames, frames * bins * 2, bins * 2, 2, 2)
     size = a.frame_length
-    return FourierWork(node, x.shape[0] * frames, size, size, bins, source, target, real=a.onesided)
+    window = 1 if len(node.given) > 1 else -1
+    count = x.shape[0] * frames
+    return FourierWork(
+        node, count, size, size, bins, source, target, real=a.onesided, window=window
+    )
 
 
 # -- text ------------------------------------------------------------------------------------------
@@ -169,10 +181,10 @@ def _frames(node: Node) -> FourierWork:
 def transforms(args: Args, work: FourierWork, threads: int) -> list[str]:
     """Every thread has signals, and room for some side by side and their transforms."""
     real = c_text.ctype(COMPUTED)
-    args.size("LENGTH", work.length)
-    args.size("SIZE", work.size)
-    args.size("BINS", work.bins)
-    room = args.size("ROOM", work.together)
+    work.named(args, "LENGTH", work.length)
+    work.named(args, "SIZE", work.size)
+    work.named(args, "BINS", work.bins)
+    room = work.named(args, "ROOM", work.together)
     own = f"{args.workspace(0, real)} + tid * (4 * {room} + 2 * LENGTH)"
     swapped = ("im", "re") if work.inverse else ("re", "im")
     parts = f"{{{', '.join(f'own + {i} * {room}' for i in range(2))}}}"
@@ -188,7 +200,7 @@ def transforms(args: Args, work: FourierWork, threads: int) -> list[str]:
     ]
     return [
         *c_text.at_most(threads),
-        c_text.split(args.size("SIGNALS", work.count)),
+        c_text.split(work.named(args, "SIGNALS", work.count)),
         "if (lo >= hi || LENGTH < 1) return;",
         f"{real}* const own = {own};",
         *_turns(args, work, real),
@@ -210,10 +222,14 @@ def _turns(args: Args, work: FourierWork, real: str) -> list[str]:
     return [f"const {real}* const turns = {name};"]
 
 
-def _place(args: Args, name: str, signals: Signals) -> str:
+def _place(args: Args, work: FourierWork, name: str, signals: Signals) -> str:
     """Declare where signal ``first + b`` begins."""
-    each = args.dim(signals.each)
-    outer, inner = args.dim(signals.outer), args.dim(signals.inner)
+    if work.told:
+        side = {"from": "IN", "to": "OUT"}[name]
+        each, outer, inner = (f"{size}_{side}" for size in ("EACH", "OUTER", "INNER"))
+    else:
+        each = args.dim(signals.each)
+        outer, inner = args.dim(signals.outer), args.dim(signals.inner)
     return (
         f"const int64_t {name} = (first + b) / {each} * {outer} + (first + b) % {each} * {inner};"
     )
@@ -223,7 +239,7 @@ def _load(args: Args, work: FourierWork) -> list[str]:
     """The signals side by side, cut or filled with zeros."""
     x, dtype, real = args.input(0), work.node.given[0].spec.dtype, c_text.ctype(COMPUTED)
     window = _window(args, work)
-    step = args.size("STEP_IN", work.source.step)
+    step = work.named(args, "STEP_IN", work.source.step)
     factor = " * factor" if window else ""
 
     def part(i: int) -> str:
@@ -244,7 +260,7 @@ def _load(args: Args, work: FourierWork) -> list[str]:
             "im[(LENGTH - t) * batch + b] = -c;",
         ]
     each = [f"const {real} a = {part(0)}, c = {part(1)};", *store]
-    places = _place(args, "from", work.source)
+    places = _place(args, work, "from", work.source)
     known = loop("t", "0", "given", window, loop("b", "0", "batch", places, *each))
     zeros = "memset({0} + given * batch, 0, (LENGTH - given) * batch * sizeof *{0});"
     return [
@@ -256,16 +272,16 @@ def _load(args: Args, work: FourierWork) -> list[str]:
 
 def _window(args: Args, work: FourierWork) -> str:
     """Declare the factor of element ``t``, if there is one."""
-    if len(work.node.given) < 2:
+    if work.window < 0:
         return ""
-    dtype, real = work.node.given[1].spec.dtype, c_text.ctype(COMPUTED)
-    return f"const {real} factor = {c_scalar.element(dtype, f'{args.input(1)}[t]')};"
+    dtype, real = work.node.given[work.window].spec.dtype, c_text.ctype(COMPUTED)
+    return f"const {real} factor = {c_scalar.element(dtype, f'{args.input(work.window)}[t]')};"
 
 
 def _store(args: Args, work: FourierWork, parts: tuple[str, str]) -> list[str]:
     """The transforms where the result has them."""
     y, dtype, real = args.output(), work.node.outputs[0].spec.dtype, c_text.ctype(COMPUTED)
-    step = args.size("STEP_OUT", work.target.step)
+    step = work.named(args, "STEP_OUT", work.target.step)
     scale = " * scale" if work.inverse else ""
     stores = [
         f"{y}[to + k * {step} + {i}] = "
@@ -275,4 +291,4 @@ def _store(args: Args, work: FourierWork, parts: tuple[str, str]) -> list[str]:
     ]
     walk = loop("k", "0", "BINS", *stores)
     head = f"const {real} scale = ({real})(1.0 / (double)LENGTH);" if work.inverse else ""
-    return [head, loop("b", "0", "batch", _place(args, "to", work.target), walk)]
+    return [head, loop("b", "0", "batch", _place(args, work, "to", work.target), walk)]

@@ -22,7 +22,6 @@ _DIGITS = len(str(LIMIT))
 _FLAGS = (
     "no_fallback", "gpu_fallback", "version_compatible", "exclude_lean_runtime", "refit",
     "refit_identical", "strip_plan", "weight_streaming", "reserve_states",
-    "profile_kernels",
 )  # fmt: skip
 _UNITS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 _SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[KMG%]|)")
@@ -360,11 +359,6 @@ def _plan_options(function: F) -> F:
                 "--weight-streaming",
                 is_flag=True,
                 help="Engines may hold fewer weights than there are.",
-            ),
-            click.option(
-                "--profile-kernels",
-                is_flag=True,
-                help="Every profile has kernels of its own where these are faster.",
             ),
             click.option(
                 "--reserve-states",

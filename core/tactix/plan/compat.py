@@ -74,9 +74,9 @@ def device_facts(properties: DeviceProperties) -> dict[str, Any]:
 
 
 def _required(plan: Plan) -> dict[str, list[str]]:
-    """Names of the steps that need each feature."""
+    """Names of the steps that need each feature, those of bodies among them."""
     out: dict[str, list[str]] = {}
-    for s in plan.steps:
+    for s in (s for p in plan.nested() for s in p.steps):
         for feature in s.artifact.requires:
             out.setdefault(feature, []).append(s.name)
     return out

@@ -23,6 +23,16 @@ def test_missing_features_are_named_with_the_first_step(plan: Plan) -> None:
     assert "'fc'" in reason
 
 
+def test_features_that_steps_of_bodies_need_count(plan: Plan) -> None:
+    """Machine code of a branch, or of a set of kernels, that this processor cannot run."""
+    inner = replace(plan.steps[0], artifact=replace(plan.steps[0].artifact, requires=("quantum",)))
+    body = replace(plan, steps=(replace(inner, name="inside"),))
+    outer = replace(plan, steps=(replace(plan.steps[0], plans=(body,)), *plan.steps[1:]))
+    (reason,) = check(outer, HERE, "0.1.0")
+    assert "'inside'" in reason
+    assert "quantum" in reason
+
+
 def test_another_kind_and_another_major_version_are_reasons(plan: Plan) -> None:
     kind, version = check(replace(plan, device={"kind": "cuda"}), HERE, "1.0.0")
     assert "cuda" in kind

@@ -172,7 +172,7 @@ def _whole(prepared: Prepared) -> Plan:
     network, state = prepared.network, prepared.state
     at = partial(planned, network, given=network.told)
     if BuilderFlag.PROFILE_KERNELS in state.config.flags and len(state.profiles) > 1:
-        return by_profile(state, at)
+        return by_profile(network, state, at)
     return at(state)
 
 

@@ -114,6 +114,11 @@ class Locked(Protocol):
 
     device: DeviceProperties
 
+    def kernel_sets(self) -> tuple[int, ...]:
+        """For each profile the index of its set of kernels, if the plan has several: asked once,
+        before any network is entered.
+        """
+
     def enter(self) -> Callable[[str], bool]:
         """Go on to the next network: the model's, or the body of a layer. Gives whether a node
         keeps its precision.

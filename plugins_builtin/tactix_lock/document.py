@@ -38,13 +38,15 @@ class LockedChoice:
 class Choices:
     """Of one network. ``wide``: nodes that keep their precision where a rule could lower it;
     ``bodies``: those of branches and loops, in the order of the steps. ``split``: groups that were
-    fused in vain.
+    fused in vain. ``sets``: for each profile the body that has its kernels, where there are
+    several sets of them: ``nodes`` is empty then.
     """
 
     nodes: Mapping[str, LockedChoice]
     wide: tuple[str, ...] = ()
     bodies: tuple[Choices, ...] = ()
     split: tuple[str, ...] = ()
+    sets: tuple[int, ...] = ()
 
     def networks(self) -> Iterator[Choices]:
         """Itself, then its bodies with those inside them, in the order in which they are built."""
@@ -147,10 +149,15 @@ def _texts(r: Reader) -> dict[str, str]:
 
 
 def _choices(r: Reader) -> Choices:
-    r.only(*Choices.__dataclass_fields__)
+    later = {"sets"} - r.fields().keys()  # locks of earlier versions know no sets
+    r.only(*Choices.__dataclass_fields__.keys() - later)
     nodes = {name: _choice(c) for name, c in r.at("nodes").fields().items()}
     wide, split = (tuple(x.text() for x in r.at(f).items()) for f in ("wide", "split"))
-    return Choices(nodes, wide, tuple(map(_choices, r.at("bodies").items())), split)
+    bodies = tuple(map(_choices, r.at("bodies").items()))
+    sets = () if later else tuple(i.integer() for i in r.at("sets").items())
+    if sets and (nodes or [*dict.fromkeys(sets)] != [*range(len(bodies))]):
+        r.at("sets").fail("the bodies in their order")
+    return Choices(nodes, wide, bodies, split, sets)
 
 
 def _choice(r: Reader) -> LockedChoice:

@@ -35,7 +35,12 @@ class Frozen:
     def __init__(self, device: DeviceProperties, choices: Choices, who: str = "") -> None:
         self.device, self._who = device, who
         self._networks = choices.networks()
-        self._now = choices
+        self._now, self._sets = choices, choices.sets
+
+    def kernel_sets(self) -> tuple[int, ...]:
+        if self._sets:
+            self._now = next(self._networks)
+        return self._sets
 
     def enter(self) -> Callable[[str], bool]:
         self._now = next(self._networks)
@@ -177,9 +182,8 @@ def _choices(plan: Plan) -> Choices:
         )
     wide = plan.ledger.get("precision", {}).get("wide", {})
     split = tuple(sorted({s["node"] for s in plan.ledger["fusion"]["split"]}))
-    return Choices(
-        nodes, tuple(sorted(wide)), tuple(_choices(p) for s in plan.steps for p in s.plans), split
-    )
+    bodies = tuple(_choices(p) for s in plan.steps for p in s.plans)
+    return Choices(nodes, tuple(sorted(wide)), bodies, split, plan.kernel_sets)
 
 
 def _dists(plan: Plan, choices: Choices, network: NetworkDefinition, session: Session) -> set[str]:

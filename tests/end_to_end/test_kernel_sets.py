@@ -12,7 +12,7 @@ import pytest
 import test_states
 
 import tactix
-from tactix.base.errors import ConfigError, PlanFormatError, ShapeError
+from tactix.base.errors import ConfigError, LockError, PlanFormatError, ShapeError
 from tactix.config import BuilderFlag, OptimizationProfile
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix.network.definition import NetworkDefinition
@@ -20,6 +20,7 @@ from tactix.plan import container
 from tactix.plan.schema import Plan, validate
 from tactix.run.engine import Engine
 from tactix_cpu.tactics.matmul.gemm import CpuGemmTactic
+from tactix_lock import document, frozen
 from tactix_refit.refitter import Refitter
 from tactix_tools.cli import main
 from tactix_tools.explanation import explain
@@ -70,11 +71,15 @@ def _network(builder: tactix.Builder) -> NetworkDefinition:
     return net
 
 
-def _built(
-    *flags: BuilderFlag, profiles: Any = (STEPS, PROMPTS), level: int = 0, budget: float = 60.0
-) -> Engine:
+def _built(*flags: BuilderFlag, **options: Any) -> Engine:
     builder = tactix.Builder()
-    config = tactix.BuilderConfig(
+    return builder.build(_network(builder), _config(*flags, **options))
+
+
+def _config(
+    *flags: BuilderFlag, profiles: Any = (STEPS, PROMPTS), level: int = 0, budget: float = 60.0
+) -> tactix.BuilderConfig:
+    return tactix.BuilderConfig(
         flags={BuilderFlag.PROFILE_KERNELS, *flags},
         builder_optimization_level=level,
         profiles=[_profile(*p) for p in profiles],
@@ -82,7 +87,6 @@ def _built(
         budget=budget,
         timing_cache=False,
     )
-    return builder.build(_network(builder), config)
 
 
 def _wanted(x: Any) -> Any:
@@ -270,6 +274,38 @@ def test_states_grow_through_all_sets() -> None:
 def test_what_cannot_be_together_is_refused(flags: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         _built(*flags)
+
+
+@pytest.mark.parametrize("profiles", [(STEPS, PROMPTS, (1, 2, 48)), (STEPS, (1, 3, 8))])
+def test_a_lock_gives_the_same_bytes(opinion: None, profiles: Any) -> None:
+    """Also where profiles share a set, or all of them one."""
+    builder = tactix.Builder()
+    config = _config(profiles=profiles)
+    lock = frozen.make(builder, _network(builder), config)
+    settings = frozen.settings(builder.session, lock, _network(builder), _config(profiles=profiles))
+    plan = builder.build_plan(_network(builder), settings)
+    frozen.compare(plan, lock)
+    assert plan.kernel_sets == _built(profiles=profiles).plan.kernel_sets
+    assert plan.profiles == _built(profiles=profiles).plan.profiles
+
+
+def test_locks_know_their_sets(opinion: None, tmp_path: Path) -> None:
+    """One of an earlier version knows none; one whose sets are not there is no lock."""
+    builder = tactix.Builder()
+    text = frozen.make(builder, _network(builder), _config()).text()
+    whole = json.loads(text)
+    path = tmp_path / "a.lock"
+    path.write_text(text)
+    assert document.read(path).choices.sets == (0, 1)
+    for sets in ([0, 2], [1, 0], ["0"], [0]):
+        whole["choices"]["sets"] = sets
+        path.write_text(json.dumps(whole))
+        with pytest.raises(LockError, match="not a lock"):
+            document.read(path)
+    earlier = whole["choices"]["bodies"][0]
+    del earlier["sets"]
+    path.write_text(json.dumps({**whole, "choices": earlier}))
+    assert document.read(path).choices.sets == ()
 
 
 @pytest.mark.parametrize("sets", [[0], [0, 2], [0, "1"], [0, 1, 0], None, [-1, 0]])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import ChainMap, Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tactix.base.errors import ConfigError
@@ -15,6 +15,8 @@ from tactix.config import BuilderFlag, Locked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.launcher import Launcher, Operand, Step
 from tactix.contracts.tactic import Variant
+from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.profiles import with_room
 from tactix.pipeline.state import BuildState
 from tactix.plan.kernel_sets import KEY
 from tactix.plan.schema import Plan, Requirement, TensorIO
@@ -27,27 +29,61 @@ another form once more.
 WHO = "BuilderFlag.PROFILE_KERNELS"
 
 
-def by_profile(state: BuildState, planned: Callable[[BuildState], Plan]) -> Plan:
-    """One plan for all profiles. ``planned``: the plan of the network at a state's sizes.
+Planner = Callable[[BuildState], Plan]
+"""The plan of a network at a state's sizes."""
+
+
+def by_profile(network: NetworkDefinition, state: BuildState, planned: Planner) -> Plan:
+    """One plan for all profiles of a network.
 
     Raises ConfigError for what cannot be with sets of kernels, and as ``planned``.
     """
     launcher = _launcher(state)
-    plans = [planned(_at(state, i)) for i in range(len(state.profiles))]
-    if told := next((p.steps[min(p.produced)].name for p in plans if p.produced), ""):
-        why = f"only running tells the shapes of {told!r}, or it holds other networks"
-        raise ConfigError(f"{WHO} for this network", why=why, do="Build without it")
+    if isinstance(locked := state.config.frozen, Locked):
+        found = _locked(state, planned, locked.kernel_sets())
+    else:
+        found = _measured(state, planned)
+    profiles = tuple(with_room(network, p) for p in state.profiles)
+    plan = found.plans[0]
+    if len(found.plans) > 1:
+        plan = _joined(found, launcher, state)
+    return replace(plan, profiles=profiles)
+
+
+@dataclass(frozen=True)
+class Sets:
+    """``plans``: one for each set of kernels. ``of``: the index of that of each profile."""
+
+    plans: tuple[Plan, ...]
+    of: tuple[int, ...]
+
+
+def _measured(state: BuildState, planned: Planner) -> Sets:
+    """The sets that are worth it, by plans for each profile."""
     kept: list[Plan] = []
     sets: list[int] = []
-    for p in plans:
-        own = next((k for k, other in enumerate(kept) if not _pays(p, other)), len(kept))
-        kept += [p] if own == len(kept) else []
+    for i in range(len(state.profiles)):
+        plan = _runnable(planned(_at(state, i)))
+        own = next((k for k, other in enumerate(kept) if not _pays(plan, other)), len(kept))
+        kept += [plan] if own == len(kept) else []
         sets.append(own)
-        state.logger.info(f"profile {len(sets) - 1} runs on the kernels of set {own}")
-    profiles = tuple(p.profiles[0] for p in plans)
-    if len(kept) == 1:
-        return replace(kept[0], profiles=profiles)
-    return replace(_joined(kept, sets, launcher, state), profiles=profiles)
+        state.logger.info(f"profile {i} runs on the kernels of set {own}")
+    return Sets(tuple(kept), tuple(sets))
+
+
+def _locked(state: BuildState, planned: Planner, sets: Sequence[int]) -> Sets:
+    """The sets of a lock: each is planned for the first profile that has it."""
+    firsts = [sets.index(k) for k in sorted(set(sets))] or [0]
+    return Sets(tuple(_runnable(planned(_at(state, i))) for i in firsts), tuple(sets))
+
+
+def _runnable(plan: Plan) -> Plan:
+    """The plan. Raises ConfigError for one that runs in pieces."""
+    if plan.produced:
+        told = plan.steps[min(plan.produced)].name
+        why = f"only running tells the shapes of {told!r}, or it holds other networks"
+        raise ConfigError(f"{WHO} for this network", why=why, do="Build without it")
+    return plan
 
 
 def _launcher(state: BuildState) -> Launcher:
@@ -56,9 +92,6 @@ def _launcher(state: BuildState) -> Launcher:
     if other in state.config.flags:
         why = "weights stream in the order of one set of kernels"
         raise ConfigError(f"{WHO} and BuilderFlag.{other.name}", why=why, do="Leave one out")
-    if isinstance(state.config.frozen, Locked):
-        why = "a lock has the choices of one set of kernels"
-        raise ConfigError(f"{WHO} in a build by a lock", why=why, do="Build without one of them")
     found = next((x for x in state.session.launchers.values() if x.switches), None)
     if found is None:
         why = "no plugin in use has a launcher for sets of kernels"
@@ -100,22 +133,20 @@ def _title(candidate: Mapping[str, Any]) -> tuple[object, object]:
     return candidate["tactic"], candidate["variant"]
 
 
-def _joined(
-    plans: Sequence[Plan], sets: Sequence[int], launcher: Launcher, state: BuildState
-) -> Plan:
+def _joined(sets: Sets, launcher: Launcher, state: BuildState) -> Plan:
     """The plan whose one step holds these; what they have in common is in the file once."""
-    first = plans[0]
+    plans, first = sets.plans, sets.plans[0]
     ios = (*first.inputs, *first.outputs)
     buffers = tuple(first.buffers[io.buffer] for io in ios)
     inputs = tuple(replace(io, buffer=i) for i, io in enumerate(first.inputs))
     outputs = tuple(replace(io, buffer=len(inputs) + i) for i, io in enumerate(first.outputs))
     step = Step(
         "kernel sets",
-        KernelArtifact(launcher.key, params={KEY: list(sets)}),
+        KernelArtifact(launcher.key, params={KEY: list(sets.of)}),
         tuple(_operand(first, buffer, io) for buffer, io in enumerate(first.inputs)),
         tuple(_operand(first, len(inputs) + i, io) for i, io in enumerate(first.outputs)),
         info=_info(launcher, first),
-        plans=tuple(plans),
+        plans=plans,
     )
     p = state.session.launchers.provider(launcher.key)
     own = Requirement(launcher.key, p.dist, p.version, p.digest)

@@ -18,7 +18,7 @@ def merge(nodes: Sequence[Node], results: Sequence[Value]) -> tuple[Body, list[V
     made = {v for n in nodes for v in n.outputs}
     outside: list[Value] = []
     for n in nodes:
-        outside += [v for v in n.given if v not in made and v not in outside]
+        outside += [v for v in dict.fromkeys(n.given) if v not in made and v not in outside]
     ids = {v: i for i, v in enumerate(outside)}
     flat: list[BodyNode] = []
     anchors: list[int] = []

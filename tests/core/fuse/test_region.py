@@ -148,6 +148,14 @@ def test_merge_numbers_inputs_and_results(net, x):
     ]
 
 
+def test_a_tensor_that_is_read_twice_is_one_input(net, x):
+    (twice,) = net.add_layer("toy.Add", [x, x])
+    (y,) = net.add_layer("toy.Neg", [twice])
+    body, inputs = merge([twice.producer, y.producer], [y])
+    assert inputs == [x]
+    assert [n.inputs for n in body.nodes] == [(0, 0), (1,)]
+
+
 def test_an_absent_input_stays_absent(net, x):
     (y,) = net.add_layer("toy.Dense", [x, net.add_constant(np.eye(4, dtype=np.float32)), None])
     body, inputs = merge([y.producer, net.add_layer("toy.Neg", [y])[0].producer], [y])

@@ -375,15 +375,16 @@ class Case:
 
 
 ABOVE = ("tactix.activation_above_transpose",)
+BEFORE = ("tactix.prologue_of_reduction",)
 ROTARY = ("tactix.rotary",)
 VIEWS = ("tactix.view@1",)
 CASES = [
-    Case("L1", lambda: reduction("ReduceL1")),
-    Case("sum of squares", lambda: reduction("ReduceSumSquare")),
-    Case("L2", lambda: reduction("ReduceL2")),
-    Case("L2, spelled out", lambda: reduced(lambda p, x: p.op("Mul", x, x), "ReduceSum", "Sqrt")),
+    Case("L1", lambda: reduction("ReduceL1"), BEFORE),
+    Case("sum of squares", lambda: reduction("ReduceSumSquare"), BEFORE),
+    Case("L2", lambda: reduction("ReduceL2"), BEFORE),
+    Case("L2, spelled out", lambda: reduced(lambda p, x: p.op("Mul", x, x), "ReduceSum", "Sqrt"), BEFORE),
     Case("log-sum-exp", lambda: reduction("ReduceLogSumExp")),
-    Case("activation before a mean", lambda: reduced(lambda p, x: p.op("Relu", x), "ReduceMean")),
+    Case("activation before a mean", lambda: reduced(lambda p, x: p.op("Relu", x), "ReduceMean"), BEFORE),
     Case("variance", variance),
     Case("convolution, max pooling", lambda: conv_pool("MaxPool")),
     Case("convolution, mean pooling", lambda: conv_pool("AveragePool")),

@@ -100,22 +100,24 @@ def _scalar_kind(dtype: DType) -> str:
     return "float" if dtype.is_float and dtype.bits < 32 else c_text.ctype(dtype)
 
 
-def epilogue(node: Node, vector: bool = True) -> Epilogue | Reject:
+def epilogue(node: Node, vector: bool = True, prologue: bool = False) -> Epilogue | Reject:
     """What follows the anchor, if it is first in the node and all results have its shape; else why
     not.
 
-    With ``vector``, also rejects what ``emit_vector`` cannot do.
+    With ``vector``, also rejects what ``emit_vector`` cannot do. ``prologue``: whether the kernel
+    takes layers before the anchor.
     """
     body, anchor = node.body, node.anchor
-    if anchor is None or body.anchor != 0:
+    if anchor is None or body.anchor is None or (body.anchor != 0 and not prologue):
         return Reject("layers before the anchor are not fused by this tactic")
     specs = node.specs
-    shape = specs[body.arity].shape
+    first = body.first_id(body.anchor)
+    shape = specs[first].shape
     if any(v.spec.shape != shape for v in node.outputs) and len(body.nodes) > 1:
         return Reject("an output of the fused group has another shape than its anchor's")
     program = region.program(body, specs)
     dtypes = tuple(specs[i].dtype for i in program.leaves)
-    made = range(body.arity, body.arity + anchor.outputs)
+    made = range(first, first + anchor.outputs)
     try:
         operands = {
             v: _operand(i, specs[i], shape) for v, i in enumerate(program.leaves) if i not in made
@@ -125,7 +127,7 @@ def epilogue(node: Node, vector: bool = True) -> Epilogue | Reject:
     reason = why_not_vector(program.results, dtypes) if vector else ""
     if reason:
         return Reject(reason)
-    accumulators = {v: i - body.arity for v, i in enumerate(program.leaves) if i in made}
+    accumulators = {v: i - first for v, i in enumerate(program.leaves) if i in made}
     return Epilogue(program.results, dtypes, operands, accumulators, shape)
 
 

@@ -25,9 +25,9 @@ def all_rules() -> list[Rule]:
 
 def processor_rules() -> list[Rule]:
     """The built-in rules for processors alone, which change no number."""
-    from tactix_ops.rules import half, rotary
+    from tactix_ops.rules import half, prologue, rotary
 
-    return [*half.RULES, *rotary.RULES]
+    return [*half.RULES, *rotary.RULES, *prologue.RULES]
 
 
 def reordering_rules() -> list[Rule]:

@@ -179,3 +179,51 @@ def test_what_it_rejects():
     assert "another shape" in found.reason
     flags = asked.variants(TACTIC, node("ReduceMax", [x > 0], axes=(0,)), devices()[0])
     assert isinstance(flags, Reject)
+
+
+BEFORE = {
+    "Exp": [("Exp", (0,), {})],
+    "square": [("Mul", (0, 0), {})],
+    "square of the size": [("Abs", (0,), {}), ("Mul", (1, 1), {})],
+}
+
+
+@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
+@pytest.mark.parametrize("before", sorted(BEFORE))
+def test_what_stands_before_is_passed_through_while_loading(device, before):
+    """Lanes past an end must not count, though what is computed of nothing is not nothing."""
+    cases = []
+    steps = BEFORE[before]
+    shapes = [
+        ((7, 101), (1,)),
+        ((7, 101), (0,)),
+        ((2, 3, 5, 7), (2, 3)),
+        ((1, 5), (0, 1)),
+        ((3, 0), (1,)),
+    ]
+    for (shape, axes), op in itertools.product(shapes, ("ReduceSum", "ReduceMean", "ReduceMax")):
+        if op != "ReduceSum" and 0 in shape:
+            continue
+        x = _f32(*shape)
+        own = len(steps)
+        nodes = [*steps, (op, (own,), {"axes": axes}), ("Relu", (own + 1,), {})]
+        n = fused([x], nodes, anchor=own)
+        cases.append(Case(n, TACTIC, [x], device=device, nt=(1, 3)))
+    check_all(cases)
+
+
+@pytest.mark.parametrize("code", ["f16", "bf16"])
+def test_halves_are_passed_through_wide(code):
+    x = _f32(6, 37).astype(DType(code).numpy)
+    check(
+        fused([x], [("Abs", (0,), {}), ("ReduceSum", (1,), {"axes": (1,)})], anchor=1), TACTIC, [x]
+    )
+
+
+def test_what_reads_more_before_is_refused():
+    x = _f32(6, 37)
+    two = fused([x, x], [("Mul", (0, 1), {}), ("ReduceSum", (2,), {"axes": (1,)})], anchor=1)
+    wide = x.astype(np.float64)
+    elements = fused([wide], [("Abs", (0,), {}), ("ReduceSum", (1,), {"axes": (1,)})], anchor=1)
+    for n in (two, elements):
+        assert isinstance(TACTIC.match(n, devices()[0]), Reject)

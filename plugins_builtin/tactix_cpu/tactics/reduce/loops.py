@@ -11,6 +11,7 @@ from tactix.base.dtypes import DType
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
+from tactix_codegen.c.prologue import Prologue
 from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import Args, block, comment, loop
 from tactix_codegen.operations.reduce import REDUCED, ReductionOperator
@@ -47,6 +48,7 @@ class CpuReductionKernel:
     ``count``: elements per result. ``valid``: channels where loop 1 counts blocks, the last one
     partial;
     ``whole_blocks``: the output has such blocks too, and zero is stored in their unused lanes.
+    ``before``: what every vector goes through first.
     """
 
     args: Args
@@ -57,6 +59,7 @@ class CpuReductionKernel:
     order: Sequence[int]
     valid: Dim | None
     whole_blocks: bool
+    before: Prologue | None = None
 
     def __post_init__(self) -> None:
         self.vector = _VECTORS[self.operation.name]
@@ -111,6 +114,11 @@ class CpuReductionKernel:
         for i in reversed(loops):
             text = loop(f"i{i}", "0", self._length(i), text)
         return text
+
+    def _load(self, place: str, count: str = "") -> str:
+        """A vector of what is reduced."""
+        loaded = c_text.load(self.source, place, count)
+        return self.before.of(loaded) if self.before else loaded
 
     def _join(self, a: str, b: str) -> str:
         return self.vector.join.format(a=a, b=b)
@@ -198,18 +206,15 @@ class CpuReductionKernel:
             "int64_t i = 0;",
             block(
                 f"for (; i + {_WAYS} * TX_LANES <= {length}; i += {_WAYS} * TX_LANES)",
-                *(
-                    f"s{w} = {self._join(f's{w}', c_text.load(self.source, at))};"
-                    for w, at in enumerate(places)
-                ),
+                *(f"s{w} = {self._join(f's{w}', self._load(at))};" for w, at in enumerate(places)),
             ),
             block(
                 f"for (; i + TX_LANES <= {length}; i += TX_LANES)",
-                f"s0 = {self._join('s0', c_text.load(self.source, places[0]))};",
+                f"s0 = {self._join('s0', self._load(places[0]))};",
             ),
             block(
                 f"if (i < {length})",
-                f"const vf rest = {c_text.load(self.source, places[0], f'{length} - i')};",
+                f"const vf rest = {self._load(places[0], f'{length} - i')};",
                 f"s0 = tx_select(tx_first({length} - i), {self._join('s0', 'rest')}, s0);",
             ),
         ]
@@ -298,9 +303,7 @@ class CpuReductionKernel:
         for v, group in enumerate(names):
             for w in ways:
                 place = self.args.sum(base, c_text.times(w, stride), c_text.times(v, "TX_LANES"))
-                out.append(
-                    f"{group[w]} = {self._join(group[w], c_text.load(self.source, place, count))};"
-                )
+                out.append(f"{group[w]} = {self._join(group[w], self._load(place, count))};")
         return out
 
     # Single elements

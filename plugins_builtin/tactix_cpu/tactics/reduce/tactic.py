@@ -22,6 +22,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue, epilogue
+from tactix_codegen.c.prologue import Prologue, prologue
 from tactix_codegen.c.space import Space, strides_in
 from tactix_codegen.operations.reduce import (
     KEPT,
@@ -44,8 +45,8 @@ def tactics() -> list[Tactic]:
 
 @dataclass(frozen=True)
 class CpuReduceWork:
-    """What to reduce: the operation, the node's epilogue, the reduced axes, and whether vectors can
-    do it.
+    """What to reduce: the operation, the node's epilogue and what stands before it, the reduced
+    axes, and whether vectors can do it.
     """
 
     node: Node
@@ -53,6 +54,7 @@ class CpuReduceWork:
     epilogue: Epilogue
     axes: tuple[int, ...]
     vector: bool
+    prologue: Prologue | None = None
 
 
 class CpuReduceTactic(Tactic[CpuReduceWork]):
@@ -71,12 +73,17 @@ class CpuReduceTactic(Tactic[CpuReduceWork]):
         if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
             return Reject(f"no reduction of {x.dtype.value} in C")
         narrow = x.dtype.is_float and x.dtype.bits <= 32
-        found = epilogue(node) if narrow else epilogue(node, vector=False)
-        if isinstance(found, Reject) and narrow:
+        before = prologue(node)
+        if isinstance(before, Reject):
+            return before
+        found = epilogue(node, vector=narrow, prologue=narrow)
+        if isinstance(found, Reject) and narrow and before is None:
             found, narrow = epilogue(node, vector=False), False
         if isinstance(found, Reject):
             return found
-        return CpuReduceWork(node, operation_of(anchor), found, axes_of(anchor, x.rank), narrow)
+        return CpuReduceWork(
+            node, operation_of(anchor), found, axes_of(anchor, x.rank), narrow, before
+        )
 
     def variants(self, work: CpuReduceWork, device: DeviceProperties) -> Sequence[Variant] | Reject:
         x = work.node.given[0].spec
@@ -98,10 +105,11 @@ class CpuReduceTactic(Tactic[CpuReduceWork]):
         order = sorted(work.epilogue.operands)
         whole = valid is not None and variant.output_format(0).lanes > 1
         reduction = CpuReductionKernel(
-            args, work.operation, loops, count, work.epilogue, order, valid, whole
+            args, work.operation, loops, count, work.epilogue, order, valid, whole, work.prologue
         )
         body = reduction.vectors(ctx.device.lanes) if work.vector else reduction.elements()
-        return c_text.kernel(args, body, ctx)
+        helpers = work.prologue.helpers if work.prologue else ""
+        return c_text.kernel(args, body, ctx, helpers=helpers)
 
 
 def _variant(work: CpuReduceWork, source: Format, target: Format) -> Variant | None:

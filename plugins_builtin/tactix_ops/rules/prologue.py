@@ -1,0 +1,58 @@
+"""Prologues: a pointwise node of one tensor joins the reduction that alone reads its result.
+
+For processors, whose kernels of reductions pass what they load through an expression.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tactix.base.dtypes import DType
+from tactix.contracts.graph import Node
+from tactix.contracts.rule import Fuse, Rule, anchor, fuse
+from tactix_ops.rules.anchors import in_vectors
+from tactix_ops.rules.epilogue import MAX_NODES
+from tactix_ops.rules.facts import used_only_by
+
+REDUCTIONS = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
+NARROW = (DType.FP32, DType.FP16, DType.BF16)
+
+
+def _before(root: Node, graph: Any) -> Node | None:
+    """What makes the reduction's input, element by element, of one tensor that is like it."""
+    own = root.anchor
+    if own is None or own.layer.name not in REDUCTIONS or root.body.anchor != 0:
+        return None
+    x = root.given[0]
+    p = x.producer
+    if p is None or p.anchor is not None or not used_only_by(graph, x, root):
+        return None
+    sources = set(p.given)
+    alike = len(sources) == 1 and all(v.spec == x.spec for v in sources)
+    few = len(p.body.nodes) + len(root.body.nodes) <= MAX_NODES
+    return p if alike and few and x.spec.dtype in NARROW and in_vectors(p) else None
+
+
+def _join(root: Node, graph: Any) -> Fuse:
+    return fuse(_before(root, graph), root)
+
+
+def _example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 4, 5])
+    (y,) = net.add_layer("tactix.Mul", [x, x])
+    (y,) = net.add_layer("tactix.ReduceSum", [y], axes=(-1,), keepdims=False)
+    net.mark_output(net.add_layer("tactix.Sqrt", [y])[0], "y")
+
+
+RULES = (
+    Rule(
+        "tactix.prologue_of_reduction",
+        anchor(),
+        _join,
+        lambda root, graph: _before(root, graph) is not None,
+        benefit=15,
+        example=_example,
+        phase="fuse",
+        device="cpu",
+    ),
+)

@@ -1,0 +1,62 @@
+"""What joins a reduction before it, and what does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tactix.fuse.rewrite import fuse
+from tactix.network.verify import verify
+from tactix_ops.rules import all_rules, prologue
+from tactix_sdk.evaluate import evaluate
+
+
+def kinds(net: Any, *rules: Any) -> list[str]:
+    """Layers after the rules; the numbers stay."""
+    out, _ = fuse(net, [*prologue.RULES, *rules])
+    verify(out, deep=True)
+    rng = np.random.default_rng(4)
+    feed = {
+        v.name: rng.standard_normal(v.spec.at(dict.fromkeys(net.symbols(), 3))).astype(
+            v.spec.dtype.numpy
+        )
+        for v in net.inputs
+    }
+    want, got = evaluate(net, feed), evaluate(out, feed)
+    for name, y in want.items():
+        np.testing.assert_allclose(got[name], y, rtol=1e-5, atol=1e-5)
+    return ["+".join(b.layer.name for b in n.body.nodes) for n in out.nodes]
+
+
+def test_the_example_fires(net):
+    (rule,) = prologue.RULES
+    rule.example(net)
+    assert kinds(net) == ["Mul+ReduceSum", "Sqrt"]
+
+
+@pytest.mark.parametrize("reduction", sorted(prologue.REDUCTIONS))
+def test_chains_of_one_tensor_join(net, reduction):
+    y = net.add("Abs", net.add("Exp", net.x("n", 4, 5)))
+    net.mark_output(net.add("Relu", net.add(reduction, y, axes=(1, 2))), "y")
+    assert kinds(net, *all_rules()) == [f"Exp+Abs+{reduction}+Relu"]
+
+
+@pytest.mark.parametrize(
+    "case", ["read twice", "two tensors", "broadcast", "float64", "to kernels"]
+)
+def test_others_stay_before(net, case):
+    x = net.x("n", 4, 5, dtype="f64" if case == "float64" else "f32")
+    y = net.add("Exp", x)
+    if case == "two tensors":
+        y = net.add("Mul", x, net.x("n", 4, 5, name="z"))
+    elif case == "broadcast":
+        y = net.add("Mul", x, net.random(5))
+    elif case == "to kernels":
+        y = net.add("Exp", net.add("MatMul", x, net.random(5, 3)))
+    net.mark_output(net.add("ReduceSum", y, axes=(1,)), "y")
+    if case == "read twice":
+        net.mark_output(net.add("Softmax", y), "p")
+    found = kinds(net, *(all_rules() if case == "to kernels" else ()))
+    assert "ReduceSum" in found, "it stands alone"

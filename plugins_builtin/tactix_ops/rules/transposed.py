@@ -17,10 +17,12 @@ import numpy as np
 from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import Op, P, Rule, const, literal, var
-from tactix_ops.rules.facts import Array
+from tactix.contracts.rule import Op, P, Rule, const, literal, pointwise, var
+from tactix_ops.rules.facts import Array, again
 
 T = P.tactix
+MOVES = ("Slice", "Reshape", "Transpose")
+MAKERS = ("tactix.Convolution@1", "tactix.WideConvolution@1", "pointwise")
 FLOATS = (DType.FP32, DType.FP16, DType.BF16)
 
 
@@ -158,6 +160,54 @@ def _example(net: Any) -> None:
     net.mark_output(y, "y")
 
 
+# -- what follows ---------------------------------------------------------------------------------
+
+
+def _moves_of(root: Node, graph: Any) -> list[Node]:
+    """What puts phases side by side between a convolution, or what follows it, and the node, the
+    last move first; empty if that is not so, or others read something between.
+    """
+    v, found = root.given[0], []
+    while v.producer is not None and v.producer.layer.name in MOVES and graph.only_use(v):
+        found.append(v.producer)
+        v = v.producer.given[0]
+    made = v.producer is not None and v.producer.kind in MAKERS and graph.only_use(v)
+    spreads = len(found) > 1 and _splits_channels(found[-1]) and found[-2].layer.name == "Transpose"
+    return found if made and spreads else []
+
+
+def _splits_channels(node: Node) -> bool:
+    """Whether a Reshape makes an axis of phases for every spatial one."""
+    before, after = (v[0].spec.shape for v in (node.given, node.outputs))
+    rank = len(before) - 2
+    return len(after) == 2 + 2 * rank and after[2 + rank :] == before[2:]
+
+
+def _narrows_or_keeps(root: Node) -> bool:
+    """Whether it has one operand, and no wider results: those would move more bytes."""
+    if root.is_fused or len(root.given) != 1:
+        return False
+    return root.outputs[0].spec.dtype.bits <= root.given[0].spec.dtype.bits
+
+
+def _before_moves(root: Node, graph: Any) -> Op:
+    moves = _moves_of(root, graph)
+    op: Any = again(root, [moves[-1].given[0]])
+    for node in reversed(moves):
+        op = again(node, [op])
+    return op  # type: ignore[no-any-return]
+
+
+def _before_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 3, "w"])
+    w = net.add_constant(np.random.default_rng(7).standard_normal((8, 3, 2), dtype=np.float32))
+    (y,) = net.add_layer("tactix.Convolution", [x, w], pads=(1, 1))
+    width = y.spec.shape[2]
+    (y,) = net.add_layer("tactix.Reshape", [y], shape=("n", 2, 4, width))
+    (y,) = net.add_layer("tactix.Transpose", [y], perm=(0, 1, 3, 2))
+    net.mark_output(net.add_layer("tactix.Relu", [y])[0], "y")
+
+
 RULES = (
     Rule(
         "tactix.transposed_as_convolution",
@@ -167,6 +217,16 @@ RULES = (
         benefit=98,
         numerics="reassociates",
         example=_example,
+        phase="fuse",
+        device="cpu",
+    ),
+    Rule(
+        "tactix.pointwise_before_phases_move",
+        pointwise(),
+        _before_moves,
+        lambda root, graph: _narrows_or_keeps(root) and bool(_moves_of(root, graph)),
+        benefit=96,
+        example=_before_example,
         phase="fuse",
         device="cpu",
     ),

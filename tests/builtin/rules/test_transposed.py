@@ -89,3 +89,25 @@ def test_computed_weights_and_empty_tensors_stay(net: Any) -> None:
     x = net.x(0, 2, 5, name="none")
     net.mark_output(net.add("ConvTranspose", x, net.random(2, 3, 3), strides=(2,)), "z")
     assert rewritten(net) == ["ConvTranspose", "ConvTranspose"]
+
+
+def test_what_follows_joins_the_convolution(net: Any) -> None:
+    y = net.add("ConvTranspose", net.x("n", 4, "w"), net.random(4, 3, 5), strides=(2,), pads=(1, 1))
+    net.mark_output(net.add("Cast", net.add("Relu", y), to=DType.BF16), "y")
+    found = rewritten(net, rtol=1e-2)
+    assert found == ["Convolution", "Relu", "Cast", "Reshape", "Transpose", "Reshape", "Slice"]
+
+
+def test_what_others_read_too_stays(net: Any) -> None:
+    y = net.add("ConvTranspose", net.x("n", 4, "w"), net.random(4, 3, 4), strides=(2,), pads=(1, 1))
+    net.mark_output(net.add("Add", net.add("Relu", y), y), "y")
+    assert rewritten(net)[-2:] == ["Relu", "Add"]
+
+
+def test_widening_stays_behind_the_moves(net: Any) -> None:
+    half = DType.BF16.numpy
+    w = net.add_constant(net.random(4, 3, 4).array.astype(half))
+    x = net.x("n", 4, "w", dtype="bf16")
+    y = net.add("ConvTranspose", x, w, strides=(2,), pads=(1, 1))
+    net.mark_output(net.add("Cast", y, to=DType.FP32), "y")
+    assert rewritten(net, rtol=1e-2)[-1] == "Cast"

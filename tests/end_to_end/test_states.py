@@ -235,6 +235,19 @@ def test_both_states_in_one_memory_are_refused(engine: Engine) -> None:
         context.execute_async_v3()
 
 
+def test_memory_may_be_given_for_full_states(engine: Engine, plain: Engine) -> None:
+    shape = (2, HEADS, 12, SIZE)
+    shapes = {io.name: shape for io in engine.inputs if io.name != "x"}
+    size = engine.device_memory_size({**shapes, "x": (2, HEADS, 3, SIZE)})
+    memory = np.zeros(size + 64, np.uint8)
+    context = engine.create_execution_context_without_device_memory()
+    context.set_device_memory(-(-memory.ctypes.data // 64) * 64, size)
+    context.reserve(12)
+    copying = Copying(plain)
+    for k in range(4):
+        _same(context, copying, _rows(3, seed=k))
+
+
 def test_nothing_is_copied(engine: Engine) -> None:
     """Attention reads the states as they lie: no step makes another tensor of all rows."""
     states = {io.buffer for io in engine.plan.outputs if io.name.startswith("present")}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tactix.base.dims import Shape, show
+from tactix.base.dims import Shape, evaluate, show
 from tactix.base.dtypes import DType
 from tactix.base.error_recorder import Recorded
 from tactix.base.errors import InvalidArgument, PlanCompatibilityError, PluginError, ShapeError
@@ -110,8 +110,8 @@ class Engine(Recorded):
         raise InvalidArgument(f"no tensor is named {name!r}", do=f"There are: {known}")
 
     def device_memory_size(self, shapes: Mapping[str, Sequence[int]] | None = None) -> int:
-        """Bytes of intermediate memory at those input shapes; without them, at the highest of all
-        profiles.
+        """Bytes of intermediate memory at those input shapes, for as full states as they allow;
+        without them, at the highest of all profiles.
 
         Raises ShapeError, also if a profile has no highest; InvalidArgument.
         """
@@ -119,13 +119,22 @@ class Engine(Recorded):
             raise ShapeError("the engine's memory depends on data", who=self.name)
         if shapes is not None:
             given = zip(self.inputs, in_order(self.inputs, (shapes,), {}), strict=True)
-            env = solve(self.inputs, [shape_of(io.name, s) for io, s in given], ())
+            env = self._fullest([shape_of(io.name, s) for io, s in given])
             return self._program.at(env).layout(env).arena
         tops = [{s: high for s, (_, _, high) in p.dims.items()} for p in self.profiles]
         if self.plan.symbols and (not tops or any(None in t.values() for t in tops)):
             raise ShapeError("the profile has no highest shape", do="Give the input shapes")
         found = (self._at(t, i)[1].arena for i, t in enumerate(tops or [{}]))
         return max(found, default=0)
+
+    def _fullest(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        """Symbols at these input shapes, with states that the run fills. Raises ShapeError."""
+        states = self.plan.states
+        if states is None:
+            return solve(self.inputs, shapes, ())
+        env = solve(self.inputs, shapes, (), {states.length: 0})
+        env[states.length] = max(0, env[states.room] - evaluate(states.after, env))
+        return env
 
     def _at(self, env: Mapping[str, int | None], profile: int) -> tuple[LinkedPlan, Layout]:
         """What runs at the sizes of a profile, and how its memory lies."""

@@ -147,7 +147,7 @@ def depthwise_pointwise(channels: int, size: int) -> onnx.ModelProto:
 def padded(then: str) -> onnx.ModelProto:
     """Zeros around an image by a layer of their own."""
     p = Part()
-    x = p.conv(p.input(1, 32, 56, 56), 32, 32, 1)
+    x = p.op("Relu", p.conv(p.input(1, 32, 56, 56), 32, 32, 1))
     y = p.op("Pad", x, p.ints(0, 0, 1, 1, 0, 0, 1, 1))
     if then == "Conv":
         return p.model(p.conv(y, 32, 32, 3, pad=0))
@@ -390,10 +390,10 @@ CASES = [
     Case("convolution, mean pooling", lambda: conv_pool("AveragePool")),
     Case("depthwise, pointwise 64 x 56", lambda: depthwise_pointwise(64, 56)),
     Case("depthwise, pointwise 256 x 14", lambda: depthwise_pointwise(256, 14)),
-    Case("pad, convolution", lambda: padded("Conv")),
+    Case("pad, convolution", lambda: padded("Conv"), ("tactix.pad_into_conv",)),
     Case("pad, transposed convolution", lambda: padded("ConvTranspose")),
-    Case("pad, max pooling", lambda: padded("MaxPool")),
-    Case("pad, mean pooling", lambda: padded("AveragePool")),
+    Case("pad, max pooling", lambda: padded("MaxPool"), ("tactix.pad_into_max_pool",)),
+    Case("pad, mean pooling", lambda: padded("AveragePool"), ("tactix.pad_into_mean_pool",)),
     Case("shuffle, mean", shuffled_reduce, ("tactix.reduction_of_transpose",)),
     Case("softmax, top 2", softmax_topk),
     Case("q, k, v", lambda: heads(128, 512, 8, 8), ("tactix.attention_products",)),

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 TOPICS = (
     "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize", "conv",
-    "einsum", "matmul", "integer_products", "gelu", "norm", "attention", "heads", "sinking",
-    "lifted", "rnn", "epilogue", "pointwise",
+    "padded_pool", "einsum", "matmul", "integer_products", "gelu", "norm", "attention", "heads",
+    "sinking", "lifted", "rnn", "epilogue", "pointwise",
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ else neighbouring results are made together (columns).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
@@ -26,6 +26,8 @@ record.
 """
 LANES, TILE = 32, 256
 """Sums of a row side by side, and neighbouring results: vectors run over them."""
+SOME = 32
+"""Elements that are summed in float32 before they join a sum in float64."""
 
 _JOIN = {
     "Sum": "{a} + {b}",
@@ -249,7 +251,6 @@ def _folded(p: _Pass) -> list[str]:
 def _columns(args: Args, passes: list[_Pass], value: str, number: str) -> list[str]:
     x, unit = args.input(0), list[str]()
     for p in passes:
-        step = loop("c", "0", "wide", *p.joined("c", number.format(at="row[c]")))
         finite = loop("c", "0", "wide", "if (!isfinite(top[c])) top[c] = 0;")
         unit += [
             f"{p.kind} {p.kept}[{TILE}];",
@@ -260,7 +261,7 @@ def _columns(args: Args, passes: list[_Pass], value: str, number: str) -> list[s
                 "turns",
                 *_offset("turn", "r", "go", "deep", "going"),
                 f"const {_const(args)}* row = {x} + at + begin + turn;",
-                block("for (int64_t i = 0; i < go[0]; i++, row += deep[0])", step),
+                *_column(args, p, number.format(at="row[c]")),
             ),
             *([finite] if p.kept == "top" else []),
         ]
@@ -284,6 +285,29 @@ def _columns(args: Args, passes: list[_Pass], value: str, number: str) -> list[s
             ),
         ),
     ]
+
+
+def _column(args: Args, p: _Pass, number: str) -> list[str]:
+    """The elements from ``row`` on. Floats up to 32 bits are summed in float32 first, some at a
+    time: twice as many are in a vector.
+    """
+    dtype = args.node.given[0].spec.dtype
+    sums = p.kept == "acc" and p.kind == "double" and p.value == "v"
+    if not (sums and dtype.is_float and dtype.bits <= 32):
+        step = loop("c", "0", "wide", *p.joined("c", number))
+        return [block("for (int64_t i = 0; i < go[0]; i++, row += deep[0])", step)]
+    part = replace(p, kept="part", kind="float")
+    several = [
+        f"const int64_t end = i + {SOME} < go[0] ? i + {SOME} : go[0];",
+        f"float part[{TILE}];",
+        loop("c", "0", "wide", "part[c] = 0;"),
+        block(
+            "for (; i < end; i++, row += deep[0])",
+            loop("c", "0", "wide", *part.joined("c", number)),
+        ),
+        loop("c", "0", "wide", "acc[c] += part[c];"),
+    ]
+    return [block("for (int64_t i = 0; i < go[0];)", *several)]
 
 
 def _const(args: Args) -> str:

@@ -13,6 +13,7 @@ import pytest
 from test_control_flow import build, check, rand
 
 from tactix.base.errors import ExecutionError
+from tactix_cpu import launcher
 from tactix_cpu.launcher import ElfLoop, Iteration
 
 ort = pytest.importorskip("onnxruntime")
@@ -122,6 +123,19 @@ def test_stacks_beyond_all_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -
     endless = np.array(np.iinfo(np.int64).max)
     with pytest.raises(ExecutionError, match="cannot allocate"):
         engine(a, endless, np.array(3, np.float32))
+
+
+def test_an_executor_of_an_earlier_version_runs_step_by_step(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a plan which was loaded before."""
+    engine = build(SWAPPED)
+    feeds = {"a": rand(4, seed=1), "b": rand(4, seed=2), "times": np.array(5), "go": np.array(True)}
+    check(engine, SWAPPED, **feeds)
+    monkeypatch.setattr(launcher._executors[launcher.ABI], "iterate", None)
+    turns.clear()
+    check(build(SWAPPED), SWAPPED, **feeds)
+    assert not turns
 
 
 SLICED = text(

@@ -92,6 +92,17 @@ def test_scores_and_boxes_that_are_no_numbers_and_many_boxes():
     check(node("NonMaxSuppression", arrays), SUPPRESSION, arrays)
 
 
+def test_boxes_behind_many_that_overlap_the_first():
+    """Few are asked for, and those with the lowest scores are among them."""
+    rng = np.random.default_rng(8)
+    corners = np.tile(np.array([0, 0, 1, 1], np.float32), (1, 400, 1))
+    corners[0, [7, 250, 399]] += np.array([[2], [4], [6]], np.float32)
+    scores = rng.integers(5, 90, (1, 2, 400)).astype(np.float32)  # many are equal
+    scores[0, :, [7, 250, 399]] = np.array([[1, 2], [3, 1], [2, 3]])
+    arrays = [corners, scores, np.array([3]), np.array([0.5], np.float32)]
+    check(node("NonMaxSuppression", arrays), SUPPRESSION, arrays)
+
+
 @pytest.mark.parametrize("n", [0, 1, 60])
 def test_symbolic_sizes(n):
     s = dims.sym("n")

@@ -20,13 +20,17 @@ from tactix_codegen.c import order
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.order import Ranks
 from tactix_codegen.c.scalar import element
-from tactix_codegen.c.text import Args, block, comment, loop
+from tactix_codegen.c.text import Args, block, choice, comment, loop
 from tactix_cpu.tactics.dot_tile import without_fma
 
 SECONDS_A_SCORE = 2e-8
 """To sort a score and to compare its box with some that were kept."""
 DOUBLES = 5
 """Of a box that was kept: both corners and the area."""
+FIRST = 8
+"""Scores that are put in order at first for each box that is asked for: as many boxes as that may
+overlap others before the rest is needed. A guess.
+"""
 FLOATS = (DType.FP32, DType.FP16)
 
 
@@ -144,8 +148,8 @@ def _chosen(args: Args, work: SuppressionWork, lists: Dim, threads: int) -> list
         "int64_t n = 0, m = 0;",
         comment("The scores that count, the highest first; NaN is below all."),
         loop("i", "0", "BOXES", *collect),
-        "if (n > 0) tx_sort_rising_64(v, v + BOXES, n);",
-        loop("k", "0", "n", "if (m == most) break;", *_box(args, work), *_compared()),
+        *_first_ordered(),
+        loop("k", "0", "n", "if (m == most) break;", _order_on(), *_box(args, work), *_compared()),
         f"{args.workspace(0, 'int64_t')}[c] = m;",
     ]
     area = "low0 + 4 * BOXES"
@@ -161,6 +165,24 @@ def _chosen(args: Args, work: SuppressionWork, lists: Dim, threads: int) -> list
         f"double *const high1 = high0 + BOXES, *const area = {area};",
         loop("c", "lo", "hi", *unit),
     ]
+
+
+def _first_ordered() -> list[str]:
+    """Put in order what will do where few boxes are asked for; else all of them."""
+    return [
+        f"int64_t ready = most < n / {2 * FIRST} ? {FIRST} * most + {FIRST} : n;",
+        "ready = ready < n ? ready : n;",
+        choice(
+            "ready < n",
+            ["tx_best_64(v, n, ready);", "tx_sort_64(v, ready);"],
+            ["if (n > 0) tx_sort_rising_64(v, v + BOXES, n);"],
+        ),
+    ]
+
+
+def _order_on() -> str:
+    """Put the rest in order once it is reached."""
+    return block("if (k == ready)", "tx_sort_64(v + ready, n - ready);", "ready = n;")
 
 
 def _box(args: Args, work: SuppressionWork) -> list[str]:

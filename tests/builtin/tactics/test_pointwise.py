@@ -392,3 +392,17 @@ def _reason(n) -> str:
     found = asked.variants(TACTIC, n, NATIVE)
     assert isinstance(found, Reject)
     return found.reason
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int16, np.uint8])
+def test_quotients_of_whole_numbers_are_exact(dtype):
+    """Those next to whole numbers, too, which a rounded quotient could reach."""
+    info, rng = np.iinfo(dtype), _rng(9)
+    b = rng.integers(info.min, info.max, 4000, endpoint=True)
+    b[::3] = rng.integers(1, min(info.max, 100), len(b[::3]))
+    b[::50] = 0
+    whole = b * (info.max // np.maximum(np.abs(b), 1))
+    a = np.concatenate([whole - 1, whole, whole + 1, rng.integers(info.min, info.max, 4000)])
+    a, b = np.clip(a, info.min, info.max).astype(dtype), np.tile(b, 4).astype(dtype)
+    layers = (("Div", {}), ("Mod", {}), ("Mod", {"fmod": True}))
+    check_all([Case(node(op, [a, b], **attrs), TACTIC, [a, b]) for op, attrs in layers])

@@ -32,9 +32,9 @@ def processor_rules() -> list[Rule]:
 
 def reordering_rules() -> list[Rule]:
     """The built-in rules for processors alone, which change the order of sums."""
-    from tactix_ops.rules import affine_grid, transposed
+    from tactix_ops.rules import affine_grid, pool, transposed
 
-    return [*affine_grid.RULES, *transposed.RULES]
+    return [*affine_grid.RULES, *pool.RULES, *transposed.RULES]
 
 
 def lowering_rules() -> list[Rule]:

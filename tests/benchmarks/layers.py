@@ -2,11 +2,12 @@
 """Single layers on the CPU beside ONNX Runtime: the same one-layer model, inputs and threads.
 
     python tests/benchmarks/layers.py [--only 'Conv*'] [--rounds 7] [--seconds 0.02] [--threads 1]
-        [--level 3] [--write docs/layer-times.md]
+        [--level 3] [--rows FILE] [--write docs/layer-times.md]
 
 Each case (layer_cases.py) is built by both with its shapes fixed, run once, compared, and timed in
 turns; a figure is the median over rounds of the median call from Python. ``--only`` takes
-patterns of names or families, separated by ``;``. Ctrl-C ends the timing, and prints what there is.
+patterns of names or families, separated by ``;``. Ctrl-C ends the timing, and prints what there is;
+with ``--rows`` another run goes on from there.
 
 Prints a Markdown table as it goes, then a summary by family. A result that departs from ONNX
 Runtime's by more than the dtype allows is *wrong* in the table. Exits 1 if there is one, or if
@@ -19,6 +20,7 @@ import argparse
 import contextlib
 import fnmatch
 import importlib.metadata
+import json
 import math
 import shlex
 import statistics
@@ -176,15 +178,42 @@ def chosen(patterns: Sequence[str]) -> list[Case]:
     ]
 
 
-def measure(wanted: Sequence[Case], terms: Terms) -> list[Row]:
-    """Row by row, printed as they come; those there are, if a Ctrl-C ends it."""
+class KeptRows:
+    """Rows in a file, a line of JSON each; of a case that is there twice the last counts. Without a
+    file none are kept.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.rows: dict[str, Row] = {}
+        named = {c.name: c for c in cases()}
+        lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
+        for found in map(json.loads, lines):
+            if case := named.get(found.pop("case")):
+                self.rows[case.name] = Row(case, **found)
+
+    def add(self, row: Row) -> None:
+        if self.path is not None:
+            fields = {"ours": row.ours, "theirs": row.theirs, "trouble": row.trouble}
+            with self.path.open("a", encoding="utf-8") as f:
+                f.write(json.dumps({"case": row.case.name, **fields}) + "\n")
+
+
+def measure(wanted: Sequence[Case], terms: Terms, kept: KeptRows) -> list[Row]:
+    """Row by row, printed as they come; those there are, if a Ctrl-C ends it. Rows that are kept
+    are not measured again.
+    """
     rows: list[Row] = []
     with contextlib.suppress(KeyboardInterrupt):
         for i, case in enumerate(wanted):
             if sys.stderr.isatty():
                 place = f"{i + 1} of {len(wanted)}: {case.name}"
                 print(f"\r\033[K{place}", end="", file=sys.stderr, flush=True)
-            rows.append(terms.row(case))
+            if case.name in kept.rows:
+                rows.append(kept.rows[case.name])
+            else:
+                rows.append(terms.row(case))
+                kept.add(rows[-1])
             if sys.stderr.isatty():
                 print("\r\033[K", end="", file=sys.stderr, flush=True)
             print(rows[-1].line(), flush=True)
@@ -262,6 +291,7 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
     add(
         "--level", type=int, help="optimization level of the builds (default: that of tactix.build)"
     )
+    add("--rows", type=Path, help="keep rows in this file; those in it are not measured again")
     add("--write", type=Path, help="also write the whole page to this file")
     return parser.parse_args(list(words))
 
@@ -273,7 +303,8 @@ def main(words: Sequence[str]) -> int:
         print(f"no case is named {args.only!r}: try 'Conv*' or 'pools'", file=sys.stderr)
         return 2
     print(HEAD, flush=True)
-    rows = measure(wanted, Terms(args.threads, args.level, args.rounds, args.seconds))
+    terms = Terms(args.threads, args.level, args.rounds, args.seconds)
+    rows = measure(wanted, terms, KeptRows(args.rows))
     print(f"\n{summary(rows)}\n\n{report.machine()}")
     if args.write:
         command = f"python tests/benchmarks/layers.py {shlex.join(words)}".strip()

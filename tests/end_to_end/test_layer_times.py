@@ -93,4 +93,20 @@ def test_an_interrupt_keeps_the_rows_before(monkeypatch: pytest.MonkeyPatch) -> 
         return layers.Row(case, 1.0, 1.0)
 
     monkeypatch.setattr(layers.Terms, "row", row)
-    assert len(layers.measure(cases()[:5], layers.Terms(1, 0, 1, 0.0))) == 2
+    found = layers.measure(cases()[:5], layers.Terms(1, 0, 1, 0.0), layers.KeptRows(None))
+    assert len(found) == 2
+
+
+def test_a_run_goes_on_where_another_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def row(self: layers.Terms, case: Case) -> layers.Row:
+        asked.append(case.name)
+        return layers.Row(case, float(len(asked)), 2.0, "wrong")
+
+    monkeypatch.setattr(layers.Terms, "row", row)
+    terms, path = layers.Terms(1, 0, 1, 0.0), tmp_path / "rows"
+    first = layers.measure(cases()[:3], terms, layers.KeptRows(path))
+    again = layers.measure(cases()[:5], terms, layers.KeptRows(path))
+    assert again[:3] == first
+    assert asked == [c.name for c in cases()[:5]]

@@ -101,7 +101,7 @@ class Case:
         )
         opsets = [helper.make_opsetid("", self.opset)]
         if self.domain:
-            opsets.append(helper.make_opsetid(self.domain, 5 if "ml" in self.domain else 1))
+            opsets.append(helper.make_opsetid(self.domain, 3 if "ml" in self.domain else 1))
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def feed(self) -> dict[str, np.ndarray]:

@@ -307,7 +307,8 @@ def main(words: Sequence[str]) -> int:
     rows = measure(wanted, terms, KeptRows(args.rows))
     print(f"\n{summary(rows)}\n\n{report.machine()}")
     if args.write:
-        command = f"python tests/benchmarks/layers.py {shlex.join(words)}".strip()
+        shown = ["ROWS" if w == str(args.rows) else w for w in words]
+        command = f"python tests/benchmarks/layers.py {shlex.join(shown)}".strip()
         args.write.write_text(document(rows, command), encoding="utf-8")
     return int(any(r.is_failure for r in rows))
 

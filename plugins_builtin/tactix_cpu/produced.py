@@ -23,6 +23,7 @@ from tactix.base.host_memory import check_array_fits
 from tactix.base.tensor import LINEAR, TensorSpec
 from tactix.contracts.artifact import Arg, Launch
 from tactix.contracts.launcher import Operand, Step
+from tactix.run.arrays import address_of
 from tactix_cpu.launcher import ArgumentTable, ElfRun
 
 _steps: dict[int, ProducedStep] = {}
@@ -105,22 +106,23 @@ class ProducedRun:
         self.parts = [BoundTable(table, threads) for table in step.parts]
         self.sizes = np.zeros(max(1, len(step.told)), np.int64)
         self.scratch = np.empty(0, np.uint8)
+        self.sizes_address, self.scratch_address = address_of(self.sizes), 0
 
     def __call__(self, env: Env, values: Sequence[Any]) -> list[Any]:
         tell, write = self.parts
         given = [np.ascontiguousarray(x) for x in values]  # kept until the run is over
-        addresses = [x.ctypes.data for x in given]
+        addresses = [address_of(x) for x in given]
         early = symbols(self.step.workspace) <= env.keys()
         if early:
             self._reserve(env)
         nowhere = [0] * len(self.step.outputs)
-        tell(env, [*addresses, *nowhere, self.scratch.ctypes.data, self.sizes.ctypes.data])
+        tell(env, [*addresses, *nowhere, self.scratch_address, self.sizes_address])
         env = self._learned(env)
         if not early:
             self._reserve(env)
         outputs = [self._empty(o, env) for o in self.step.outputs]
-        made = [y.ctypes.data for y in outputs]
-        write(env, [*addresses, *made, self.scratch.ctypes.data, self.sizes.ctypes.data])
+        made = [address_of(y) for y in outputs]
+        write(env, [*addresses, *made, self.scratch_address, self.sizes_address])
         return outputs
 
     def _learned(self, env: Env) -> Env:
@@ -138,6 +140,7 @@ class ProducedRun:
         wanted = evaluate(self.step.workspace, env)
         if self.scratch.nbytes < wanted:
             self.scratch = self._array((wanted,), np.dtype(np.uint8))
+            self.scratch_address = address_of(self.scratch)
 
     def _empty(self, spec: TensorSpec, env: Env) -> Any:
         return self._array(evaluate_shape(spec.shape, env), spec.dtype.numpy)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tactix.base.dims import Env, evaluate_shape
 from tactix.base.dtypes import DType
 from tactix.base.errors import AllocationError, ExecutionError
 from tactix.base.host_memory import check_array_fits
+from tactix.base.tensor import LINEAR
 from tactix.contracts.device import Device
 from tactix.contracts.launcher import Operand
 from tactix.run.arrays import address_of
@@ -86,6 +88,8 @@ class RunValues:
             return x.reshape(shape)
         if o.buffer < 0:
             raise ValueError("it is absent")
+        if o.format == LINEAR:
+            return self._stored(o.buffer, o.spec.dtype, shape)
         storage = evaluate_shape(o.format.storage_shape(o.spec.shape), env)
         return o.format.unpack(self._stored(o.buffer, o.spec.dtype, storage), shape)
 
@@ -147,11 +151,19 @@ def read(device: Device, dtype: DType, shape: tuple[int, ...], address: int) -> 
     """An array of what lies in the device's memory: in place and read-only where that is the
     host's, else a copy.
     """
+    if device.host_memory:
+        return _view(dtype, shape, address)
+    out = np.empty(shape, dtype.numpy)
+    device.copy_out(out, address)
+    return out
+
+
+@lru_cache(maxsize=1024)
+def _view(dtype: DType, shape: tuple[int, ...], address: int) -> Any:
+    """What lies at an address of the host, read-only; it owns nothing. Weights are looked at in
+    every run.
+    """
     size = math.prod(shape) * dtype.itemsize
-    if not device.host_memory:
-        out = np.empty(shape, dtype.numpy)
-        device.copy_out(out, address)
-        return out
     memory: Any = (ctypes.c_char * size).from_address(address) if size else None
     out = np.ndarray(shape, dtype.numpy, memory)
     out.flags.writeable = False

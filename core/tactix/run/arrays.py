@@ -38,7 +38,8 @@ def as_input(io: TensorIO, given: Any) -> Any:
     if x.dtype != io.dtype.numpy:
         do = f"Convert it: x.astype({io.dtype.numpy})"
         raise DTypeError(f"{io.name!r} is {io.dtype.value}, got {x.dtype}", do=do)
-    return np.require(x, requirements=("C", "A"))
+    flags = x.flags
+    return x if flags.c_contiguous and flags.aligned else np.require(x, requirements=("C", "A"))
 
 
 def _convert(io: TensorIO, given: Any) -> Any:
@@ -108,6 +109,8 @@ def in_order(
     by_name = args[0] if len(args) == 1 else None
     if isinstance(by_name, Mapping):
         args, named = (), {**by_name, **named}
+    elif len(args) == len(inputs) and not named:
+        return list(args)
     names = [io.name for io in inputs]
     found = dict(zip(names, args))
     twice = sorted(found.keys() & named.keys())

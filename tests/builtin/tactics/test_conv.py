@@ -66,6 +66,38 @@ def test_blocked_windows() -> None:
     h.check_all([first_variants(c, 3) for c in cases])
 
 
+THREE = {"pads": (1, 1, 1, 1, 1, 1)}
+
+
+def test_windows_over_three_axes() -> None:
+    cases = [
+        conv(floats(1, 32, 5, 7, 9), floats(32, 32, 3, 3, 3), floats(32), nt=(1, 2, 5), **THREE),
+        conv(floats(2, 20, 6, 13, 11), floats(40, 20, 3, 3, 3), strides=(2, 2, 1), **THREE),
+        conv(floats(2, 17, 7, 9, 8), floats(33, 17, 2, 3, 2), dilations=(3, 2, 2), pads=(2, 1, 1, 1, 2, 1)),
+        conv(floats(1, 3, 6, 21, 20), floats(32, 3, 3, 7, 7), floats(32), strides=(1, 2, 2), pads=(1, 3, 3, 1, 3, 3)),
+        conv(floats(1, 16, 2, 5, 5), floats(16, 16, 5, 3, 3), pads=(3, 1, 1, 3, 1, 1)),
+        conv(floats(1, 16, 4, 5, 5), floats(16, 16, 3, 1, 1), pads=(1, 0, 0, 1, 0, 0)),
+        conv(floats(1, 16, 4, 5, 5), floats(16, 16, 1, 1, 1), pads=(1, 0, 0, 1, 0, 0)),
+        conv(floats(1, 24, 3, 4, 5), floats(40, 24, 1, 1, 1), floats(40)),
+        conv(floats(1, 24, 5, 6, 7), floats(40, 24, 1, 1, 1), strides=(2, 2, 2)),
+        conv(floats(2, 32, 4, 5, 6), floats(32, 16, 3, 3, 3), group=2, **THREE),
+    ]  # fmt: skip
+    h.check_all([first_variants(c, 4) for c in cases])
+
+
+def test_depths_that_only_running_tells() -> None:
+    x, w = floats(2, 17, 5, 9, 8), floats(33, 17, 3, 3, 3)
+    for symbols in ((2, 17, "d", 9, 8), ("n", 17, "d", "h", "w")):
+        h.check_all([first_variants(conv(x, w, symbols=symbols, strides=(2, 1, 1), **THREE), 2)])
+
+
+def test_what_follows_a_convolution_over_three_axes() -> None:
+    x, w, more = floats(1, 20, 3, 5, 9), floats(24, 20, 3, 3, 3), floats(1, 24, 3, 5, 9)
+    parts = [("Convolution", (0, 1), THREE), ("Add", (3, 2), {}), ("Relu", (4,), {})]
+    group = h.fused([x, w, more], parts, anchor=0, constants=(1,))
+    h.check_all([first_variants(h.Case(group, CONV, [x, w, more]), 3)])
+
+
 def test_pointwise_convolution_takes_the_image_as_one_row() -> None:
     h.check_all(
         [

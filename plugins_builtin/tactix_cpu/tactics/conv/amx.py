@@ -21,7 +21,6 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c.tile import TileSite
-from tactix_codegen.operations.convolution import FLAT
 from tactix_cpu.tactics.conv.window import BlockedSite, CpuConvolutionWindow, formats, window
 from tactix_cpu.tactics.dot_tile import HALVES, has_tiles
 from tactix_cpu.tactics.matmul.gemm_amx import DEPTH, FEWEST, WIDTH, PartsKernel, seconds
@@ -90,12 +89,7 @@ class AmxConvTactic(Tactic[CpuConvolutionWindow]):
 
 def depth(win: CpuConvolutionWindow) -> int:
     """Elements of a row: the channels of every tap, filled up to steps."""
-    return taps(win) * -(-win.c // DEPTH) * DEPTH
-
-
-def taps(win: CpuConvolutionWindow) -> int:
-    """Of all axes."""
-    return win.depth.kernel * win.taps
+    return win.all_taps * -(-win.c // DEPTH) * DEPTH
 
 
 class _ConvKernel(PartsKernel):
@@ -107,9 +101,9 @@ class _ConvKernel(PartsKernel):
 
     def panels(self) -> Packed:
         win, count = self.win, -(-self.n // WIDTH)
-        fill = (0, count * WIDTH - win.co), (0, depth(win) // taps(win) - win.c), (0, 0)
+        fill = (0, count * WIDTH - win.co), (0, depth(win) // win.all_taps - win.c), (0, 0)
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (win.co, win.c, taps(win))),
+            ("reshape", (win.co, win.c, win.all_taps)),
             ("pad", fill),
             ("transpose", (2, 1, 0)),
             ("reshape", (depth(win), count, WIDTH)),
@@ -122,8 +116,7 @@ class _ConvKernel(PartsKernel):
         win, dim = self.win, self.args.dim
         each, plane = -(-win.c // DEPTH), dim(win.depth.size * win.size[0] * win.size[1])
         at, valid, lines = "row", f"row < {dim(self.m)}", []
-        flat = win.depth.kernel == win.depth.stride == 1 and win.depth.pad == 0
-        if not (win.is_pointwise and flat):
+        if not win.is_pointwise:
             high, wide, across, kw = (
                 dim(win.size[0]),
                 dim(win.size[1]),
@@ -132,7 +125,7 @@ class _ConvKernel(PartsKernel):
             )
             (down, right), (dy, dx) = win.strides, win.dilations
             y, ky = f"row / {across}", f"tap / {kw}"
-            if win.depth != FLAT:
+            if win.has_depth:
                 y, ky = f"{y} % {dim(win.out[0])}", f"{ky} % {win.kernel[0]}"
             lines = [
                 f"const int64_t tap = step / {each};",
@@ -143,12 +136,12 @@ class _ConvKernel(PartsKernel):
                 f"i * {wide} + j",
                 f"{valid} && i >= 0 && i < {high} && j >= 0 && j < {wide}",
             )
-            if win.depth != FLAT:
+            if win.has_depth:
                 lines.append(self._depth())
                 deep, of_depth = dim(win.depth.size), dim(win.size[0] * win.size[1])
                 at, valid = f"z * {of_depth} + {at}", f"{valid} && z >= 0 && z < {deep}"
-        if self.steps > taps(win) * each:
-            valid = f"{valid} && step < {taps(win) * each}"
+        if self.steps > win.all_taps * each:
+            valid = f"{valid} && step < {win.all_taps * each}"
         image = f"image * {-(-win.c // LANES)} + step % {each} * 2"
         return [
             *lines,

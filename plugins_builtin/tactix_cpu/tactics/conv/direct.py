@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tactix.base.dims import Dim, evaluate, symbols
+from tactix.base.dims import Dim, evaluate, prod, symbols
 from tactix.base.tensor import LINEAR, Format, blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -66,7 +66,7 @@ class DirectConvolution:
 
 
 class CpuConvTactic(Tactic[DirectConvolution]):
-    """float32, one or two spatial axes, constant weights; groups of whole channel blocks."""
+    """float32, up to three spatial axes, constant weights; groups of whole channel blocks."""
 
     key = "tactix.c_conv@1"
     implements = ("tactix.Convolution@1",)
@@ -74,7 +74,7 @@ class CpuConvTactic(Tactic[DirectConvolution]):
     by_signature = True
 
     def match(self, node: Node, device: DeviceProperties) -> DirectConvolution | Reject:
-        win = window(node)
+        win = window(node, axes=(1, 2, 3))
         if isinstance(win, Reject):
             return win
         lanes = max(4, device.lanes)
@@ -102,7 +102,7 @@ class CpuConvTactic(Tactic[DirectConvolution]):
 
     def cost(self, work: DirectConvolution, variant: Variant, ctx: CompileContext) -> float | None:
         win = work.plain
-        size = win.n * win.out[0] * win.out[1] * win.size[0] * win.size[1]
+        size = win.n * prod(win.spatial) * win.depth.size * win.size[0] * win.size[1]
         if not symbols(size) <= set(ctx.opt):
             return None
         read = work.read_as(variant.input_format(win.x))
@@ -130,7 +130,7 @@ def _shapes(
     """
     lanes = max(4, device.lanes)
     per_group = -(-win.co // win.group // lanes)
-    width: Dim = win.out[0] * win.out[1] if win.is_pointwise else win.out[1]
+    width: Dim = prod(win.spatial) if win.is_pointwise else win.out[1]
     found: dict[tuple[int, int, bool], None] = {}
     half = c_tile.registers(device) // 2
     for most, vectors in (
@@ -157,7 +157,7 @@ def _spans(win: CpuConvolutionWindow, device: DeviceProperties) -> list[tuple[in
 
 def _blocks(win: CpuConvolutionWindow, vectors: int, lanes: int, source: Format) -> tuple[int, ...]:
     """Input channel blocks per sweep: those of half the second cache, or all."""
-    one = win.taps * lanes * vectors * lanes * 4
+    one = win.all_taps * lanes * vectors * lanes * 4
     count = -(-win.c // win.group // lanes)
     if source.is_linear or one * count <= SLAB_BYTES:
         return (0,)
@@ -172,13 +172,14 @@ def cycles(
 ) -> float:
     """Cycles on one core, by the tile's cycles per step; unknown sizes count as 32."""
     lanes, rows, vectors = max(4, device.lanes), v.number("rows"), v.number("vectors")
-    size = {s: USUAL_SIZE for d in (win.n, *win.out) for s in symbols(d)} | (opt or {})
-    n, high, wide = (evaluate(d, size) for d in (win.n, *win.out))
+    axes = (win.n, win.depth.out * win.out[0], win.out[1])
+    size = {s: USUAL_SIZE for d in axes for s in symbols(d)} | (opt or {})
+    n, high, wide = (evaluate(d, size) for d in axes)
     panels = -(-win.co // (vectors * lanes))
     channels = win.c // win.group
     depth = (
         channels + channels % 2
-    ) * win.taps  # steps are taken in pairs (_channels in kernel.py)
+    ) * win.all_taps  # steps are taken in pairs (_channels in kernel.py)
     whole = win.is_pointwise or dict(v.knobs).get("span")
     length, lines = (high * wide, n) if whole else (wide, n * high)
     known = isinstance(win.out[1], int) and (whole or row_runs(win, rows) is not None)

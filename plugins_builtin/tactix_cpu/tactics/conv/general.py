@@ -25,8 +25,6 @@ from tactix_codegen.c.text import Args, block, decode, kernel, load, loop, splat
 from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish, flat, with_term
 from tactix_cpu.tactics.estimates import CLOCK, START
 
-AXES = 3
-"""Spatial axes of which blocked kernels do not take most windows."""
 ROWS = 8
 VECTORS = 2
 """Output channels, and vectors of columns, of a tile: 16 sums, more than the 8 that hide the
@@ -155,7 +153,7 @@ def _known(node: Node, index: int) -> list[int]:
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [GeneralConvTactic(), DeepConvTactic()]
+    return [GeneralConvTactic()]
 
 
 class GeneralConvTactic(Tactic[ConvolutionTaps]):
@@ -185,22 +183,6 @@ class GeneralConvTactic(Tactic[ConvolutionTaps]):
 
     def compile(self, t: ConvolutionTaps, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return _Kernel(t, ctx).artifact()
-
-
-class DeepConvTactic(GeneralConvTactic):
-    """The same over three axes, where it is no last resort: long rows are faster than with
-    c_conv_amx, which copies each input for every tap.
-    """
-
-    key = "tactix.c_conv_deep@1"
-    implements = ("tactix.Convolution@1",)
-    fallback = False
-
-    def match(self, node: Node, device: DeviceProperties) -> ConvolutionTaps | Reject:
-        found = super().match(node, device)
-        if isinstance(found, ConvolutionTaps) and len(found.kernel) != AXES:
-            return Reject("it takes three spatial axes")
-        return found
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tactix.base.dims import Dim, ceildiv
+from tactix.base.dims import Dim, ceildiv, prod
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.tactic import CompileContext, Variant
@@ -62,8 +62,9 @@ class ConvKernel:
         self.tail = win.c // win.group % self.cell
         self.panels = -(-win.co // self.tile.width)
         self.groups = win.group
-        self.slab = win.taps * self.cell * self.tile.width
+        self.slab = win.all_taps * self.cell * self.tile.width
         self.flat = win.is_pointwise
+        self.lines = win.depth.size * win.size[0]
         blocks = -(-win.co // lanes)
         left = "" if blocks % self.tile.vectors == 0 else f"({blocks} - block) * {lanes}"
         self.site = BlockedSite(self.args, win, lanes, left)
@@ -81,13 +82,16 @@ class ConvKernel:
             "PANELS": self.panels,
             "WIDTH": width,
             "X_LINE": self.pitch * self.cell,
-            "X_PLANE": win.size[0] * self.pitch * self.cell,
-            "X_IMAGE": win.size[0] * self.pitch * (self.cell * self._planes()),
+            "X_PLANE": self.lines * self.pitch * self.cell,
+            "X_IMAGE": self.lines * self.pitch * (self.cell * self._planes()),
             "W_TAP": self.cell * width,
             "W_LINE": win.kernel[1] * self.cell * width,
             "W_BLOCK": self.slab,
             "W_PANEL": self.deep * self.slab,
         }
+        if win.has_depth and not self.flat:
+            sizes["X_SLICE"] = win.size[0] * self.pitch * self.cell
+            sizes["W_SLICE"] = win.taps * self.cell * width
         for name, size in sizes.items():
             self.args.size(name, size)
 
@@ -113,7 +117,7 @@ class ConvKernel:
 
     def _packed(self) -> Packed:
         """Weights as (panel, channel block, row tap, column tap, channel in block, width), zero
-        past the channels.
+        past the channels; row taps slice after slice where there are three axes.
 
         In the order in which a tile's loops take them, so that it walks one run of memory, whose
         lines are asked for a fixed distance ahead.
@@ -121,16 +125,17 @@ class ConvKernel:
         win, width, cell = self.win, self.tile.width, self.cell
         channels = win.c // win.group
         pad = (0, self.panels * width - win.co), (0, self.deep * cell - channels), (0, 0), (0, 0)
+        kernel = (win.depth.kernel * win.kernel[0], win.kernel[1])
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (win.co, channels, *win.kernel)),
+            ("reshape", (win.co, channels, *kernel)),
             ("pad", pad),
-            ("reshape", (self.panels, width, self.deep, cell, *win.kernel)),
+            ("reshape", (self.panels, width, self.deep, cell, *kernel)),
             ("transpose", (0, 2, 4, 5, 3, 1)),
         )
         return Packed(win.w, steps)
 
     def _workspace(self) -> Dim:
-        pixels = self.win.n * self.win.out[0] * self.win.out[1]
+        pixels = self.win.n * prod(self.win.spatial)
         partial = pixels * (self.panels * self.tile.width * 4) if self.sweep else 0
         return partial + (self._copy_bytes() if self.copied else 0)
 
@@ -138,7 +143,7 @@ class ConvKernel:
         return (
             self.win.n
             * self._planes()
-            * self.win.size[0]
+            * self.lines
             * self.pitch
             * (self.cell * self.win.dtype.itemsize)
         )
@@ -161,6 +166,8 @@ class ConvKernel:
             "int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom",
             "DEEP",
         )
+        if self.win.has_depth:
+            place += ", int64_t front, int64_t back"
         parameters = f"const {self.element}* x, const float* w, {place}"
         body = [tile.zero()]
         if self.sweep:
@@ -203,13 +210,14 @@ class ConvKernel:
         """The sum over channels and taps; with ``run``, taps that lie outside are left out."""
         kh, kw = self.win.kernel
         blocks = comment("blocks of CELL channels")
-        if (kh, kw) == (1, 1) and not any(self.win.pads):
+        if (kh, kw) == (1, 1) and not any(self.win.pads) and not self._has_slices():
             more = "x + (c + 1) * X_PLANE" if self.deep > 1 else ""
             one = self._cell(tile, "x + c * X_PLANE", "w + c * W_BLOCK", 0, None, more)
             return f"{blocks}\n{loop('c', '0', deep, self._cells(deep), one)}"
         down, across = self.win.dilations
         row = "X_LINE" if down == 1 else self.args.size("X_DOWN", self.pitch * (down * self.cell))
-        xr, wr = f"x + c * X_PLANE + i * {row}", "w + c * W_BLOCK + i * W_LINE"
+        xs, ws = ("xs", "ws") if self.win.has_depth else ("x + c * X_PLANE", "w + c * W_BLOCK")
+        xr, wr = f"{xs} + i * {row}", f"{ws} + i * W_LINE"
         if self.linear or run is not None:
             places = [
                 (self.args.sum("xr", self._at(t * across)), self.args.sum("wr", times(t, "W_TAP")))
@@ -233,7 +241,25 @@ class ConvKernel:
             f"const {self.element}* xr = {xr};\nconst float* wr = {wr};",
             *taps,
         )
-        return f"{blocks}\n{loop('c', '0', deep, self._cells(deep), rows)}"
+        return f"{blocks}\n{loop('c', '0', deep, self._cells(deep), self._slices(rows))}"
+
+    def _has_slices(self) -> bool:
+        """Whether a window has taps along the depth that may be left out."""
+        return self.win.depth.kernel > 1 or self.win.depth.pad != 0
+
+    def _slices(self, rows: str) -> str:
+        """``rows`` for each slice of the window along the depth."""
+        if not self.win.has_depth:
+            return rows
+        step = times(self.win.depth.dilation, "X_SLICE")
+        return loop(
+            "s",
+            "front",
+            "back",
+            f"const {self.element}* xs = x + c * X_PLANE + s * {step};",
+            "const float* ws = w + c * W_BLOCK + s * W_SLICE;",
+            rows,
+        )
 
     def _at(self, pixels: int) -> str:
         """Elements from a pixel to one ``pixels`` to its right, as C."""
@@ -289,7 +315,7 @@ class ConvKernel:
 
     def _pointwise(self) -> str:
         """All pixels of an image in a row."""
-        pixels = self.win.out[0] * self.win.out[1]
+        pixels = prod(self.win.spatial)
         rows, count = self.tile.rows, self.args.dim(pixels)
         known = pixels if isinstance(pixels, int) else None
         rest = c_tile.rest_sizes(rows, known)
@@ -309,7 +335,7 @@ class ConvKernel:
 
     def _windowed(self) -> str:
         """Row after row of windows."""
-        rows = self.args.dim(self.win.out[0])
+        rows = self.args.dim(self.win.depth.out * self.win.out[0])
         bytes_in = self._row_bytes()
         line = loop("y", "t", "t + next - u", *self._line())
         return self._sweep(rows, bytes_in, [], [comment("lines of y"), line])
@@ -378,8 +404,10 @@ class ConvKernel:
 
     def _call(self, name: str, x: str, pixel: str, top: str, bottom: str) -> str:
         text = f"a, {x}, wp, image, block, {pixel}, {top}, {bottom}"
+        if self.win.has_depth:
+            text += ", 0, 1" if self.flat else ", front, back"
         if self.sweep:
-            pixels = self.args.dim(self.win.out[0] * self.win.out[1])
+            pixels = self.args.dim(prod(self.win.spatial))
             images = self.args.dim(self.win.n)
             part = f"{self.partial} + ((p * {images} + image) * {pixels} + {pixel}) * WIDTH"
             text += f", deep, {part}, c0 == 0, c0 + {self.sweep} >= DEEP"
@@ -399,17 +427,20 @@ class ConvKernel:
             if d == 1
             else (f"({x} + {d - 1}) / {d}" for x in ("-first", "below"))
         )
+        line = "line" if win.has_depth else "y"
         head = [
+            *self._slice_taps(),
             comment(
                 "row taps [top, bottom) of the window are inside, the first is line `first` of x"
             ),
             (
-                f"const int64_t first = y{down}{f' - {win.pads[0]}' * (win.pads[0] != 0)}, "
+                f"const int64_t first = {line}{down}{f' - {win.pads[0]}' * (win.pads[0] != 0)}, "
                 f"below = {high} - first;"
             ),
             f"const int64_t top = first < 0 ? {over} : 0;",
             f"const int64_t reach = below > 0 ? {under} : 0, bottom = reach < {kh} ? reach : {kh};",
-            f"const {self.element}* xl = xp + first * X_LINE;",
+            f"const {self.element}* xl = xp{' + slice * X_SLICE' * win.has_depth} "
+            "+ first * X_LINE;",
         ]
 
         def call(name: str) -> Callable[[str], str]:
@@ -431,6 +462,24 @@ class ConvKernel:
         sizes = (self.tile.rows, *c_tile.rest_sizes(self.tile.rows, None))
         names = {s: self._function(s, None) for s in sizes}
         return [*head, "int64_t q = 0;", by_rows(sizes, "q", wide, lambda s: call(names[s])("q"))]
+
+    def _slice_taps(self) -> list[str]:
+        """Of three axes: which slices of the window of line ``y`` are inside."""
+        if not self.win.has_depth:
+            return []
+        d, high = self.win.depth, self.args.dim(self.win.out[0])
+        place = f"y / {high}{f' * {d.stride}' * (d.stride != 1)}{f' - {d.pad}' * (d.pad != 0)}"
+        up = f" + {d.dilation - 1}) / {d.dilation}" if d.dilation != 1 else ")"
+        return [
+            comment(
+                "slices [front, back) of the window are inside, the first is slice `slice` of x"
+            ),
+            f"const int64_t line = y % {high}, slice = {place};",
+            f"const int64_t behind = {self.args.dim(d.size)} - slice;",
+            f"const int64_t front = slice < 0 ? (-slice{up} : 0;",
+            f"const int64_t most = behind > 0 ? (behind{up} : 0;",
+            f"const int64_t back = most < {d.kernel} ? most : {d.kernel};",
+        ]
 
     def _pixels_from(self, line: str, column: str, left: int) -> str:
         """Pointer to the first column tap of an output column's window; ``left``: of them lie
@@ -464,7 +513,7 @@ class ConvKernel:
     def _copy(self) -> str:
         """The first launch: input rows with zeros on both sides."""
         win = self.win
-        rows = self.args.dim(win.n * self._planes() * win.size[0])
+        rows = self.args.dim(win.n * self._planes() * self.lines)
         pitch, width = (self.args.dim(d * self.cell) for d in (self.pitch, win.size[1]))
         size = win.dtype.itemsize
         left, right = win.pads[1] * self.cell * size, win.pads[3] * self.cell * size
@@ -484,6 +533,7 @@ def gathered(win: CpuConvolutionWindow) -> CpuConvolutionWindow:
     are read.
     """
     alone = win.kernel == (1, 1) and win.strides != (1, 1) and not any(win.pads)
+    alone = alone and not win.has_depth
     return replace(win, size=win.out, strides=(1, 1)) if alone else win
 
 

@@ -27,7 +27,7 @@ def can_span(win: CpuConvolutionWindow, rows: int) -> bool:
     few tiles.
     """
     pixels, width = pixels_of(win), win.out[1]
-    if pixels is None or win.is_pointwise or not isinstance(width, int):
+    if pixels is None or win.is_pointwise or win.has_depth or not isinstance(width, int):
         return False
     return width < rows and -(-pixels // rows) * win.taps <= MOST_TAPS
 

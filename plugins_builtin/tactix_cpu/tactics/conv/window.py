@@ -46,7 +46,22 @@ class CpuConvolutionWindow(ConvolutionGeometry):
     @property
     def spatial(self) -> Shape:
         """The axes of the output."""
-        return self.out if self.depth == FLAT else (self.depth.out, *self.out)
+        return (self.depth.out, *self.out) if self.has_depth else self.out
+
+    @property
+    def has_depth(self) -> bool:
+        """Whether there are three axes."""
+        return self.depth != FLAT
+
+    @property
+    def all_taps(self) -> int:
+        """Of all axes."""
+        return self.depth.kernel * self.taps
+
+    @property
+    def is_pointwise(self) -> bool:
+        d = self.depth
+        return super().is_pointwise and d.kernel == d.stride == 1 and d.pad == 0
 
     def valid(self, column: int, tap: int) -> bool:
         """Whether that tap of an output column's window lies inside the input's static width."""

@@ -430,7 +430,7 @@ def bfloat16() -> Iterator[h.Case]:
 
 def deep() -> Iterator[h.Case]:
     x, w = floats(2, 5, 4, 6, 19), floats(7, 5, 2, 3, 3)
-    yield weighed("conv_deep", "Convolution", [x, w], pads=(1, 1, 0, 0, 1, 2))
+    yield weighed("conv", "Convolution", [x, w], pads=(1, 1, 0, 0, 1, 2))
 
 
 def matrix_unit() -> Iterator[h.Case]:

@@ -135,7 +135,11 @@ class LoopState:
 
 
 def _bound(body: StepBody, values: Sequence[Any], where: Places) -> BodyRuns | None:
-    """The body at these inputs; None where its runs cannot follow each other."""
+    """The body at these inputs; None where its runs cannot follow each other, as where one is a
+    sequence.
+    """
+    if not all(isinstance(x, (np.ndarray, np.generic)) for x in values):
+        return None
     given = [np.asarray(x, order="C") for x in values]
     bound = body.bound(given)
     if bound is None:

@@ -1,4 +1,4 @@
-"""Convolutions over three axes race: the kernel for any convolution, and the matrix unit's."""
+"""Convolutions over three axes race: the direct kernel, and the matrix unit's."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import asked
 import harness as h
 import numpy as np
 
-from tactix.contracts.tactic import CompileContext, Reject
-from tactix_cpu.tactics.conv import amx, general
+from tactix.contracts.tactic import CompileContext
+from tactix_cpu.tactics.conv import amx, direct
 
-LAST, DEEP = general.tactics()
+(DIRECT,) = direct.tactics()
 (PARTS,) = amx.tactics()
 WIDEST = replace(h.NATIVE, features=h.NATIVE.features | {*PARTS.requires}, vector_bits=512)
 PADS = (1, 1, 1, 1, 1, 1)
@@ -23,25 +23,16 @@ def convolution(x: tuple[int, ...], w: tuple[int, ...], **fields: Any) -> Any:
     return h.node("Convolution", arrays, [1], **fields)
 
 
-def test_it_races_for_three_axes_alone() -> None:
-    assert LAST.fallback
-    assert not DEEP.fallback
-    flat = convolution((1, 4, 6, 6), (4, 4, 3, 3))
-    assert isinstance(asked.variants(DEEP, flat, h.NATIVE), Reject)
-    deep = convolution((1, 4, 3, 6, 6), (4, 4, 3, 3, 3))
-    assert not isinstance(asked.variants(DEEP, deep, h.NATIVE), Reject)
-
-
 def test_estimates_know_that_parts_of_large_images_go_to_memory() -> None:
     ctx = CompileContext(WIDEST)
 
     def first(x: tuple[int, ...], w: tuple[int, ...], **fields: Any) -> Any:
         node, costs = convolution(x, w, **fields), {}
-        for tactic in (DEEP, PARTS):
+        for tactic in (DIRECT, PARTS):
             offered: Any = asked.variants(tactic, node, WIDEST)
             costs[tactic.key] = asked.cost(tactic, node, offered[0], ctx)
         return min(costs, key=lambda k: costs[k])
 
     large = first((1, 64, 8, 28, 28), (64, 64, 3, 3, 3), pads=PADS)
     small = first((1, 256, 4, 7, 7), (256, 256, 3, 3, 3), pads=PADS)
-    assert (large, small) == (DEEP.key, PARTS.key)
+    assert (large, small) == (DIRECT.key, PARTS.key)

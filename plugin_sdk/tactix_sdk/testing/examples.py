@@ -195,8 +195,8 @@ EXAMPLES: dict[str, list[Example]] = {
         for m in ("TF", "IDF", "TFIDF")
     ],
     "OneHotCategories": [({}, "str 3 4; str 5"), ({}, "i64 3; i64 2")],
-    "RandomNormal": [({"shape": (3, 4), "seed": 1.0}, ""), ({"dtype": DType.BF16}, "")],
-    "RandomUniform": [({"shape": (3, 4), "dtype": DType.FP16, "low": -1.0}, "")],
+    "RandomNormal": [({"shape": (3, 4), "seed": 1.0}, ""), ({"dtype": DType.BF16, "seed": 4.0}, "")],
+    "RandomUniform": [({"shape": (3, 4), "dtype": DType.FP16, "low": -1.0, "seed": 3.0}, "")],
     "RandomBernoulli": [({"dtype": DType.INT32, "seed": 2.5}, "f32 3 4")],
     "RandomMultinomial": [({"sample_size": 5, "seed": -3.0}, "f32 3 4")],
     "ImageDecoder": [

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tactix import BuilderConfig, BuilderFlag, Runtime
-from tactix.base.errors import TactixError
+from tactix.base.errors import ConfigError, TactixError
 from tactix.config import STAGED
 from tactix.contracts.build_stage import BuildPart, BuildStage
 from tactix.plan import container
@@ -90,7 +90,10 @@ def _builds(subject: Subject, one: Stage) -> Iterator[str]:
     for flag in _flags(one):
         network = small_plan.network(session)
         before = show(network)
-        first = _made(session, network, flag)
+        try:
+            first = _made(session, network, flag)
+        except ConfigError:
+            continue  # a flag may ask for what this network does not have, and be refused
         if show(network) != before:
             yield f"with {flag.name} a build changes the caller's network"
             continue

@@ -158,7 +158,7 @@ def _moved(root: Node, move: Node, x: Value) -> Op:
 def _moved_example(net: Any) -> None:
     (x,) = net.add_layer("tactix.Cast", [net.add_input("x", "bf16", ["n", 3])], to=DType.FP32)
     (y,) = net.add_layer("tactix.Transpose", [x], perm=(1, 0))
-    net.mark_output(net.add_layer("tactix.Relu", [y])[0], "y")
+    net.mark_output(net.add_layer("tactix.Softmax", [y])[0], "y")
 
 
 def _is_half(x: Value) -> bool:

@@ -202,8 +202,8 @@ def _before_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3, "w"])
     w = net.add_constant(np.random.default_rng(7).standard_normal((8, 3, 2), dtype=np.float32))
     (y,) = net.add_layer("tactix.Convolution", [x, w], pads=(1, 1))
-    width = y.spec.shape[2]
-    (y,) = net.add_layer("tactix.Reshape", [y], shape=("n", 2, 4, width))
+    n, _, width = y.spec.shape
+    (y,) = net.add_layer("tactix.Reshape", [y], shape=(n, 2, 4, width))
     (y,) = net.add_layer("tactix.Transpose", [y], perm=(0, 1, 3, 2))
     net.mark_output(net.add_layer("tactix.Relu", [y])[0], "y")
 

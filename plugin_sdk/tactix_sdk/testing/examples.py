@@ -72,7 +72,10 @@ EXAMPLES: dict[str, list[Example]] = {
     "ScatterElements": [({"axis": 1}, "f32 3 6; i64 3 4; f32 3 4")],
     "TensorScatter": [({"axis": 1}, "f32 2 6 3; f32 2 2 3; i64 2")],
     "ReverseSequence": [({}, "f32 5 3 2; i64 3")],
-    "Attention": [({"scale": 0.5}, "f32 2 3 4 5; f32 2 3 6 5; f32 2 3 6 7; f32 1 1 4 6")],
+    "Attention": [
+        ({"scale": 0.5}, "f32 2 3 4 5; f32 2 3 6 5; f32 2 3 6 7; f32 1 1 4 6"),
+        ({"scale": 0.25}, "bf16 1 2 40 16; bf16 1 2 45 16; bf16 1 2 45 16"),
+    ],
     "TokenAttention": [
         (
             {"heads": 3, "dim": 5, "value_dim": 7, "columns": (1, 0, 2)},
@@ -195,7 +198,10 @@ EXAMPLES: dict[str, list[Example]] = {
         for m in ("TF", "IDF", "TFIDF")
     ],
     "OneHotCategories": [({}, "str 3 4; str 5"), ({}, "i64 3; i64 2")],
-    "RandomNormal": [({"shape": (3, 4), "seed": 1.0}, ""), ({"dtype": DType.BF16, "seed": 4.0}, "")],
+    "RandomNormal": [
+        ({"shape": (3, 4), "seed": 1.0}, ""),
+        ({"dtype": DType.BF16, "seed": 4.0}, ""),
+    ],
     "RandomUniform": [({"shape": (3, 4), "dtype": DType.FP16, "low": -1.0, "seed": 3.0}, "")],
     "RandomBernoulli": [({"dtype": DType.INT32, "seed": 2.5}, "f32 3 4")],
     "RandomMultinomial": [({"sample_size": 5, "seed": -3.0}, "f32 3 4")],

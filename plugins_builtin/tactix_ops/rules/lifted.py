@@ -13,6 +13,7 @@ from tactix.contracts.rule import Op, P, Rule, any_of, pointwise, var
 from tactix_ops.rules.anchors import takes_epilogue
 from tactix_ops.rules.facts import again, used_only_by
 from tactix_ops.rules.heads import TURN
+from tactix_ops.rules.transposed import splits_channels
 
 T = P.tactix
 
@@ -34,6 +35,7 @@ def _is_moved_result(v: Value, graph: Any) -> bool:
         made is not None
         and made.layer.name == "Reshape"
         and used_only_by(graph, made.given[0], made)
+        and not splits_channels(made)
     ):
         made = made.given[0].producer
     return made is not None and (made.anchor is None or takes_epilogue(made))

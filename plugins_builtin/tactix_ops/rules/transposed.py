@@ -172,11 +172,11 @@ def _moves_of(root: Node, graph: Any) -> list[Node]:
         found.append(v.producer)
         v = v.producer.given[0]
     made = v.producer is not None and v.producer.kind in MAKERS and graph.only_use(v)
-    spreads = len(found) > 1 and _splits_channels(found[-1]) and found[-2].layer.name == "Transpose"
+    spreads = len(found) > 1 and splits_channels(found[-1]) and found[-2].layer.name == "Transpose"
     return found if made and spreads else []
 
 
-def _splits_channels(node: Node) -> bool:
+def splits_channels(node: Node) -> bool:
     """Whether a Reshape makes an axis of phases for every spatial one."""
     before, after = (v[0].spec.shape for v in (node.given, node.outputs))
     rank = len(before) - 2

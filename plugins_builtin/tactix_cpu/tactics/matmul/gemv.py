@@ -66,7 +66,7 @@ class ProductInPlace:
     def rows(self) -> int:
         """Rows of results in a block."""
         m = self.p.m
-        return 1 if self.of_a else min(m, ROWS) if isinstance(m, int) else ROWS
+        return 1 if self.of_a else max(1, min(m, ROWS)) if isinstance(m, int) else ROWS
 
 
 class CpuGemvTactic(Tactic[ProductInPlace]):

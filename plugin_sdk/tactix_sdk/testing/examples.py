@@ -27,7 +27,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "Convolution": [({"pads": (1, 0, 1, 2), "strides": (2, 1)}, f"{_IMAGE}; f32 4 6 3 2; f32 4")],
     "ConvTranspose": [({"strides": (2, 3)}, f"{_IMAGE}; f32 6 4 3 2; f32 4")],
     "DeformableConvolution": [({}, "f32 1 2 5 6; f32 3 2 2 2; f32 1 8 4 5; f32 3; f32 1 4 4 5")],
-    "MatMul": [({}, "f32 3 4 5; f32 5 6")],
+    "MatMul": [({}, "f32 3 4 5; f32 5 6"), ({}, "f64 2 4 5; f64 5 6")],
     "Gemm": [({"transB": True, "alpha": 0.5}, "f32 4 5; f32 6 5; f32 6")],
     "Einsum": [({"equation": "bij,bjk->bik"}, "f32 2 3 4; f32 2 4 5")],
     "MaxPool": [({"kernel_shape": (3, 2), "ceil_mode": True, "strides": (2, 2)}, _IMAGE)],

@@ -6,42 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tactix.base.dims import Dim
+from tactix.base.dims import Dim, Shape
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
 from tactix_codegen.c.epilogue import anchor_spec
-
-
-@dataclass(frozen=True)
-class ConvolutionGeometry:
-    """A convolution over two spatial axes; one axis gets a first one of size 1.
-
-    ``x``, ``w``, ``bias``: given inputs, -1 for no bias. Sizes are (rows, columns); ``pads`` are
-    top, left, bottom, right.
-    """
-
-    x: int
-    w: int
-    bias: int
-    n: Dim
-    c: int
-    co: int
-    group: int
-    size: tuple[Dim, Dim]
-    out: tuple[Dim, Dim]
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    dilations: tuple[int, int]
-    pads: tuple[int, int, int, int]
-
-    @property
-    def taps(self) -> int:
-        return self.kernel[0] * self.kernel[1]
-
-    @property
-    def is_pointwise(self) -> bool:
-        """Whether every output pixel is made of the one input pixel at its place."""
-        return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.pads)
 
 
 @dataclass(frozen=True)
@@ -60,29 +28,66 @@ FLAT = DepthAxis()
 """That of a convolution over fewer axes."""
 
 
-def depth_axis(node: Node) -> DepthAxis:
-    """Of a node that ``geometry`` takes."""
-    anchor = node.anchor
-    assert anchor is not None
-    x, w = (node.given[i].spec for i in anchor.inputs[:2])
-    a, ones = anchor.attrs, (1,) * 3
-    if x.rank != 5:
-        return FLAT
-    return DepthAxis(
-        x.shape[2],
-        anchor_spec(node).shape[2],
-        int(w.const.shape[2]),
-        (a.strides or ones)[0],
-        (a.dilations or ones)[0],
-        (*a.pads, 0)[0],
-    )
+@dataclass(frozen=True)
+class ConvolutionGeometry:
+    """A convolution over two spatial axes; one axis gets a first one of size 1, and the first of
+    three is ``depth``.
+
+    ``x``, ``w``, ``bias``: given inputs, -1 for no bias. Sizes are (rows, columns); ``pads`` are
+    top, left, bottom, right.
+    """
+
+    x: int
+    w: int
+    bias: int
+    n: Dim
+    c: int
+    co: int
+    group: int
+    size: tuple[Dim, Dim]
+    out: tuple[Dim, Dim]
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    depth: DepthAxis
+
+    @property
+    def has_depth(self) -> bool:
+        """Whether there are three axes."""
+        return self.depth != FLAT
+
+    @property
+    def spatial(self) -> Shape:
+        """The axes of the output."""
+        return (self.depth.out, *self.out) if self.has_depth else self.out
+
+    @property
+    def taps(self) -> int:
+        """Of rows and columns."""
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def all_taps(self) -> int:
+        """Of all axes."""
+        return self.depth.kernel * self.taps
+
+    @property
+    def has_pointwise_planes(self) -> bool:
+        """Whether rows and columns of every output pixel are those of the pixels it is made of."""
+        return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.pads)
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether every output pixel is made of the one input pixel at its place."""
+        d = self.depth
+        return self.has_pointwise_planes and d.kernel == d.stride == 1 and d.pad == 0
 
 
 def geometry(node: Node, axes: tuple[int, ...] = (1, 2)) -> ConvolutionGeometry | Reject:
     """Of a node whose anchor is a convolution with constant weights; or why kernels cannot.
 
-    ``axes``: numbers of spatial axes that the kernels take; of three the last two are told here,
-    the first by ``depth_axis``.
+    ``axes``: numbers of spatial axes that the kernels take.
     """
     anchor = node.anchor
     assert anchor is not None
@@ -116,4 +121,23 @@ def geometry(node: Node, axes: tuple[int, ...] = (1, 2)) -> ConvolutionGeometry 
         two(a.strides),
         two(a.dilations),
         (0, pads[0], 0, pads[1]) if rank == 1 else (*pads[rank - 2 : rank], *pads[-2:]),
+        _depth_axis(node),
+    )
+
+
+def _depth_axis(node: Node) -> DepthAxis:
+    """Of a node with constant weights."""
+    anchor = node.anchor
+    assert anchor is not None
+    x, w = (node.given[i].spec for i in anchor.inputs[:2])
+    a, ones = anchor.attrs, (1,) * 3
+    if x.rank != 5:
+        return FLAT
+    return DepthAxis(
+        x.shape[2],
+        anchor_spec(node).shape[2],
+        int(w.const.shape[2]),
+        (a.strides or ones)[0],
+        (a.dilations or ones)[0],
+        (*a.pads, 0)[0],
     )

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from tactix.base.dims import evaluate
 from tactix_codegen.c.text import Args, block, loop
-from tactix_codegen.operations.convolution import FLAT
 from tactix_cpu.tactics.conv.int8_window import FEW_CHANNELS, DotWindow
 from tactix_cpu.tactics.dot_tile import DEEP
 
@@ -162,7 +161,7 @@ class Bands:
     def copy(self, args: Args, to: str) -> str:
         """Copy what output rows ``y0`` to ``y0 + rows`` of ``image`` need."""
         step, bytes_ = self.step[0], self.wide * self.cell
-        if self.win.is_pointwise and not self.linear:
+        if self.win.has_pointwise_planes and not self.linear:
             whole = self._joined(args, "y0", f"rows * {self.wide}", f"{to} + p * {self.plane}")
             return loop("p", "0", str(self.planes), *self._depth(to), *whole)
         row = self._row(args)
@@ -173,17 +172,12 @@ class Bands:
         inner = loop("r", "0", needed, *self._unused(), head, zeros if self.tail else "", *row)
         return loop("p", "0", str(self.planes), *self._depth(to), inner)
 
-    @property
-    def has_depth(self) -> bool:
-        """Whether there are three axes."""
-        return self.win.depth != FLAT
-
     def _depth(self, to: str) -> list[str]:
         """Statements that declare ``z``, where plane ``p`` lies along the depth; one beyond the
         border is cleared.
         """
         d = self.win.depth
-        if not self.has_depth:
+        if not self.win.has_depth:
             return []
         beyond = f"memset({to} + p * {self.plane}, 0, {self.plane});"
         return [
@@ -224,7 +218,7 @@ class Bands:
                 f"(uint64_t)in[{c * pixels} + i * {self.pick[1]}] << {16 * c}" for c in range(win.c)
             )
             line = f"image * {win.c} * {win.size[0]} + {y}"
-            if self.has_depth:
+            if self.win.has_depth:
                 line = f"(image * {win.c} * {win.depth.size} + z) * {win.size[0]} + {y}"
             start = f"const uint16_t* in = {x} + ({line}) * {win.size[1]} + {column};"
             return [
@@ -235,7 +229,7 @@ class Bands:
         first = f"2 * (p % {self.deep})" if win.depth.kernel > 1 else "2 * p"
         image = f"(image * {win.group} + group)" if win.group > 1 else "image"
         plane = f"{image} * {blocks} + {first}"
-        if self.has_depth:
+        if self.win.has_depth:
             plane = f"({plane}) * {win.depth.size} + z"
         place = f"(({plane}) * {win.size[0]} + {y}) * {win.size[1]} + {column}"
         both, one = (f"TX_NAME({n})(in, {count}, {out});" for n in ("pair", "single"))

@@ -23,6 +23,7 @@ from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.c.text import Args, block, ctype, kernel, loop, store
 from tactix_codegen.c.text import prelude as text_of
 from tactix_codegen.c.tile import GRID, Functions
+from tactix_codegen.operations.convolution import FLAT
 from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.conv import int8_window as window
 from tactix_cpu.tactics.conv.band import bands_for
@@ -132,6 +133,7 @@ def work_of(node: Node) -> AmxConvWork | Reject:
         (1, 1),
         (1, 1),
         (0, 0, 0, 0),
+        FLAT,
         node,
         0,
         False,
@@ -436,7 +438,7 @@ class _Kernel:
     @property
     def _row0(self) -> str:
         """The first row of a band, among those of all places of the depth."""
-        return f"(z0 * {self.win.out[0]} + y0)" if self.bands.has_depth else "y0"
+        return f"(z0 * {self.win.out[0]} + y0)" if self.win.has_depth else "y0"
 
     def _units(self) -> tuple[int, list[str]]:
         """Bands of an image, in all groups and at all places of the depth; and statements that
@@ -445,7 +447,7 @@ class _Kernel:
         bands, group, out = self.bands.bands, self.win.group, self.win.places
         count = bands * group * out
         lines = [f"const int64_t image = u / {count}, y0 = u % {bands} * {self.bands.rows};"]
-        if self.bands.has_depth:
+        if self.win.has_depth:
             lines.append(f"const int64_t z0 = u / {bands} % {out};")
         if group > 1:
             lines.append(f"const int64_t group = u / {bands * out} % {group};")

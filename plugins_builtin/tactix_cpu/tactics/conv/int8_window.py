@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tactix.base.dims import Dim, evaluate
+from tactix.base.dims import evaluate
 from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, Format
 from tactix.contracts.artifact import Packed
@@ -18,13 +18,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject, Variant
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, anchor_spec, epilogue
 from tactix_codegen.c.text import Args, block, load, loop, splat, store
-from tactix_codegen.operations.convolution import (
-    FLAT,
-    ConvolutionGeometry,
-    DepthAxis,
-    depth_axis,
-    geometry,
-)
+from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
 from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.dot_tile import Dot
 
@@ -37,7 +31,7 @@ lane of a dot product takes, of bfloat16 two of them. In blocks most lanes would
 @dataclass(frozen=True)
 class DotWindow(ConvolutionGeometry):
     """Of images of known size. ``fill``: what pads are, a byte. ``flip``: whether the bytes of x
-    have signs. ``depth``: a third axis before rows and columns.
+    have signs.
     """
 
     size: tuple[int, int]
@@ -47,7 +41,6 @@ class DotWindow(ConvolutionGeometry):
     flip: bool
     dot: Dot
     epi: Epilogue
-    depth: DepthAxis = FLAT
 
     @property
     def inputs(self) -> tuple[int, int, int]:
@@ -88,11 +81,10 @@ def dot_window(
     found = geometry(node, axes)
     if isinstance(found, Reject):
         return found
-    depth = depth_axis(node)
     x, w = node.given[found.x].spec, node.given[found.w].spec
     if any(v.dtype not in dot.dtypes for v in (x, w)):
         return Reject("the tensors have other dtypes than this kernel's")
-    if reason := _why_not(node, (*found.size, *found.out, depth.size, depth.out), found, epi):
+    if reason := _why_not(node, found, epi):
         return Reject(reason)
     fill = getattr(node.anchor.attrs, "pad_value", 0) & 255  # type: ignore[union-attr]
     return DotWindow(
@@ -102,14 +94,14 @@ def dot_window(
         flip=x.dtype is DType.INT8,
         dot=dot,
         epi=epi,
-        depth=depth,
     )
 
 
-def _why_not(node: Node, sizes: tuple[Dim, ...], found: ConvolutionGeometry, epi: Epilogue) -> str:
+def _why_not(node: Node, found: ConvolutionGeometry, epi: Epilogue) -> str:
     """Why the bias, sizes or operands do not suit; empty if they do."""
     if not byte.constant_channels(node, (found.w, found.bias)):
         return "these kernels take constant weights and a constant bias"
+    sizes = (found.depth.size, *found.size, *found.spatial)
     if not all(isinstance(d, int) for d in sizes):
         return "the sizes of the image are not known"
     if any(v.spec.shape != anchor_spec(node).shape for v in node.outputs):

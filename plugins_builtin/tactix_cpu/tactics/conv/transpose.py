@@ -21,6 +21,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.epilogue import anchor_spec, epilogue
+from tactix_codegen.operations.convolution import FLAT
 from tactix_cpu.tactics.conv.direct import cycles
 from tactix_cpu.tactics.conv.kernel import ConvKernel
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, with_bias
@@ -138,6 +139,7 @@ def spread(node: Node) -> CpuConvolutionWindow | Reject:
         two(kernel),
         (1, 1),
         (0, 0, 0, 0),
+        FLAT,
         node,
         biased,
         x.dtype,

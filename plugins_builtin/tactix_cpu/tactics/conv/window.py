@@ -18,13 +18,7 @@ from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
 from tactix_codegen.c.scalar import keeps_zero
 from tactix_codegen.c.text import Args, load, splat, store
 from tactix_codegen.c.tile import flat, is_row_major, with_term
-from tactix_codegen.operations.convolution import (
-    FLAT,
-    ConvolutionGeometry,
-    DepthAxis,
-    depth_axis,
-    geometry,
-)
+from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
 
 PATTERNS = 5
 """Most kinds of tiles in a row; each is a function of its own. Usual windows need 3 or 4: at either
@@ -35,33 +29,12 @@ border, and inside of one or two sizes. No measurement of it is on record.
 @dataclass(frozen=True)
 class CpuConvolutionWindow(ConvolutionGeometry):
     """``epi`` includes the bias, its operand strides are along (n, channel, row, column).
-    ``dtype``: of x and w. ``depth``: a third axis before rows and columns.
+    ``dtype``: of x and w.
     """
 
     node: Node
     epi: Epilogue
     dtype: DType
-    depth: DepthAxis = FLAT
-
-    @property
-    def spatial(self) -> Shape:
-        """The axes of the output."""
-        return (self.depth.out, *self.out) if self.has_depth else self.out
-
-    @property
-    def has_depth(self) -> bool:
-        """Whether there are three axes."""
-        return self.depth != FLAT
-
-    @property
-    def all_taps(self) -> int:
-        """Of all axes."""
-        return self.depth.kernel * self.taps
-
-    @property
-    def is_pointwise(self) -> bool:
-        d = self.depth
-        return super().is_pointwise and d.kernel == d.stride == 1 and d.pad == 0
 
     def valid(self, column: int, tap: int) -> bool:
         """Whether that tap of an output column's window lies inside the input's static width."""
@@ -88,9 +61,7 @@ def window(
     return (
         biased
         if isinstance(biased, Reject)
-        else CpuConvolutionWindow(
-            **vars(found), node=node, epi=biased, dtype=x.dtype, depth=depth_axis(node)
-        )
+        else CpuConvolutionWindow(**vars(found), node=node, epi=biased, dtype=x.dtype)
     )
 
 

@@ -6,6 +6,7 @@ Only ``tactix.network`` makes and rewires them; everybody else reads.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Generic
 
 from tactix.base.arrays import Array
@@ -84,11 +85,8 @@ class Node(Generic[Schema]):
         """The region: a fused node's body, or this one layer."""
         if isinstance(self.attrs, Body):
             return self.attrs
-        ids, n = [], 0
-        for v in self.inputs:
-            ids.append(-1 if v is None else n)
-            n += v is not None
-        single = BodyNode(self.name, self.layer, self.attrs, tuple(ids), len(self.outputs))
+        n = len(self.given)
+        single = BodyNode(self.name, self.layer, self.attrs, self.places, len(self.outputs))
         anchor = None if self.layer.is_pointwise else 0
         return Body(n, (single,), tuple(range(n, n + len(self.outputs))), anchor)
 
@@ -106,6 +104,16 @@ class Node(Generic[Schema]):
     def given(self) -> tuple[Value, ...]:
         """The inputs that are there: what the body's ids and a tactic's arguments count."""
         return tuple(v for v in self.inputs if v is not None)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Where each input stands in ``given``; -1 for one that is not there."""
+        there = count()
+        return tuple(-1 if v is None else next(there) for v in self.inputs)
+
+    def place(self, index: int) -> int:
+        """Where input ``index`` of the layer's list stands in ``given``; -1 if it is not there."""
+        return self.places[index] if index < len(self.inputs) else -1
 
     @property
     def meaning(self) -> dict[str, object]:

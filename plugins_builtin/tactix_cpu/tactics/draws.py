@@ -348,9 +348,9 @@ class DropoutTactic(Tactic[Node]):
 
 def _scalar(args: Args, node: Node, index: int) -> str | None:
     """The number in an input that need not be there, as a double."""
-    if index >= len(node.inputs) or node.inputs[index] is None:
+    place = node.place(index)
+    if place < 0:
         return None
-    place = sum(v is not None for v in node.inputs[:index])
     return f"(double){element(node.given[place].spec.dtype, f'{args.input(place)}[0]')}"
 
 

@@ -47,10 +47,9 @@ def tactics() -> list[Tactic]:
 
 @dataclass(frozen=True)
 class MappedWork:
-    """A node, and its further inputs by their places in the layer's list (-1: absent)."""
+    """A node; its inputs are named by their index in the layer's list."""
 
     node: Node
-    given: tuple[int, ...]
 
     @property
     def shape(self) -> Shape:
@@ -72,12 +71,11 @@ class MappedWork:
         return str(getattr(self.node.attrs, "mode", "constant"))
 
     def spec(self, index: int) -> TensorSpec:
-        return self.node.given[self.given[index]].spec
+        return self.node.given[self.node.place(index)].spec
 
 
 def _work(node: Node) -> MappedWork | Reject:
-    given = iter(range(len(node.given)))
-    work = MappedWork(node, tuple(-1 if v is None else next(given) for v in node.inputs))
+    work = MappedWork(node)
     if node.is_fused:
         return Reject("elements are moved, not computed: no epilogue")
     if not c_copy.movable(node.given[0].spec.dtype):
@@ -137,7 +135,7 @@ class ToldMoveTactic(Tactic[MappedWork]):
         if isinstance(work, Reject):
             return work
         fill = 2 if node.layer.name == "DynamicPad" else -1
-        for i, k in enumerate(work.given[1:], 1):
+        for i, k in enumerate(node.places[1:], 1):
             if k < 0:
                 continue
             spec = work.spec(i)
@@ -164,8 +162,8 @@ class ToldMoveTactic(Tactic[MappedWork]):
             "DynamicTile": (_tile, "o % size[axis]"),
         }[name]
         fill = "0"
-        if name == "DynamicPad" and len(work.given) > 2 and work.given[2] >= 0:
-            fill = f"((const {work.element}*){args.bytes_in(work.given[2])})[0]"
+        if name == "DynamicPad" and (place_of_fill := work.node.place(2)) >= 0:
+            fill = f"((const {work.element}*){args.bytes_in(place_of_fill)})[0]"
         fresh = c_text.fresh_symbols(work.node)
         told = {
             n: f"out[{i}]" for i, d in enumerate(work.out) if (n := dims.symbol_name(d)) in fresh
@@ -199,17 +197,13 @@ def _sizes(args: Args, work: MappedWork) -> list[str]:
 
 
 def _number(args: Args, work: MappedWork, index: int, place: str) -> str:
-    return f"(int64_t){args.input(work.given[index])}[{place}]"
-
-
-def _is_given(work: MappedWork, index: int) -> bool:
-    return index < len(work.given) and work.given[index] >= 0
+    return f"(int64_t){args.input(work.node.place(index))}[{place}]"
 
 
 def _axis(args: Args, work: MappedWork, index: int) -> list[str]:
     """Declare ``axis``, which number ``k`` of the others is for."""
     rank = len(work.out)
-    if not _is_given(work, index):
+    if work.node.place(index) < 0:
         return ["const int64_t axis = k;"]
     named = _number(args, work, index, "k")
     text = f"axis {{0}} of a tensor with {rank} axes, or twice"
@@ -227,7 +221,7 @@ def _axis(args: Args, work: MappedWork, index: int) -> list[str]:
 def _slice(args: Args, work: MappedWork) -> list[str]:
     """As Python's ``slice.indices``."""
     rank = len(work.out)
-    step = _number(args, work, 4, "k") if _is_given(work, 4) else "1"
+    step = _number(args, work, 4, "k") if work.node.place(4) >= 0 else "1"
     zero = args.refuse("the step along axis {0} is 0", "axis", do="Give less or more than 0")
     clamp = "{0} += {0} < 0 ? n : 0; {0} = {0} < low ? low : {0} > high ? high : {0};"
     each = [

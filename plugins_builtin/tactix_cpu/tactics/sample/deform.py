@@ -63,9 +63,7 @@ class CpuDeformableTactic(Tactic[DeformableWork]):
         plane = x.shape[2] * x.shape[3]
         if isinstance(plane, int) and not 0 < plane < 1 << 31:
             return Reject(f"no samples of planes of {plane} elements in C")
-        given = [i for i, v in enumerate(node.inputs) if v is not None]
-        places = (given.index(i) if i in given else -1 for i in (3, 4))
-        return DeformableWork(node, *places)
+        return DeformableWork(node, node.place(3), node.place(4))
 
     def cost(self, work: DeformableWork, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = c_text.traffic(work.node, variant, ctx)

@@ -162,16 +162,16 @@ def _groups(node: Node, axes: Sequence[int]) -> tuple[AxisGroup, ...]:
 
 def _numbers(node: Node, axes: tuple[int, ...]) -> TensorNumbers | Reject:
     """Which inputs count: scales before sizes, and none that are empty."""
-    given = [i for i, v in enumerate(node.inputs) if v is not None]
     found = []
     for i, each in ((2, 1), (3, 1), (1, 2)):
-        if i not in given:
+        place = node.place(i)
+        if place < 0:
             found.append(-1)
             continue
-        spec = node.given[given.index(i)].spec
+        spec = node.given[place].spec
         if not isinstance(spec.numel, int) or spec.numel not in (0, each * len(axes)):
             return Reject(f"{spec.numel} numbers for {len(axes)} axes")
-        found.append(given.index(i) if spec.numel else -1)
+        found.append(place if spec.numel else -1)
     scales, sizes, regions = found
     if scales < 0 and sizes < 0:
         return Reject("there are neither scales nor sizes")

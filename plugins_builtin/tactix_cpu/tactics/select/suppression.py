@@ -67,8 +67,7 @@ class SuppressionTactic(Tactic[SuppressionWork]):
     tells = True
 
     def match(self, node: Node, device: DeviceProperties) -> SuppressionWork | Reject:
-        present = [i for i, v in enumerate(node.inputs) if v is not None]
-        given = {i: k for k, i in enumerate(present)}
+        given = {i: k for i, k in enumerate(node.places) if k >= 0}
         types = {i: node.given[k].spec.dtype for i, k in given.items()}
         if types[0] not in FLOATS or types[1] not in FLOATS:
             return Reject(f"no boxes of {types[0].value} and scores of {types[1].value} in C")

@@ -85,8 +85,7 @@ class LinearAttentionTactic(Tactic[LinearAttentionWork]):
             return Reject("heads and their sizes are known")
         if DType.FP64 in kinds and kinds != {DType.FP64}:
             return Reject("float64 beside narrower numbers")
-        attrs, there = node.attrs, [i for i, v in enumerate(node.inputs) if v is not None]
-        places = {i: k for k, i in enumerate(there)}
+        attrs, places = node.attrs, {i: k for i, k in enumerate(node.places) if k >= 0}
         state, rule = node.outputs[1].spec.shape, attrs.update_rule
         shared = attrs.q_num_heads // attrs.kv_num_heads
         decays = "gated" in rule and DECAY in places

@@ -102,20 +102,13 @@ def _parts(size: Dim) -> int:
     return 1 if size == 1 else 2
 
 
-def _given(node: Node, index: int) -> int:
-    """The place of an input among those that are given; -1 if it is not."""
-    if index >= len(node.inputs) or node.inputs[index] is None:
-        return -1
-    return sum(v is not None for v in node.inputs[:index])
-
-
 def _window(node: Node) -> int:
-    return _given(node, 2) if node.layer.name == "DynamicSTFT" else -1
+    return node.place(2) if node.layer.name == "DynamicSTFT" else -1
 
 
 def _number(args: Args, node: Node, index: int, otherwise: str) -> str:
     """The integer in an input."""
-    place = _given(node, index)
+    place = node.place(index)
     return otherwise if place < 0 else f"(int64_t){args.input(place)}[0]"
 
 

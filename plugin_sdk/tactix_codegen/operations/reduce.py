@@ -49,7 +49,12 @@ KINDS = tuple(f"tactix.{name}@1" for name in _BY_LAYER)
 
 def operation_of(anchor: BodyNode) -> ReductionOperator:
     """What an anchor of one of ``KINDS`` does to elements."""
-    return _BY_LAYER[anchor.layer.name]
+    return operation_named(anchor.layer.name)
+
+
+def operation_named(layer: str) -> ReductionOperator:
+    """What a layer of that name does to elements."""
+    return _BY_LAYER[layer]
 
 
 def axes_of(anchor: BodyNode, rank: int) -> tuple[int, ...]:

@@ -16,8 +16,9 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.scalar import element, stored
+from tactix_codegen.c.scalar import element, float_literal, int_literal, stored
 from tactix_codegen.c.text import Args, block, choice, comment, loop
+from tactix_codegen.operations.reduce import operation_named
 from tactix_cpu.tactics.move.told_shapes import named_axes, size_list, told
 
 JOINED, EXPONENTIAL = 0.5e-9, 6e-9
@@ -28,14 +29,6 @@ LANES, TILE = 32, 256
 """Sums of a row side by side, and neighbouring results: vectors run over them."""
 SOME = 32
 """Elements that are summed in float32 before they join a sum in float64."""
-
-_JOIN = {
-    "Sum": "{a} + {b}",
-    "Mean": "{a} + {b}",
-    "Prod": "{a} * {b}",
-    "Max": "TX_MAX({a}, {b})",
-    "Min": "TX_MIN({a}, {b})",
-}
 
 
 def tactics() -> list[Tactic]:
@@ -134,34 +127,33 @@ class _Pass:
         ]
 
 
+def _pass(kept: str, kind: str, layer: str, number: DType) -> _Pass:
+    """That of a reducing layer; ``number``: the dtype of what it begins with."""
+    operation = operation_named(layer)
+    if number.is_float:
+        start = float_literal(operation.start, double=number is DType.FP64)
+    else:
+        start = int_literal(operation.start, number, saturate=True)
+    return _Pass(kept, kind, start, operation.join)
+
+
 def _passes(node: Node) -> list[_Pass]:
     """Of LogSumExp the largest element first."""
-    x, name = node.given[0].spec.dtype, node.attrs.reduction.removeprefix("Reduce")
-    if name == "LogSumExp":
-        top = _Pass("top", "double", "-INFINITY", _JOIN["Max"])
-        return [top, _Pass("acc", "double", "0", _JOIN["Sum"], "exp(v - top[{place}])")]
-    if name in ("Max", "Min"):
-        own = "float" if x.is_float and x.bits < 64 else c_text.ctype(x)
-        return [_Pass("acc", own, _limit(x, name == "Max"), _JOIN[name])]
-    start = "1" if name == "Prod" else "0"
+    x, layer = node.given[0].spec.dtype, node.attrs.reduction
+    if layer == "ReduceLogSumExp":
+        sums = _pass("acc", "double", "ReduceSum", DType.FP64)
+        top = _pass("top", "double", "ReduceMax", DType.FP64)
+        return [top, replace(sums, value="exp(v - top[{place}])")]
+    if layer in ("ReduceMax", "ReduceMin"):
+        own = DType.FP32 if x.is_float and x.bits < 64 else x
+        return [_pass("acc", c_text.ctype(own), layer, own)]
     if x.is_float:
-        narrow = name == "Prod" and x is not DType.FP64
-        return [_Pass("acc", "float" if narrow else "double", start, _JOIN[name])]
-    # integers wrap as the dtype does
-    wide = "double" if name == "Mean" and not _is_whole(node) else "uint64_t"
-    return [_Pass("acc", wide, start, _JOIN[name])]
-
-
-def _limit(dtype: DType, highest: bool) -> str:
-    """What every number replaces."""
-    if dtype.is_float:
-        return "-INFINITY" if highest else "INFINITY"
-    if dtype is DType.BOOL:
-        return "0" if highest else "1"
-    bits = dtype.bits
-    if dtype.is_signed_int:
-        return f"INT{bits}_MIN" if highest else f"INT{bits}_MAX"
-    return "0" if highest else f"UINT{bits}_MAX"
+        narrow = layer == "ReduceProd" and x is not DType.FP64
+        wide = DType.FP32 if narrow else DType.FP64
+    else:  # integers wrap as the dtype does
+        whole = layer != "ReduceMean" or _is_whole(node)
+        wide = DType.UINT64 if whole else DType.FP64
+    return [_pass("acc", c_text.ctype(wide), layer, wide)]
 
 
 def _reduced(args: Args, node: Node) -> list[str]:

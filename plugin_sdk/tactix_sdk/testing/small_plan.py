@@ -23,6 +23,18 @@ def network(session: Session) -> NetworkDefinition:
     return net
 
 
+def growing(session: Session) -> NetworkDefinition:
+    """``y = relu(present)`` of a state that grows: ``present`` is ``past`` with the rows of ``x``
+    behind it.
+    """
+    net = Builder(session=session).create_network("growing")
+    past, x = net.add_input("past", "f32", (2, "p", 16)), net.add_input("x", "f32", (2, "n", 16))
+    (present,) = net.add_layer("tactix.Concat", [past, x], axis=1)
+    net.mark_output(net.add_layer("tactix.Relu", [present])[0], "y")
+    net.mark_output(present, "present")
+    return net
+
+
 def plan(session: Session, **options: Any) -> Plan:
     """Of the network, for the processor; the quickest build there is. ``options``: of the
     configuration. Raises what ``Builder.build_plan`` does.

@@ -4,13 +4,14 @@ a plan that runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from tactix import BuilderConfig, BuilderFlag, Runtime
-from tactix.base.errors import ConfigError, TactixError
+from tactix.base.errors import TactixError
 from tactix.config import STAGED
 from tactix.contracts.build_stage import BuildPart, BuildStage
+from tactix.network.definition import NetworkDefinition
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
@@ -25,6 +26,8 @@ OPTIONS: dict[str, Any] = {"frozen": "no-such-file.lock", "plugins_to_serialize"
 """Options that stages serve, with values that they have to refuse."""
 BESIDE = {BuilderFlag.STRIP_PLAN: BuilderFlag.REFIT}
 """Flags that mean something only with another one."""
+OF_STATES = {BuilderFlag.RESERVE_STATES}
+"""Flags that ask for a state that grows, and refuse networks without one."""
 
 
 @check("build-stage")
@@ -88,18 +91,34 @@ def _builds(subject: Subject, one: Stage) -> Iterator[str]:
     """Builds with each of its flags."""
     session: Any = _First(subject.session, one)
     for flag in _flags(one):
-        network = small_plan.network(session)
-        before = show(network)
-        try:
-            first = _made(session, network, flag)
-        except ConfigError:
-            continue  # a flag may ask for what this network does not have, and be refused
-        if show(network) != before:
-            yield f"with {flag.name} a build changes the caller's network"
-            continue
-        if _made(session, network, flag) != first:
-            yield f"with {flag.name} two builds give plans of other bytes"
-        yield from (f"with {flag.name} {what}" for what in _wrong(subject, flag, first))
+        looks = (_plain, _growing)[flag in OF_STATES]
+        yield from (f"with {flag.name} {what}" for what in looks(subject, session, flag))
+
+
+def _plain(subject: Subject, session: Any, flag: BuilderFlag) -> Iterator[str]:
+    """Builds of a network of products, whose plans are run, too."""
+    content = yield from _twice(session, small_plan.network(session), flag)
+    if content is not None:
+        yield from _wrong(subject, flag, content)
+
+
+def _growing(subject: Subject, session: Any, flag: BuilderFlag) -> Iterator[str]:
+    """Builds of a network with a state that grows."""
+    yield from _twice(session, small_plan.growing(session), flag)
+
+
+def _twice(
+    session: Any, network: NetworkDefinition, flag: BuilderFlag
+) -> Generator[str, None, bytes | None]:
+    """Gives the plan's bytes; None where that changes the network."""
+    before = show(network)
+    first = _made(session, network, flag)
+    if show(network) != before:
+        yield "a build changes the caller's network"
+        return None
+    if _made(session, network, flag) != first:
+        yield "two builds give plans of other bytes"
+    return first
 
 
 def _made(session: Any, network: Any, flag: BuilderFlag) -> bytes:

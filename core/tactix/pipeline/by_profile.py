@@ -17,6 +17,7 @@ from tactix.contracts.launcher import Launcher, Operand, Step
 from tactix.contracts.tactic import Variant
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.profiles import with_room
+from tactix.pipeline.stages import in_one_piece
 from tactix.pipeline.state import BuildState
 from tactix.plan.kernel_sets import KEY
 from tactix.plan.schema import Plan, Requirement, TensorIO
@@ -63,7 +64,7 @@ def _measured(state: BuildState, planned: Planner) -> Sets:
     kept: list[Plan] = []
     sets: list[int] = []
     for i in range(len(state.profiles)):
-        plan = _runnable(planned(_at(state, i)))
+        plan = in_one_piece(planned(_at(state, i)), WHO)
         own = next((k for k, other in enumerate(kept) if not _pays(plan, other)), len(kept))
         kept += [plan] if own == len(kept) else []
         sets.append(own)
@@ -74,16 +75,7 @@ def _measured(state: BuildState, planned: Planner) -> Sets:
 def _locked(state: BuildState, planned: Planner, sets: Sequence[int]) -> Sets:
     """The sets of a lock: each is planned for the first profile that has it."""
     firsts = [sets.index(k) for k in sorted(set(sets))] or [0]
-    return Sets(tuple(_runnable(planned(_at(state, i))) for i in firsts), tuple(sets))
-
-
-def _runnable(plan: Plan) -> Plan:
-    """The plan. Raises ConfigError for one that runs in pieces."""
-    if plan.produced:
-        told = plan.steps[min(plan.produced)].name
-        why = f"only running tells the shapes of {told!r}, or it holds other networks"
-        raise ConfigError(f"{WHO} for this network", why=why, do="Build without it")
-    return plan
+    return Sets(tuple(in_one_piece(planned(_at(state, i)), WHO) for i in firsts), tuple(sets))
 
 
 def _launcher(state: BuildState) -> Launcher:

@@ -99,3 +99,14 @@ def _asked(session: Session, requests: Mapping[str, str]) -> list[Staged]:
 
 def _place(stage: Staged) -> tuple[int, str]:
     return stage.depth, stage.key
+
+
+def in_one_piece(plan: Plan, who: str) -> Plan:
+    """The plan, for a request that serves no other. Raises ConfigError for one whose steps run in
+    pieces.
+    """
+    if plan.produced:
+        told = plan.steps[min(plan.produced)].name
+        why = f"only running tells the shapes of {told!r}, or it holds other networks"
+        raise ConfigError(f"{who} for this network", why=why, do="Build without it")
+    return plan

@@ -17,7 +17,7 @@ from tactix.config import BuilderConfig, BuilderFlag
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.states import StatePair, States
 from tactix.network.definition import NetworkDefinition, Use
-from tactix.pipeline.stages import Part, Staged
+from tactix.pipeline.stages import Part, Staged, in_one_piece
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix.run.link import device_of
@@ -61,11 +61,7 @@ class StatesPart(Part):
 
     def plan(self, plan: Plan) -> Plan:
         """Raises ConfigError for one that runs in pieces, as its shapes follow from data."""
-        if plan.produced:
-            who = plan.steps[min(plan.produced)].name
-            why = f"only running tells the shapes of {who!r}, or it holds other networks"
-            raise ConfigError(f"{WHO} for this network", why=why, do="Build without it")
-        return plan
+        return in_one_piece(plan, WHO)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ from harness import Case, check, check_all, node
 from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
-from tactix_cpu.tactics.signal.fourier import FourierTactic, terms_of
+from tactix_cpu.tactics.signal.fourier import FourierTactic, inner_length, terms_of
 
 TACTIC = FourierTactic()
 LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 25, 30, 32, 49, 60, 64, 77, 97, 120, 256, 400, 512]
+CHIRPED = [101, 127, 202, 509, 603]
+"""Lengths with a prime factor over 100."""
 CODES = ["f64", "f32", "f16", "bf16"]
 FORMS = [(inverse, onesided) for inverse in (False, True) for onesided in (False, True)]
 
@@ -26,7 +28,7 @@ def drawn(code, *shape):
 def test_every_length(parts, inverse, onesided):
     attrs = {"axis": 1, "inverse": inverse, "onesided": onesided}
     cases = []
-    for n in LENGTHS:
+    for n in LENGTHS + CHIRPED:
         x = drawn("f32", 3, n // 2 + 1 if inverse and onesided else n, parts)
         if inverse and onesided and n == 1:
             continue
@@ -55,7 +57,9 @@ def test_many_signals_and_a_long_one():
     check_all([Case(node("DFT", [a], axis=1, onesided=True), TACTIC, [a]) for a in (x, y)])
 
 
-@pytest.mark.parametrize("env", [{"n": 0, "s": 8}, {"n": 3, "s": 30}, {"n": 20, "s": 17}])
+@pytest.mark.parametrize(
+    "env", [{"n": 0, "s": 8}, {"n": 3, "s": 30}, {"n": 20, "s": 17}, {"n": 18, "s": 206}]
+)
 @pytest.mark.parametrize(("inverse", "onesided"), FORMS)
 def test_symbolic_sizes(env, inverse, onesided):
     x = TensorSpec(DType.FP32, (dims.sym("n"), dims.sym("s"), 2))
@@ -80,5 +84,15 @@ def test_frames_of_a_signal_whose_length_only_running_tells():
     check(made, TACTIC, env={"s": 50})
 
 
+def test_a_long_prime_length_is_as_precise_as_others():
+    x = drawn("f64", 2, 4099, 2)
+    check(node("DFT", [x], axis=1), TACTIC, [x])
+
+
 def test_terms_tell_how_much_work_it_is():
     assert [terms_of(n) for n in (1, 2, 8, 12, 97, 35)] == [1, 1, 3, 5, 97, 12]
+
+
+def test_a_long_prime_length_takes_few_terms():
+    assert [inner_length(n) for n in (97, 101, 404, 509, 10000)] == [97, 256, 1024, 1024, 10000]
+    assert terms_of(509) < terms_of(97)

@@ -36,7 +36,9 @@ def test_any_length_along_any_axis(code, onesided, inverse):
                 numbers = [v if v is None else np.array(v, np.int32) for v in (length, axis)]
                 cases.append(given("DynamicDFT", [x, *numbers], **attrs))
     cases.append(given("DynamicDFT", [drawn(code, 0, 8, 2), np.array(4)], **attrs))
-    cases.append(given("DynamicDFT", [drawn(code, 9, 2), np.array(15), np.array(0)], **attrs))
+    for length in (15, 103, 254):
+        numbers = [np.array(length), np.array(0)]
+        cases.append(given("DynamicDFT", [drawn(code, 9, 2), *numbers], **attrs))
     check_all(cases)
 
 

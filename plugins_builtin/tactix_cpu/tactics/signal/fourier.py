@@ -36,6 +36,14 @@ measurement of it is on record.
 """
 SOME_TERMS = 12
 """Terms of a result where the length is not known: those of 4096."""
+LONGEST_SUM = 100
+"""``TX_LONGEST_SUM`` of ``fourier.h``. On a Xeon with AMX sums took 0.38 ns a term, and a chirp 25
+to 45 ns an element, as the inner length is 2 to 4 times as long.
+"""
+INNER = 4
+"""An inner length is less than so many times the length."""
+TABLES = 2 * (INNER + 1 + INNER)
+"""Numbers for each element of the length, at most, in the tables of ``fourier.h``."""
 
 
 def tactics() -> list[Tactic]:
@@ -92,12 +100,36 @@ class FourierWork:
     def together(self) -> Dim:
         """Numbers of an array that has all signals side by side."""
         if isinstance(self.length, int):
-            return self.length * max(1, min(SIDE_BY_SIDE, TOGETHER // self.length))
-        return dims.dmin(SIDE_BY_SIDE * self.length, TOGETHER + self.length)
+            inner = inner_length(self.length)
+            return inner * max(1, min(SIDE_BY_SIDE, TOGETHER // inner))
+        return most_together(self.length)
+
+    @property
+    def room(self) -> Dim:
+        """Numbers that a thread needs: four arrays, and tables of a length that is not known."""
+        return 4 * self.together + (0 if isinstance(self.length, int) else TABLES * self.length)
+
+
+def most_together(length: Dim) -> Dim:
+    """Numbers of an array that has signals of this length side by side, at most."""
+    return dims.dmin(SIDE_BY_SIDE * INNER * length, TOGETHER + INNER * length)
+
+
+def inner_length(length: int) -> int:
+    """``tx_inner_length`` of ``fourier.h``: the length of the transforms that this one takes."""
+    left, r = length, 2
+    while left > LONGEST_SUM and r <= LONGEST_SUM:
+        left, r = (left // r, r) if left % r == 0 else (left, r + 1)
+    return length if left <= LONGEST_SUM else 1 << (2 * length - 2).bit_length()
 
 
 def terms_of(length: int) -> int:
-    """The sum of the factors that the transform takes; butterflies count as one of two."""
+    """Products for each result: the sum of the factors that the transform takes, where butterflies
+    count as one of two; twice those of the inner length, and those by a chirp.
+    """
+    inner = inner_length(length)
+    if inner != length:
+        return -(-2 * inner * (terms_of(inner) + 1) // length) + 2
     total, left, r = 0, length, 3
     while left % 2 == 0:
         left, total = left // 2, total + 1
@@ -134,8 +166,7 @@ class FourierTactic(Tactic[FourierWork]):
         args, threads = Args(work.node), max(1, ctx.threads)
         body = transforms(args, work, threads)
         preludes = (*c_text.vector_preludes(), c_text.prelude("fourier.h"))
-        width = COMPUTED.itemsize
-        room = (4 * work.together + 2 * work.length) * width * threads
+        room = work.room * COMPUTED.itemsize * threads
         return c_text.kernel(args, body, ctx, preludes=preludes, workspace=room)
 
 
@@ -185,17 +216,17 @@ def transforms(args: Args, work: FourierWork, threads: int) -> list[str]:
     work.named(args, "SIZE", work.size)
     work.named(args, "BINS", work.bins)
     room = work.named(args, "ROOM", work.together)
-    own = f"{args.workspace(0, real)} + tid * (4 * {room} + 2 * LENGTH)"
+    tables = "" if isinstance(work.length, int) else f" + {TABLES} * LENGTH"
+    own = f"{args.workspace(0, real)} + tid * (4 * {room}{tables})"
     swapped = ("im", "re") if work.inverse else ("re", "im")
     parts = f"{{{', '.join(f'own + {i} * {room}' for i in range(2))}}}"
     others = f"{{{', '.join(f'own + {i} * {room}' for i in range(2, 4))}}}"
     group = [
         "const int64_t batch = hi - first < side ? hi - first : side;",
-        f"const tx_parts_{real} x = {parts}, spare = {others};",
         f"{real}* const re = x.{swapped[0]};",
         f"{real}* const im = x.{swapped[1]};",
         *_load(args, work),
-        f"const tx_parts_{real} y = tx_fourier_{real}(x, spare, turns, LENGTH, batch);",
+        f"const tx_parts_{real} y = tx_transform_{real}(x, spare, turns, LENGTH, INNER, batch);",
         *_store(args, work, swapped),
     ]
     return [
@@ -203,23 +234,43 @@ def transforms(args: Args, work: FourierWork, threads: int) -> list[str]:
         c_text.split(work.named(args, "SIGNALS", work.count)),
         "if (lo >= hi || LENGTH < 1) return;",
         f"{real}* const own = {own};",
+        f"const tx_parts_{real} x = {parts}, spare = {others};",
         *_turns(args, work, real),
         comment("So many signals lie side by side: vectors run over them."),
-        f"const int64_t many = {TOGETHER} / LENGTH;",
+        f"const int64_t many = {TOGETHER} / INNER;",
         f"const int64_t side = many < 1 ? 1 : many < {SIDE_BY_SIDE} ? many : {SIDE_BY_SIDE};",
         loop("first", "lo", "hi", *group, step="side"),
     ]
 
 
 def _turns(args: Args, work: FourierWork, real: str) -> list[str]:
-    """Powers of the root of one: a constant, or made by each thread."""
+    """The inner length, and tables of powers of the root of one: a constant, or made by each
+    thread.
+    """
     if not isinstance(work.length, int):
-        make = f"tx_turns_{real}(made, LENGTH);"
-        return [f"{real}* const made = own + 4 * ROOM;", make, f"const {real}* turns = made;"]
-    angles = 2 * math.pi * np.arange(work.length) / work.length
-    table = np.stack([np.cos(angles), -np.sin(angles)], axis=1).astype(COMPUTED.numpy)
-    name = args.constant("turns", Packed(-1, array=table), COMPUTED)
+        return [
+            "const int64_t INNER = tx_inner_length(LENGTH);",
+            f"{real}* const turns = own + 4 * ROOM;",
+            f"tx_turns_{real}(turns, LENGTH, INNER, x, spare);",
+        ]
+    args.size("INNER", inner_length(work.length))
+    name = args.constant("turns", Packed(-1, array=tables(work.length)), COMPUTED)
     return [f"const {real}* const turns = {name};"]
+
+
+def tables(length: int) -> np.ndarray:
+    """What ``tx_turns`` of ``fourier.h`` makes: pairs, f64(n, 2)."""
+    inner = inner_length(length)
+    turns = np.exp(-2j * math.pi * np.arange(inner) / inner)
+    parts = [turns]
+    if inner != length:
+        squares = np.array([k * k % (2 * length) for k in range(length)])
+        chirp = np.exp(-1j * math.pi * squares / length)
+        kernel = np.zeros(inner, np.complex128)
+        kernel[:length] = kernel[-np.arange(length)] = chirp.conj() / inner
+        parts += [chirp, np.fft.fft(kernel)]
+    whole = np.concatenate(parts)
+    return np.stack([whole.real, whole.imag], axis=1).astype(COMPUTED.numpy)
 
 
 def _place(args: Args, work: FourierWork, name: str, signals: Signals) -> str:

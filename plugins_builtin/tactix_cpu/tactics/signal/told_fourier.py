@@ -18,12 +18,15 @@ from tactix_codegen.c.text import Args, block
 from tactix_cpu.tactics.move.told_shapes import size_list, told
 from tactix_cpu.tactics.signal.fourier import (
     COMPUTED,
+    INNER,
     SECONDS_A_TERM,
     SIDE_BY_SIDE,
     SOME_TERMS,
+    TABLES,
     TOGETHER,
     FourierWork,
     Signals,
+    most_together,
     transforms,
 )
 
@@ -65,13 +68,13 @@ class ToldFourierTactic(Tactic[Node]):
             *sizes,
             told(args, [f"out[{i}] = {size};" for i, size in enumerate(shape)]),
             *places,
-            f"const int64_t SIDE = {SIDE_BY_SIDE} * LENGTH, MOST = {TOGETHER} + LENGTH;",
+            f"const int64_t LONGEST = {INNER} * LENGTH;",
+            f"const int64_t SIDE = {SIDE_BY_SIDE} * LONGEST, MOST = {TOGETHER} + LONGEST;",
             "const int64_t ROOM = SIDE < MOST ? SIDE : MOST;",
             *transforms(args, _work(node), threads),
         ]
         longest = _longest(node)
-        together = dims.dmin(SIDE_BY_SIDE * longest, TOGETHER + longest)
-        room = (4 * together + 2 * longest) * COMPUTED.itemsize * threads
+        room = (4 * most_together(longest) + TABLES * longest) * COMPUTED.itemsize * threads
         preludes = (*c_copy.preludes(), c_text.prelude("fourier.h"))
         return c_text.kernel(
             args, body, ctx, preludes=preludes, workspace=room, phases=2, telling=1

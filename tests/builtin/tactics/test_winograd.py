@@ -36,13 +36,12 @@ def conv(x: Any, w: Any, b: Any = None, symbol: bool = False, **more: Any) -> h.
     return h.Case(node, WINOGRAD, arrays, env={"n": x.shape[0]} if symbol else {}, **options)
 
 
-def variant(case: h.Case, m: int, rows: int, vectors: int, tiles: int) -> h.Case:
+def variant(case: h.Case, m: int, rows: int, vectors: int, tiles: int, slices: int = 1) -> h.Case:
     """The case with one variant of these knobs."""
     fmt = blocked(max(4, case.device.lanes))
     inputs = [fmt, *[LINEAR] * (len(case.node.given) - 1)]
-    return replace(
-        case, only=[Variant.of(inputs, [fmt], m=m, rows=rows, vectors=vectors, tiles=tiles)]
-    )
+    knobs = {"m": m, "rows": rows, "vectors": vectors, "tiles": tiles, "slices": slices}
+    return replace(case, only=[Variant.of(inputs, [fmt], **knobs)])
 
 
 @pytest.mark.parametrize("m", TURNS)
@@ -106,6 +105,31 @@ def test_blocks_and_tiles_that_do_not_divide_the_image(m: int) -> None:
     )
 
 
+def test_every_offered_variant_over_three_axes() -> None:
+    h.check_all(
+        [
+            conv(
+                floats(1, 32, 5, 12, 14),
+                floats(32, 32, 3, 3, 3),
+                floats(32),
+                pads=(1,) * 6,
+                nt=(1, 2, 5),
+            ),
+            conv(floats(2, 20, 4, 13, 11), floats(40, 20, 2, 3, 3), symbol=True),
+            conv(floats(1, 16, 6, 9, 8), floats(17, 16, 1, 3, 3), floats(17)),
+        ]
+    )
+
+
+@pytest.mark.parametrize("m", TURNS)
+@pytest.mark.parametrize("more", [{}, {"dilations": (2, 1, 1)}, {"pads": (3, 1, 0, 2, 0, 1)}])
+def test_blocks_that_do_not_divide_the_slices(m: int, more: Any) -> None:
+    x, w = floats(2, 17, 7, 9, 11), floats(34, 17, 3, 3, 3)
+    case = conv(x, w, floats(34), symbol=True, nt=(1, 2, 3), **more)
+    knobs = ((7, 2, 14, 7), (4, 3, 5, 2), (8, 1, 3, 3), (1, 3, 1, 1), (28, 1, 4, 4))
+    h.check_all([variant(case, m, *k) for k in knobs])
+
+
 def test_many_blocks_are_not_shared_between_threads() -> None:
     case = variant(conv(floats(1, 16, 40, 40), floats(16, 16, 3, 3), **PADS), 2, 4, 1, 8)
     context = CompileContext(case.device, {}, 2)
@@ -128,10 +152,26 @@ def test_epilogue_operands(shape: tuple[int, ...]) -> None:
     )
 
 
+@pytest.mark.parametrize("shape", [(2, 40, 5, 9, 9), (2, 40, 1, 1, 1), (1, 1, 5, 1, 9), (9,)])
+def test_epilogue_operands_over_three_axes(shape: tuple[int, ...]) -> None:
+    w = floats(40, 20, 3, 3, 3) / np.float32(16)
+    x, b, operand = floats(2, 20, 5, 9, 9), floats(40), floats(*shape)
+    pads: Any = {"pads": (1,) * 6}
+    nodes = [("Convolution", (0, 1, 2), pads), ("Add", (4, 3), {}), ("Sigmoid", (5,), {})]
+    h.check(
+        h.fused([x, w, b, operand], nodes, anchor=0, constants=[1, 2]), WINOGRAD, [x, w, b, operand]
+    )
+
+
 def test_narrow_vectors() -> None:
     for device in h.devices()[1:]:
         h.check_all(
-            [conv(floats(1, 20, 19, 20), floats(20, 20, 3, 3), floats(20), device=device, **PADS)]
+            [
+                conv(
+                    floats(1, 20, 19, 20), floats(20, 20, 3, 3), floats(20), device=device, **PADS
+                ),
+                conv(floats(1, 20, 5, 9, 10), floats(20, 20, 3, 3, 3), floats(20), device=device),
+            ]
         )
 
 
@@ -149,6 +189,7 @@ def test_what_is_rejected() -> None:
         (floats(1, 16, 8), floats(16, 16, 3), {}),
         (floats(1, 3, 8, 8), floats(16, 3, 3, 3), {}),
         (floats(1, 16, 4, 4), floats(16, 16, 3, 3), {}),
+        (floats(1, 16, 4, 8, 8), floats(16, 16, 3, 3, 3), {"strides": (2, 1, 1)}),
     ):
         assert isinstance(
             asked.variants(WINOGRAD, h.node("Convolution", [x, w], [1], **more), h.NATIVE), Reject

@@ -7,15 +7,19 @@ a * a places is a matrix product over channels. m = 4 takes a quarter of the mul
 direct convolution, and its error is some times larger: the accuracy gate decides. An infinite input
 makes NaN of all pixels of its tiles.
 
+Over three axes the window has any number of slices of 3 by 3, at stride 1, too: patches of each
+slice of the input are turned once, and products are summed over the taps along the depth.
+
 Tiles are taken in blocks whose patches and sums stay in the second cache. Knobs: ``m``; ``rows``
-(tiles) and ``vectors`` (output channel blocks) of a register tile; ``tiles`` of a block.
+(tiles) and ``vectors`` (output channel blocks) of a register tile; ``tiles`` and ``slices`` of a
+block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tactix.base.dims import evaluate, symbols
+from tactix.base.dims import evaluate, prod, symbols
 from tactix.base.tensor import blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -23,7 +27,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, window
-from tactix_cpu.tactics.conv.winograd_kernel import WinogradKernel
+from tactix_cpu.tactics.conv.winograd_kernel import Blocks, WinogradKernel
 from tactix_cpu.tactics.estimates import CLOCK, START, STREAM
 
 OFFERED = 3
@@ -52,7 +56,9 @@ def tactics() -> list[Tactic]:
 
 
 class WinogradTactic(Tactic[CpuConvolutionWindow]):
-    """float32, two spatial axes of static size, constant weights of 3 by 3, stride 1, one group."""
+    """float32, two or three spatial axes of static size, constant weights of 3 by 3 along the last
+    two, stride 1, one group.
+    """
 
     key = "tactix.c_winograd@1"
     implements = ("tactix.Convolution@1",)
@@ -62,18 +68,19 @@ class WinogradTactic(Tactic[CpuConvolutionWindow]):
     """What is no number makes its neighbours none, as they share sums."""
 
     def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
-        win = window(node)
+        win = window(node, axes=(1, 2, 3))
         if isinstance(win, Reject):
             return win
         lanes = max(4, device.lanes)
         if (
             win.kernel != (3, 3)
-            or win.strides != (1, 1)
+            or (win.depth.stride, *win.strides) != (1, 1, 1)
             or win.dilations != (1, 1)
             or win.group != 1
         ):
             return Reject("windows of 3 by 3 at stride 1 without groups only")
-        if min(win.c, win.co) < lanes or not all(isinstance(d, int) for d in (*win.size, *win.out)):
+        sizes = (*win.size, *win.out, win.depth.size, win.depth.out)
+        if min(win.c, win.co) < lanes or not all(isinstance(d, int) for d in sizes):
             return Reject(
                 "fewer channels than lanes, or image sizes that are not known before running"
             )
@@ -89,8 +96,10 @@ class WinogradTactic(Tactic[CpuConvolutionWindow]):
         outputs = (blocked(lanes),) * len(win.node.outputs)
         options = [
             [
-                Variant.of(found, outputs, m=m, rows=rows, vectors=vectors, tiles=tiles)
-                for rows, vectors, tiles in _shapes(win, m, device)
+                Variant.of(
+                    found, outputs, m=m, rows=rows, vectors=vectors, tiles=tiles, slices=slices
+                )
+                for rows, vectors, tiles, slices in _shapes(win, m, device)
             ]
             for m in (2, 4)
             if _pays(win, m)
@@ -123,32 +132,40 @@ def _pays(win: CpuConvolutionWindow, m: int) -> bool:
     ones (README). Both sides are cycles for a pair of input and output channels: its turned weights
     of 4 bytes, and its 9 taps at every pixel.
     """
-    high, wide = (evaluate(d, {}) for d in win.out)
-    return (m + 2) ** 2 * 4 / STREAM < high * wide * 9 / FMA
-
-
-def _count(win: CpuConvolutionWindow, m: int) -> int:
-    """Tiles of an image."""
-    high, wide = (evaluate(d, {}) for d in win.out)
-    return -(-high // m) * -(-wide // m)
+    pixels = evaluate(prod(win.spatial), {})
+    return (m + 2) ** 2 * 4 / STREAM < pixels * 9 / FMA
 
 
 def _shapes(
     win: CpuConvolutionWindow, m: int, device: DeviceProperties
-) -> list[tuple[int, int, int]]:
-    """Register tiles worth trying, and tiles of a block: about equal blocks of whole register
-    tiles.
+) -> list[tuple[int, int, int, int]]:
+    """Register tiles worth trying, and tiles and slices of a block: about equal blocks of whole
+    register tiles.
     """
-    lanes, count = max(4, device.lanes), _count(win, m)
-    blocks = -(-win.c // lanes) + -(-win.co // lanes)
-    most = max(LEAST_TILES, BLOCK_BYTES // ((m + 2) ** 2 * blocks * lanes * 4))
-    block = -(-count // -(-count // most))
-    found: dict[tuple[int, int, int], None] = {}
-    for limit, vectors in c_tile.shapes(device):
-        rows = -(-block // -(-block // limit))
-        wide = min(vectors, -(-win.co // lanes))
-        found[rows, wide, -(-block // rows) * rows] = None
+    lanes = max(4, device.lanes)
+    deep, wide = -(-win.c // lanes), -(-win.co // lanes)
+    found: dict[tuple[int, int, int, int], None] = {}
+    for slices in _slices(win):
+        whole = Blocks(win, m, 1, slices)
+        held = deep * whole.patches + wide * whole.results
+        most = max(-(-LEAST_TILES // slices), BLOCK_BYTES // ((m + 2) ** 2 * held * lanes * 4))
+        block = -(-whole.count // -(-whole.count // most))
+        for limit, vectors in c_tile.shapes(device):
+            total = block * slices
+            rows = -(-total // -(-total // limit))
+            tiles = block if slices > 1 else -(-block // rows) * rows
+            found[rows, min(vectors, wide), tiles, slices] = None
     return list(found)
+
+
+def _slices(win: CpuConvolutionWindow) -> list[int]:
+    """Slices of a block worth trying: all, halves of them, and so on down to one."""
+    slices = evaluate(win.depth.out, {})
+    found = [slices]
+    while slices > 1:
+        slices = -(-slices // 2)
+        found.append(slices)
+    return found
 
 
 def cycles(win: CpuConvolutionWindow, v: Variant, device: DeviceProperties) -> float:
@@ -161,11 +178,12 @@ def cycles(win: CpuConvolutionWindow, v: Variant, device: DeviceProperties) -> f
         max(4, device.lanes),
         *(v.number(k) for k in ("m", "rows", "vectors")),
     )
-    places, count, tiles = (m + 2) ** 2, _count(win, m), v.number("tiles")
+    cut = Blocks(win, m, v.number("tiles"), v.number("slices"))
     deep, wide = -(-win.c // lanes), -(-win.co // lanes)
-    panels, sweeps = -(-wide // vectors), -(-count // tiles)
+    panels, count = -(-wide // vectors), cut.count * cut.depth
+    patches = cut.count * (cut.depth + cut.groups * cut.reach)
     step = c_tile.step_cycles(rows, vectors, c_tile.chains_for(rows, vectors))
     wait = max(0.0, vectors * lanes * 4 / STREAM - step)
-    steps = -(-count // rows) * step + sweeps * wait
-    product = panels * (deep * lanes * steps + count * vectors)
-    return places * (product + count * (deep + wide) * STORES)
+    steps = -(-count // rows) * step + cut.units * wait
+    product = panels * (deep * win.depth.kernel * lanes * steps + count * vectors)
+    return (m + 2) ** 2 * (product + (patches * deep + count * wide) * STORES)

@@ -95,9 +95,75 @@ F(2, 3) 2e-7 to 5e-7 (README).
 """
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """How the output tiles of an image are cut into blocks: ``tiles`` neighbours of a slice, in
+    ``slices`` slices along the depth.
+
+    Patches of a block lie slice after slice, so that a tap along the depth is a distance in tiles,
+    and each is turned once for all taps. Without a depth there is one slice.
+    """
+
+    win: CpuConvolutionWindow
+    m: int
+    tiles: int
+    slices: int
+
+    @property
+    def across(self) -> int:
+        """Tiles of a line."""
+        return -(-evaluate(self.win.out[1], {}) // self.m)
+
+    @property
+    def count(self) -> int:
+        """Tiles of a slice."""
+        return self.across * -(-evaluate(self.win.out[0], {}) // self.m)
+
+    @property
+    def depth(self) -> int:
+        """Slices of the output."""
+        return evaluate(self.win.depth.out, {})
+
+    @property
+    def strips(self) -> int:
+        """Blocks of a slice."""
+        return -(-self.count // self.tiles)
+
+    @property
+    def groups(self) -> int:
+        """Blocks along the depth."""
+        return -(-self.depth // self.slices)
+
+    @property
+    def units(self) -> int:
+        """Blocks of an image."""
+        return self.strips * self.groups
+
+    @property
+    def reach(self) -> int:
+        """Slices of patches more than of results."""
+        return (self.win.depth.kernel - 1) * self.win.depth.dilation
+
+    @property
+    def patches(self) -> int:
+        """Patches of a block."""
+        return self.tiles * (self.slices + self.reach)
+
+    @property
+    def results(self) -> int:
+        """Results of a block."""
+        return self.tiles * self.slices
+
+    def row_counts(self) -> set[int]:
+        """Results of every kind of block: whole ones, and the last ones along either axis."""
+        tiles = {self.count - (self.strips - 1) * self.tiles, *[self.tiles] * (self.strips > 1)}
+        slices = {self.depth - (self.groups - 1) * self.slices, *[self.slices] * (self.groups > 1)}
+        return {t * s for t in tiles for s in slices}
+
+
 class WinogradKernel:
-    """Writes one kernel: patches to ``v`` (place, channel block, tile), products to ``s`` (place,
-    panel, tile).
+    """Writes one kernel: patches to ``v`` (place, channel block, slice, tile), products to ``s``
+    (place, panel, slice, tile).
     """
 
     def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
@@ -109,26 +175,23 @@ class WinogradKernel:
         self.tile = RegisterTile(
             variant.number("rows"), variant.number("vectors"), self.lanes, 1, NEAR, FAR
         )
-        self.tiles: int = variant.number("tiles")
+        self.blocks = Blocks(win, self.m, variant.number("tiles"), variant.number("slices"))
         self.high, self.wide = (evaluate(d, {}) for d in win.out)
-        self.across = -(-self.wide // self.m)
-        self.count = self.across * -(-self.high // self.m)
-        self.blocks = -(-self.count // self.tiles)
         self.deep, self.panels = -(-win.c // self.lanes), -(-win.co // self.tile.width)
-        self.slab = self.deep * self.lanes * self.tile.width
+        self.slab = self.deep * win.depth.kernel * self.lanes * self.tile.width
         self.args = Args(win.node)
         self.functions = Functions(self.args)
         self.site = BlockedSite(self.args, win, self.lanes, "")
         # A line of the cache more than needed: places whose distance is a multiple of 4 KiB, as
         # with powers of two for channels, would share one set of the first cache (README).
-        self.patch = (self.deep * self.tiles + 1) * self.lanes
-        self.sums = (self.panels * self.tile.vectors * self.tiles + 1) * self.lanes
+        self.patch = (self.deep * self.blocks.patches + 1) * self.lanes
+        self.sums = (self.panels * self.tile.vectors * self.blocks.results + 1) * self.lanes
         self.size = self.a * self.a * (self.patch + self.sums)
-        self.shared = ctx.threads > 1 and self.blocks < UNITS * ctx.threads
+        self.shared = ctx.threads > 1 and self.blocks.units < UNITS * ctx.threads
 
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
-        pieces: Dim = self.win.n * self.blocks if self.shared else max(1, self.ctx.threads)
+        pieces: Dim = self.win.n * self.blocks.units if self.shared else max(1, self.ctx.threads)
         self.x, self.w = (
             self.args.input(self.win.x),
             self.args.constant("u", Packed(-1, array=self._packed)),
@@ -148,7 +211,8 @@ class WinogradKernel:
         )
 
     def _packed(self, given: Sequence[Any]) -> Any:
-        """Turned weights as (place, panel, input channel, width), zero past the channels.
+        """Turned weights as (place, panel, input channel block, tap along the depth, channel in
+        block, width), zero past the channels.
 
         A place is a product of its own, whose tiles walk a panel front to back. Weights are turned
         in float64, when the plan is built.
@@ -156,15 +220,17 @@ class WinogradKernel:
         import numpy as np
 
         win, width, channels = self.win, self.tile.width, self.deep * self.lanes
+        slices = win.depth.kernel
         w = given[win.w]
         w = np.pad(
-            w.reshape(win.co, win.c, 9),
-            ((0, self.panels * width - win.co), (0, channels - win.c), (0, 0)),
+            w.reshape(win.co, win.c, slices, 9),
+            ((0, self.panels * width - win.co), (0, channels - win.c), (0, 0), (0, 0)),
         )
-        w = w.reshape(self.panels, width, channels, 9).transpose(3, 0, 2, 1).reshape(9, -1)
+        w = w.reshape(self.panels, width, self.deep, self.lanes, slices, 9)
+        w = w.transpose(5, 0, 2, 4, 3, 1).reshape(9, -1)
         g = np.kron(np.array(self.turn.weights), np.array(self.turn.weights))
         turned = (g @ w.astype(np.float64)).astype(np.float32)
-        return turned.reshape(-1, self.panels, channels, width)
+        return turned.reshape(-1, self.panels, slices * channels, width)
 
     def _turned(self, statements: tuple[str, ...], element: str, put: str, out: int) -> str:
         """One pass over the pointers ``element`` with ``{i}`` for 0 to ``a``; ``put`` stores the
@@ -195,8 +261,8 @@ class WinogradKernel:
                 "t",
                 "0",
                 "count",
-                f"const int64_t y = (first + t) / {self.across} * {m} - {win.pads[0]};",
-                f"const int64_t x = (first + t) % {self.across} * {m} - {win.pads[1]};",
+                f"const int64_t y = (first + t) / {self.blocks.across} * {m} - {win.pads[0]};",
+                f"const int64_t x = (first + t) % {self.blocks.across} * {m} - {win.pads[1]};",
                 (
                     f"const float* p = plane + (y * {wide} + x) * {lanes};\n"
                     f"float* out = v + t * {lanes};"
@@ -213,13 +279,20 @@ class WinogradKernel:
         self.functions.add(
             "patches", "const float* plane, float* v, int64_t first, int64_t count", body
         )
+        if self.win.has_depth:
+            clear = f"memset(v + i * {self.patch}, 0, count * {lanes * 4});"
+            body = [loop("i", "0", str(a * a), clear)]
+            about = "the turned patches of a slice beyond the border"
+            self.functions.add("nothing", "float* v, int64_t count", body, about)
 
     def _products(self) -> None:
-        """``t<rows>``: a register tile of one place."""
-        rest = (self.count - (self.blocks - 1) * self.tiles) % self.tile.rows
-        self.sizes = (self.tile.rows, *([rest] if rest else []))
-        if self.count < self.tile.rows:
-            self.sizes = (rest,)
+        """``t<rows>``: a register tile of one place; ``step`` floats lie between taps along the
+        depth.
+        """
+        rows, counts = self.tile.rows, self.blocks.row_counts()
+        rests = {n % rows for n in counts} - {0}
+        self.sizes = (*[rows] * (max(counts) >= rows), *sorted(rests, reverse=True))
+        has_depth, at = self.win.has_depth, f"v + c * {self.blocks.patches * self.lanes}"
         for size in self.sizes:
             chains = c_tile.chains_for(size, self.tile.vectors)
             tile = RegisterTile(
@@ -235,19 +308,19 @@ class WinogradKernel:
                 f"x += {unroll}; w += {unroll * tile.width};",
                 step=unroll,
             )
-            sweep = loop(
-                "c",
-                "0",
-                str(self.deep),
-                f"const float* x = v + c * {self.tiles * self.lanes};",
-                cells,
-            )
+            taps = [f"const float* x = {at};", cells]
+            if has_depth:
+                head = f"const float* x = {at} + d * step;"
+                taps = [loop("d", "0", str(self.win.depth.kernel), head, cells)]
+            sweep = loop("c", "0", str(self.deep), *taps)
             body = [tile.zero(), sweep, tile.join(), tile.save("s")]
-            self.functions.add(f"t{size}", "const float* v, const float* w, float* s", body)
+            parameters = f"const float* v, const float* w, float* s{', int64_t step' * has_depth}"
+            self.functions.add(f"t{size}", parameters, body)
 
     def _results(self) -> None:
         """``results``: output tiles of a block in one channel block, from ``s``."""
         a, m, lanes = self.a, self.m, self.lanes
+        line = f"(slice * {self.high} + y + i)" if self.win.has_depth else "(y + i)"
         place = f"s + (j + {{i}} * {a}) * {self.sums} + t * {self.tile.width}"
         down = self._turned(
             self.turn.result, place, f"tx_store_f32(half + ({{i}} * {a} + j) * {lanes}, {{r}});", m
@@ -269,57 +342,90 @@ class WinogradKernel:
                 "t",
                 "0",
                 "count",
-                f"const int64_t y = (first + t) / {self.across} * {m};",
-                f"const int64_t x = (first + t) % {self.across} * {m};",
+                f"const int64_t y = (first + t) / {self.blocks.across} * {m};",
+                f"const int64_t x = (first + t) % {self.blocks.across} * {m};",
                 f"const int64_t high = {self.high} - y < {m} ? {self.high} - y : {m};",
                 f"const int64_t wide = {self.wide} - x < {m} ? {self.wide} - x : {m};",
                 loop("j", "0", str(a), down),
                 loop("i", "0", str(m), right),
-                loop("i", "0", "high", f"const int64_t pixel = (y + i) * {self.wide} + x;", put),
+                loop("i", "0", "high", f"const int64_t pixel = {line} * {self.wide} + x;", put),
             ),
         ]
         parameters = "const float* s, int64_t image, int64_t block, int64_t first, int64_t count"
+        if self.win.has_depth:
+            parameters += ", int64_t slice"
         self.functions.add("results", parameters, body)
 
-    # -- parts of a block: C variables v, s, image, first, count ----------------------------------
+    # -- parts of a block: C variables v, s, image, first, count; with a depth front, slices -------
 
     def _block(self, piece: str, unit: str) -> list[str]:
         """Declare the variables of block ``unit`` in piece ``piece`` of the workspace."""
-        return [
+        cut = self.blocks
+        out = [
             (
                 f"float *v = {self.v} + {piece} * {self.size}, "
                 f"*s = v + {self.a * self.a * self.patch};"
             ),
             (
-                f"const int64_t image = {unit} / {self.blocks}, "
-                f"first = {unit} % {self.blocks} * {self.tiles};"
+                f"const int64_t image = {unit} / {cut.units}, "
+                f"first = {unit} % {cut.strips} * {cut.tiles};"
             ),
             (
-                f"const int64_t count = {self.count} - first < {self.tiles} ? {self.count} - first "
-                f": {self.tiles};"
+                f"const int64_t count = {cut.count} - first < {cut.tiles} ? {cut.count} - first "
+                f": {cut.tiles};"
             ),
         ]
+        if self.win.has_depth:
+            front = f"{unit} / {cut.strips} % {cut.groups} * {cut.slices}"
+            left = f"{cut.depth} - front"
+            slices = f"{left} < {cut.slices} ? {left} : {cut.slices}"
+            out.append(f"const int64_t front = {front}, slices = {slices};")
+        return out
 
     def _patch(self) -> str:
-        plane = self.args.dim(self.win.size[0] * self.win.size[1] * self.lanes)
-        x = f"{self.x} + (image * {self.deep} + c) * {plane}"
-        return f"TX_NAME(patches)(a, {x}, v + c * {self.tiles * self.lanes}, first, count);"
+        """All patches of channel block ``c``."""
+        win, depth = self.win, self.win.depth
+        plane = self.args.dim(win.size[0] * win.size[1] * self.lanes)
+        to = f"v + c * {self.blocks.patches * self.lanes}"
+        if not win.has_depth:
+            x = f"{self.x} + (image * {self.deep} + c) * {plane}"
+            return f"TX_NAME(patches)(a, {x}, {to}, first, count);"
+        size = self.args.dim(depth.size)
+        x = f"{self.x} + ((image * {self.deep} + c) * {size} + slice) * {plane}"
+        return loop(
+            "d",
+            "0",
+            f"slices + {self.blocks.reach}",
+            f"const int64_t slice = front + d - {depth.pad};",
+            f"float* to = {to} + d * count * {self.lanes};",
+            f"if (slice < 0 || slice >= {size}) TX_NAME(nothing)(a, to, count);",
+            f"else TX_NAME(patches)(a, {x}, to, first, count);",
+        )
 
     def _product(self) -> str:
         """All products of place ``i``."""
-        width = self.tile.width
+        width, depth = self.tile.width, self.win.depth
+        count, more = "count", ""
+        if self.win.has_depth:
+            count, more = "count * slices", f", count * {depth.dilation * self.lanes}"
 
         def call(size: int) -> str:
-            out = f"s + i * {self.sums} + (p * {self.tiles} + t) * {width}"
-            return f"TX_NAME(t{size})(a, v + i * {self.patch} + t * {self.lanes}, w, {out});"
+            out = f"s + i * {self.sums} + (p * {self.blocks.results} + t) * {width}"
+            place = f"v + i * {self.patch} + t * {self.lanes}"
+            return f"TX_NAME(t{size})(a, {place}, w, {out}{more});"
 
         head = f"const float* w = {self.w} + (i * {self.panels} + p) * {self.slab};\nint64_t t = 0;"
-        return loop("p", "0", str(self.panels), head, by_rows(self.sizes, "t", "count", call))
+        return loop("p", "0", str(self.panels), head, by_rows(self.sizes, "t", count, call))
 
     def _result(self) -> str:
-        vectors = self.tile.vectors
-        s = f"s + c / {vectors} * {self.tiles * self.tile.width} + c % {vectors} * {self.lanes}"
-        return f"TX_NAME(results)(a, {s}, image, c, first, count);"
+        """All results of channel block ``c``."""
+        vectors, width = self.tile.vectors, self.tile.width
+        panel = f"c / {vectors} * {self.blocks.results * width}"
+        s = f"s + {panel} + c % {vectors} * {self.lanes}"
+        if not self.win.has_depth:
+            return f"TX_NAME(results)(a, {s}, image, c, first, count);"
+        call = f"{s} + d * count * {width}, image, c, first, count, front + d"
+        return loop("d", "0", "slices", f"TX_NAME(results)(a, {call});")
 
     def _alone(self) -> list[str]:
         """Each thread takes whole blocks."""
@@ -329,7 +435,7 @@ class WinogradKernel:
             loop("i", "0", str(self.a * self.a), self._product()),
             loop("c", "0", str(self.site.blocks), self._result()),
         ]
-        units = self.args.dim(self.win.n * self.blocks)
+        units = self.args.dim(self.win.n * self.blocks.units)
         return [
             f"if (tid >= {threads}) return;\nif (nt > {threads}) nt = {threads};",
             split(units),
@@ -339,7 +445,7 @@ class WinogradKernel:
     def _phases(self) -> list[str]:
         """Threads share the parts of all blocks; one launch for each part."""
         self.args.phase(0)
-        units = self.args.dim(self.win.n * self.blocks)
+        units = self.args.dim(self.win.n * self.blocks.units)
         parts = (
             ("c", self.deep, self._patch()),
             ("i", self.a * self.a, self._product()),

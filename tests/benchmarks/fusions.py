@@ -365,6 +365,28 @@ def activation_of_tokens(channels: int, size: int) -> onnx.ModelProto:
     return p.model(p.dense(y, channels, channels))
 
 
+def enlarged(p: Part, x: str, times: int) -> str:
+    """An image with so many times the pixels along each axis, by linear interpolation."""
+    scales = p.constant(np.array([1, 1, times, times], np.float32))
+    return p.op("Resize", x, "", scales, mode="linear")
+
+
+def upsampled(channels: int, size: int) -> onnx.ModelProto:
+    """Twice as large, then a convolution of single pixels: DPT, feature pyramids."""
+    p = Part()
+    y = enlarged(p, p.input(1, channels, size, size), 2)
+    return p.model(p.conv(y, channels, channels, 1))
+
+
+def pyramid(channels: int, size: int) -> onnx.ModelProto:
+    """Maps of three sizes, joined and mixed: SegFormer, UPerNet."""
+    p = Part()
+    maps = [p.input(1, channels, size // s, size // s) for s in (1, 2, 4)]
+    grown = [x if s == 1 else enlarged(p, x, s) for x, s in zip(maps, (1, 2, 4), strict=True)]
+    joined = p.op("Concat", *grown, axis=1)
+    return p.model(p.op("Relu", p.conv(joined, 3 * channels, channels, 1)))
+
+
 @dataclass(frozen=True)
 class Case:
     """``parts``: keys of rules and tactics that fuse it."""
@@ -378,6 +400,7 @@ ABOVE = ("tactix.activation_above_transpose",)
 BEFORE = ("tactix.prologue_of_reduction",)
 ROTARY = ("tactix.rotary",)
 VIEWS = ("tactix.view@1",)
+SMALLER = ("tactix.pixels_before_resize", "tactix.pixels_of_joined_sizes")
 CASES = [
     Case("L1", lambda: reduction("ReduceL1"), BEFORE),
     Case("sum of squares", lambda: reduction("ReduceSumSquare"), BEFORE),
@@ -420,6 +443,8 @@ CASES = [
     Case("image to tokens and back, rank 4", lambda: tokens_of_image(96, 56, "rank 4"), VIEWS),
     Case("image to tokens and back, rank 3", lambda: tokens_of_image(64, 64, "rank 3"), VIEWS),
     Case("activation behind moved tokens", lambda: activation_of_tokens(256, 32), ABOVE),
+    Case("enlarged image, 1 x 1 convolution", lambda: upsampled(128, 24), SMALLER),
+    Case("joined maps of three sizes, 1 x 1 convolution", lambda: pyramid(128, 48), SMALLER),
 ]  # fmt: skip
 
 

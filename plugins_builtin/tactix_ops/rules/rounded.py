@@ -161,6 +161,18 @@ def _moved_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Softmax", [y])[0], "y")
 
 
+def _rounded_first(root: Node, move: Node, x: Value, graph: Any) -> Op:
+    """What is moved are half the bytes, and the rounding may join what makes the tensor."""
+    return again(move, [rounded(x, move, graph)])
+
+
+def _rounded_first_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 4, 6])
+    (y,) = net.add_layer("tactix.Softmax", [x])
+    (y,) = net.add_layer("tactix.Transpose", [y], perm=(0, 2, 1))
+    net.mark_output(net.add_layer("tactix.Cast", [y], to=DType.BF16)[0], "y")
+
+
 def _is_half(x: Value) -> bool:
     return x.spec.dtype is DType.BF16
 
@@ -204,6 +216,14 @@ RULES = (
         _joins,
         benefit=95,
         example=_joined_example,
+    ),
+    _low(
+        "tactix.rounded_before_moving",
+        any_of(*(P.tactix.Cast(m(var("x")) >> "move", to=DType.BF16) for m in MOVES)),
+        _rounded_first,
+        lambda root, x: rounds(root) and x.const is None,
+        benefit=95,
+        example=_rounded_first_example,
     ),
     _low(
         "tactix.widened_after_moving",

@@ -7,6 +7,7 @@ from typing import Any
 import asked
 import harness as h
 import numpy as np
+import pytest
 
 from tactix.base.dtypes import DType
 from tactix.contracts.tactic import CompileContext, Reject
@@ -53,6 +54,9 @@ def test_windows() -> None:
     h.check_all(
         [
             depthwise(floats(1, 32, 14, 14), (3, 3), pads=(1, 1, 1, 1)),
+            depthwise(floats(2, 48, 13, 45), (5, 5), False, pads=(2, 1, 0, 2), strides=(2, 1)),
+            depthwise(floats(2, 32, 13, 11), (5, 3), pads=(2, 2, 2, 2), dilations=(2, 2)),
+            depthwise(floats(2, 32, 37), (5,), pads=(2, 2)),
             depthwise(floats(2, 20, 13, 11), (3, 3), pads=(1, 0, 2, 1), strides=(2, 2)),
             depthwise(floats(2, 20, 13, 45), (5, 5), False, pads=(2, 2, 2, 2)),
             depthwise(floats(1, 20, 13, 11), (5, 3), pads=(2, 2, 2, 2), dilations=(2, 2)),
@@ -73,23 +77,23 @@ def test_bfloat16() -> None:
             ),
             depthwise(halves(2, 17, 37), (5,), kind=kind, pads=(2, 2)),
         ]
-    names = ("n", 24, "high", "wide")
-    cases.append(
-        depthwise(
-            halves(2, 24, 9, 33), (3, 3), symbols=names, kind="WideConvolution", pads=(1, 1, 1, 1)
-        )
-    )
+    for c in (24, 32):
+        names = ("n", c, "high", "wide")
+        x = halves(2, c, 9, 33)
+        cases.append(depthwise(x, (3, 3), symbols=names, kind="WideConvolution", pads=(1, 1, 1, 1)))
     cases += [
-        depthwise(halves(1, 19, 7, 9), (3, 3), kind="WideConvolution", pads=(1, 1, 1, 1), device=d)
+        depthwise(halves(1, c, 7, 9), (3, 3), kind="WideConvolution", pads=(1, 1, 1, 1), device=d)
         for d in h.devices()
+        for c in (19, 32)
     ]
     h.check_all(cases)
 
 
-def test_bfloat16_results() -> None:
-    x, w, b, gate = halves(2, 20, 9, 9), halves(20, 1, 3, 3), floats(20), floats(2, 20, 1, 1)
+@pytest.mark.parametrize("c", [20, 32])
+def test_bfloat16_results(c: int) -> None:
+    x, w, b, gate = halves(2, c, 9, 9), halves(c, 1, 3, 3), floats(c), floats(2, c, 1, 1)
     nodes = [
-        ("WideConvolution", (0, 1, 2), {"pads": (1, 1, 1, 1), "group": 20}),
+        ("WideConvolution", (0, 1, 2), {"pads": (1, 1, 1, 1), "group": c}),
         ("Mul", (4, 3), {}),
         ("Clip", (5,), {"min": 0.0, "max": 6.0}),
         ("Cast", (6,), {"to": DType.BF16}),
@@ -102,26 +106,25 @@ def test_bfloat16_results() -> None:
 
 def test_symbolic_sizes() -> None:
     cases = []
-    for n, high, wide in ((1, 4, 3), (2, 9, 33)):
-        names = ("n", 24, "high", "wide")
-        cases.append(depthwise(floats(n, 24, high, wide), (3, 3), symbols=names, pads=(1, 1, 1, 1)))
-        cases.append(
-            depthwise(
-                floats(n, 24, high, wide), (3, 3), symbols=names, strides=(2, 2), pads=(1, 1, 0, 0)
-            )
-        )
+    for n, c, high, wide in ((1, 24, 4, 3), (2, 24, 9, 33), (2, 32, 9, 33)):
+        x, names = floats(n, c, high, wide), ("n", c, "high", "wide")
+        cases.append(depthwise(x, (3, 3), symbols=names, pads=(1, 1, 1, 1)))
+        cases.append(depthwise(x, (3, 3), symbols=names, strides=(2, 2), pads=(1, 1, 0, 0)))
     h.check_all(cases)
 
 
-def test_epilogues() -> None:
+@pytest.mark.parametrize("c", [20, 32])
+def test_epilogues(c: int) -> None:
     x, w, b, residual, scale = (
-        floats(2, 20, 9, 9),
-        floats(20, 1, 3, 3),
-        floats(20),
-        floats(2, 20, 9, 9),
-        floats(2, 20, 1, 1),
+        floats(2, c, 9, 9),
+        floats(c, 1, 3, 3),
+        floats(c),
+        floats(2, c, 9, 9),
+        floats(2, c, 1, 1),
     )
-    conv = ("Convolution", (0, 1, 2), {"pads": (1, 1, 1, 1), "group": 20})
+    conv = ("Convolution", (0, 1, 2), {"pads": (1, 1, 1, 1), "group": c})
+    factor = floats(c, 1, 1)
+    scaled = h.fused([x, w, b, factor], [conv, ("Mul", (4, 3), {})], anchor=0, constants=[1, 2, 3])
     clip = h.fused(
         [x, w, b], [conv, ("Clip", (3,), {"min": 0.0, "max": 6.0})], anchor=0, constants=[1, 2]
     )
@@ -133,6 +136,7 @@ def test_epilogues() -> None:
     h.check_all(
         [
             h.Case(clip, DEPTHWISE, [x, w, b]),
+            h.Case(scaled, DEPTHWISE, [x, w, b, factor]),
             h.Case(node, DEPTHWISE, [x, w, b, residual, scale]),
             h.Case(sigmoid, DEPTHWISE, [x, w, b]),
         ]
@@ -141,8 +145,20 @@ def test_epilogues() -> None:
 
 def test_every_instruction_set() -> None:
     h.check_all(
-        [depthwise(floats(1, 19, 7, 9), (3, 3), pads=(1, 1, 1, 1), device=d) for d in h.devices()]
+        [
+            depthwise(floats(1, c, 7, 9), (3, 3), pads=(1, 1, 1, 1), device=d)
+            for d in h.devices()
+            for c in (19, 32)
+        ]
     )
+
+
+def test_nhwc_is_read_and_written_where_channels_are_whole_vectors() -> None:
+    for c, formats in ((17, 1), (32, 2)):
+        node = depthwise(floats(1, c, 7, 9), (3, 3)).node
+        found = asked.variants(DEPTHWISE, node, h.NATIVE)
+        assert not isinstance(found, Reject)
+        assert len({v.input_format(0) for v in found}) == formats
 
 
 def test_it_wants_one_output_channel_for_each_input_channel() -> None:

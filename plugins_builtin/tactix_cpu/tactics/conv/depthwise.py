@@ -1,5 +1,5 @@
-"""Depthwise convolution in the blocked format: every channel by itself, tiles of neighbouring
-pixels of one block.
+"""Depthwise convolution in the blocked format and in nhwc: every channel by itself, tiles of
+neighbouring pixels of one vector of channels.
 
 An input pixel is loaded once for all output pixels of the tile that it takes part in. Knob:
 ``rows``, pixels of a tile.
@@ -12,7 +12,7 @@ from typing import Any
 
 from tactix.base.dims import evaluate, symbols
 from tactix.base.dtypes import DType
-from tactix.base.tensor import blocked
+from tactix.base.tensor import NHWC, Format, blocked
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -20,8 +20,14 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import block, load, loop
 from tactix_codegen.c.tile import RegisterTile
-from tactix_cpu.tactics.conv.kernel import ConvKernel
-from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, TileRun, formats, window
+from tactix_cpu.tactics.conv.kernel import UNKNOWN_WIDTH, ConvKernel
+from tactix_cpu.tactics.conv.window import (
+    ChannelsLastSite,
+    CpuConvolutionWindow,
+    TileRun,
+    formats,
+    window,
+)
 from tactix_cpu.tactics.estimates import CLOCK, START
 
 
@@ -64,18 +70,13 @@ class CpuDepthwiseTactic(Tactic[CpuConvolutionWindow]):
     def variants(
         self, win: CpuConvolutionWindow, device: DeviceProperties
     ) -> Sequence[Variant] | Reject:
-        fmt = blocked(max(4, device.lanes))
-        found = formats(win, fmt, fmt)
-        if isinstance(found, Reject):
-            return found
-        width = win.out[1]
-        sizes = dict.fromkeys(
-            -(-width // -(-width // r)) if isinstance(width, int) else r for r in _rows(win, device)
-        )
-        return [
-            Variant.of(found, (fmt,) * len(win.node.outputs), rows=r, vectors=1, blocks=0)
-            for r in sizes
-        ]
+        lanes = max(4, device.lanes)
+        whole = isinstance(win.c, int) and win.c % lanes == 0
+        beside = (NHWC,) if whole else ()
+        found = [_in_format(win, device, fmt) for fmt in (blocked(lanes), *beside)]
+        if not any(isinstance(f, list) for f in found):
+            return found[0]
+        return [v for f in found if isinstance(f, list) for v in f]
 
     def cost(
         self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
@@ -90,6 +91,21 @@ class CpuDepthwiseTactic(Tactic[CpuConvolutionWindow]):
         self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
         return DepthwiseKernel(win, variant, ctx).artifact()
+
+
+def _in_format(
+    win: CpuConvolutionWindow, device: DeviceProperties, fmt: Format
+) -> list[Variant] | Reject:
+    """The variants that read and write one format."""
+    given = formats(win, fmt, fmt)
+    if isinstance(given, Reject):
+        return given
+    width = win.out[1]
+    sizes = dict.fromkeys(
+        -(-width // -(-width // r)) if isinstance(width, int) else r for r in _rows(win, device)
+    )
+    out = (fmt,) * len(win.node.outputs)
+    return [Variant.of(given, out, rows=r, vectors=1, blocks=0) for r in sizes]
 
 
 def _rows(win: CpuConvolutionWindow, device: DeviceProperties) -> tuple[int, ...]:
@@ -110,9 +126,24 @@ class DepthwiseKernel(ConvKernel):
         self.groups = self.panels
         self.slab = win.taps * self.tile.lanes
         self.flat = False
+        self.whole_pixels = variant.input_format(win.x) == NHWC
+        if self.whole_pixels:
+            self.cell = win.c
+            self.site = ChannelsLastSite(self.args, win, self.tile.lanes, "")
 
     def _row_bytes(self) -> int:
-        return 1
+        """In nhwc the panels of a pixel take turns while its lines are in the second cache; a block
+        of channels is read once, whole.
+        """
+        if not self.whole_pixels:
+            return 1
+        width = self.pitch if isinstance(self.pitch, int) else UNKNOWN_WIDTH
+        return width * self.cell * self.win.strides[0] * self.win.dtype.itemsize
+
+    def _channels_of_panel(self) -> str:
+        if not self.whole_pixels:
+            return super()._channels_of_panel()
+        return f" + p * {self.args.size('LANES', self.tile.lanes)}"
 
     def _packed(self) -> Packed:
         """Weights as (channel block, row tap, column tap, channel in block): a vector for each tap;
@@ -133,7 +164,7 @@ class DepthwiseKernel(ConvKernel):
         all the sums that it takes part in.
         """
         win, lanes = self.win, tile.lanes
-        row = self.args.dim(self.pitch * (win.dilations[0] * lanes))
+        row = self.args.dim(self.pitch * (win.dilations[0] * self.cell))
         taps = range(win.kernel[1])
         users: dict[int, list[tuple[int, int]]] = {}
         for m in range(tile.rows):
@@ -145,7 +176,7 @@ class DepthwiseKernel(ConvKernel):
         for at, found in sorted(users.items()):
             sums = [f"{tile.acc(m, 0)} += v * k{t};" for m, t in found]
             columns.append(
-                block("", f"const vf v = {load(win.dtype, f'xr + {at * lanes}')};", *sums)
+                block("", f"const vf v = {load(win.dtype, f'xr + {at * self.cell}')};", *sums)
             )
         head = (
             f"const {self.element}* xr = x + i * {row};\n"

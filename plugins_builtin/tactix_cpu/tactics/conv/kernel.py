@@ -356,10 +356,9 @@ class ConvKernel:
             f"if (next > u - t + {units}) next = u - t + {units};",
             *head,
         ]
-        group = f" + p / {self.panels // self.groups} * DEEP * X_PLANE" if self.groups > 1 else ""
         panel = [
             *self._block(),
-            f"const {self.element}* xp = {self.x} + image * X_IMAGE{group};",
+            f"const {self.element}* xp = {self.x} + image * X_IMAGE{self._channels_of_panel()};",
             f"const float* wp = {self.w} + p * W_PANEL;",
         ]
         if self.sweep:
@@ -387,6 +386,10 @@ class ConvKernel:
                 walk,
             ]
         )
+
+    def _channels_of_panel(self) -> str:
+        """What is added to an image's first element for the channels that panel ``p`` reads."""
+        return f" + p / {self.panels // self.groups} * DEEP * X_PLANE" if self.groups > 1 else ""
 
     def _block(self) -> list[str]:
         """Declare the first channel block of panel ``p``."""

@@ -159,6 +159,17 @@ def pack_blocked(operand: EpilogueOperand, rank: int, lanes: int) -> Packed:
     return Packed(operand.index, steps)
 
 
+def pack_channels_last(operand: EpilogueOperand, rank: int) -> Packed:
+    """A constant operand with channels in the nhwc storage of its own shape."""
+    sizes = tuple(int(d) for d in operand.shape)  # type: ignore[arg-type]
+    shape = (1,) * (rank - len(sizes)) + sizes
+    steps: tuple[tuple[str, Any], ...] = (
+        ("reshape", shape),
+        ("transpose", (0, *range(2, rank), 1)),
+    )
+    return Packed(operand.index, steps)
+
+
 @dataclass(frozen=True)
 class BlockedSite:
     """Results in the blocked format; implements c_tile.TileSite.
@@ -241,3 +252,29 @@ class BlockedSite:
             return value
         kind = "" if dtype.is_float else "_m" if dtype is DType.BOOL else "_i"
         return f"tx_keep{kind}({value}, {self.win.co} - {self._block(vector)} * {self.lanes})"
+
+
+@dataclass(frozen=True)
+class ChannelsLastSite(BlockedSite):
+    """Results in nhwc, of channels in whole vectors: ``block`` counts vectors of a pixel."""
+
+    def _storage(self, operand: EpilogueOperand, rank: int) -> tuple[str, Shape]:
+        shape: Shape = (1,) * (rank - len(operand.shape)) + operand.shape
+        steps = [
+            prod(shape[i + 1 :]) * shape[1] if operand.strides[i] != 0 else 0
+            for i in range(2, rank)
+        ]
+        image = prod((shape[1], *shape[2:])) if operand.strides[0] != 0 else 0
+        strides = (image, self.lanes, *steps)
+        if self.win.node.given[operand.index].const is None:
+            return self.args.input(operand.index), strides
+        packed = pack_channels_last(operand, rank)
+        return self.args.constant(f"o{operand.index}", packed, operand.dtype), strides
+
+    def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
+        plane = self.args.size("Y_PLANE", prod(self.win.spatial))
+        channels = self.args.size("Y_CHANNELS", self.win.co)
+        pixel = self.args.sum(f"image * {plane}", "pixel", self._step(row))
+        lanes = self.args.size("LANES", self.lanes)
+        place = f"({pixel}) * {channels} + {self._block(vector)} * {lanes}"
+        return store(dtype, f"{self.args.output(output)} + {place}", value)

@@ -83,6 +83,25 @@ def test_other_dtypes(code):
     check_all([Case(node(op, [x], axes=a), TACTIC, [x]) for op in ops for a in ((1,), (0, 2))])
 
 
+@pytest.mark.parametrize("code", ["f64", "i64", "i32", "i8", "u8", "u64"])
+def test_other_dtypes_side_by_side(code):
+    """More neighbours than one chunk has, one, and none; several axes around them."""
+    t, low = DType(code), 0 if code[0] == "u" else -9
+    drawn = np.random.default_rng(0).integers
+    shapes = [((3, 5, 600), (1,)), ((2, 3, 4, 257), (0, 2)), ((4, 1), (0,)), ((2, 3, 0), (1,))]
+    arrays = [(drawn(low, 9, shape).astype(t.numpy), axes) for shape, axes in shapes]
+    ops = [op for op in FLOAT_OPS if op != "ReduceProd" or not t.is_float]
+    check_all(
+        [Case(node(op, [x], axes=a), TACTIC, [x], nt=(1, 3)) for op in ops for x, a in arrays]
+    )
+
+
+def test_neighbours_of_which_only_running_tells_how_many():
+    x = TensorSpec(DType.INT32, (3, dims.sym("n"), dims.sym("s")))
+    for s in (1, 300):
+        check(node("ReduceMax", [x], axes=(1,)), TACTIC, env={"n": 4, "s": s})
+
+
 @pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
 @pytest.mark.parametrize("channels", [32, 5, 35])
 def test_global_pooling_in_every_format(device, channels):

@@ -19,6 +19,10 @@ from tactix_codegen.operations.reduce import REDUCED, ReductionOperator
 _WAYS = 4
 """Independent accumulators: an addition takes about 4 cycles (x86-64 since Skylake; Agner Fog,
 Instruction tables), and a row from the first cache gives about one vector to add a cycle."""
+BESIDE = 256
+"""Results of dtypes without vectors of their own that are summed side by side: 2 KiB of 64 bits,
+which stay in the first cache.
+"""
 _LETTERS = {0: "X", 1: "Y"}
 """Of operands whose strides have names: what is reduced, and the result."""
 
@@ -309,29 +313,62 @@ class CpuReductionKernel:
     # Single elements
 
     def elements(self) -> list[str]:
-        """Body for every dtype: one result after the other."""
+        """Body for every dtype: one result after the other, or neighbours side by side, where the
+        compiler makes the vectors.
+        """
+        beside = self.kept and self.kept[-1] == len(self.space.sizes) - 1
+        return self._elements_beside() if beside else self._element_rows()
+
+    def _element_rows(self) -> list[str]:
         wide = self._wide_type()
-        first = self._first_value(wide)
-        acc = [f"{wide} s = {first};"]
-        place = (
-            f"{self.x}[{self.args.sum(self._offset(0, self.kept), self._offset(0, self.reduced))}]"
-        )
-        element = f"({wide}){c_scalar.element(self.source, place)}"
-        join = self.operation.join.format(a="s", b="v")
-        acc.append(
-            self._over_reduced(self.reduced, [f"const {wide} v = {element};", f"s = {join};"]) or ""
-        )
+        acc = [f"{wide} s = {self._first_value(wide)};"]
+        acc.append(self._over_reduced(self.reduced, self._element_step(wide, "s")) or "")
         body = [
             *([self._decode("o", self.kept)] if self.kept else []),
             *acc,
-            *self._element_result(wide),
+            *self._element_result("s"),
         ]
         about = comment("results [lo, hi) are this thread's, one after the other")
         return [about, c_text.split(self._results(self.kept)), loop("o", "lo", "hi", *body)]
 
+    def _elements_beside(self) -> list[str]:
+        *outer, last = self.kept
+        wide, size, at = self._wide_type(), self._length(last), f"i{last}"
+        parts = dims.ceildiv(self.space.sizes[last], BESIDE)
+        total = dims.prod(self.space.sizes[i] for i in outer) * parts
+        names = [*(f"i{i}" for i in outer), "chunk"]
+        sizes = [*map(self._length, outer), self.args.size("CHUNKS", parts)]
+        place = f"const int64_t {at} = begin + j;"
+        step = loop("j", "0", "count", place, *self._element_step(wide, "s[j]"))
+        body = [
+            c_text.decode("o", names, sizes),
+            f"const int64_t begin = chunk * {BESIDE};",
+            f"const int64_t count = {size} - begin < {BESIDE} ? {size} - begin : {BESIDE};",
+            f"{wide} s[{BESIDE}];",
+            loop("j", "0", "count", f"s[j] = {self._first_value(wide)};"),
+            self._over_reduced(self.reduced, [step]),
+            loop("j", "0", "count", place, *self._element_result("s[j]")),
+        ]
+        about = f"chunks [lo, hi) of {BESIDE} neighbouring results are this thread's"
+        return [
+            comment(about),
+            c_text.split(self.args.size("RESULTS", total)),
+            loop("o", "lo", "hi", *body),
+        ]
+
+    def _element_step(self, wide: str, sum_: str) -> list[str]:
+        """One element joins ``sum_``."""
+        place = self.args.sum(self._offset(0, self.kept), self._offset(0, self.reduced))
+        element = c_scalar.element(self.source, f"{self.x}[{place}]")
+        join = self.operation.join.format(a=sum_, b="v")
+        return [f"const {wide} v = ({wide}){element};", f"{sum_} = {join};"]
+
     def _wide_type(self) -> str:
+        """What sums are kept in; those of 32 bits wrap alike in 64."""
         if self.source.is_float or self.operation.mean:
             return "double"
+        if self.operation.name in ("max", "min") or self.source.bits >= 32:
+            return c_text.ctype(self.source)
         return "int64_t" if self.source.is_signed_int else "uint64_t"
 
     def _first_value(self, wide: str) -> str:
@@ -339,9 +376,10 @@ class CpuReductionKernel:
             return c_scalar.float_literal(self.operation.start, double=True)
         return c_scalar.int_literal(self.operation.start, self.source, saturate=True)
 
-    def _element_result(self, wide: str) -> list[str]:
+    def _element_result(self, sum_: str) -> list[str]:
         kind = c_text.ctype(c_scalar.WIDE.get(self.source, self.source))
-        value = f"s / (double){self.args.size('COUNT', self.count)}" if self.operation.mean else "s"
+        mean = f"{sum_} / (double){self.args.size('COUNT', self.count)}"
+        value = mean if self.operation.mean else sum_
         positions = {self.epilogue.operands[v].index: k for k, v in enumerate(self.order)}
 
         def place(o: EpilogueOperand) -> str:

@@ -2,8 +2,9 @@
 pointwise epilogue.
 
 Where the last axis is reduced a vector runs along it (rows); else vectors hold neighbouring results
-(columns). Floats up to 32 bits run in vectors, other dtypes element by element. Spatial axes can
-also be reduced in nhwc and ``cB``.
+(columns). Floats up to 32 bits run in vectors; of other dtypes rows run element by element, and
+neighbours side by side in loops of which the compiler makes vectors. Spatial axes can also be
+reduced in nhwc and ``cB``.
 """
 
 from __future__ import annotations

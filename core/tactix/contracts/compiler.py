@@ -33,6 +33,12 @@ class Compiler:
         """Toolchain name, version and options: part of the timing cache's key."""
         raise NotImplementedError(f"{self.key}: identity")
 
+    def quick(self) -> Compiler:
+        """This compiler for builds that measure nothing, in which its own time counts more than
+        that of its code; what it makes may depend on that, and then its identity does.
+        """
+        return self
+
     def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
         """One Binary per source, all with the same blob. Raises CompilerError with the compiler's
         own words.

@@ -69,7 +69,7 @@ def prepare(
         config=config,
         device=aim.device,
         context=context,
-        toolchain=_toolchain(session, aim.device, logger),
+        toolchain=_toolchain(session, aim.device, config, logger),
         rules=parts.rules(rules),
         tactics=_of_sources(session, parts.tactics(tactics), config.tactic_sources),
         precisions=precisions,
@@ -150,12 +150,15 @@ def _of_sources(
     return [t for t in tactics if wanted is None or t.source in wanted]
 
 
-def _toolchain(session: Session, device: Device, logger: Logger) -> Toolchain:
+def _toolchain(
+    session: Session, device: Device, config: BuilderConfig, logger: Logger
+) -> Toolchain:
     """Raises ConfigError if a language has no compiler, unless the reference could stand in on
     the device.
     """
     own = {key for key, launcher in session.launchers.items() if launcher.device == device.kind}
-    found = Toolchain(c for c in session.active_compilers() if c.launcher in own)
+    able = [c for c in session.active_compilers() if c.launcher in own]
+    found = Toolchain(able if config.builder_optimization_level else [c.quick() for c in able])
     for language, why in found.missing.items():
         if language not in found.by_language and not device.host_memory:
             what = f"nothing can be compiled for {device.kind}"

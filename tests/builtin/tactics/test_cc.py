@@ -90,6 +90,23 @@ def test_identity_names_version_and_options():
     assert "-ffast-math" not in said
 
 
+def test_the_quick_compiler_makes_few_units_and_other_code(cache):
+    sources = [_write(str(i)) for i in range(9)]
+    quick = CCompiler().quick()
+    blob = quick.compile(sources, NATIVE)[0].blob
+    assert len(list((cache / "objects").glob("*/*.o"))) == 4 + 1  # and the executor
+    assert quick.identity() != CCompiler().identity()
+    assert "-O3" not in quick.identity()
+    assert blob != CCompiler().compile(sources, NATIVE)[0].blob
+
+
+def test_cancelling_stops_the_quick_compiler_too(slow):
+    both = CCompiler(slow)
+    both.cancel()
+    with pytest.raises(BuildCancelled):
+        both.quick().compile([_write("1")], NATIVE)
+
+
 def test_target_flags_follow_from_the_device_alone():
     v4 = DeviceProperties("cpu", "a", frozenset({*V4, *V3, "avx512_vnni", "avx512_bf16"}), 512)
     assert target_flags(v4)[:3] == ("-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16")

@@ -80,6 +80,11 @@ def test_every_tactic_is_right(level: str) -> None:
     h.check_all(taken(table(replace(device, name=level))))
 
 
+def test_every_tactic_is_right_where_compiling_is_to_be_short(monkeypatch: Any) -> None:
+    monkeypatch.setattr(h, "COMPILER", h.COMPILER.quick())
+    h.check_all(taken(table(h.devices()[0])))
+
+
 OLD = (described("x86-64", "sse2"), described("avx", "sse2", "sse4_2", "avx", bits=256))
 
 

@@ -68,3 +68,16 @@ def test_of_a_device_that_is_not_here_nothing_but_the_target_is_asked(
     assert not asked
     with pytest.raises(ConfigError, match="is not here: it is elsewhere"):
         prepared(builder)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_compilers_are_quick_where_nothing_is_measured(
+    level: int, builder: tactix.Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = builder.session.compilers["tactix.cc@1"]
+    quick = type(own)()
+    for compiler in (own, quick):
+        monkeypatch.setattr(compiler, "available", lambda: "")
+    monkeypatch.setattr(own, "quick", lambda: quick)
+    toolchain = prepared(builder, builder_optimization_level=level).state.toolchain
+    assert toolchain.by_language["c"] is (own if level else quick)

@@ -53,15 +53,14 @@ def _assembled(attempt: Attempt, planner: BodyPlanner, given: frozenset[str]) ->
     monitor = state.config.progress_monitor
     monitor.phase("assemble", 0)
     launchers = state.session.launchers.items()
-    draft = Assembler(
+    draft, binaries = Assembler(
         fused,
         attempt.choice.candidates,
         partial(_reformat, state),
         _body_planner(attempt, planner, given),
         {key: found for key, found in launchers if key not in state.bench.strangers},
         state.parts.constants(stored),
-    ).run()
-    binaries = _compiled(draft.steps, state)
+    ).run(lambda steps: _compiled(steps, state))
     made_from = compiled((s.artifact for s in draft.steps), binaries, state.toolchain)
     steps = [replace(s, artifact=with_binary(s.artifact, binaries)) for s in draft.steps]
     plan = Plan(

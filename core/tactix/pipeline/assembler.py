@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
@@ -26,6 +26,7 @@ from tactix.select.enumerate import Candidate
 
 Reformatter = Callable[[Node], Candidate]
 Planner = Callable[[Any], Plan]
+T = TypeVar("T")
 
 
 @dataclass
@@ -68,7 +69,18 @@ class Assembler:
         self._weights: dict[tuple[Any, ...], int] = {}
         self._pool, self._contents = ThreadPoolExecutor(os.cpu_count()), dict[int, Any]()
 
-    def run(self) -> Assembled:
+    def run(self, meanwhile: Callable[[Sequence[Step]], T]) -> tuple[Assembled, T]:
+        """What a plan is made of, and what ``meanwhile`` gives of its steps: it is called while
+        other threads make the weights.
+        """
+        with self._pool:
+            self._run()
+            made = meanwhile(self.out.steps)
+            self._fill()
+        self._lifetimes()
+        return self.out, made
+
+    def _run(self) -> None:
         for v in self.net.inputs:
             self._where[v, LINEAR] = self._buffer("input", v.name, v.spec, LINEAR)
             self.out.inputs.append(
@@ -79,9 +91,6 @@ class Assembler:
             self._node(n)
         for name, v in zip(self.names, self.net.outputs, strict=True):
             self._output(name, v)
-        self._fill()
-        self._lifetimes()
-        return self.out
 
     def _claim_outputs(self) -> None:
         """Outputs that a step can write in place: made by a node, in linear format, and asked for
@@ -238,14 +247,13 @@ class Assembler:
 
     def _fill(self) -> None:
         """Weights to their buffers; equal contents are stored once."""
-        with self._pool:
-            for i, content in self._contents.items():
-                blob, raw, s = content.result()
-                self.out.blobs.setdefault(blob, raw)
-                stored = self.out.buffers[i]
-                self.out.buffers[i] = replace(
-                    stored, dtype=s.dtype, shape=s.shape, nbytes=s.nbytes(), blob=blob
-                )
+        for i, content in self._contents.items():
+            blob, raw, s = content.result()
+            self.out.blobs.setdefault(blob, raw)
+            stored = self.out.buffers[i]
+            self.out.buffers[i] = replace(
+                stored, dtype=s.dtype, shape=s.shape, nbytes=s.nbytes(), blob=blob
+            )
 
     def _lifetimes(self) -> None:
         """First and last step that touch each arena and workspace buffer."""

@@ -50,6 +50,20 @@ def test_other_widths(code):
     check_all([Case(node(REFORMAT, [x], source=a, target=b), TACTIC, [x]) for a, b in _pairs(16)])
 
 
+@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
+@pytest.mark.parametrize(("code", "lanes"), [("u8", 64), ("i8", 16), ("bf16", 32), ("f16", 8)])
+def test_short_elements_are_turned_in_squares(device, code, lanes):
+    """Whole squares, what is left of pixels and channels, and both."""
+    shapes = [(1, 64, 8, 8), (2, 70, 5, 9), (1, 3, 33), (2, 32, 7), (0, 64, 4, 4)]
+    cases = []
+    for shape in shapes:
+        x = np.random.default_rng(0).integers(0, 99, shape).astype(DType(code).numpy)
+        for a, b in ((LINEAR, blocked(lanes)), (blocked(lanes), LINEAR)):
+            made = node(REFORMAT, [x], source=a, target=b)
+            cases.append(Case(made, TACTIC, [x], device=device, nt=(1, 3)))
+    check_all(cases)
+
+
 def test_blocks_that_are_not_the_devices():
     x = _f32(2, 20, 3, 7)
     pairs = [

@@ -76,3 +76,39 @@ TX_INLINE int64_t tx_index(int64_t i, int64_t size, int64_t* fault) {
     tx_report(fault, i, size);
     return -1;
 }
+
+/* A square of 8- or 16-bit elements around its diagonal: row i of r becomes its column. Neighbours are interleaved in
+   rounds, each of which doubles how many rows a vector has elements of. */
+#ifdef __clang__
+#define TX_ZIP(n, t, i, a, b)                                        \
+    for (int l = 0; l < n; l++) {                                   \
+        t[2 * i][l] = l % 2 ? b[l / 2] : a[l / 2];                  \
+        t[2 * i + 1][l] = l % 2 ? b[(n + l) / 2] : a[(n + l) / 2];  \
+    }
+#else
+#define TX_ZIP(n, t, i, a, b)                                        \
+    tx_##n##_lanes low, high;                                       \
+    for (int l = 0; l < n; l++) {                                   \
+        low[l] = (l % 2 ? n : 0) + l / 2;                           \
+        high[l] = low[l] + n / 2;                                   \
+    }                                                               \
+    t[2 * i] = __builtin_shuffle(a, b, low);                        \
+    t[2 * i + 1] = __builtin_shuffle(a, b, high);
+#endif
+#define TX_TURN(bits, n)                                                                                      \
+    typedef uint##bits##_t tx_##n##_lanes __attribute__((vector_size(16)));                                 \
+    /* n pixels of n channels, the rows of p `from` elements apart and those of q `to`. */                  \
+    TX_INLINE void tx_turn_##bits(uint##bits##_t* q, int64_t to, const uint##bits##_t* p, int64_t from) {   \
+        tx_##n##_lanes r[n], t[n];                                                                           \
+        for (int k = 0; k < n; k++) memcpy(&r[k], p + k * from, 16);                                        \
+        _Pragma("GCC unroll 4") for (int round = 1; round < n; round *= 2) {                                 \
+            _Pragma("GCC unroll 8") for (int i = 0; i < n / 2; i++) {                                        \
+                const tx_##n##_lanes a = r[i], b = r[i + n / 2];                                             \
+                TX_ZIP(n, t, i, a, b)                                                                        \
+            }                                                                                                \
+            for (int k = 0; k < n; k++) r[k] = t[k];                                                        \
+        }                                                                                                    \
+        for (int k = 0; k < n; k++) memcpy(q + k * to, &r[k], 16);                                          \
+    }
+TX_TURN(8, 16)
+TX_TURN(16, 8)

@@ -1,8 +1,8 @@
 """Reformat in C: between linear, nhwc and ``cB``, and plain copies; any movable dtype.
 
 To and from ``cB`` with B the device's lanes, 4-byte elements are turned in registers, a block of
-channels of B pixels at a time; unused lanes are written as zero. Between blocked formats one
-block's length is a multiple of the other's.
+channels of B pixels at a time, and shorter ones in squares; unused lanes are written as zero.
+Between blocked formats one block's length is a multiple of the other's.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, block, loop
 from tactix_codegen.operations.reformat import ReformatWork, work_of
+
+SQUARE = 16
+"""Bytes of a row of a square of short elements: a vector that every processor has."""
 
 
 def tactics() -> list[Tactic]:
@@ -148,12 +151,35 @@ class _Blocks:
             return self._rows(pixel)
         if self.lanes == lanes and self.width == 4:
             return self._turned()
+        if self.width < 4 and self.lanes % (SQUARE // self.width) == 0:
+            return self._squares()
         space, b = self.args.dim(self.space), self.lanes
         if self.to_blocks:
             inner = loop("l", "0", str(b), f"q[k * {b} + l] = l < v ? p[l * {space} + k] : 0;")
         else:
             inner = loop("l", "0", "v", f"q[l * {space} + k] = p[k * {b} + l];")
         return [loop("k", "0", "run", inner)]
+
+    def _squares(self) -> list[str]:
+        """Squares of as many short elements as 16 bytes are, turned; what is left by elements."""
+        space, b, n = self.args.dim(self.space), self.lanes, SQUARE // self.width
+        turn = f"tx_turn_{8 * self.width}"
+        linear, block_of = "{x} + l * " + space + " + k", "{x} + k * " + f"{b} + l"
+        if self.to_blocks:
+            move = f"{turn}({block_of.format(x='q')}, {b}, {linear.format(x='p')}, {space});"
+            each = f"q[i * {b} + j] = j < v ? p[j * {space} + i] : 0;"
+            end = f"(l + {n} < {b} ? l + {n} : {b})"
+        else:
+            move = f"{turn}({linear.format(x='q')}, {space}, {block_of.format(x='p')}, {b});"
+            each = f"q[j * {space} + i] = p[i * {b} + j];"
+            end = f"(l + {n} < v ? l + {n} : v)"
+        rest = [
+            f"const int64_t last = k + {n} < run ? k + {n} : run, end = {end};",
+            loop("i", "k", "last", loop("j", "l", "end", each)),
+        ]
+        whole = f"if (k + {n} <= run && l + {n} <= v) {move}"
+        squares = loop("l", "0", str(b), whole, block("else", *rest), step=n)
+        return [loop("k", "0", "run", squares, step=n)]
 
     def _rows(self, pixel: str) -> list[str]:
         """Pixel by pixel; whole blocks apart, since a number of lanes that the compiler knows is a

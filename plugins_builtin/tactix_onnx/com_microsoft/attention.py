@@ -337,18 +337,21 @@ def _rotated(
     half, size = cosines.spec.shape[1], x.spec.shape[3]
     rows = [ctx.layer("tactix.Gather", [table, places], axis=0) for table in (cosines, sines)]
     cosine, sine = (ctx.reshape(r, (*r.spec.shape[:2], 1, half)) for r in rows)
-    first, second = (
-        _part(ctx, x, 3, i if interleaved else i * half, half, 2 if interleaved else 1)
-        for i in (0, 1)
+    left = size - half * 2
+    first, second, *rest = (
+        (_part(ctx, x, 3, i, half, 2) for i in (0, 1))
+        if interleaved
+        else _parts(ctx, x, 3, (half, half, left) if left else (half, half))
     )
     real = two(ctx, "Sub", two(ctx, "Mul", first, cosine), two(ctx, "Mul", second, sine))
     imaginary = two(ctx, "Add", two(ctx, "Mul", first, sine), two(ctx, "Mul", second, cosine))
-    rest = [] if size == half * 2 else [_part(ctx, x, 3, half * 2, size - half * 2)]
     if not interleaved:
         return ctx.layer("tactix.Concat", [real, imaginary, *rest], axis=3)
     pairs = [ctx.reshape(v, (*v.spec.shape, 1)) for v in (real, imaginary)]
     turned = ctx.reshape(ctx.layer("tactix.Concat", pairs, axis=4), (*x.spec.shape[:3], half * 2))
-    return ctx.layer("tactix.Concat", [turned, *rest], axis=3) if rest else turned
+    if not left:
+        return turned
+    return ctx.layer("tactix.Concat", [turned, _part(ctx, x, 3, half * 2, left)], axis=3)
 
 
 # -- GroupQueryAttention -------------------------------------------------------------------------

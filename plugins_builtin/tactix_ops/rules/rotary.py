@@ -1,8 +1,9 @@
 """Rotary embeddings as models spell them: halves of each head are turned into each other, where
 they lie.
 
-For processors, which have a kernel of it: the products of cosines and sines, slices and a Concat
-become one layer, above the Transpose of heads, so that attention reads rows of tokens.
+For processors, which have a kernel of it: the products of cosines and sines, of whole rows or of
+halves, slices and a Concat become one layer, above the Transpose of heads, so that attention reads
+rows of tokens.
 """
 
 from __future__ import annotations
@@ -19,6 +20,20 @@ _X = var("x")
 _SLICES = T.Concat(T.Neg(T.Slice(_X) >> "second"), T.Slice(_X) >> "first") >> "joined"
 _SPLIT = T.Concat(T.Neg((T.Split(_X) >> "halves").out(1)), (T.Split(_X) >> "halves").out(0))
 _TURNED = any_of(_SLICES, _SPLIT >> "joined")
+
+
+def _turned_parts(first: Op, second: Op) -> Op:
+    """Both halves of the result, each of both halves of x."""
+    cosines, sines = var("cosines"), var("sines")
+    real = T.Sub(T.Mul(first, cosines), T.Mul(second, sines))
+    imaginary = T.Add(T.Mul(first, sines), T.Mul(second, cosines))
+    return T.Concat(real, imaginary)
+
+
+_BY_PARTS = any_of(
+    _turned_parts((T.Split(_X) >> "halves").out(0), (T.Split(_X) >> "halves").out(1)),
+    _turned_parts(T.Slice(_X) >> "first", T.Slice(_X) >> "second"),
+)
 
 
 def _range(node: Node, rank: int) -> tuple[Dim, Dim] | None:
@@ -53,14 +68,39 @@ def _when(
     second: Node | None = None,
     halves: Node | None = None,
 ) -> bool | str:
+    return _turns(root, x, cosines, sines, joined, (first, second, halves))
+
+
+def _when_parts(
+    root: Node,
+    x: Value,
+    cosines: Value,
+    sines: Value,
+    first: Node | None = None,
+    second: Node | None = None,
+    halves: Node | None = None,
+) -> bool | str:
+    return _turns(root, x, cosines, sines, root, (first, second, halves), tables_of=2)
+
+
+def _turns(
+    root: Node,
+    x: Value,
+    cosines: Value,
+    sines: Value,
+    joined: Node,
+    parts: tuple[Node | None, Node | None, Node | None],
+    tables_of: int = 1,
+) -> bool | str:
+    """Whether halves are joined, and tables have rows of the last axis, or of that part of it."""
     size, rank = x.spec.shape[-1], x.spec.rank
     if not isinstance(size, int) or size % 2 or joined.attrs.axis % rank != rank - 1:
         return "the last axis has no two halves"
     half = size // 2
-    if _halves(x, first, second, halves) != ((0, half), (half, half)):
+    if _halves(x, *parts) != ((0, half), (half, half)):
         return "what is joined are no halves"
-    tables = (cosines.spec, sines.spec)
-    whole = all(t.rank and t.shape[-1] == size and t.dtype is x.spec.dtype for t in tables)
+    row, tables = size // tables_of, (cosines.spec, sines.spec)
+    whole = all(t.rank and t.shape[-1] == row and t.dtype is x.spec.dtype for t in tables)
     same = root.outputs[0].spec.shape == x.spec.shape
     return True if whole and same else "cosines and sines are no rows"
 
@@ -80,6 +120,24 @@ def _example(net: Any, split: bool) -> None:
     (a,) = net.add_layer("tactix.Mul", [x, cosines])
     (b,) = net.add_layer("tactix.Mul", [turned, sines])
     net.mark_output(net.add_layer("tactix.Add", [a, b])[0], "y")
+
+
+def _both_halves(x: Value, cosines: Value, sines: Value) -> Op:
+    tables = (T.Concat(t, t, axis=-1) for t in (cosines, sines))
+    return T.RotaryEmbedding(x, *tables)
+
+
+def _parts_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 2, 3, 8])
+    first, second = net.add_layer("tactix.Split", [x], axis=-1, sizes=(4, 4))
+    cosines, sines = (net.add_input(name, "f32", [3, 4]) for name in ("cos", "sin"))
+
+    def times(a: Any, b: Any) -> Any:
+        return net.add_layer("tactix.Mul", [a, b])[0]
+
+    (real,) = net.add_layer("tactix.Sub", [times(first, cosines), times(second, sines)])
+    (imaginary,) = net.add_layer("tactix.Add", [times(first, sines), times(second, cosines)])
+    net.mark_output(net.add_layer("tactix.Concat", [real, imaginary], axis=-1)[0], "y")
 
 
 # -- above the Transpose ---------------------------------------------------------------------------
@@ -110,6 +168,15 @@ RULES = (
         benefit=60,
         device="cpu",
         example=lambda net: _example(net, split=False),
+    ),
+    Rule(
+        "tactix.rotary_by_parts",
+        _BY_PARTS,
+        _both_halves,
+        _when_parts,
+        benefit=60,
+        device="cpu",
+        example=_parts_example,
     ),
     Rule(
         "tactix.rotary_of_tokens",

@@ -43,7 +43,7 @@ def rotated(net: Any, x: Any, first: int = 0, axis: int = -1, tables: Any = None
     return net.add("Add", net.add("Mul", x, cosines), net.add("Mul", sines, turned))
 
 
-@pytest.mark.parametrize("name", ["rotary", "rotary_of_tokens"])
+@pytest.mark.parametrize("name", ["rotary", "rotary_by_parts", "rotary_of_tokens"])
 def test_examples_fire_alone(name, net):
     RULES[name].example(net)
     assert "RotaryEmbedding" in kinds(net, name)
@@ -62,6 +62,21 @@ def test_halves_are_one_layer(net, form):
         )
     net.mark_output(y, "y")
     assert kinds(net, "rotary") == ["RotaryEmbedding"]
+
+
+def by_parts(net: Any, x: Any, second: int) -> Any:
+    """Each half of the result as its own sum; the second half of x begins there."""
+    first, other = part(net, x, 0, 4), part(net, x, second, 4)
+    cosines, sines = net.random(3, 4), net.random(3, 4)
+    products = [net.add("Mul", a, t) for t in (cosines, sines) for a in (first, other)]
+    real = net.add("Sub", products[0], products[3])
+    return net.add("Concat", real, net.add("Add", products[1], products[2]), axis=-1)
+
+
+@pytest.mark.parametrize(("second", "found"), [(4, True), (0, False), (3, False)])
+def test_halves_of_the_result_are_one_layer(net, second, found):
+    net.mark_output(by_parts(net, net.x("n", 2, 3, 8), second), "y")
+    assert ("RotaryEmbedding" in kinds(net, "rotary_by_parts")) is found
 
 
 @pytest.mark.parametrize("case", ["same half twice", "other tables", "parts read", "tables of one"])

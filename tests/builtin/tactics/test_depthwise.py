@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import asked
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from tactix.base.dtypes import DType
+from tactix.base.tensor import NHWC
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix_cpu.tactics.conv.depthwise import CpuDepthwiseTactic
 
@@ -159,6 +161,20 @@ def test_nhwc_is_read_and_written_where_channels_are_whole_vectors() -> None:
         found = asked.variants(DEPTHWISE, node, h.NATIVE)
         assert not isinstance(found, Reject)
         assert len({v.input_format(0) for v in found}) == formats
+
+
+def test_tiles_of_nhwc_take_all_channels_of_few_pixels() -> None:
+    pads = {"pads": (1, 1, 1, 1)}
+    for case in (
+        depthwise(floats(2, 80, 9, 37), (3, 3), **pads),
+        depthwise(floats(2, 48, 9, 9), (3, 3), symbols=("n", 48, "high", "wide"), **pads),
+    ):
+        offered = asked.variants(DEPTHWISE, case.node, case.device)
+        assert not isinstance(offered, Reject)
+        last = [v for v in offered if v.input_format(0) == NHWC]
+        assert last
+        assert all(v.number("rows") <= 7 for v in last)
+        h.check_all([replace(case, only=last, nt=(1, 2, 3, 7))])
 
 
 def test_it_wants_one_output_channel_for_each_input_channel() -> None:

@@ -45,7 +45,12 @@ says how many rows make a sweep.
 class ConvKernel:
     """Writes one kernel. Loops: blocks of rows, panels, channel blocks, rows, tiles; inside a tile
     channels, taps.
+
+    ``walks``: tiles take all panels of the thread one after the other, which then is the innermost
+    of these loops.
     """
+
+    walks: bool = False
 
     def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx, self.element = win, ctx, ctype(win.dtype)
@@ -168,6 +173,8 @@ class ConvKernel:
         )
         if self.win.has_depth:
             place += ", int64_t front, int64_t back"
+        if self.walks:
+            place += ", int64_t until"
         parameters = f"const {self.element}* x, const float* w, {place}"
         body = [tile.zero()]
         if self.sweep:
@@ -188,7 +195,14 @@ class ConvKernel:
             "then what follows the convolution."
         )
         about += " Sums over some of the channel blocks wait in part." * bool(self.sweep)
-        self.functions.add(name, parameters, [*body, *finish(tile, self.win.epi, self.site)], about)
+        body += finish(tile, self.win.epi, self.site)
+        self.functions.add(name, parameters, [self._walk(body)] if self.walks else body, about)
+
+    def _walk(self, body: Sequence[str]) -> str:
+        """The body of a tile for the panels from that of ``block`` up to ``until``."""
+        vectors = self.tile.vectors
+        step = f"block += {vectors}, x += {self.tile.width}, w += W_PANEL"
+        return block(f"for (; block < until * {vectors}; {step})", *body)
 
     def _ahead(self) -> tuple[int, int]:
         """Steps that weights are asked for ahead, see RegisterTile."""
@@ -366,8 +380,7 @@ class ConvKernel:
         walk = block(
             "for (int64_t u = g[0], next; u < g[1]; u = next)",
             *start,
-            comment("panels of WIDTH channels of y"),
-            loop("p", "g[2]", "g[3]", *panel, *body),
+            *self._panels(*panel, *body),
         )
         unit = "tiles of pixels" if self.flat else "lines"
         total = units if win.n == 1 else f"{self.args.dim(win.n)} * {units}"
@@ -386,6 +399,13 @@ class ConvKernel:
                 walk,
             ]
         )
+
+    def _panels(self, *body: str) -> list[str]:
+        """``body`` for every panel ``p`` of this thread; for the first one where tiles walk."""
+        if self.walks:
+            return [block("", "const int64_t p = g[2];", *body)]
+        about = comment("panels of WIDTH channels of y")
+        return [about, loop("p", "g[2]", "g[3]", *body)]
 
     def _channels_of_panel(self) -> str:
         """What is added to an image's first element for the channels that panel ``p`` reads."""
@@ -409,6 +429,7 @@ class ConvKernel:
         text = f"a, {x}, wp, image, block, {pixel}, {top}, {bottom}"
         if self.win.has_depth:
             text += ", 0, 1" if self.flat else ", front, back"
+        text += ", g[3]" * self.walks
         if self.sweep:
             pixels = self.args.dim(prod(self.win.spatial))
             images = self.args.dim(self.win.n)

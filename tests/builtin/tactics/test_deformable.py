@@ -67,11 +67,12 @@ def test_offsets_far_outside_read_zeros():
     check_all([case])
 
 
+@pytest.mark.parametrize("dtype", [DType.FP32, DType.BF16])
 @pytest.mark.parametrize("env", [{"n": 0, "h": 5}, {"n": 2, "h": 9}])
-def test_symbolic_dims(env):
+def test_symbolic_dims(env, dtype):
     n, h = dims.sym("n"), dims.sym("h")
     shapes = [(n, 4, h, 7), (6, 4, 3, 3), (n, 18, h, 7)]
-    specs = [TensorSpec(DType.FP32, s) for s in shapes]
+    specs = [TensorSpec(dtype, s) for s in shapes]
     made = node("DeformableConvolution", [*specs, None, None], pads=(1, 1, 1, 1))
     check(made, TACTIC, env=env)
 

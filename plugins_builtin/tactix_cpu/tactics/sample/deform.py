@@ -13,6 +13,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import copy as c_copy
+from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import element
 from tactix_codegen.c.text import Args, block, comment, loop
@@ -101,10 +102,36 @@ class _Deformable:
         self.pixels = size("PIXELS", y.shape[2] * y.shape[3])
         self.blocks = size("BLOCKS", dims.ceildiv(y.shape[2] * y.shape[3], _BLOCK))
         self.columns = depth * a.group * self.taps
+        self.is_widened = x.dtype in c_scalar.WIDE
+        self.stored = DType.FP32 if self.is_widened else x.dtype
+        self.scratch = self.columns * _BLOCK * self.sums.number.itemsize * max(1, ctx.threads)
+
+    def numbers(self, index: int) -> str:
+        """Pointer to x or the weights: of 16 bits as float32 that the first launch made, since
+        every element is read again and again.
+        """
+        if not self.is_widened:
+            return self.args.input(index)
+        before = self.node.given[0].spec.numel * index
+        return self.args.workspace(self.scratch + before * self.stored.itemsize)
+
+    def _widened(self) -> list[str]:
+        """The first launch."""
+        if not self.is_widened:
+            return []
+        lines = []
+        for i in range(2):
+            spec = self.node.given[i].spec
+            to, each = self.numbers(i), element(spec.dtype, f"{self.args.input(i)}[i]")
+            walk = loop("i", "lo", "hi", f"{to}[i] = {each};")
+            lines.append(block("", c_text.split(self.args.dim(spec.numel), 16), walk))
+        return [
+            comment("x and the weights become float32."),
+            block(f"if ({self.args.phase()} == 0)", *lines, "return;"),
+        ]
 
     def artifact(self) -> KernelArtifact:
-        threads, width = max(1, self.ctx.threads), self.sums.number.itemsize
-        each = self.columns * _BLOCK
+        threads, each = max(1, self.ctx.threads), self.columns * _BLOCK
         images = self.args.dim(self.node.given[0].spec.shape[0])
         scratch = self.args.workspace(0, self.number)
         unit = [
@@ -116,6 +143,7 @@ class _Deformable:
         ]
         lines = [
             *self._limits(),
+            *self._widened(),
             f"if (tid >= {threads}) return;",
             f"if (nt > {threads}) nt = {threads};",
             c_text.split(f"{images} * {self.blocks}"),
@@ -123,8 +151,17 @@ class _Deformable:
             loop("u", "lo", "hi", *unit),
         ]
         preludes = (*c_copy.preludes(), c_text.prelude("sample.h"))
-        workspace = each * width * threads
-        return c_text.kernel(self.args, lines, self.ctx, preludes=preludes, workspace=workspace)
+        wide = (
+            self.node.given[0].spec.numel + self.node.given[1].spec.numel
+        ) * self.stored.itemsize
+        return c_text.kernel(
+            self.args,
+            lines,
+            self.ctx,
+            preludes=preludes,
+            workspace=self.scratch + (wide if self.is_widened else 0),
+            phases=1 + self.is_widened,
+        )
 
     def _limits(self) -> list[str]:
         """Offsets in a plane have 32 bits, and there is an element to read."""
@@ -142,7 +179,7 @@ class _Deformable:
         taps, each = str(self.taps), f"({self.channels} / {self.offset_groups})"
         row = f"(g * {each} + c) * {taps} + t"
         channel = [
-            f"const {c_text.ctype(self.dtype)}* from = {self.args.input(0)}"
+            f"const {c_text.ctype(self.stored)}* from = {self.numbers(0)}"
             f" + (image * {self.channels} + g * {each} + c) * {self.height} * {self.width};",
             f"{self.number}* to = columns + ({row}) * {_BLOCK};",
             loop("j", "0", "room", *self._sample(), step=self.sums.lanes),
@@ -193,7 +230,7 @@ class _Deformable:
     def _sample(self) -> list[str]:
         sums = self.sums
         if sums.vector:
-            gather = f"tx_gather_{self.dtype.value}"
+            gather = f"tx_gather_{self.stored.value}"
             terms = [
                 f"tx_load_f32(of[{k}] + j) * {gather}(from, tx_load_i32(at[{k}] + j))"
                 for k in range(4)
@@ -221,7 +258,7 @@ class _Deformable:
     def _tile(self, rows: int) -> list[str]:
         """So many channels ``m`` of group ``q``, for all results of the block."""
         sums, depth = self.sums, self.depth
-        w, kind = self.args.input(1), c_text.ctype(self.dtype)
+        w, kind = self.numbers(1), c_text.ctype(self.stored)
         sums_of = [f"s{r}{v}" for r in range(rows) for v in range(2)]
         begin = [self._bias(r) for r in range(rows) for _ in range(2)]
         each = [
@@ -231,7 +268,7 @@ class _Deformable:
             for v in range(2)
         ]
         for r in range(rows):
-            weight = sums.repeated(self.dtype, f"weights + {r * depth} + k")
+            weight = sums.repeated(self.stored, f"weights + {r * depth} + k")
             each.append(f"const {sums.kind} w{r} = {weight};")
             each += [f"s{r}{v} += w{r} * c{v};" for v in range(2)]
         stores = [line for r in range(rows) for line in self._stored(r)]

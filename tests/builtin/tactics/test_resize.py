@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import asked
 import numpy as np
 import pytest
-from harness import NATIVE, Case, check, check_all, node
+from harness import NATIVE, Case, check, check_all, devices, node
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
@@ -82,6 +83,18 @@ def test_other_dtypes(mode, code):
 def test_the_nearest_of_any_dtype(code):
     x = (_array(3, 11, 17) > 0).astype(DType(code).numpy)
     check_all([_case(x, s) for s in ((3, 22, 34), (3, 5, 40), (6, 11, 17), (3, 11, 51))])
+
+
+@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
+def test_elements_that_come_several_times_in_a_row(device):
+    """Whole vectors of results, and what is left; times that vectors take, and others."""
+    cases = []
+    for code, width, times in itertools.product(("f32", "i32", "u8"), (1, 7, 28, 32), (2, 3, 4)):
+        x = np.arange(6 * width).reshape(1, 2, 3, width).astype(DType(code).numpy)
+        attrs = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        made = node("Resize", [x], sizes=(1, 2, 6, width * times), mode="nearest", **attrs)
+        cases.append(Case(made, TACTIC, [x], device=device, nt=(1, 3)))
+    check_all(cases)
 
 
 def test_the_nearest_of_large_integers():

@@ -21,6 +21,21 @@ TX_INLINE vf tx_gather_f32(const float* p, vi at) {
     }
 TX_GATHER_HALF(f16)
 TX_GATHER_HALF(bf16)
+/* The first lanes, each so many times. */
+#ifdef __clang__
+#define TX_PICK(x, from, y) for (int l = 0; l < TX_LANES; l++) y[l] = x[from[l]]
+#else
+#define TX_PICK(x, from, y) y = __builtin_shuffle(x, from)
+#endif
+#define TX_REPEAT(times)                                         \
+    TX_INLINE vi tx_repeat_##times(vi x) {                      \
+        vi from, y;                                             \
+        for (int l = 0; l < TX_LANES; l++) from[l] = l / times; \
+        TX_PICK(x, from, y);                                    \
+        return y;                                               \
+    }
+TX_REPEAT(2)
+TX_REPEAT(4)
 /* x between two bounds; NaN becomes the lower one. */
 TX_INLINE double tx_between(double x, double low, double high) { return x > low ? (x < high ? x : high) : low; }
 /* The nearest integer, of a sum that is taken for half-way between two where it is within 2^-21 of that. */

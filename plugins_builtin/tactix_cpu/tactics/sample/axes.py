@@ -23,7 +23,7 @@ WHOLE = (0.0, 1.0)
 class TableTaps:
     """Result ``i`` is the sum of ``weights[k, i]`` times element ``first[i] + k``, over k.
 
-    ``beyond``: which results lie outside the input.
+    ``beyond``: which results lie outside the input, where that counts.
     """
 
     axis: int
@@ -109,6 +109,7 @@ def _known(attrs: ResizeAttrs, axis: int, a: Axis) -> TableTaps:
     first = np.minimum(begin, a.size - count)
     places = first + np.arange(count)[:, None]
     weights = full[np.arange(a.out), places]
+    beyond &= attrs.coordinate_transformation_mode == "tf_crop_and_resize"
     return TableTaps(axis, first.astype(np.int32), weights, beyond)
 
 

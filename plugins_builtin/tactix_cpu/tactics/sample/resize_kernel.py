@@ -299,6 +299,31 @@ class NearestKernel(_ResizeKernel):
         row = [
             comment("The row of x that this one repeats."),
             f"const {element}* from = (const {element}*){x} + {at};",
+            *self._again(length),
+            *self._across(element),
+        ]
+        body = [
+            self.decode(),
+            f"{element}* __restrict to = ({element}*){y} + o * {self.row_out};",
+            *self.extrapolated(row, self._value(), "" if self.vectors else "before = 0;"),
+        ]
+        return self.finish(body, [] if self.vectors else [f"const {element}* before = 0;"])
+
+    @property
+    def vectors(self) -> int:
+        """How many results each element of a row of 32 bits becomes, where vectors have whole
+        groups of them; else 0.
+        """
+        if self.across < 0 or self.inner != 1 or self.dtype.itemsize != 4:
+            return 0
+        times = repeats(self.groups[self.across])
+        return times if times in (2, 4) and times <= self.ctx.device.lanes else 0
+
+    def _again(self, length: str) -> list[str]:
+        """Rows that come again; where one is made by vectors that takes no longer than a copy."""
+        if self.vectors:
+            return []
+        return [
             comment("One that comes again is copied whole."),
             block(
                 "if (from == before)",
@@ -306,19 +331,28 @@ class NearestKernel(_ResizeKernel):
                 "continue;",
             ),
             "before = from;",
-            *self._across(element),
         ]
-        body = [
-            self.decode(),
-            f"{element}* __restrict to = ({element}*){y} + o * {self.row_out};",
-            *self.extrapolated(row, self._value(), "before = 0;"),
+
+    def _repeated(self, times: int) -> list[str]:
+        """A vector of elements, of which some lanes are filled, becomes one of results."""
+        repeat = f"tx_repeat_{times}(tx_load_n_i32(from + i / {times}, "
+        rest = f"({self.row_out} - i) / {times}"
+        return [
+            "int64_t i = 0;",
+            block(
+                f"for (; i + TX_LANES <= {self.row_out}; i += TX_LANES)",
+                f"tx_store_i32(to + i, {repeat}TX_LANES / {times})));",
+            ),
+            f"if (i < {self.row_out})",
+            f"    tx_store_n_i32(to + i, {repeat}{rest})), {self.row_out} - i);",
         ]
-        return self.finish(body, [f"const {element}* before = 0;"])
 
     def _across(self, element: str) -> list[str]:
         if self.across < 0:
             return [f"tx_copy((char*)to, (const char*)from, {self.row_out} * sizeof({element}));"]
         group = self.groups[self.across]
+        if self.vectors:
+            return self._repeated(self.vectors)
         times = repeats(group) if self.inner == 1 else 0
         if times:
             each = loop("r", "0", str(times), f"to[i * {times} + r] = from[i];")

@@ -12,12 +12,14 @@ from select_cases import drawn
 from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
+from tactix.contracts.tactic import Reject
 from tactix_cpu.tactics.move.generate import CpuGenerateTactic
 from tactix_cpu.tactics.move.move import CpuMoveTactic
 from tactix_cpu.tactics.move.told_shapes import (
     CategoriesTactic,
     ToldFillTactic,
     ToldOneHotTactic,
+    ToldRangeTactic,
     ToldReshapeTactic,
 )
 
@@ -74,6 +76,42 @@ def reported(case, arrays):
     run = Run(case.node, variant, telling, sizes)
     run(getattr(_library(binary), binary.symbol), arrays, 1)
     return run.reported
+
+
+def ranges(code, *numbers):
+    """Start, limit and step as scalars that only running tells."""
+    arrays = [np.array(n, DType(code).numpy) for n in numbers]
+    made = node("Range", [TensorSpec(DType(code), ()) for _ in arrays], symbol="count")
+    return Case(made, ToldRangeTactic(), arrays, nt=(1, 3))
+
+
+@pytest.mark.parametrize("code", ["f64", "f32", "f16", "i64", "i32", "i16", "i8", "u8"])
+def test_ranges(code):
+    numbers = [(0, 7, 1), (3, 100, 9), (5, 5, 1), (7, 2, 1), (2, 2, 3)]
+    if code[0] != "u":
+        numbers += [(9, -70, -4), (-3, 4, 2), (0, 5, -1)]
+    if code[0] == "f":
+        numbers += [(0.5, 3, 0.25), (1, -1.5, -0.5)]
+    check_all([ranges(code, *n) for n in numbers])
+
+
+@pytest.mark.parametrize(
+    ("code", "numbers"),
+    [
+        ("i64", (0, 5, 0)), ("f32", (0, 5, 0)), ("f32", (0, np.inf, 1)), ("f64", (0, np.nan, 1)),
+        ("f64", (0, 1e30, 1e-3)), ("i64", (-(2**63), 2**63 - 1, 1)),
+    ],
+)  # fmt: skip
+def test_ranges_that_lead_nowhere_are_refused(code, numbers):
+    case = ranges(code, *numbers)
+    assert reported(case, case.arrays)
+
+
+def test_a_range_whose_size_is_known_is_another_tactics():
+    made = node("Range", [np.array(n) for n in (0, 5, 1)], constants=(0, 1, 2))
+    why = ToldRangeTactic().match(made, NATIVE)
+    assert isinstance(why, Reject)
+    assert "known before running" in why.reason
 
 
 @pytest.mark.parametrize("code", ["f32", "f16", "i64", "u8", "bool"])

@@ -1,4 +1,4 @@
-"""Tensors whose shape is the content of another, in C: reshapes, fills, one-hot vectors.
+"""Tensors whose shape is the content of another, in C: reshapes, fills, ranges, one-hot vectors.
 
 The first launch reads the numbers and tells the output's shape.
 """
@@ -16,8 +16,8 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.scalar import element
-from tactix_codegen.c.text import Args, block, loop
+from tactix_codegen.c.scalar import element, stored
+from tactix_codegen.c.text import Args, block, comment, loop
 
 BANDWIDTH = 8e9
 """Bytes/s of copies and fills."""
@@ -25,7 +25,13 @@ BANDWIDTH = 8e9
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [ToldReshapeTactic(), ToldFillTactic(), ToldOneHotTactic(), CategoriesTactic()]
+    return [
+        ToldReshapeTactic(),
+        ToldFillTactic(),
+        ToldRangeTactic(),
+        ToldOneHotTactic(),
+        CategoriesTactic(),
+    ]
 
 
 def _no_numbers(node: Node, index: int) -> Reject | None:
@@ -207,6 +213,74 @@ class ToldFillTactic(Tactic[Node]):
             f"tx_fill_{8 * width}(({kind}*){args.bytes_out(0)} + lo, {value}, hi - lo);",
         ]
         return c_text.kernel(args, body, ctx, preludes=c_copy.preludes(), phases=2, telling=1)
+
+
+class ToldRangeTactic(Tactic[Node]):
+    """Numbers from one to another: of how many only running tells."""
+
+    key = "tactix.c_told_range@1"
+    implements = ("tactix.Range@1",)
+    source = "c"
+    tells = True
+
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
+        dtype = node.outputs[0].spec.dtype
+        if node.is_fused or not c_text.has_ctype(dtype) or dtype is DType.BOOL:
+            return Reject(f"no ranges of {dtype.value} in C")
+        if not c_text.fresh_symbols(node):
+            return Reject("the number of elements is known before running")
+        return node
+
+    def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
+        return c_text.START
+
+    def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        args, dtype = Args(node), node.outputs[0].spec.dtype
+        wide = "double" if dtype.is_float else c_text.ctype(dtype)
+        kind = c_text.ctype(dtype)
+        numbers = (
+            f"const {wide} {name} = {element(dtype, f'{args.input(i)}[0]')};"
+            for i, name in enumerate(("start", "limit", "step"))
+        )
+        count = _floats_counted(args) if dtype.is_float else _integers_counted(args)
+        value = stored(dtype, f"({wide})(start + ({wide})i * step)")
+        body = [
+            *numbers,
+            told(args, count),
+            c_text.split(args.size("COUNT", node.outputs[0].spec.numel), 64),
+            loop("i", "lo", "hi", f"{args.output(0)}[i] = ({kind}){value};"),
+        ]
+        return c_text.kernel(args, body, ctx, preludes=c_copy.preludes(), phases=2, telling=1)
+
+
+def _floats_counted(args: Args) -> list[str]:
+    endless = args.refuse("there is no number of elements from the start to the limit", "0")
+    return [
+        *_no_step(args),
+        "const double count = ceil((limit - start) / step);",
+        comment("NaN and infinity, and what no memory holds."),
+        block("if (!(count < 0x1p62))", endless, "return;"),
+        "out[0] = count > 0 ? (int64_t)count : 0;",
+    ]
+
+
+def _integers_counted(args: Args) -> list[str]:
+    """Distances are unsigned: they may be larger than the numbers between which they lie."""
+    endless = args.refuse("a range of {0} elements", "(int64_t)count")
+    return [
+        *_no_step(args),
+        "const int up = step > 0, any = up ? start < limit : limit < start;",
+        "const uint64_t a = (uint64_t)start, b = (uint64_t)limit, by = (uint64_t)step;",
+        "const uint64_t away = up ? b - a : a - b, each = up ? by : 0 - by;",
+        "const uint64_t count = any ? (away - 1) / each + 1 : 0;",
+        block("if (count >> 62)", endless, "return;"),
+        "out[0] = (int64_t)count;",
+    ]
+
+
+def _no_step(args: Args) -> list[str]:
+    refusal = args.refuse("the step is 0", "0", do="Give a step that is less or more than 0")
+    return [block("if (step == 0)", refusal, "return;")]
 
 
 class ToldOneHotTactic(Tactic[Node]):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count
+from operator import is_not
 from typing import Generic
 
 from tactix.base.arrays import Array
@@ -53,9 +54,11 @@ class Node(Generic[Schema]):
 
     __slots__ = (
         "__weakref__",
+        "_given",
         "_inferred",
+        "_inputs",
+        "_single",
         "attrs",
-        "inputs",
         "layer",
         "name",
         "origin",
@@ -75,6 +78,17 @@ class Node(Generic[Schema]):
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.origin = tuple(origin) or (name,)
         self._inferred: tuple[list[TensorSpec], list[TensorSpec]] = ([], [])
+        self._single: tuple[tuple[object, ...], Body] | None = None
+
+    @property
+    def inputs(self) -> tuple[Value | None, ...]:
+        """The layer's list; None for an input that is not there."""
+        return self._inputs
+
+    @inputs.setter
+    def inputs(self, inputs: Sequence[Value | None]) -> None:
+        self._inputs = tuple(inputs)
+        self._given = tuple(v for v in self._inputs if v is not None)
 
     @property
     def is_fused(self) -> bool:
@@ -85,6 +99,12 @@ class Node(Generic[Schema]):
         """The region: a fused node's body, or this one layer."""
         if isinstance(self.attrs, Body):
             return self.attrs
+        made_from = (self.name, self.layer, self.attrs, self.inputs, self.outputs)
+        if self._single is None or any(map(is_not, self._single[0], made_from)):
+            self._single = made_from, self._alone()
+        return self._single[1]
+
+    def _alone(self) -> Body:
         n = len(self.given)
         single = BodyNode(self.name, self.layer, self.attrs, self.places, len(self.outputs))
         anchor = None if self.layer.is_pointwise else 0
@@ -103,7 +123,7 @@ class Node(Generic[Schema]):
     @property
     def given(self) -> tuple[Value, ...]:
         """The inputs that are there: what the body's ids and a tactic's arguments count."""
-        return tuple(v for v in self.inputs if v is not None)
+        return self._given
 
     @property
     def places(self) -> tuple[int, ...]:

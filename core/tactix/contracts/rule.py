@@ -195,7 +195,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         if self.captures_root is None:
-            asked = [_parameters(f) or () for f in (self.when, self.replace) if callable(f)]
+            asked = [_signature(f)[1] or () for f in (self.when, self.replace) if callable(f)]
             object.__setattr__(self, "captures_root", any("root" in names for names in asked))
         if not self.where:
             frame = sys._getframe(2)
@@ -228,32 +228,26 @@ def call(function: Callable[..., Made], bound: Mapping[str, object]) -> Made:
     """Call with the bound names that the function's parameters ask for; a parameter with a default
     may be unbound. Raises PluginError for one without.
     """
-    if unbound := _needed(function) - bound.keys():
+    required, names = _signature(function)
+    if not required <= bound.keys():
+        unbound = required - bound.keys()
         raise PluginError(
             f"{getattr(function, '__name__', function)} takes {min(unbound)!r}",
             why="the pattern binds nothing of that name",
             do=did_you_mean(min(unbound), bound, f"There are: {', '.join(sorted(bound))}"),
         )
-    names = _parameters(function)
     return function(
         **(bound if names is None else {name: bound[name] for name in names if name in bound})
     )
 
 
 @functools.lru_cache(4096)
-def _needed(function: Callable[..., object]) -> frozenset[str]:
-    """Names of its parameters without a default."""
+def _signature(
+    function: Callable[..., object],
+) -> tuple[frozenset[str], tuple[str, ...] | None]:
+    """Names of its parameters without a default, and of all; None if it takes any."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(function).parameters.values()
-    return frozenset(p.name for p in parameters if p.kind in kinds and p.default is p.empty)
-
-
-@functools.lru_cache(4096)
-def _parameters(function: Callable[..., object]) -> tuple[str, ...] | None:
-    """Their names; None if it takes any."""
-    parameters = inspect.signature(function).parameters.values()
-    return (
-        None
-        if any(p.kind is p.VAR_KEYWORD for p in parameters)
-        else tuple(p.name for p in parameters)
-    )
+    required = frozenset(p.name for p in parameters if p.kind in kinds and p.default is p.empty)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    return required, None if takes_any else tuple(p.name for p in parameters)

@@ -73,12 +73,18 @@ def _attributes_fit(op: Op, node: Node, captured: bool) -> bool:
     """
     if op.layer.startswith("*"):
         return True
-    written = dict(op.attrs)
-    defaults = {} if captured else _defaults(node.layer)
-    return all(
-        wanted is ANY or getattr(node.attrs, name, ABSENT) == wanted
-        for name, wanted in {**defaults, **written}.items()
+    if not all(_is_as(node, name, wanted) for name, wanted in op.attrs):
+        return False
+    written = {name for name, _ in op.attrs}
+    return captured or all(
+        name in written or _is_as(node, name, default)
+        for name, default in _defaults(node.layer).items()
     )
+
+
+def _is_as(node: Node, name: str, wanted: object) -> bool:
+    """Whether the attribute is as a pattern writes it."""
+    return wanted is ANY or bool(getattr(node.attrs, name, ABSENT) == wanted)
 
 
 @functools.cache

@@ -113,13 +113,13 @@ class Rewriter:
 
     def run(self) -> None:
         for phase in PHASES:
-            table = _by_root([r for r in self.rules if r.phase == phase])
+            table = RulesByRoot([r for r in self.rules if r.phase == phase])
             fired = -1
             while fired < len(self.trace.firings):
                 fired = len(self.trace.firings)
                 self._pass(table)
 
-    def _pass(self, table: dict[str, list[Rule]]) -> None:
+    def _pass(self, table: RulesByRoot) -> None:
         queue = deque(self.net.nodes)
         waiting = set(queue)
         while queue:
@@ -131,13 +131,8 @@ class Rewriter:
                         queue.append(n)
                         waiting.add(n)
 
-    def _try(self, node: Node, table: dict[str, list[Rule]]) -> Iterable[Node]:
-        trait = "*pointwise" if node.body.anchor is None else "*anchor"
-        names = ("*", trait, node.layer.key.split("@")[0], node.layer.key)
-        rules = sorted(
-            (r for name in names for r in table.get(name, ())), key=lambda r: (-r.benefit, r.key)
-        )
-        for rule in rules:
+    def _try(self, node: Node, table: RulesByRoot) -> Iterable[Node]:
+        for rule in table.of(node):
             for m in match_node(rule.pattern, node, bool(rule.captures_root)):
                 near = self._apply(rule, m)
                 if near is not None:
@@ -420,12 +415,24 @@ class _Builder:
         return self._made[key][op.output]
 
 
-def _by_root(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
-    table: dict[str, list[Rule]] = {}
-    for r in rules:
-        for name in r.roots():
-            table.setdefault(name, []).append(r)
-    return table
+class RulesByRoot:
+    """Rules by what their patterns' roots can be."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._table: dict[str, list[Rule]] = {}
+        self._found: dict[tuple[str, str], list[Rule]] = {}
+        for r in rules:
+            for name in r.roots():
+                self._table.setdefault(name, []).append(r)
+
+    def of(self, node: Node) -> list[Rule]:
+        """Those whose roots the node may be, in the order in which they are tried."""
+        trait, layer = "*pointwise" if node.body.anchor is None else "*anchor", node.layer.key
+        if (trait, layer) not in self._found:
+            names = ("*", trait, layer.split("@")[0], layer)
+            rules = (r for name in names for r in self._table.get(name, ()))
+            self._found[trait, layer] = sorted(rules, key=lambda r: (-r.benefit, r.key))
+        return self._found[trait, layer]
 
 
 def _has_cycle(net: NetworkDefinition) -> bool:

@@ -11,7 +11,7 @@ from tactix.base.dtypes import DType
 from tactix.base.errors import InvalidArgument
 from tactix.base.tensor import TensorSpec
 from tactix.contracts import region
-from tactix.contracts.graph import Value
+from tactix.contracts.graph import Node, Value
 
 
 def test_a_constant_has_an_array() -> None:
@@ -35,3 +35,15 @@ def test_a_damaged_layer_says_which_field_it_is(damaged: dict[str, object]) -> N
 
     with pytest.raises(InvalidArgument, match=r"a layer's (layer|attrs|nodes) is"):
         region.decode(damaged, find)
+
+
+def test_a_node_makes_its_body_once_and_anew_when_something_of_it_changes() -> None:
+    spec = TensorSpec(DType.FP32, (2,))
+    x, y = Value("x", spec), Value("y", spec)
+    node = Node("n", region.REFORMAT, region.ReformatAttrs(), [x, None, y])
+    node.outputs = (Value("z", spec, node),)
+    first = node.body
+    assert node.body is first
+    assert (first.arity, node.given) == (2, (x, y))
+    node.inputs = (x, None, None)
+    assert (node.body.arity, node.given) == (1, (x,))

@@ -136,6 +136,39 @@ def test_infinities_and_nans_stay_where_windows_see_them() -> None:
 
 
 @runs
+def test_groups_of_whole_blocks() -> None:
+    x, w, pads = floats(2, 96, 9, 7), floats(144, 32, 3, 3), {"pads": (1, 1, 1, 1)}
+    bad = floats(2, 96, 20, 20)
+    bad[0, 70, 7, 2] = np.inf
+    h.check_all(
+        [
+            conv(floats(1, 64, 40), floats(128, 16, 1), floats(128), group=4),
+            conv(floats(2, 48, 9, 7), floats(48, 16, 1, 1), floats(48), group=3),
+            conv(x, w, floats(144), group=3, **pads),
+            conv(x, w, group=3, symbols=("n", 96, "high", "wide"), strides=(2, 1), **pads),
+            conv(bad, w, group=3, **pads),
+            conv(floats(1, 96, 19, 17), floats(64, 48, 3, 3), group=2),
+            conv(floats(2, 64, 4, 5, 6), floats(96, 32, 2, 1, 3), floats(96), group=2),
+        ]
+    )
+    arrays = [x, w, floats(2, 144, 9, 7), floats(144, 1, 1)]
+    nodes: Any = [
+        ("Convolution", (0, 1, -1), {"group": 3, **pads}),
+        ("Mul", (4, 3), {}),
+        ("Add", (5, 2), {}),
+        ("Relu", (6,), {}),
+    ]
+    h.check(h.fused(arrays, nodes, anchor=0, constants=[1, 3]), AMX, arrays, device=DEVICE)
+
+
+@runs
+def test_groups_in_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(c_gemm_amx, "L2_BYTES", 1 << 16)
+    case = conv(floats(2, 96, 18, 17), floats(96, 48, 3, 3), group=2, pads=(1, 1, 1, 1))
+    h.check_all([replace(case, device=replace(DEVICE, facts={}))])
+
+
+@runs
 def test_it_is_as_accurate_as_float32() -> None:
     x, w = np.abs(floats(1, 64, 12, 12)), np.abs(floats(48, 64, 3, 3))
     h.check_all([conv(x, w, pads=(1, 1, 1, 1), budget=2e-6)])

@@ -3,7 +3,7 @@ of float32.
 
 The rows of a are pixels of the output; a step of k is 32 channels of one tap. The first launch
 gathers them and cuts them, zeros for taps beyond the border: it pays where few pixels meet many
-channels.
+channels. Groups of whole channel blocks are products of their own, each with its weights.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def tactics() -> list[Tactic]:
 
 
 class AmxConvTactic(Tactic[CpuConvolutionWindow]):
-    """float32, up to three spatial axes, one group, constant finite weights of at least as many
-    channels as lanes.
+    """float32, up to three spatial axes, constant finite weights of at least as many channels as
+    lanes; groups of whole channel blocks.
     """
 
     key = "tactix.c_conv_amx@1"
@@ -54,10 +54,10 @@ class AmxConvTactic(Tactic[CpuConvolutionWindow]):
         if isinstance(win, Reject):
             return win
         pixels = prod(win.spatial)
-        if win.group > 1 or win.c < LANES or (isinstance(pixels, int) and pixels < FEWEST):
-            return Reject(
-                "it takes one group of at least 16 channels, and images of at least 8 pixels"
-            )
+        if win.c < LANES or (isinstance(pixels, int) and pixels < FEWEST):
+            return Reject("it takes at least 16 channels, and images of at least 8 pixels")
+        if win.group > 1 and (win.c // win.group % LANES or win.co // win.group % LANES):
+            return Reject("groups of whole channel blocks only")
         if not np.isfinite(node.given[win.w].array).all():
             return Reject("a weight is not finite")
         return win
@@ -79,7 +79,10 @@ class AmxConvTactic(Tactic[CpuConvolutionWindow]):
         if not symbols(pixels * win.n) <= set(ctx.opt):
             return None
         m, images = evaluate(pixels, ctx.opt), evaluate(win.n, ctx.opt)
-        return inf if m < FEWEST else seconds(m, win.co, depth(win), ctx.threads, images)
+        if m < FEWEST:
+            return inf
+        columns, groups = win.co // win.group, win.group
+        return seconds(m, columns, depth(win), ctx.threads, images * groups, groups)
 
     def compile(
         self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
@@ -88,33 +91,48 @@ class AmxConvTactic(Tactic[CpuConvolutionWindow]):
 
 
 def depth(win: CpuConvolutionWindow) -> int:
-    """Elements of a row: the channels of every tap, filled up to steps."""
-    return win.all_taps * -(-win.c // DEPTH) * DEPTH
+    """Elements of a row: the channels of a group for every tap, filled up to steps."""
+    return win.all_taps * -(-win.c // win.group // DEPTH) * DEPTH
 
 
 class _ConvKernel(PartsKernel):
-    """Pixels of blocked images, into blocked images."""
+    """Pixels of blocked images, into blocked images. Every group of an image counts as an image,
+    with a matrix of its own.
+    """
 
     def __init__(self, win: CpuConvolutionWindow, ctx: CompileContext) -> None:
-        super().__init__(win.node, ctx, prod(win.spatial), win.co, depth(win), win.epi, win.n)
+        groups = win.group
+        super().__init__(
+            win.node,
+            ctx,
+            prod(win.spatial),
+            win.co // groups,
+            depth(win),
+            win.epi,
+            win.n * groups,
+            groups,
+        )
         self.win, self.x = win, self.args.input(win.x)
+        self.channels = win.c // groups
 
     def panels(self) -> Packed:
-        win, count = self.win, -(-self.n // WIDTH)
-        fill = (0, count * WIDTH - win.co), (0, depth(win) // win.all_taps - win.c), (0, 0)
+        win, count, groups = self.win, -(-self.n // WIDTH), self.win.group
+        filled = depth(win)
+        columns = (0, count * WIDTH - self.n)
+        fill = (0, 0), columns, (0, filled // win.all_taps - self.channels), (0, 0)
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (win.co, win.c, win.all_taps)),
+            ("reshape", (groups, self.n, self.channels, win.all_taps)),
             ("pad", fill),
-            ("transpose", (2, 1, 0)),
-            ("reshape", (depth(win), count, WIDTH)),
-            ("pad", ((0, self.steps * DEPTH - depth(win)), (0, 0), (0, 0))),
-            ("transpose", (1, 0, 2)),
+            ("transpose", (0, 3, 2, 1)),
+            ("reshape", (groups, filled, count, WIDTH)),
+            ("pad", ((0, 0), (0, self.steps * DEPTH - filled), (0, 0), (0, 0))),
+            ("transpose", (0, 2, 1, 3)),
         )
         return Packed(win.w, steps)
 
     def place(self) -> list[str]:
         win, dim = self.win, self.args.dim
-        each, plane = -(-win.c // DEPTH), dim(win.depth.size * win.size[0] * win.size[1])
+        each, plane = -(-self.channels // DEPTH), dim(win.depth.size * win.size[0] * win.size[1])
         at, valid, lines = "row", f"row < {dim(self.m)}", []
         if not win.is_pointwise:
             high, wide, across, kw = (
@@ -142,13 +160,14 @@ class _ConvKernel(PartsKernel):
                 at, valid = f"z * {of_depth} + {at}", f"{valid} && z >= 0 && z < {deep}"
         if self.steps > win.all_taps * each:
             valid = f"{valid} && step < {win.all_taps * each}"
-        image = f"image * {-(-win.c // LANES)} + step % {each} * 2"
+        # Groups of an image follow each other, each of so many blocks.
+        image = f"image * {-(-self.channels // LANES)} + step % {each} * 2"
         return [
             *lines,
             f"const float* x = {self.x} + (({image}) * {plane} + {at}) * {LANES};",
             (
                 f"const int64_t half = {plane} * {LANES}, left = {valid} "
-                f"? {win.c} - step % {each} * {DEPTH} : 0;"
+                f"? {self.channels} - step % {each} * {DEPTH} : 0;"
             ),
         ]
 
@@ -159,7 +178,12 @@ class _ConvKernel(PartsKernel):
         return f"const int64_t z = {place} + tap / {self.win.taps} * {d.dilation} - {d.pad};"
 
     def site(self) -> tuple[TileSite, str]:
-        blocks = -(-self.n // LANES)
-        left = f"({blocks} - block) * {LANES}" if blocks % 2 else ""
+        blocks, groups = -(-self.n // LANES), self.win.group
         before = f"const int64_t block = col / {LANES}, pixel = row;"
+        if groups > 1:
+            first = f"image % {groups} * {blocks}"
+            before = (
+                f"const int64_t block = {first} + col / {LANES}, pixel = row;\nimage /= {groups};"
+            )
+        left = f"({blocks} * {LANES} - col)" if blocks % 2 else ""
         return BlockedSite(self.args, self.win, LANES, left), before

@@ -138,8 +138,10 @@ class AmxGemmTactic(Tactic[CpuProduct]):
         return _GemmKernel(p, ctx).artifact()
 
 
-def seconds(m: int, n: int, k: int, threads: int, images: int = 1) -> float:
-    """An estimate of ``images`` products of m rows and k with one matrix of n columns."""
+def seconds(m: int, n: int, k: int, threads: int, images: int = 1, matrices: int = 1) -> float:
+    """An estimate of ``images`` products of m rows and k with a matrix of n columns, which they
+    take in turn.
+    """
     m, n, k = (-(-d // unit) * unit for d, unit in ((m, HIGH), (n, WIDTH), (k, DEPTH)))
     # Cutting b is hidden behind the unit where there are rows enough: all of it shows below 128
     # rows, a quarter at a group of 256, less with more. No measurement of that is on record.
@@ -147,7 +149,7 @@ def seconds(m: int, n: int, k: int, threads: int, images: int = 1) -> float:
     parts = images * 2 * PARTS * m * k
     spilled = parts / SPILL_RATE if parts > SPILL else 0.0
     work = (images * (2 * m * n * k / FLOPS + cutting) + spilled) / max(1, threads)
-    return 4 * START + work + 4 * n * k / MEMORY
+    return 4 * START + work + matrices * 4 * n * k / MEMORY
 
 
 def slab_steps(steps: int) -> int:
@@ -161,7 +163,7 @@ def slab_steps(steps: int) -> int:
 
 class PartsKernel:
     """Writes one kernel: ``images`` times ``m`` rows of a, cut into parts of ``depth`` elements
-    each, times b.
+    each, times b; or times one of ``matrices``, which images take in turn.
 
     What a subclass tells: b as panels, where elements of a row lie, and where results go, at the C
     variables ``image``, ``row`` and ``col``.
@@ -176,8 +178,10 @@ class PartsKernel:
         depth: int,
         epi: Epilogue,
         images: Dim,
+        matrices: int = 1,
     ) -> None:
         self.m, self.n, self.epi, self.images, self.ctx = m, n, epi, images, ctx
+        self.matrices = matrices
         self.args = Args(node)
         self.functions = Functions(self.args)
         steps = -(-depth // DEPTH)
@@ -192,8 +196,8 @@ class PartsKernel:
         self.tiles: Dim = ceildiv(m, HIGH)
 
     def panels(self) -> Packed:
-        """b as (panels, k, columns of a panel), zero past its end, float32: its parts would be
-        half as much again to read.
+        """b as (matrices, panels, k, columns of a panel), zero past its end, float32: its parts
+        would be half as much again to read.
         """
         raise NotImplementedError
 
@@ -229,6 +233,7 @@ class PartsKernel:
             groups * (panels * GROUP * HIGH * WIDTH * 4) if self.pass_steps < self.steps else 0
         )
         self.w = args.constant("b", self.panels())
+        self.right = "matrix" if self.matrices > 1 else self.w
         self.parts, self.flags = args.workspace(0, "uint16_t"), args.workspace(parts, "int32_t")
         self.sums = args.workspace(parts + flags) if sums != 0 else ""
         self._finish()
@@ -364,6 +369,7 @@ class PartsKernel:
                 f"const int64_t first = (image * {self.args.dim(self.tiles)} + row0 / {HIGH}) "
                 f"* {self.steps};"
             ),
+            *self._matrix(panels),
             "int bad = 0;",
             loop("i", "first", f"first + tiles * {self.steps}", f"bad |= {self.flags}[i];"),
             block(
@@ -374,7 +380,9 @@ class PartsKernel:
             ),
             f"const uint16_t* rows_of_a = {self.parts} + (first + d) * {A_STEP};",
             "int at = 0;",
-            *self._cut_slab(f"{self.w} + (g[2] * {self.steps} + d) * {W_STEP}", "slabs[0]", "0"),
+            *self._cut_slab(
+                f"{self.right} + (g[2] * {self.steps} + d) * {W_STEP}", "slabs[0]", "0"
+            ),
             loop("p", "g[2]", "g[3]", *self._panel(groups)),
         ]
         walk = loop("u", "g[0]", "g[1]", *group)
@@ -391,13 +399,20 @@ class PartsKernel:
         slabs = f"uint16_t slabs[2][{self.slab * B_STEP}] __attribute__((aligned(64)));"
         return "\n".join([*head, slabs, own, "TX_NAME(begin)();", passes, "_tile_release();"])
 
+    def _matrix(self, panels: int) -> list[str]:
+        """Declare where b of this image lies, where there are several."""
+        if self.matrices == 1:
+            return []
+        size = panels * self.steps * W_STEP
+        return [f"const float* {self.right} = {self.w} + image % {self.matrices} * {size};"]
+
     def _cut_slab(self, source: str, target: str, begin: str) -> list[str]:
         cut = f"TX_NAME(cut)({source} + j * 64, {target} + {PLACE.format('j')});"
         return [loop("j", begin, str(self.slab * HIGH), cut)]
 
     def _by_vectors(self) -> str:
         call = (
-            f"TX_NAME(vectors)(a, {self.w} + p * {self.steps * W_STEP}, image, row0 + r, "
+            f"TX_NAME(vectors)(a, {self.right} + p * {self.steps * W_STEP}, image, row0 + r, "
             f"p * {WIDTH});"
         )
         return loop("p", "g[2]", "g[3]", loop("r", "0", "rows", call))
@@ -426,7 +441,7 @@ class PartsKernel:
         walk = [
             (
                 f"const float* next = k + {slab} < end || p + 1 < g[3] "
-                f"? {self.w} + ({after}) * {W_STEP} : 0;"
+                f"? {self.right} + ({after}) * {W_STEP} : 0;"
             ),
             "int64_t cut = 0;",
             loop("t", "0", "tiles", *calls, step=2),

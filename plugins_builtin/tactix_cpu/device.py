@@ -15,6 +15,7 @@ from itertools import count, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.arithmetic import Evaluator, IntegerArithmetic
 from tactix.base.errors import ExecutionError, InvalidArgument
 from tactix.base.host_memory import physical_memory
 from tactix.contracts.device import Device, DeviceProperties, Stream
@@ -164,6 +165,12 @@ class CpuDevice(Device):
                 "cannot copy into an array that is read-only or not contiguous", who=self.key
             )
         ctypes.memmove(array.__array_interface__["data"][0], address, array.nbytes)
+
+    def evaluator(self, arithmetic: IntegerArithmetic, steps: Sequence[Step]) -> Evaluator:
+        """By the executor of the plan's machine code. Raises ExecutionError."""
+        from tactix_cpu.launcher import evaluator
+
+        return evaluator(arithmetic, steps)
 
     def link(
         self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext

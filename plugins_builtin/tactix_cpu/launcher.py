@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from tactix.base.arithmetic import Evaluator, IntegerArithmetic, python
 from tactix.base.dims import Dim, Env
 from tactix.base.errors import ExecutionError, out_of_range
 from tactix.base.formulas import Formulas
@@ -36,6 +37,8 @@ from tactix.contracts.launcher import (
     Step,
     StepBody,
 )
+from tactix.run.arrays import address_of
+from tactix_cpu.arithmetic import NativeEvaluator
 
 ABI = 4
 
@@ -53,7 +56,9 @@ remembered. No measurement of either is on record: a growing sequence passes a f
 """
 
 PYTHON = ("PyCapsule_GetPointer", "PyEval_SaveThread", "PyEval_RestoreThread", "PyBool_FromLong")
-"""What tx_call uses of the interpreter, in the order of txe_python."""
+"""What builtin functions use of the interpreter, in the order of txe_python."""
+BUILTIN = ("tx_call", "tx_call_evaluate", "tx_call_bind")
+"""Entries that are builtin functions of Python over a capsule."""
 
 
 class _Method(ctypes.Structure):
@@ -115,44 +120,69 @@ class Executor:
     def _find(self, library: SharedObject) -> None:
         self.run = self._entry("tx_run", ctypes.c_void_p)
         self.start = self._entry("tx_start", ctypes.c_void_p, ctypes.c_int64)
-        # plans of earlier versions have none
-        self.move = (
-            self._entry("tx_move", ctypes.c_void_p) if hasattr(self.handle, "tx_move") else None
-        )
-        self.iterate = (
-            self._entry("tx_iterate", ctypes.c_void_p, ctypes.c_void_p)
-            if hasattr(self.handle, "tx_iterate")
-            else None
-        )
+        self.move = self._later("tx_move", ctypes.c_void_p)
+        self.iterate = self._later("tx_iterate", ctypes.c_void_p, ctypes.c_void_p)
+        self.evaluate = self._later("tx_evaluate", ctypes.c_void_p)
+        self.bind = self._later("tx_bind", ctypes.c_void_p)
         self.repeat = self._entry("tx_repeat", ctypes.c_void_p, ctypes.c_int64)
         self.set_threads = self._entry("tx_set_threads", ctypes.c_int)
-        self._method = self._builtin(library)
+        self._methods = {}
+        if sys.implementation.name == "cpython":
+            self._give_python()
+            self._methods = {
+                entry: self._builtin(library, entry)
+                for entry in BUILTIN
+                if hasattr(self.handle, entry)
+            }
 
     def _entry(self, name: str, *types: Any) -> Any:
         function = getattr(self.handle, name)
         function.argtypes, function.restype = types, ctypes.c_int
         return function
 
-    def _builtin(self, library: SharedObject) -> _Method | None:
-        """tx_call as a method of Python; None in another interpreter than CPython."""
-        if sys.implementation.name != "cpython":
-            return None
+    def _later(self, name: str, *types: Any) -> Any:
+        """An entry that plans of earlier versions do not have: None in these."""
+        return self._entry(name, *types) if hasattr(self.handle, name) else None
+
+    def _give_python(self) -> None:
+        """What its builtin functions need of the interpreter, CPython."""
         found = [
             ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
             for name in PYTHON
         ]
         functions: Any = (ctypes.c_size_t * len(PYTHON)).in_dll(self.handle, "tx_python")
         functions[:] = found
+
+    @staticmethod
+    def _builtin(library: SharedObject, entry: str) -> _Method:
         no_arguments = 4  # METH_NOARGS
-        return _Method(b"run", library.address("tx_call"), no_arguments, None)
+        return _Method(b"run", library.address(entry), no_arguments, None)
+
+    def evaluator(self, arithmetic: IntegerArithmetic) -> Evaluator:
+        """What runs the arithmetic of shapes; as Python does where these libraries cannot."""
+        if self.evaluate is None:
+            return python(arithmetic)
+        caller = functools.partial(self._caller, "tx_call_evaluate", self.evaluate)
+        try:
+            return NativeEvaluator(caller, arithmetic)
+        except OverflowError:
+            return python(arithmetic)
 
     def runner(self, table: int) -> Callable[..., Any]:
-        """Runs the table at that address: a builtin function, else, several times as slow to call,
-        by ctypes.
+        """Runs the table at that address."""
+        return self._caller("tx_call", self.run, table)
+
+    def binder(self, binding: int) -> Callable[..., Any] | None:
+        """Fills arguments by the txe_binding at that address; None where that is numpy's to do."""
+        return self._caller("tx_call_bind", self.bind, binding) if self.bind else None
+
+    def _caller(self, entry: str, function: Callable[..., int], address: int) -> Callable[..., Any]:
+        """The entry over that address: a builtin function, else, several times as slow to call, the
+        one of ctypes.
         """
-        if self._method is None:
-            return functools.partial(self.run, ctypes.c_void_p(table))
-        method, capsule = ctypes.byref(self._method), _new_capsule(table, None, None)
+        if entry not in self._methods:
+            return functools.partial(function, ctypes.c_void_p(address))
+        method, capsule = ctypes.byref(self._methods[entry]), _new_capsule(address, None, None)
         return _new_function(method, capsule, None)  # type: ignore[no-any-return]
 
 
@@ -218,6 +248,15 @@ def _load_memory(content: bytes) -> ctypes.CDLL:
         return ctypes.CDLL(f"/proc/self/fd{spelling}/{fd}")
     finally:
         os.close(fd)
+
+
+def evaluator(arithmetic: IntegerArithmetic, steps: Sequence[Step]) -> Evaluator:
+    """What runs the arithmetic of shapes: the executor of the first step with machine code. Raises
+    ExecutionError.
+    """
+    codes = (s.artifact.code for s in steps if s.artifact.launcher == ElfLauncher.key)
+    code = next((c for c in codes if isinstance(c, Binary)), None)
+    return executor(library(code.blob)).evaluator(arithmetic) if code else python(arithmetic)
 
 
 class ElfLauncher(Launcher):
@@ -308,10 +347,14 @@ class ArgumentTable:
                 self.size += 1
         for slot, buffer, offset in pointers:
             self.users.setdefault(buffer, []).append((slot, offset))
-        self.formulas = Formulas(known)
+        self.formulas = Formulas(known, self.executor.evaluator if self.executor else python)
         self.kernels = np.array(kernels, np.int64)
-        self.pointers = np.array(pointers, np.int64).reshape(-1, 3).T
-        self.scalars = np.array(scalars, np.int64).reshape(-1, 2).T
+        rows = (
+            np.array(pointers, np.int64).reshape(-1, 3),
+            np.array(scalars, np.int64).reshape(-1, 2),
+        )
+        self.pointers, self.scalars = (r.T for r in rows)
+        self.rows = [n for r in rows for n in (len(r), r.ctypes.data)]  # for txe_binding
 
 
 def _buffer(step: Step, arg: Arg) -> int:
@@ -425,14 +468,19 @@ class ElfRun(functools.partial[None]):
         return self
 
     def __init__(self, table: ArgumentTable, threads: int) -> None:
+        import numpy as np
+
         self._shared, self._users = table, table.users
-        self._threads = threads
+        self._threads, self._begun = threads, False
         self._view = memoryview(self._slots.data)
-        self._values = (0,) * len(table.formulas.dims)
+        self._values: Sequence[int] = (0,) * len(table.formulas.dims)
         self._start: Any = table.executor.start if table.executor else _nothing
         self._move: Any = table.executor.move if table.executor else None
         self._iterate: Any = table.executor.iterate if table.executor else None
         self._repeat: Any = table.executor.repeat if table.executor else _nothing
+        binding = np.array([self._slots.ctypes.data, *table.rows, 0, 0], np.int64)
+        self._binding = memoryview(binding.data)
+        self._bind = table.executor.binder(binding.ctypes.data) if table.executor else None
         if self._faults:
             self._repeat = _reporting(self._repeat, self._faults)
             self._slots[[slot for slot, _ in table.faults]] = self._faults.addresses
@@ -441,17 +489,23 @@ class ElfRun(functools.partial[None]):
         import numpy as np
 
         self._values = self._shared.formulas.at(env)
-        values = np.array(self._values, np.int64)
-        slots, buffers, offsets = self._shared.pointers
-        self._slots[slots] = np.array(addresses, np.int64)[buffers] + values[offsets]
-        slots, scalars = self._shared.scalars
-        self._slots[slots] = values[scalars]
-        self._begin(dict(env))
+        values, where = (np.asarray(x, np.int64) for x in (self._values, addresses))
+        if self._bind:
+            self._binding[5], self._binding[6] = address_of(where), address_of(values)
+            self._bind()
+        else:
+            slots, buffers, offsets = self._shared.pointers
+            self._slots[slots] = where[buffers] + values[offsets]
+            slots, scalars = self._shared.scalars
+            self._slots[slots] = values[scalars]
+        if self._threads > 1 or not self._begun:
+            self._begin(dict(env))
 
     def _begin(self, env: Env) -> None:
         """Time the first runs at a shape; at one that is near another begin with what was chosen
         there.
         """
+        self._begun = True
         if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1":
             self._start(self._address, 0)
             return

@@ -22,7 +22,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tactix.base.arithmetic import COMPARISONS, OPERATIONS, ArithmeticWriter, python
 from tactix.base.dims import Dim, ceildiv, sym
 from tactix.base.dtypes import DType
 from tactix.base.errors import ExecutionError
@@ -142,7 +145,7 @@ def test_a_run_is_a_builtin_function_where_python_can_make_one_and_goes_through_
     own = Executor(library(_compiled()))
     monkeypatch.setattr(elf, "_executors", {elf.ABI: own})
     if not builtin:
-        monkeypatch.setattr(own, "_method", None)
+        monkeypatch.setattr(own, "_methods", {})
     run = ElfLauncher().link(_chain(2), _context())
     assert (type(run.func) is type(len)) == builtin  # type: ignore[attr-defined]
     memory = [np.arange(5, dtype=np.float32), *np.zeros((2, 5), np.float32)]
@@ -152,6 +155,54 @@ def test_a_run_is_a_builtin_function_where_python_can_make_one_and_goes_through_
         run()
     assert abs(sys.getrefcount(True) - before) < 500  # neither lost nor kept
     np.testing.assert_array_equal(memory[2], _expected(memory[0], 2, 1))
+
+
+@pytest.mark.parametrize("left_out", [{}, {"evaluate": None, "bind": None}, {"_methods": {}}])
+def test_arguments_at_each_shape_are_the_same_by_every_executor(
+    left_out: Mapping[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of earlier versions have no arithmetic, and not every Python has builtins of theirs."""
+    own = Executor(library(_compiled()))
+    monkeypatch.setattr(elf, "_executors", {elf.ABI: own})
+    for name, value in left_out.items():
+        monkeypatch.setattr(own, name, value)
+    run = ElfLauncher().link(_chain(2, N * 3), _context())
+    for n in (5, 7, 4, 9, 1, 6):
+        memory = [np.arange(n, dtype=np.float32), *np.zeros((2, n), np.float32)]
+        run.bind({"n": n}, [_address(m) for m in memory])
+        run()
+        np.testing.assert_array_equal(memory[2], _expected(memory[0], 2, n * 3))
+
+
+PLACES = st.integers(0, 5)
+VALUES = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-4, 4)
+
+
+@given(st.lists(st.tuples(st.sampled_from(OPERATIONS), PLACES, PLACES), max_size=8), VALUES, VALUES)
+@settings(max_examples=200, deadline=None)
+def test_native_arithmetic_is_that_of_python_within_64_bits(
+    rows: list[tuple[str, int, int]], a: int, b: int
+) -> None:
+    writer = ArithmeticWriter(["a", "b"])
+    places = [0, 1, *map(writer.constant, (0, 1, -7, 1 << 40))]
+    for kind, left, right in rows:
+        made = writer.operation(kind, places[left], places[right])
+        if kind not in COMPARISONS:
+            places = [made, *places]
+    arithmetic = writer.arithmetic(places)
+    wanted = python(arithmetic)([a, b])
+    wide = wanted is not None and any(not -(1 << 63) <= x < 1 << 63 for x in wanted)
+    found = executor(library(_compiled())).evaluator(arithmetic)([a, b])
+    assert (None if found is None else [*found]) == (None if wanted is None or wide else [*wanted])
+
+
+def test_native_arithmetic_refuses_what_has_more_than_64_bits() -> None:
+    pool = executor(library(_compiled()))
+    writer = ArithmeticWriter(["a"])
+    doubled = writer.arithmetic([writer.operation("+", 0, 0)])
+    assert pool.evaluator(doubled)([1 << 63]) is None
+    wide = writer.arithmetic([writer.operation("max", 0, writer.constant(1 << 64))])
+    assert list(pool.evaluator(wide)([3]) or ()) == [1 << 64]
 
 
 def _native(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from tactix.base.arithmetic import Evaluator, IntegerArithmetic, python
 from tactix.base.arrays import Array
 from tactix.base.dims import Shape
 from tactix.base.dtypes import DType
@@ -220,6 +221,13 @@ class Device:
     ) -> Runnable:
         """All steps as one callable; consecutive steps of a launcher go to it together."""
         raise NotImplementedError(f"{self.key}: link")
+
+    def evaluator(self, arithmetic: IntegerArithmetic, steps: Sequence[Step]) -> Evaluator:
+        """What runs the arithmetic of shapes: of Python, unless the device has something faster.
+
+        ``steps``: those of the plan, whose code may bring it.
+        """
+        return python(arithmetic)
 
     def measure(self, runnable: Runnable, times: int) -> float:
         """Seconds that ``times`` runs take together, on the device's own timer."""

@@ -7,8 +7,10 @@ Neural Net Inference", 2020), in a few orders; the best result is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial, reduce
 
+from tactix.base.arithmetic import ArithmeticWriter
 from tactix.base.errors import InvalidArgument
 
 Lifetimes = Sequence[tuple[int, int]]
@@ -142,28 +144,34 @@ class Stacking:
     overlap; a tensor begins where the highest of those directly below it ends (the longest path in
     that graph). At the sizes of the placement that is at most its bytes.
 
-    ``sizes``: in bytes, those of the placement. ``kinds``: for each tensor the index of its size
-    among those that ``at`` is given.
+    ``sizes``: in bytes, those of the placement.
     """
 
-    def __init__(
-        self,
-        offsets: Sequence[int],
-        sizes: Sequence[int],
-        lifetimes: Lifetimes,
-        kinds: Sequence[int],
-    ) -> None:
+    def __init__(self, offsets: Sequence[int], sizes: Sequence[int], lifetimes: Lifetimes) -> None:
         # what is empty now lies below: above, it would push up what only lives beside it later
-        order = sorted(range(len(offsets)), key=lambda i: (offsets[i], sizes[i] > 0, i))
-        self._count = 1 + max(kinds, default=-1)
-        self._function = _stacking(order, _below(order, lifetimes), kinds, self._count)
+        self._order = sorted(range(len(offsets)), key=lambda i: (offsets[i], sizes[i] > 0, i))
+        self._below = _below(self._order, lifetimes)
 
-    def at(self, sizes: Sequence[int], alignment: int = 64) -> tuple[list[int], int]:
-        """Offsets in bytes, and the bytes of the arena. ``sizes``: in bytes, those of each kind."""
-        offsets, ends = self._function(
-            *[-(-n // alignment) * alignment for n in sizes[: self._count]]
-        )
-        return offsets, max(ends, default=0)
+    def write(
+        self, writer: ArithmeticWriter, sizes: Sequence[int], alignment: int = 64
+    ) -> tuple[list[int], int]:
+        """Places of the offsets in bytes, and of the bytes of the arena. ``sizes``: places of those
+        of each tensor, in bytes.
+        """
+        zero, more, unit = map(writer.constant, (0, alignment - 1, alignment))
+        offsets, ends = [zero] * len(sizes), list[int]()
+        for i, direct in zip(self._order, self._below, strict=True):
+            offsets[i] = _highest(writer, [ends[rank] for rank in direct])
+            units = writer.operation("//", writer.operation("+", sizes[i], more), unit)
+            padded = writer.operation("*", units, unit)
+            ends.append(writer.operation("+", offsets[i], padded))
+        covered = {rank for direct in self._below for rank in direct}
+        return offsets, _highest(writer, [e for i, e in enumerate(ends) if i not in covered])
+
+
+def _highest(writer: ArithmeticWriter, places: Sequence[int]) -> int:
+    """The place of the largest of some values, 0 of none."""
+    return reduce(partial(writer.operation, "max"), places) if places else writer.constant(0)
 
 
 def _below(order: Sequence[int], lifetimes: Lifetimes) -> list[list[int]]:
@@ -184,21 +192,3 @@ def _below(order: Sequence[int], lifetimes: Lifetimes) -> list[list[int]]:
             reached |= 1 << rank | lower[rank]
         out.append(direct)
     return out
-
-
-def _stacking(
-    order: Sequence[int], below: Sequence[Sequence[int]], kinds: Sequence[int], count: int
-) -> Callable[..., tuple[list[int], list[int]]]:
-    """A function of the padded sizes of each kind: offsets by tensor, and ends by rank."""
-    lines = [f"def stacking({', '.join(f's{k}' for k in range(count))}):"]
-    for rank, direct in enumerate(below):
-        ends = [f"e{r}" for r in direct]
-        top = f"max({', '.join(ends)})" if len(ends) > 1 else (ends or ["0"])[0]
-        lines += [f"    o{rank} = {top}", f"    e{rank} = o{rank} + s{kinds[order[rank]]}"]
-    rank_of = {i: rank for rank, i in enumerate(order)}
-    offsets = ", ".join(f"o{rank_of[i]}" for i in range(len(order)))
-    ends_of = ", ".join(f"e{rank}" for rank in range(len(order)))
-    lines.append(f"    return [{offsets}], [{ends_of}]")
-    scope: dict[str, Callable[..., tuple[list[int], list[int]]]] = {}
-    exec(compile("\n".join(lines), "<stacking of tensors>", "exec"), scope)
-    return scope["stacking"]

@@ -65,10 +65,10 @@ class BoundPlan:
         """Shapes, weights, intermediate memory, inputs and outputs."""
         if self._surrendered:
             self.runnable, self._surrendered = self.program.link(self._cached), False
-        addresses = list(self.program.addresses)
-        start = memory.address
-        for buffer, offset in zip(self.program.placed, self.layout.offsets, strict=True):
-            addresses[buffer] = start + offset
+        import numpy as np
+
+        found = self.program.based(memory.address) + np.asarray(self.layout.offsets, np.int64)
+        addresses = found.data
         for buffer, address in zip(self.buffers, ios, strict=True):
             addresses[buffer] = address
         bind(self.runnable, self.program.plan.steps, self.layout.env, addresses)

@@ -28,7 +28,7 @@ from tactix.run.bound import BoundPlan
 from tactix.run.layout import Layout
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT, Memory
-from tactix.run.shapes import shape_of, solve
+from tactix.run.shapes import shape_of
 from tactix.run.state_memory import RESERVE, StateMemory
 
 Addressed = Callable[[list[int]], None]
@@ -495,7 +495,7 @@ class ExecutionContext(Recorded):
             raise ShapeError(f"input {unset.name!r} has no shape yet", do="Call set_input_shape")
         profiles = self._program.plan.profiles
         chosen = profiles if self._profile < 0 else (profiles[self._profile],)
-        env = solve(self._inputs, known, chosen, self._told())
+        env = self._program.solve(known, chosen, self._told())
         program = self._program.at(env, self._profile)
         return program, program.layout(env)
 

@@ -36,7 +36,7 @@ class InspectedEngine(Engine):
             return {"weights": weights}
         program, layout = self._at(opt, 0)
         live = [program.plan.buffers[i] for i in program.placed]
-        least = lower_bound(layout.sizes, [(b.first, b.last) for b in live])
+        least = lower_bound(program.sizes(layout.env), [(b.first, b.last) for b in live])
         ratio = layout.arena / least if least else 1.0
         return {"weights": weights, "arena": layout.arena, "lower_bound": least, "ratio": ratio}
 

@@ -5,10 +5,11 @@ plan can run at.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
+from tactix.base.arithmetic import ArithmeticWriter, Evaluator, IntegerArithmetic, python
 from tactix.base.dims import Env, related
 from tactix.base.errors import ShapeError
 from tactix.base.formulas import Formulas
@@ -30,15 +31,14 @@ would take longer to make than many searches.
 
 @dataclass(frozen=True)
 class Layout:
-    """A bound shape: shapes of inputs and outputs by name, bytes of the arena, offsets and sizes in
-    it of the buffers that ``Layouts.placed`` lists.
+    """A bound shape: shapes of inputs and outputs by name, bytes of the arena, and offsets in it of
+    all buffers, 0 for what is not in it.
     """
 
     env: Env
     shapes: Mapping[str, tuple[int, ...]]
     offsets: Sequence[int]
     arena: int
-    sizes: Sequence[int]
 
 
 class _Sizes:
@@ -48,8 +48,16 @@ class _Sizes:
         self._owners = {b.nbytes: b.name for b in buffers}
         self.kinds = {d: k for k, d in enumerate(self._owners)}
         self._formulas = Formulas(self._owners)
+        self.formulas = (self._formulas,)
 
-    def at(self, env: Env) -> tuple[int, ...]:
+    def write(self, writer: ArithmeticWriter) -> list[int]:
+        """Places of the sizes, by kind, which make sense."""
+        places = [writer.dim(d) for d in self._owners]
+        for place in places:
+            _write_limits(writer, place)
+        return places
+
+    def at(self, env: Env) -> Sequence[int]:
         """By kind. Raises ShapeError that names a buffer whose size makes no sense."""
         try:
             found = self._formulas.at(env)
@@ -68,6 +76,11 @@ class _Demands:
         self._relations = [d.assumption.relation for d in self._demands]
         self._left = Formulas(d.assumption.left for d in self._demands)
         self._right = Formulas(d.assumption.right for d in self._demands)
+        self.formulas = self._left, self._right
+
+    def write(self, writer: ArithmeticWriter) -> None:
+        for a in (d.assumption for d in self._demands):
+            writer.operation(a.relation, writer.dim(a.left), writer.dim(a.right))
 
     def check(self, env: Env) -> None:
         """Raises ShapeError for the first that does not hold."""
@@ -86,6 +99,14 @@ class _Extents:
         self._extents = tuple(extents)
         self._taken = Formulas(e.nbytes for e in self._extents)
         self._capacity = Formulas(e.capacity for e in self._extents)
+        self.formulas = self._taken, self._capacity
+
+    def write(self, writer: ArithmeticWriter) -> None:
+        for e in self._extents:
+            taken, capacity = writer.dim(e.nbytes), writer.dim(e.capacity)
+            _write_limits(writer, taken)
+            _write_limits(writer, capacity)
+            writer.operation(">=", capacity, taken)
 
     def check(self, env: Env) -> None:
         """Raises ShapeError for the first that does not hold."""
@@ -98,6 +119,12 @@ class _Extents:
             check(self._extents, env)
 
 
+def _write_limits(writer: ArithmeticWriter, size: int) -> None:
+    """That a size in bytes makes sense."""
+    writer.operation(">=", size, writer.constant(0))
+    writer.operation(">=", writer.constant(SIZE_LIMIT - 1), size)
+
+
 class Layouts:
     """Makes the layouts of one plan.
 
@@ -108,20 +135,27 @@ class Layouts:
     a user may have given, is searched for, too.
 
     ``placed``: the buffers in the arena. ``spread``: bytes up to which memory is used again late.
+    ``make``: what runs their arithmetic.
     """
 
-    def __init__(self, plan: Plan, spread: int) -> None:
-        self._spread = spread
+    def __init__(
+        self, plan: Plan, spread: int, make: Callable[[IntegerArithmetic], Evaluator] = python
+    ) -> None:
+        self._spread, self._make = spread, make
         buffers = plan.buffers
         self.placed = [i for i, b in enumerate(buffers) if b.kind in ("arena", "workspace")]
+        self._count = len(buffers)
         self._lifetimes = [(buffers[i].first, buffers[i].last) for i in self.placed]
         self._sizes = _Sizes(buffers)
         self._kinds = [self._sizes.kinds[buffers[i].nbytes] for i in self.placed]
         self._demands = _Demands(chain(*plan.demands.values()))
         self._extents = _Extents(chain(*plan.extents.values()))
         self._ios = (*plan.inputs, *plan.outputs)
+        self._axes = sum(len(io.shape) for io in self._ios)
         self._shapes = [Formulas(io.shape) for io in self._ios]
-        self._stackings: dict[tuple[tuple[str, int], ...], Stacking | None] = {}
+        formulas = (*self._shapes, *self._sizes.formulas, *self._demands.formulas)
+        self._known = sorted({s for f in (*formulas, *self._extents.formulas) for s in f.symbols})
+        self._near: dict[tuple[int, ...], Evaluator | None] = {}
         tuned = [{s: r[1] for s, r in p.dims.items()} for p in plan.profiles[:1]]
         self._tops = [
             {s: high for s, (_, _, high) in p.dims.items() if high is not None}
@@ -132,12 +166,23 @@ class Layouts:
 
     def at(self, env: Env) -> Layout:
         """Raises ShapeError."""
+        found = self._stacked(env)
+        if found is not None and found.arena <= self._most():
+            return found
         self._demands.check(env)  # first: they say more than a size can
         kinds = self._sizes.at(env)
         self._extents.check(env)
-        sizes = self._placed_sizes(kinds)
-        offsets, arena = self._placement(env, kinds)
-        return Layout(env, self._io_shapes(env), offsets, arena, sizes)
+        offsets, arena = self._searched(kinds)
+        return Layout(env, self._io_shapes(env), self._by_buffer(offsets, 0), arena)
+
+    def sizes(self, env: Env) -> list[int]:
+        """Bytes of each placed buffer. Raises ShapeError."""
+        return self._placed_sizes(self._sizes.at(env))
+
+    def _by_buffer(self, placed: Sequence[int], others: int) -> list[int]:
+        """What is said of placed buffers, and of the others."""
+        said = dict(zip(self.placed, placed, strict=True))
+        return [said.get(i, others) for i in range(self._count)]
 
     def _placed_sizes(self, kinds: Sequence[int]) -> list[int]:
         """Bytes of each placed buffer, from those of each kind."""
@@ -150,19 +195,11 @@ class Layouts:
     def _io_shapes(self, env: Env) -> dict[str, tuple[int, ...]]:
         try:
             return {
-                io.name: shape.at(env) for io, shape in zip(self._ios, self._shapes, strict=True)
+                io.name: tuple(shape.at(env))
+                for io, shape in zip(self._ios, self._shapes, strict=True)
             }
         except ShapeError:
             return {io.name: evaluated(io, env) for io in self._ios}  # which names the tensor
-
-    def _placement(self, env: Env, kinds: Sequence[int]) -> tuple[Sequence[int], int]:
-        """Offsets, and the bytes of the arena."""
-        stacking = None if env in self._searched_at else self._stacking(env)
-        if stacking is not None:
-            offsets, arena = stacking.at(kinds)
-            if arena <= self._most():
-                return offsets, arena
-        return self._searched(kinds)
 
     def _lives(self, kinds: Sequence[int]) -> Lifetimes:
         """First and last steps between which memory is not used by others."""
@@ -171,22 +208,44 @@ class Layouts:
             for k, (first, last) in zip(self._kinds, self._lifetimes, strict=True)
         ]
 
-    def _stacking(self, env: Env) -> Stacking | None:
-        """The one for sizes near by; none where these make no sense, or it would take long."""
+    def _stacked(self, env: Env) -> Layout | None:
+        """The layout in the order of a placement near by; none where something makes no sense, and
+        at the shapes that are searched for.
+        """
+        values = [env[s] for s in self._known if s in env]
+        if env in self._searched_at or len(values) < len(self._known):
+            return None
+        near = tuple([3 << n.bit_length() >> 2 for n in values])
+        if near not in self._near:
+            self._near[near] = self._evaluator(dict(zip(self._known, near)))
+        evaluator = self._near[near]
+        found = evaluator(values) if evaluator else None
+        if found is None:
+            return None
+        arena, *dims = found[: 1 + self._axes]
+        at = iter(dims)
+        shapes = {io.name: tuple(islice(at, len(io.shape))) for io in self._ios}
+        return Layout(env, shapes, found[1 + self._axes :], arena)
+
+    def _evaluator(self, near: Env) -> Evaluator | None:
+        """What gives the layouts around a shape: bytes of the arena, dims of inputs and outputs,
+        offsets. None where that shape makes no sense, or making it would take long.
+        """
         if len(self.placed) > MOST_STACKED:
             return None
-        near = {s: 3 << n.bit_length() >> 2 for s, n in env.items()}
-        key = tuple(near.items())
-        if key not in self._stackings:
-            try:
-                kinds = self._sizes.at(near)
-            except ShapeError:  # of what is demanded between symbols
-                self._stackings[key] = None
-            else:
-                offsets, _ = self._searched(kinds)
-                sizes, lives = self._placed_sizes(kinds), self._lives(kinds)
-                self._stackings[key] = Stacking(offsets, sizes, lives, self._kinds)
-        return self._stackings[key]
+        try:
+            kinds = self._sizes.at(near)
+        except ShapeError:  # of what is demanded between symbols
+            return None
+        writer = ArithmeticWriter(self._known)
+        self._demands.write(writer)
+        sizes = self._sizes.write(writer)
+        self._extents.write(writer)
+        stacking = Stacking(self._searched(kinds)[0], self._placed_sizes(kinds), self._lives(kinds))
+        offsets, arena = stacking.write(writer, self._placed_sizes(sizes))
+        dims = [writer.dim(d) for io in self._ios for d in io.shape]
+        by_buffer = self._by_buffer(offsets, writer.constant(0))
+        return self._make(writer.arithmetic([arena, *dims, *by_buffer]))
 
     def _most(self) -> float:
         """Bytes of the arena at the highest shapes of the profiles, infinite if they have none."""

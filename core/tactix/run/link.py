@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tactix.base.dims import Env
@@ -28,7 +29,7 @@ from tactix.plugins.identity import own_first
 from tactix.plugins.names import OWN
 from tactix.run.layout import Layout, Layouts
 from tactix.run.memory import Weights
-from tactix.run.shapes import admits
+from tactix.run.shapes import Solver, admits
 
 LAYOUTS = 64
 """Shapes whose memory layout is kept."""
@@ -78,8 +79,10 @@ class LinkedPlan:
             for i, s in enumerate(plan.steps)
             if s.plans
         }
-        self._made = Layouts(plan, device.spread if self.context.max_aux_streams else 0)
-        self.placed = self._made.placed
+        spread = device.spread if self.context.max_aux_streams else 0
+        make = partial(device.evaluator, steps=plan.steps)
+        self._made, self.solve = Layouts(plan, spread, make), Solver(plan.inputs, make).solve
+        self.placed, self.sizes = self._made.placed, self._made.sizes
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -92,9 +95,24 @@ class LinkedPlan:
     def take_weights(self) -> None:
         """Content and addresses of the weights as they are now, for bodies as well."""
         self.plan = replace(self.plan, blobs=self.weights.blobs)
-        self.addresses = [self.weights.addresses.get(b.blob, 0) for b in self.plan.buffers]
+        found = self.weights.addresses
+        self.addresses = [found.get(b.blob, 0) for b in self.plan.buffers]
+        self._based: tuple[int, Any] = (-1, None)  # memory, and where all lies
         for p in (p for programs in self.bodies.values() for p in programs):
             p.take_weights()
+
+    def based(self, memory: int) -> Any:
+        """Where each buffer lies whose offset in a context's memory is 0: int64 of numpy, which
+        stay as they are; 0 for inputs and outputs.
+        """
+        import numpy as np
+
+        known, based = self._based
+        if known != memory:
+            based = np.array(self.addresses, np.int64)
+            based[self.placed] += memory
+            self._based = memory, based
+        return based
 
     def link(self, cached: int = 0) -> Runnable:
         """All steps as one callable, not bound yet; ``cached``: bytes of weights to keep so. Raises

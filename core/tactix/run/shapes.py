@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from operator import index
 from typing import Any
 
+from tactix.base.arithmetic import ArithmeticWriter, Evaluator, IntegerArithmetic, python
 from tactix.base.dims import Env, Expr, evaluate_shape, show, symbol_name
 from tactix.base.errors import ShapeError
+from tactix.base.formulas import PATIENCE
 from tactix.plan.schema import Profile, TensorIO
 
 Shapes = Sequence[tuple[int, ...]]
@@ -34,6 +37,51 @@ def solve(
             )
     check_profiles(env, owner, profiles)
     return env
+
+
+class Solver:
+    """``solve`` for the inputs of a plan, by one arithmetic of all dims. ``make``: what runs it."""
+
+    def __init__(
+        self, inputs: Sequence[TensorIO], make: Callable[[IntegerArithmetic], Evaluator] = python
+    ) -> None:
+        self._inputs, self._make = inputs, make
+        self._names: list[str] = []
+        self._ranks: list[int] = []
+        self._calls = 0
+        self._evaluator: Evaluator | None = None
+
+    def solve(
+        self, shapes: Shapes, profiles: Sequence[Profile], given: Env = _NONE
+    ) -> dict[str, int]:
+        """As the function ``solve``, which says what is wrong."""
+        evaluator = self._evaluator or self._made()
+        told = not given.keys().isdisjoint(self._names)  # which inputs tell as well
+        if evaluator is not None and not told and self._ranks == [*map(len, shapes)]:
+            found = evaluator([*chain.from_iterable(shapes)])
+            if found is not None:
+                env = {**given, **dict(zip(self._names, found))}
+                if not profiles or any(admits(p, env) for p in profiles):
+                    return env
+        return solve(self._inputs, shapes, profiles, given)
+
+    def _made(self) -> Evaluator | None:
+        """After some calls, and where all dims are sizes and bare symbols."""
+        self._calls += 1
+        bare = all(isinstance(d, int) or symbol_name(d) for io in self._inputs for d in io.shape)
+        if self._calls <= PATIENCE or not bare:
+            return None
+        dims = [d for io in self._inputs for d in io.shape]
+        writer = ArithmeticWriter([str(i) for i in range(len(dims))])
+        places: dict[str, int] = {}
+        for i, d in enumerate(dims):
+            name = symbol_name(d)
+            first = places.setdefault(name, i) if name else writer.dim(d)
+            if first != i:
+                writer.operation("==", i, first)
+        self._names, self._ranks = list(places), [len(io.shape) for io in self._inputs]
+        self._evaluator = self._make(writer.arithmetic([*places.values()]))
+        return self._evaluator
 
 
 def shape_of(who: str, given: Any) -> tuple[int, ...]:

@@ -193,6 +193,100 @@ TXE_EXPORT int tx_iterate(txe_table *t, txe_iteration *it) {
     return 0;
 }
 
+/* ---- the arithmetic of shapes ---- */
+
+/* What tactix.base.arithmetic: OPERATIONS numbers. */
+enum { TXE_ADD, TXE_MULTIPLY, TXE_DIVIDE, TXE_REMAINDER, TXE_MAX, TXE_MIN, TXE_BROADCAST, TXE_AT_LEAST, TXE_SAME, TXE_OTHER };
+
+typedef struct {
+    int32_t kind, left, right, to; /* places among the values */
+} txe_operation;
+
+typedef struct {
+    int64_t *values;
+    const txe_operation *operations;
+    int64_t count;
+    const int64_t *places; /* of the results among the values */
+    int64_t *results;
+    int64_t returned;
+} txe_arithmetic;
+
+/* All operations in turn, then the results; 0 where one has no value: a comparison that does not hold, a division by zero, sizes that do
+ * not broadcast, or more than 64 bits. Quotients are rounded down, and remainders have the sign of the divisor. */
+TXE_EXPORT int tx_evaluate(const txe_arithmetic *p) {
+    for (const txe_operation *o = p->operations; o < p->operations + p->count; o++) {
+        const int64_t a = p->values[o->left], b = p->values[o->right];
+        int64_t y = 0;
+        switch (o->kind) {
+        case TXE_ADD:
+            if (__builtin_add_overflow(a, b, &y))
+                return 0;
+            break;
+        case TXE_MULTIPLY:
+            if (__builtin_mul_overflow(a, b, &y))
+                return 0;
+            break;
+        case TXE_DIVIDE:
+        case TXE_REMAINDER:
+            if (b == 0 || (a == INT64_MIN && b == -1))
+                return 0;
+            y = o->kind == TXE_DIVIDE ? a / b - (a % b != 0 && (a < 0) != (b < 0))
+                                      : a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);
+            break;
+        case TXE_MAX:
+            y = a > b ? a : b;
+            break;
+        case TXE_MIN:
+            y = a < b ? a : b;
+            break;
+        case TXE_BROADCAST:
+            if (a != b && a != 1 && b != 1)
+                return 0;
+            y = b == 1 ? a : b;
+            break;
+        case TXE_AT_LEAST:
+            if (a < b)
+                return 0;
+            break;
+        case TXE_SAME:
+            if (a != b)
+                return 0;
+            break;
+        case TXE_OTHER:
+            if (a == b)
+                return 0;
+            break;
+        default:
+            return 0;
+        }
+        p->values[o->to] = y;
+    }
+    for (int64_t i = 0; i < p->returned; i++)
+        p->results[i] = p->values[p->places[i]];
+    return 1;
+}
+
+/* What fills the arguments of a table at a shape. */
+typedef struct {
+    int64_t *slots;
+    int64_t pointers;
+    const int64_t (*pointer)[3]; /* a slot, the buffer that it points into, and which value is added to its address */
+    int64_t scalars;
+    const int64_t (*scalar)[2]; /* a slot, and which value it takes */
+    const int64_t *addresses;   /* of the buffers */
+    const int64_t *values;
+} txe_binding;
+
+TXE_EXPORT int tx_bind(const txe_binding *b) {
+    for (int64_t i = 0; i < b->pointers; i++) {
+        const int64_t *p = b->pointer[i];
+        b->slots[p[0]] = b->addresses[p[1]] + b->values[p[2]];
+    }
+    for (int64_t i = 0; i < b->scalars; i++)
+        b->slots[b->scalar[i][0]] = b->values[b->scalar[i][1]];
+    return 1;
+}
+
 /* What a builtin function of Python needs of it, as the launcher fills it in: this file is compiled without Python.h. */
 typedef struct {
     void *(*pointer)(void *capsule, const char *name); /* PyCapsule_GetPointer */
@@ -211,6 +305,18 @@ TXE_EXPORT void *tx_call(void *capsule, void *none) {
     tx_run(t);
     tx_python.lock(state);
     return tx_python.truth(1);
+}
+
+/* The same over a capsule of arithmetic: whether all operations had values. */
+TXE_EXPORT void *tx_call_evaluate(void *capsule, void *none) {
+    (void)none;
+    return tx_python.truth(tx_evaluate(tx_python.pointer(capsule, 0)));
+}
+
+/* The same over a capsule of a binding; True. */
+TXE_EXPORT void *tx_call_bind(void *capsule, void *none) {
+    (void)none;
+    return tx_python.truth(tx_bind(tx_python.pointer(capsule, 0)));
 }
 
 /* Run so many times to measure it, as a part of something longer; returns the threads of the last run. */

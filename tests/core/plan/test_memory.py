@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tactix.base.arithmetic import ArithmeticWriter, python
 from tactix.base.errors import InvalidArgument
 from tactix.plan.memory import CROWD, Stacking, lower_bound, plan_memory
 
@@ -53,20 +54,29 @@ def test_at_other_sizes_tensors_keep_their_order(
     now, later = ([pair[i] for pair in kinds] for i in range(2))
     placed = [now[k] for k in kind_of]
     offsets, total = plan_memory(placed, lifetimes)
-    stacking = Stacking(offsets, placed, lifetimes, kind_of)
-    assert stacking.at(now)[1] <= total
-    again, arena = stacking.at(later)
+    stacking = Stacking(offsets, placed, lifetimes)
+    assert _stacked(stacking, placed)[1] <= total
     sizes = [later[k] for k in kind_of]
+    again, arena = _stacked(stacking, sizes)
     _check_apart(sizes, lifetimes, again)
     assert all(o % 64 == 0 and o + n <= arena for o, n in zip(again, sizes, strict=True))
+
+
+def _stacked(stacking: Stacking, sizes: list[int]) -> tuple[list[int], int]:
+    """Offsets, and the bytes of the arena."""
+    writer = ArithmeticWriter([str(i) for i in range(len(sizes))])
+    offsets, arena = stacking.write(writer, range(len(sizes)))
+    found = python(writer.arithmetic([*offsets, arena]))(sizes)
+    assert found is not None
+    return list(found[:-1]), found[-1]
 
 
 def test_a_tensor_larger_than_before_pushes_what_lies_above_it() -> None:
     offsets, total = plan_memory([64, 128], [(0, 1), (1, 2)])
     assert (offsets, total) == ([128, 0], 192)
-    stacking = Stacking(offsets, [64, 128], [(0, 1), (1, 2)], [0, 1])
-    assert stacking.at([64, 1000]) == ([1024, 0], 1088)
-    assert stacking.at([64, 0]) == ([0, 0], 64)
+    stacking = Stacking(offsets, [64, 128], [(0, 1), (1, 2)])
+    assert _stacked(stacking, [64, 1000]) == ([1024, 0], 1088)
+    assert _stacked(stacking, [64, 0]) == ([0, 0], 64)
 
 
 def test_what_was_empty_pushes_nothing_up() -> None:
@@ -74,7 +84,7 @@ def test_what_was_empty_pushes_nothing_up() -> None:
     sizes, lifetimes = [64, 0, 64], [(0, 1), (1, 2), (2, 3)]
     offsets, total = plan_memory(sizes, lifetimes)
     assert total == 64
-    assert Stacking(offsets, sizes, lifetimes, [0, 1, 0]).at([64, 0])[1] == 64
+    assert _stacked(Stacking(offsets, sizes, lifetimes), [64, 0, 64])[1] == 64
 
 
 def test_the_lower_bound_is_the_peak_of_what_is_live() -> None:

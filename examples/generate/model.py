@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from onnx import TensorProto, checker, helper, numpy_helper, save
+from onnx import TensorProto, checker, helper, numpy_helper, save_model
 
 OPSET = 20
 MASKED = np.float32(-1e9)
@@ -42,7 +42,12 @@ class Decoder:
 DECODERS = {
     "gpt2": Decoder("gpt2"),
     "llama": Decoder("llama", kv_heads=2, hidden=1024),
+    "llama-850m": Decoder(
+        "llama", layers=16, width=2048, heads=16, kv_heads=4, hidden=5632, vocabulary=32000
+    ),
 }
+"""By name. The large one has 853 million weights, and is what engines are compared by whose time is
+that of reading them."""
 
 
 class Graph:
@@ -82,7 +87,9 @@ class Positions:
 
 
 def write(decoder: Decoder, path: Path) -> Path:
-    """The decoder as a file."""
+    """The decoder as a file, with its large weights in a second one beside it: a file of protobuf
+    ends at 2 GB.
+    """
     g = Graph()
     pasts = [[f"past_key_values.{n}.{k}" for k in ("key", "value")] for n in range(decoder.layers)]
     presents = [[f"present.{n}.{k}" for k in ("key", "value")] for n in range(decoder.layers)]
@@ -104,8 +111,9 @@ def write(decoder: Decoder, path: Path) -> Path:
         tensors += [_tensor(name, shape) for pair in names for name in pair]
     graph = helper.make_graph(g.nodes, decoder.kind, inputs, outputs, g.weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
-    checker.check_model(model)
-    save(model, str(path))
+    beside = path.with_suffix(".weights").name
+    save_model(model, str(path), save_as_external_data=True, location=beside)
+    checker.check_model(str(path))
     return path
 
 

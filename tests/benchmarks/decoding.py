@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""Decoding one token at a time with a cache that grows: tactix beside ONNX Runtime and llama.cpp.
+
+    python tests/benchmarks/decoding.py llama-850m --precision bf16 --threads 1,2 --llama-bench FILE
+    python tests/benchmarks/decoding.py gpt2 --prompt 64 --tokens 384
+
+The decoders are those of examples/generate, with random weights. In each round every engine reads
+the prompt, which is not timed, and then writes the tokens; engines take turns. A rate is the median
+over rounds, a ratio the median over the ratios of rounds (above 1: tactix is faster).
+
+ONNX Runtime computes in float32, and is left out with ``--without-onnxruntime``. llama.cpp takes
+part if ``--llama-bench`` names its program: it reads a file of the same sizes in bfloat16, with
+weights of its own, that the package ``gguf`` writes; so it is for Llamas alone. Files are kept in
+``--folder``, and those that are there are used. ``roof`` is the rate
+at which the weights of a token could be read at the bandwidth that roofline.c measures between the
+rounds; it is that of plain pages, while copied weights (``--copy-weights``) lie in huge ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from roofline import Machine
+
+import tactix
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "generate"
+sys.path.insert(0, str(EXAMPLE))
+from model import DECODERS, Decoder, write  # noqa: E402
+
+Rate = Callable[[], float]
+"""Runs a round; tokens per second."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """What is decoded: tokens read at once, and then written one by one."""
+
+    prompt: int
+    tokens: int
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Of the prompt: (1, prompt) int64."""
+        return np.random.default_rng(0).integers(0, 1000, (1, self.prompt))
+
+
+def rate_of(step: Callable[[np.ndarray], np.ndarray], what: Round) -> float:
+    """Tokens per second behind the prompt; ``step`` takes ids and gives logits."""
+    logits = step(what.ids)
+    start = time.perf_counter()
+    for _ in range(what.tokens):
+        logits = step(np.array([[int(logits[0, -1].argmax())]]))
+    return what.tokens / (time.perf_counter() - start)
+
+
+def tactix_rate(path: Path, threads: int, options: argparse.Namespace, what: Round) -> Rate:
+    """Of the plan as a file, as it is deployed, with its cache in the context."""
+    plan = path.with_suffix(f".{threads}.plan")
+    flags = {tactix.BuilderFlag.RESERVE_STATES}
+    tactix.build(
+        path, threads=threads, level=options.level, precision=options.precision, flags=flags
+    ).save(plan)
+    engine = tactix.load(plan, max_threads=threads, copy_weights=options.copy_weights)
+    context = engine.create_execution_context()
+    context.reserve(what.prompt + what.tokens)
+
+    def rate() -> float:
+        context.state_length = 0
+        return rate_of(lambda ids: context.run({"input_ids": ids})["logits"], what)
+
+    return rate
+
+
+def onnxruntime_rate(path: Path, threads: int, what: Round) -> Rate:
+    """With the cache in and out, as its own tools for decoding do it without IO binding."""
+    import onnxruntime as ort
+
+    settings = ort.SessionOptions()
+    settings.intra_op_num_threads = threads
+    session = ort.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+    names = [y.name for y in session.get_outputs()]
+    pasts = [i for i in session.get_inputs() if i.name.startswith("past")]
+    empty = {
+        i.name: np.zeros([d if isinstance(d, int) else 0 for d in i.shape], np.float32)
+        for i in pasts
+    }
+
+    def rate() -> float:
+        cache = dict(empty)
+
+        def step(ids: np.ndarray) -> np.ndarray:
+            found = dict(zip(names, session.run(names, {"input_ids": ids, **cache}), strict=True))
+            cache.update({n: found[n.replace("past_key_values", "present")] for n in cache})
+            return found["logits"]
+
+        return rate_of(step, what)
+
+    return rate
+
+
+def llama_rate(program: Path, model: Path, threads: int, what: Round) -> Rate:
+    """By its own benchmark: so many tokens behind a prompt of that length."""
+    sizes = ["-p", "0", "-n", str(what.tokens), "-d", str(what.prompt)]
+    command = [str(program), "-m", str(model), "-t", str(threads), *sizes, "-r", "1", "-o", "json"]
+
+    def rate() -> float:
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+        return float(json.loads(found.stdout)[0]["avg_ts"])
+
+    return rate
+
+
+def write_gguf(decoder: Decoder, path: Path) -> Path:
+    """A Llama of the same sizes in bfloat16, with random weights."""
+    import gguf
+
+    w = gguf.GGUFWriter(path, "llama")
+    w.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
+    w.add_tokenizer_model("no_vocab")
+    w.add_vocab_size(decoder.vocabulary)
+    w.add_context_length(decoder.context)
+    w.add_embedding_length(decoder.width)
+    w.add_block_count(decoder.layers)
+    w.add_feed_forward_length(decoder.hidden)
+    w.add_head_count(decoder.heads)
+    w.add_head_count_kv(decoder.kv_heads)
+    w.add_layer_norm_rms_eps(1e-6)
+    w.add_rope_dimension_count(decoder.size)
+    random = np.random.default_rng(0)
+    for name, shape in _tensors(decoder):
+        if len(shape) == 1:
+            w.add_tensor(name, np.ones(shape, np.float32))
+            continue
+        x = random.standard_normal(shape, np.float32) * np.float32(shape[1] ** -0.5)
+        upper = (x.view(np.uint32) >> 16).astype(np.uint16)  # bfloat16 is the upper half
+        w.add_tensor(name, upper.view(np.uint8), raw_dtype=gguf.GGMLQuantizationType.BF16)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    return path
+
+
+def _tensors(d: Decoder) -> Iterable[tuple[str, tuple[int, ...]]]:
+    """Names and shapes as llama.cpp has them: (outputs, inputs)."""
+    yield "token_embd.weight", (d.vocabulary, d.width)
+    yield "output.weight", (d.vocabulary, d.width)
+    yield "output_norm.weight", (d.width,)
+    for layer in range(d.layers):
+        at = f"blk.{layer}."
+        yield f"{at}attn_norm.weight", (d.width,)
+        yield f"{at}ffn_norm.weight", (d.width,)
+        yield f"{at}attn_q.weight", (d.width, d.width)
+        yield f"{at}attn_k.weight", (d.kv_heads * d.size, d.width)
+        yield f"{at}attn_v.weight", (d.kv_heads * d.size, d.width)
+        yield f"{at}attn_output.weight", (d.width, d.width)
+        yield f"{at}ffn_gate.weight", (d.hidden, d.width)
+        yield f"{at}ffn_up.weight", (d.hidden, d.width)
+        yield f"{at}ffn_down.weight", (d.width, d.hidden)
+
+
+def read_bytes(decoder: Decoder, precision: str) -> int:
+    """Of the weights that a token needs: all but the embeddings."""
+    products = sum(n * k for name, (n, *rest) in _tensors(decoder) for k in rest) - (
+        decoder.vocabulary * decoder.width
+    )
+    if decoder.kind == "gpt2":  # has no gate
+        products -= decoder.layers * decoder.hidden * decoder.width
+    return products * (2 if precision == "bf16" else 4)
+
+
+def engines(
+    path: Path, gguf: Path | None, threads: int, options: argparse.Namespace, what: Round
+) -> dict[str, Rate]:
+    """By title, tactix first."""
+    found = {"tactix": tactix_rate(path, threads, options, what)}
+    if not options.without_onnxruntime:
+        found["ONNX Runtime fp32"] = onnxruntime_rate(path, threads, what)
+    if gguf:
+        found["llama.cpp BF16"] = llama_rate(options.llama_bench, gguf, threads, what)
+    return found
+
+
+def row(rates: dict[str, Rate], decoder: Decoder, threads: int, options: argparse.Namespace) -> str:
+    """A line of the table."""
+    size, machine = read_bytes(decoder, options.precision), Machine()
+    for rate in rates.values():
+        rate()  # binds, and finds what to share between threads
+    rounds: list[dict[str, float]] = []
+    roofs: list[float] = []
+    for turn in range(options.rounds):
+        order = list(rates)[turn % len(rates) :] + list(rates)[: turn % len(rates)]
+        rounds.append({name: rates[name]() for name in order})
+        roofs.append(machine.rate("read", threads, size) / size)
+    machine.close()
+    cells = [f"{threads}"]
+    for name in rates:
+        cells.append(f"{statistics.median(r[name] for r in rounds):.1f}")
+        if name != "tactix":
+            cells.append(f"{statistics.median(r['tactix'] / r[name] for r in rounds):.2f}")
+    return f"| {' | '.join(cells)} | {statistics.median(roofs):.1f} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("decoder", nargs="?", choices=DECODERS, default="llama-850m")
+    parser.add_argument("--threads", default="1", help="as in 1,2 (default: 1)")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of tactix")
+    parser.add_argument("--prompt", type=int, default=128, help="tokens before (default: 128)")
+    parser.add_argument("--tokens", type=int, default=32, help="in a round (default: 32)")
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    parser.add_argument("--level", type=int, default=3, help="of tactix's build (default: 3)")
+    parser.add_argument("--copy-weights", action="store_true", help="in tactix, to huge pages")
+    parser.add_argument("--without-onnxruntime", action="store_true")
+    parser.add_argument("--llama-bench", type=Path, help="llama.cpp's program of that name")
+    parser.add_argument("--folder", type=Path, help="of the models (default: a temporary one)")
+    options = parser.parse_args()
+    decoder, what = DECODERS[options.decoder], Round(options.prompt, options.tokens)
+    if options.llama_bench and decoder.kind != "llama":
+        parser.error(f"llama.cpp is asked for, and {options.decoder} is no Llama")
+    with tempfile.TemporaryDirectory() as temporary:
+        table(options.folder or Path(temporary), options, decoder, what)
+
+
+def table(folder: Path, options: argparse.Namespace, decoder: Decoder, what: Round) -> None:
+    """Prints it, row by row."""
+    path, gguf = (folder / f"{options.decoder}.{kind}" for kind in ("onnx", "gguf"))
+    if not path.exists():
+        write(decoder, path)
+    if options.llama_bench and not gguf.exists():
+        write_gguf(decoder, gguf)
+    headed = False
+    for threads in map(int, options.threads.split(",")):
+        rates = engines(path, gguf if options.llama_bench else None, threads, options, what)
+        if not headed:
+            heads = [h for n in rates for h in ((n, "ratio") if n != "tactix" else (n,))]
+            print(f"| threads | {' | '.join(heads)} | roof |\n|{'---|' * (len(heads) + 2)}")
+            headed = True
+        print(row(rates, decoder, threads, options), flush=True)
+
+
+if __name__ == "__main__":
+    main()

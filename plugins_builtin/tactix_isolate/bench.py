@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -149,6 +149,10 @@ class CpuBench(Bench):
 
     def delay(self) -> float:
         return 0.0 if "worker" in self.__dict__ else self.other_processes.delay()
+
+    def watch(self) -> Callable[[], float]:
+        others = OtherProcesses()
+        return lambda: 0.0 if "worker" in self.__dict__ else others.delay()
 
     def review(self, bids: Sequence[Bids]) -> None:
         """What was timed while others used the machine is taken to vary by as much as they may have

@@ -11,6 +11,8 @@ from pathlib import Path
 STAT = Path("/proc/stat")
 NOTABLE = 0.2
 """Cores that others use from which on times are doubted."""
+SHORTEST = 0.25
+"""Seconds in which the system's ticks, of 10 ms as a rule, tell NOTABLE from a chance."""
 
 
 class OtherProcesses:
@@ -24,7 +26,7 @@ class OtherProcesses:
         all; 0 if unknown.
         """
         wall, cores = time.perf_counter() - self._begin, os.cpu_count() or 1
-        if self._busy < 0 or wall <= 0:
+        if self._busy < 0 or wall < SHORTEST:
             return 0.0
         used = (busy() - self._busy - (own() - self._own)) / wall
         return 0.0 if used < NOTABLE else min(used / max(cores - used, 0.5), float(cores))

@@ -47,6 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(CpuBench, "prepare", lambda *a: made.prepare(*a), raising=False)
     monkeypatch.setattr(CpuBench, "measure", lambda *a: made.measure(*a))
     monkeypatch.setattr(CpuBench, "delay", lambda self: 0.0)
+    monkeypatch.setattr(CpuBench, "watch", lambda self: lambda: 0.0)
     return made
 
 
@@ -100,6 +101,16 @@ def test_what_was_timed_in_turns_is_not_timed_again(
     assert again.ledger["precision"]["lowered"] == first.ledger["precision"]["lowered"]
     frozen = build("bf16", frozen=True)
     assert [s.name for s in frozen.steps] == [s.name for s in first.steps]
+
+
+def test_what_others_delayed_is_timed_in_turns_again_on_a_quiet_machine(
+    clock: Clock, build: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock.wide, clock.lowered = 1e-3, 2e-3
+    for delay, source in [(3.0, "measured"), (2.0, "cached"), (0.0, "measured"), (0.0, "cached")]:
+        monkeypatch.setattr(CpuBench, "delay", lambda self, delay=delay: delay)
+        times = build("bf16").ledger["precision"]["times"]["product"]
+        assert times["source"] == source
 
 
 def test_rivals_of_what_is_new_run_again(clock: Clock, build: Callable[..., Plan]) -> None:

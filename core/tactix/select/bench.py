@@ -213,6 +213,10 @@ class Bench:
         """
         return 0.0
 
+    def watch(self) -> Callable[[], float]:
+        """Begin to watch the machine: what comes tells ``delay`` of what is timed from now on."""
+        return lambda: 0.0
+
     def measure(self, runnable: Runnable, times: int) -> float:
         """Seconds that so many runs of what ``prepare`` gave take together; infinite if it is
         rejected meanwhile.

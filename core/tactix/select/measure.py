@@ -68,6 +68,7 @@ class Measurer:
     log: Callable[[str], None] = lambda message: None
     strict: bool = False
     foreseen: Callable[[], Sequence[Candidate]] = lambda: ()
+    _delays: dict[int, float] = field(default_factory=dict, init=False)
 
     def run(self, all_bids: Sequence[Bids]) -> None:
         """Settle every candidate of every node, and reject those that must not be chosen: perhaps
@@ -99,7 +100,7 @@ class Measurer:
             del self.bench.stopped, self.toolchain.stopped
 
     def _run(self, all_bids: Sequence[Bids]) -> None:
-        again = not self.frozen and time.monotonic() < self.deadline and not self.bench.delay()
+        again = self._is_quiet()
         todo = [
             (b, cs)
             for b in all_bids
@@ -118,9 +119,14 @@ class Measurer:
             )
         self._work_off(todo)
         self.bench.review(all_bids)
-        delay = self.bench.delay()
+        whole = self.bench.delay()
         for b, c in ((b, c) for b, cs in todo for c in cs if c.status == "measured"):
+            delay = max(whole, self._delays.get(id(c), 0.0))
             self.cache.put(self.key(b, c), Timing(c.seconds, c.spread, c.error, delay))
+
+    def _is_quiet(self) -> bool:
+        """Whether what others delayed is timed again: there is time, and they are gone."""
+        return not self.frozen and time.monotonic() < self.deadline and not self.bench.delay()
 
     def _work_off(self, todo: Sequence[Todo]) -> None:
         """Compile and race node by node, those first that take longest; what time is too short for
@@ -146,6 +152,7 @@ class Measurer:
                 compiled + len(candidates),
             )
             self.monitor.step("compile", compiled)
+            delay = self.bench.watch()
             for b, cs in batch:
                 if self._is_over():
                     break
@@ -153,12 +160,19 @@ class Measurer:
                 waiting.pop(0)
                 raced += 1
                 self.monitor.step("measure", raced, b.node.name)
+            self._doubt(candidates, delay())
         self.monitor.finish("compile")
         self.monitor.finish("measure")
         if left := [c for _, cs in waiting for c in cs if c.status == "open"]:
             self.log(f"{self._why_over}; different layers chosen by estimate: {len(waiting)}")
             for c in left:
                 estimate(c)
+
+    def _doubt(self, candidates: Sequence[Candidate], delay: float) -> None:
+        """Others were busy while these were raced: of a whole build that may be a small part."""
+        for c in (c for c in candidates if c.status == "measured"):
+            c.spread = max(c.spread, delay)
+            self._delays[id(c)] = delay
 
     def _compile_ahead(self) -> None:
         """Compile what the plan will need if nothing is measured any more: what a budget is too
@@ -218,10 +232,11 @@ class Measurer:
             hashlib.sha256(f"{i} of {text}".encode()).hexdigest()[:40] for i in range(len(sides))
         ]
         low, plain = map(self.cache.get, keys)
-        if low and plain:
-            return Times(low.seconds, plain.seconds, "cached")
-        if self.frozen or self._is_over():
-            return None
+        cached = Times(low.seconds, plain.seconds, "cached") if low and plain else None
+        is_doubted = bool(low and low.delay)
+        if self.frozen or self._is_over() or (cached and not (is_doubted and self._is_quiet())):
+            return cached
+        delay = self.bench.watch()
         try:
             with self._limited():
                 times = self._in_turns([x for x in every if not x[1].artifact.alias])
@@ -231,14 +246,12 @@ class Measurer:
                 or any(c.tactic.key in self.bench.strangers for _, c in every)
             ):
                 raise
-            self.log(
-                f"precision of {every[0][0].node.name} is decided by "
-                f"times of different sessions: {e}"
-            )
-            return None
+            how = "delayed times" if cached else "times of different sessions"
+            self.log(f"precision of {every[0][0].node.name} is decided by {how}: {e}")
+            return cached
         seconds = [sum(times.get(id(c), 0.0) for _, c in side) for side in sides]
         for key, s in zip(keys, seconds, strict=True):
-            self.cache.put(key, Timing(s, 0.0, 0.0))
+            self.cache.put(key, Timing(s, 0.0, 0.0, max(delay(), self.bench.delay())))
         return Times(seconds[0], seconds[1], "measured")
 
     def _in_turns(self, stands: Sequence[Stand]) -> dict[int, float]:

@@ -12,6 +12,7 @@ import pytest
 import tactix
 from tactix.base.progress import SilentProgress
 from tactix_isolate import machine_load
+from tactix_isolate.bench import CpuBench
 
 
 def clock(
@@ -97,6 +98,28 @@ def test_what_was_timed_on_a_busy_machine_is_timed_again_once_on_a_quiet_one(
     assert states(built(monkeypatch, 0.0, timing_cache=cache)) == {"measured"}
     assert states(built(monkeypatch, 0.0, timing_cache=cache)) == {"cached"}
     assert not any(row[3] for row in json.loads(cache.read_text())["timings"].values())
+
+
+def test_a_burst_of_load_is_noted_with_what_it_delayed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of a long build it is a small part."""
+    cache = tmp_path / "timings.json"
+    watch = CpuBench.watch
+    monkeypatch.setattr(CpuBench, "watch", lambda self: lambda: 5.0)
+    burst = built(monkeypatch, 0.0, timing_cache=cache)
+    assert all(c["spread"] >= 5.0 for c in burst)
+    assert states(built(monkeypatch, 4.0, timing_cache=cache)) == {"cached"}
+    monkeypatch.setattr(CpuBench, "watch", watch)
+    assert states(built(monkeypatch, 0.0, timing_cache=cache)) == {"measured"}
+    assert states(built(monkeypatch, 0.0, timing_cache=cache)) == {"cached"}
+
+
+def test_a_moment_shorter_than_a_few_ticks_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock(monkeypatch, [100.0, 100.01], [5.0, 5.0])
+    times = [0.0, 0.03]
+    monkeypatch.setattr(machine_load.time, "perf_counter", lambda: times.pop(0))
+    assert machine_load.OtherProcesses().delay() == 0.0
 
 
 def test_busy_machines_have_more_near_ties(monkeypatch: pytest.MonkeyPatch) -> None:

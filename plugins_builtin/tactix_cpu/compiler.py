@@ -192,7 +192,7 @@ class CCompiler(Compiler):
             )
             raise ToolchainError("kernels cannot be compiled", who=self.key, why=why, do=do)
         other = self._like(command, self._effort)
-        other.stopped = self.stopped
+        other.stopped, other.told = self.stopped, self.told
         return other
 
     def _like(self, command: Sequence[str] | None, effort: Effort) -> CCompiler:
@@ -254,12 +254,22 @@ class CCompiler(Compiler):
             own += ["-include", head] if head else []
             commands.append([*self.command, *own, "-c", f"u{i}.c", "-o", f"u{i}.o"])
 
+        done = [len(u.sources) for i, u in enumerate(units) if i not in missing]
+
         def keep(index: int, outcome: CommandResult) -> None:
             made = Path(folder, f"u{missing[index]}.o")
+            done.append(len(units[missing[index]].sources))
             if outcome.code == 0:
                 object_cache.put(f"{keys[missing[index]]}.o", made.read_bytes())
 
-        outcomes = run_all(commands, folder, self.timeout, self._cancelled, 0, self.stopped, keep)
+        def told_is_stopped() -> bool:
+            self.told(sum(done))
+            return self.stopped()
+
+        outcomes = run_all(
+            commands, folder, self.timeout, self._cancelled, 0, told_is_stopped, keep
+        )
+        told_is_stopped()
         failed: list[tuple[Unit, CompilerError]] = []
         for i, outcome in zip(missing, outcomes, strict=True):
             try:

@@ -285,6 +285,36 @@ def test_what_estimates_choose_is_compiled_before_a_budget_is_spent(
     assert [stage for stage, new in monitor.found if new] == ["ahead"]
 
 
+class Counting(SilentProgress):
+    """Steps of each phase, those there are and those that were done."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, int] = {}
+        self.done: dict[str, int] = {}
+
+    def phase(self, name: str, total: int) -> None:
+        self.totals[name] = total
+
+    def step(self, name: str, done: int, message: str = "") -> None:
+        assert self.done.get(name, 0) <= done <= self.totals[name]
+        self.done[name] = done
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("times", [1, 2])
+def test_phases_that_compile_tell_of_each_kernel(
+    builder: tactix.Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, times: int
+) -> None:
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path))
+    for _ in range(times):  # the second finds objects
+        monitor = Counting()
+        builder.build_plan(
+            relu(builder), config(budget=1e9, progress_monitor=monitor, timing_cache=False)
+        )
+    for name in ("ahead", "kernels"):
+        assert monitor.done[name] == monitor.totals[name] == 1
+
+
 @pytest.mark.compiler
 def test_a_spent_budget_compiles_what_the_plan_needs_and_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

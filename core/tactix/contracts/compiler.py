@@ -16,7 +16,7 @@ class Compiler:
 
     ``stopped``: set by the builder, to be asked on its thread now and then while it compiles: true
     once the build was stopped or its time is over, and then ``compile`` had better raise
-    BuildCancelled.
+    BuildCancelled. ``told``: set and called likewise, with how many of the sources are compiled.
     ``examples``: for the checks of packs, small sources, of a language that only this one takes.
     """
 
@@ -24,6 +24,7 @@ class Compiler:
     language: str
     launcher: str
     stopped: Callable[[], bool] = staticmethod(lambda: False)
+    told: Callable[[int], None] = staticmethod(lambda done: None)
 
     def available(self) -> str:
         """Empty if it can compile here, else why not and what to install."""

@@ -104,7 +104,8 @@ def _compiled(steps: Sequence[Step], state: BuildState) -> Mapping[str, Binary]:
     monitor = state.config.progress_monitor
     monitor.phase("kernels", len(texts))
     start = time.monotonic()
-    binaries = state.toolchain.compile((s.artifact for s in steps), state.context.device)
+    told = partial(monitor.step, "kernels")
+    binaries = state.toolchain.compile((s.artifact for s in steps), state.context.device, told)
     state.compiling.append(time.monotonic() - start)
     monitor.step("kernels", len(texts))
     monitor.finish("kernels")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tactix.base.errors import CompilerError, ToolchainError
@@ -52,10 +53,13 @@ class Toolchain:
         )
 
     def compile(
-        self, artifacts: Iterable[KernelArtifact], device: DeviceProperties
+        self,
+        artifacts: Iterable[KernelArtifact],
+        device: DeviceProperties,
+        told: Callable[[int], None] = lambda done: None,
     ) -> Mapping[str, Binary]:
-        """Binaries by source digest; one compiler call for each language. Raises CompilerError,
-        BuildCancelled.
+        """Binaries by source digest; one compiler call for each language. ``told``: how many are
+        done, now and then. Raises CompilerError, BuildCancelled.
         """
         sources: dict[str, dict[str, Source]] = {}
         for a in artifacts:
@@ -66,18 +70,29 @@ class Toolchain:
         out: dict[str, Binary] = {}
         for language, found in sorted(sources.items()):
             wanted = [found[d] for d in sorted(found)]
-            made = self._compiled(self.by_language[language], wanted, device)
+            made = self._compiled(
+                self.by_language[language], wanted, device, partial(_beyond, told, len(out))
+            )
             out.update({s.digest: b for s, b in zip(wanted, made, strict=True)})
         return out
 
     def _compiled(
-        self, compiler: Compiler, wanted: Sequence[Source], device: DeviceProperties
+        self,
+        compiler: Compiler,
+        wanted: Sequence[Source],
+        device: DeviceProperties,
+        told: Callable[[int], None],
     ) -> list[Binary]:
-        compiler.stopped = self.stopped
+        compiler.stopped, compiler.told = self.stopped, told
         try:
             return compiler.compile(wanted, device)
         finally:
             vars(compiler).pop("stopped", None)
+            vars(compiler).pop("told", None)
+
+
+def _beyond(told: Callable[[int], None], before: int, done: int) -> None:
+    told(before + done)
 
 
 def joined(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from statistics import median
 from typing import Any
@@ -180,11 +181,14 @@ class Measurer:
 
         Compilers keep objects, so races and the plan take these from there.
         """
-        wanted = {c.artifact.digest: c.artifact for c in self.foreseen()}
-        wanted = {k: a for k, a in wanted.items() if isinstance(a.code, Source)}
-        self.monitor.phase("ahead", 0)
+        wanted = {
+            a.code.digest: a for c in self.foreseen() if isinstance((a := c.artifact).code, Source)
+        }
+        self.monitor.phase("ahead", len(wanted))
+        told = partial(self.monitor.step, "ahead")
         with suppress(BuildCancelled, CompilerError):  # who does not compile loses in its turn
-            self.toolchain.compile(wanted.values(), self.properties)
+            self.toolchain.compile(wanted.values(), self.properties, told)
+            told(len(wanted))
         self.monitor.finish("ahead")
 
     def _batch(self, waiting: Sequence[Todo], per_kernel: float | None) -> list[Todo]:

@@ -100,6 +100,18 @@ def test_the_quick_compiler_makes_few_units_and_other_code(cache):
     assert blob != CCompiler().compile(sources, NATIVE)[0].blob
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_it_tells_how_many_are_compiled_on_the_thread_that_asked(cache, quick):
+    compiler = CCompiler().quick() if quick else CCompiler()
+    told: list[tuple[int, int]] = []
+    compiler.told = lambda done: told.append((done, threading.get_ident()))
+    compiler.compile([_write(str(i)) for i in range(9)], NATIVE)
+    counts = [done for done, _ in told]
+    assert counts == sorted(counts)
+    assert counts[-1] == 9
+    assert {thread for _, thread in told} == {threading.get_ident()}
+
+
 def test_cancelling_stops_the_quick_compiler_too(slow):
     both = CCompiler(slow)
     both.cancel()

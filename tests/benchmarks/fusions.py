@@ -408,7 +408,7 @@ CASES = [
     Case("L2, spelled out", lambda: reduced(lambda p, x: p.op("Mul", x, x), "ReduceSum", "Sqrt"), BEFORE),
     Case("log-sum-exp", lambda: reduction("ReduceLogSumExp")),
     Case("activation before a mean", lambda: reduced(lambda p, x: p.op("Relu", x), "ReduceMean"), BEFORE),
-    Case("variance", variance),
+    Case("variance", variance, BEFORE),
     Case("convolution, max pooling", lambda: conv_pool("MaxPool")),
     Case("convolution, mean pooling", lambda: conv_pool("AveragePool")),
     Case("depthwise, pointwise 64 x 56", lambda: depthwise_pointwise(64, 56)),

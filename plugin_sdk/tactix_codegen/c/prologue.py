@@ -1,6 +1,7 @@
 """Prologues: the pointwise part before an anchor, as a function of one vector of its input.
 
-For kernels that read one tensor and pass every element through the same expression:
+For kernels that read one tensor and pass every element through the same expression, which may read
+one tensor beside it, such as a mean for each row:
 
     before = prologue(node)                # Prologue or Reject; None where nothing is before
     value = before.of(load(dtype, place))  # in place of the load alone
@@ -23,26 +24,35 @@ from tactix_codegen.c.text import block
 
 @dataclass(frozen=True)
 class Prologue:
-    """``result``: an expression of variable 0, the anchor's given input, of ``dtype``."""
+    """``result``: an expression of variables, which stand for the given inputs ``leaves``, all of
+    ``dtype``: 0, and at most one more.
+    """
 
     result: Scalar
     dtype: DType
+    leaves: tuple[int, ...] = (0,)
+
+    @property
+    def beside(self) -> int:
+        """The given input that it reads beside input 0; 0 for none."""
+        return max(self.leaves)
 
     @property
     def helpers(self) -> str:
         """The function, as ``kernel`` takes it."""
-        code = emit_vector([self.result], ["x"], [self.dtype], "b")
-        head = "TX_INLINE vf TX_NAME(before)(vf x)"
+        names = ["beside" if i else "x" for i in self.leaves]
+        code = emit_vector([self.result], names, [self.dtype] * len(names), "b")
+        head = f"TX_INLINE vf TX_NAME(before)(vf x{', vf beside' * bool(self.beside)})"
         return block(head, *code.statements, f"return {code.results[0]};")
 
     @staticmethod
-    def of(vector: str) -> str:
-        """The C expression of a vector that went through."""
-        return f"TX_NAME(before)({vector})"
+    def of(*vectors: str) -> str:
+        """The C expression of a vector that went through; with that of what is beside it."""
+        return f"TX_NAME(before)({', '.join(vectors)})"
 
 
 def prologue(node: Node) -> Prologue | Reject | None:
-    """What the node computes of its input 0 before the anchor reads it."""
+    """What the node computes of its input 0, and at most one more, before the anchor reads it."""
     body, anchor = node.body, node.anchor
     if anchor is None or not body.anchor:
         return None
@@ -50,10 +60,11 @@ def prologue(node: Node) -> Prologue | Reject | None:
     for k in range(body.anchor):
         known.read(k)
     result = known.of(anchor.inputs[0])
-    if known.leaves != [0] or not expr.variables([result]):
-        return Reject("what stands before the anchor reads more than its input")
+    leaves = tuple(known.leaves)
+    if 0 not in leaves or len(leaves) > 2 or not expr.variables([result]):
+        return Reject("what stands before the anchor reads more than its input and one tensor")
     dtype = node.given[0].spec.dtype
-    if dtype is not node.specs[anchor.inputs[0]].dtype:
+    if any(node.specs[i].dtype is not dtype for i in (*leaves, anchor.inputs[0])):
         return Reject("what stands before the anchor changes the dtype")
-    reason = why_not_vector([result], [dtype])
-    return Reject(reason) if reason else Prologue(result, dtype)
+    reason = why_not_vector([result], [dtype] * len(leaves))
+    return Reject(reason) if reason else Prologue(result, dtype, leaves)

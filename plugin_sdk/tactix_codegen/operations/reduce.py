@@ -64,6 +64,11 @@ def axes_of(anchor: BodyNode, rank: int) -> tuple[int, ...]:
     return tuple(sorted(a % rank for a in anchor.attrs.axes))
 
 
+def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
+    """The shape of the results where reduced axes are kept, of size 1."""
+    return tuple(1 if i in axes else d for i, d in enumerate(shape))
+
+
 def input_strides(shape: Shape, fmt: Format) -> tuple[Dim, ...]:
     """Strides along the dims of a tensor that is stored linear or channels last."""
     if fmt == LINEAR:

@@ -60,3 +60,19 @@ def test_others_stay_before(net, case):
         net.mark_output(net.add("Softmax", y), "p")
     found = kinds(net, *(all_rules() if case == "to kernels" else ()))
     assert "ReduceSum" in found, "it stands alone"
+
+
+@pytest.mark.parametrize("axes", [(1,), (2,), (1, 2), (0, 2)])
+def test_a_variance_reads_its_mean_while_it_is_summed(net, axes):
+    x = net.x("n", 4, 5)
+    d = net.add("Sub", x, net.add("ReduceMean", x, axes=axes, keepdims=True))
+    y = net.add("ReduceMean", net.add("Mul", d, d), axes=axes, keepdims=False)
+    net.mark_output(y, "y")
+    assert kinds(net, *all_rules()) == ["ReduceMean", "Sub+Mul+ReduceMean"]
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (1, 4, 1), (3, 4, 5)])
+def test_numbers_that_are_none_for_each_result_stay_before(net, shape):
+    y = net.add("Sub", net.x(3, 4, 5), net.x(*shape, name="z"))
+    net.mark_output(net.add("ReduceSum", y, axes=(2,)), "y")
+    assert kinds(net) == ["Sub", "ReduceSum"]

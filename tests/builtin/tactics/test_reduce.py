@@ -7,7 +7,7 @@ import itertools
 import asked
 import numpy as np
 import pytest
-from harness import Case, check, check_all, devices, fused, node
+from harness import Case, check, check_all, devices, fused, node, spec
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
@@ -237,6 +237,43 @@ def test_halves_are_passed_through_wide(code):
     check(
         fused([x], [("Abs", (0,), {}), ("ReduceSum", (1,), {"axes": (1,)})], anchor=1), TACTIC, [x]
     )
+
+
+@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
+def test_what_stands_before_may_read_a_number_for_each_result(device):
+    """As the variance reads the mean."""
+    cases = []
+    shapes = [
+        ((7, 101), (1,)),
+        ((7, 101), (0,)),
+        ((7, 150), (0,)),
+        ((2, 3, 5, 7), (2, 3)),
+        ((2, 19, 5, 3), (0, 2)),
+        ((3, 4, 37), (0, 2)),
+        ((1, 5), (0, 1)),
+        ((3, 0), (1,)),
+    ]
+    for (shape, axes), keepdims in itertools.product(shapes, (False, True)):
+        x = _f32(*shape)
+        mean = _f32(*(1 if i in axes else d for i, d in enumerate(shape)))
+        own = ("ReduceSum", (3,), {"axes": axes, "keepdims": keepdims})
+        nodes = [("Sub", (0, 1), {}), ("Mul", (2, 2), {}), own, ("Sqrt", (4,), {})]
+        n = fused([x, mean], nodes, anchor=2)
+        cases.append(Case(n, TACTIC, [x, mean], device=device, nt=(1, 3)))
+    check_all(cases)
+
+
+def test_sizes_of_what_is_read_before_may_be_told_later():
+    for shape, axes in (((7, 101), (1,)), ((7, 101), (0,)), ((0, 5), (1,))):
+        x = _f32(*shape)
+        mean = _f32(*(1 if i in axes else d for i, d in enumerate(shape)))
+        specs = [
+            spec(x, ("n", "m")),
+            spec(mean, tuple(1 if i in axes else s for i, s in enumerate("nm"))),
+        ]
+        own = ("ReduceMean", (3,), {"axes": axes, "keepdims": False})
+        n = fused(specs, [("Sub", (0, 1), {}), ("Mul", (2, 2), {}), own], anchor=2)
+        check(n, TACTIC, [x, mean], env=dict(zip("nm", shape, strict=True)))
 
 
 def test_what_reads_more_before_is_refused():

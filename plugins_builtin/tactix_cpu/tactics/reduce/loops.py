@@ -52,7 +52,8 @@ class CpuReductionKernel:
     ``count``: elements per result. ``valid``: channels where loop 1 counts blocks, the last one
     partial;
     ``whole_blocks``: the output has such blocks too, and zero is stored in their unused lanes.
-    ``before``: what every vector goes through first.
+    ``before``: what every vector goes through first; the last strides are those of what it reads
+    beside.
     """
 
     args: Args
@@ -119,10 +120,19 @@ class CpuReductionKernel:
             text = loop(f"i{i}", "0", self._length(i), text)
         return text
 
-    def _load(self, place: str, count: str = "") -> str:
-        """A vector of what is reduced."""
+    def _load(self, place: str, count: str = "", beside: str = "beside") -> str:
+        """A vector of what is reduced; ``beside``: the vector that goes with it, if there is."""
         loaded = c_text.load(self.source, place, count)
-        return self.before.of(loaded) if self.before else loaded
+        if self.before is None:
+            return loaded
+        return self.before.of(loaded, *[beside] * bool(self.before.beside))
+
+    def _beside(self, name: str, loops: Sequence[int], step: str, count: str) -> list[str]:
+        """Declare what goes with the results ``step`` elements from here, where something does."""
+        if self.before is None or not self.before.beside:
+            return []
+        base = self.args.sum(self.args.input(self.before.beside), self._offset(-1, loops))
+        return [f"const vf {name} = {self._vector(-1, self.source, base, step, count)};"]
 
     def _join(self, a: str, b: str) -> str:
         return self.vector.join.format(a=a, b=b)
@@ -136,9 +146,13 @@ class CpuReductionKernel:
         """
         o = self.epilogue.operands[self.order[position]]
         base = self.args.sum(self.args.input(o.index), self._offset(2 + position, loops))
-        if not self.kept or self.space.strides[2 + position][self.kept[-1]] == 0:
-            return c_text.splat(o.dtype, base)
-        return c_text.load(o.dtype, self.args.sum(base, step), count)
+        return self._vector(2 + position, o.dtype, base, step, count)
+
+    def _vector(self, operand: int, dtype: DType, base: str, step: str, count: str) -> str:
+        """The vector of an operand from ``base`` on, ``step`` elements along the last kept loop."""
+        if not self.kept or self.space.strides[operand][self.kept[-1]] == 0:
+            return c_text.splat(dtype, base)
+        return c_text.load(dtype, self.args.sum(base, step), count)
 
     def _finish(self, value: str, loops: Sequence[int], step: str, count: str) -> list[str]:
         """Mean, epilogue and stores of a vector of results."""
@@ -191,9 +205,26 @@ class CpuReductionKernel:
         return [
             "float part[TX_LANES] = {0};",
             comment(f"all that is reduced to result r, in {_WAYS} sums of a vector each"),
-            loop("r", "0", run, start, *self._row(), f"part[r] = {self.vector.lanes}(s0);"),
+            loop(
+                "r",
+                "0",
+                run,
+                *self._beside_row(outer),
+                start,
+                *self._row(),
+                f"part[r] = {self.vector.lanes}(s0);",
+            ),
             *self._finish("tx_load_f32(part)", outer, "0", run),
         ]
+
+    def _beside_row(self, outer: Sequence[int]) -> list[str]:
+        """Declare what goes with result ``r``, where something does."""
+        if self.before is None or not self.before.beside:
+            return []
+        steps = [self.space.strides[-1][i] for i in outer]
+        indices = [*(f"i{i}" for i in outer[:-1]), *[f"(i{i} + r)" for i in outer[-1:]]]
+        place = self.args.sum(self.args.input(self.before.beside), self.args.offset(steps, indices))
+        return [f"const vf beside = {c_text.splat(self.source, place)};"]
 
     def _row(self) -> list[str]:
         """Reduce from ``p`` on into ``s0``."""
@@ -268,6 +299,9 @@ class CpuReductionKernel:
             f"const {c_text.ctype(self.source)}* p = "
             f"{self.args.sum(self.x, self._offset(0, outer), begin)};"
         )
+        for v in range(wide):
+            step = self.args.sum(begin, c_text.times(v, "TX_LANES"))
+            out += self._beside(f"beside{v}", outer, step, count)
         out += self._column_loops(names, "" if whole else count)
         for v, group in enumerate(names):
             out += [f"{group[0]} = {self._join(group[0], n)};" for n in group[1:]]
@@ -307,7 +341,9 @@ class CpuReductionKernel:
         for v, group in enumerate(names):
             for w in ways:
                 place = self.args.sum(base, c_text.times(w, stride), c_text.times(v, "TX_LANES"))
-                out.append(f"{group[w]} = {self._join(group[w], self._load(place, count))};")
+                out.append(
+                    f"{group[w]} = {self._join(group[w], self._load(place, count, f'beside{v}'))};"
+                )
         return out
 
     # Single elements

@@ -10,7 +10,7 @@ reduced in nhwc and ``cB``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tactix.base import dims
 from tactix.base.dims import Dim
@@ -33,6 +33,7 @@ from tactix_codegen.operations.reduce import (
     ReductionOperator,
     axes_of,
     input_strides,
+    kept_shape,
     operation_of,
     space,
 )
@@ -77,19 +78,25 @@ class CpuReduceTactic(Tactic[CpuReduceWork]):
         before = prologue(node)
         if isinstance(before, Reject):
             return before
+        axes = axes_of(anchor, x.rank)
+        if (
+            before
+            and before.beside
+            and node.given[before.beside].spec.shape != kept_shape(x.shape, axes)
+        ):
+            return Reject("what is read before the reduction has other elements than the results")
         found = epilogue(node, vector=narrow, prologue=narrow)
         if isinstance(found, Reject) and narrow and before is None:
             found, narrow = epilogue(node, vector=False), False
         if isinstance(found, Reject):
             return found
-        return CpuReduceWork(
-            node, operation_of(anchor), found, axes_of(anchor, x.rank), narrow, before
-        )
+        return CpuReduceWork(node, operation_of(anchor), found, axes, narrow, before)
 
     def variants(self, work: CpuReduceWork, device: DeviceProperties) -> Sequence[Variant] | Reject:
         x = work.node.given[0].spec
         choices = [(LINEAR, LINEAR)]
-        if work.vector and x.rank > 2 and work.axes == tuple(range(2, x.rank)):
+        alone = work.prologue is None or not work.prologue.beside
+        if work.vector and alone and x.rank > 2 and work.axes == tuple(range(2, x.rank)):
             choices += [(f, g) for f in (blocked(device.lanes), NHWC) for g in (LINEAR, f)]
         found = [_variant(work, *c) for c in choices]
         return [v for v in found if v is not None] or Reject(
@@ -141,8 +148,16 @@ def _space(work: CpuReduceWork, variant: Variant) -> tuple[Space, Dim | None]:
         c_text.contiguous_strides(shape),
         *(o.strides for _, o in sorted(work.epilogue.operands.items())),
     ]
-    operands = Operands([input_strides(x.shape, fmt)], behind, len(shape))
-    return space(x.shape, work.axes, fmt, operands), None
+    before = [input_strides(x.shape, fmt)]
+    beside = work.prologue.beside if work.prologue else 0
+    if beside:
+        held = work.node.given[beside].spec.shape
+        before.append(c_text.broadcast_strides(held, x.shape))
+    loops = space(x.shape, work.axes, fmt, Operands(before, behind, len(shape)))
+    if not beside:
+        return loops, None
+    source, last, *others = loops.strides
+    return replace(loops, strides=(source, *others, last)), None
 
 
 def _blocked_space(work: CpuReduceWork, variant: Variant) -> tuple[Space, Dim | None]:

@@ -18,6 +18,7 @@ from tactix.base.errors import (
     TactixError,
     punctuated,
 )
+from tactix.base.garbage import rarely_collected
 from tactix.base.logger import Logger, checked_logger
 from tactix.config import BuilderConfig, BuilderFlag
 from tactix.contracts.importer import GIVE, Importer, check_source
@@ -74,6 +75,7 @@ class Builder(Recorded):
         return BuilderConfig()
 
     @recorded
+    @rarely_collected
     def import_model(
         self,
         source: Any,
@@ -147,6 +149,7 @@ class Builder(Recorded):
         )
 
     @recorded
+    @rarely_collected
     def build_plan(self, network: NetworkDefinition, config: BuilderConfig | None = None) -> Plan:
         """Fuse, select, assemble. Raises NetworkError, ConfigError, NoTacticError, CompilerError.
 

@@ -22,6 +22,7 @@ MODULES = (
     "select.extreme",
     "select.nonzero",
     "select.unique",
+    "select.unique_slices",
     "select.suppression",
     "select.lookup",
     "scatter.scatter",

@@ -11,7 +11,7 @@ from bytes_cases import biases, product, requantised, whole_range
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
-from tactix.base.tensor import LINEAR, NHWC, blocked
+from tactix.base.tensor import LINEAR, NHWC, TensorSpec, blocked
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.region import REFORMAT
@@ -157,6 +157,9 @@ def movement() -> Iterator[h.Case]:
     yield plain("told_reduce", "DynamicReduce", [x, np.array((1,))], reduction="ReduceMean")
     yield plain("told_reshape", "DynamicReshape", [x, np.array((0, -1))])
     yield plain("told_fill", "DynamicFill", [np.array((3, 37))], value=1.5)
+    numbers = [TensorSpec(DType.FP32, ()) for _ in range(3)]
+    limits = [np.array(v, np.float32) for v in (2, 40, 1.5)]
+    yield case("told_range", h.node("Range", numbers, symbol="count"), limits)
     yield plain("told_one_hot", "DynamicOneHot", [integers("i32", 9), np.array(7), floats(2)])
     yield plain("categories", "OneHotCategories", [integers("i64", 9), np.array([3, 7, -1])])
     yield plain("move", "Expand", [floats(3, 1, 19)], shape=(2, 3, 5, 19))
@@ -185,6 +188,7 @@ def selections() -> Iterator[h.Case]:
     yield plain("compress", "Compress", [x, some[0, :, 0] > 0], axis=1)
     yield plain("dynamic_topk", "DynamicTopK", [x, np.array(9)], axis=1)
     yield plain("unique", "Unique", [some])
+    yield plain("unique_slices", "Unique", [integers("i8", 40, 2)], axis=0)
     limits = [np.array(30), np.array(0.4, np.float32)]
     yield plain("suppression", "NonMaxSuppression", [floats(1, 90, 4), floats(1, 2, 90), *limits])
 

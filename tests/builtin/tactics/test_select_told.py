@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import asked
 import numpy as np
 import pytest
@@ -15,8 +17,10 @@ from tactix.contracts.tactic import Reject
 from tactix_cpu.tactics.select.suppression import SuppressionTactic
 from tactix_cpu.tactics.select.topk import DynamicTopKTactic
 from tactix_cpu.tactics.select.unique import UniqueTactic
+from tactix_cpu.tactics.select.unique_slices import UniqueSlicesTactic
 
 TOPK, UNIQUE, SUPPRESSION = DynamicTopKTactic(), UniqueTactic(), SuppressionTactic()
+SLICES = UniqueSlicesTactic()
 
 
 @pytest.mark.parametrize("code", ["f32", "f16", "i64", "u8"])
@@ -56,9 +60,38 @@ def test_distinct_floats_that_are_hard(code):
     check_all([Case(node("Unique", [x], sorted=way), UNIQUE, [x]) for way in (True, False)])
 
 
-def test_slices_are_left_to_the_reference():
-    made = node("Unique", [drawn("f32", 3, 4)], axis=0)
-    assert isinstance(asked.variants(UNIQUE, made, NATIVE), Reject)
+def test_elements_and_slices_have_a_kernel_each():
+    slices, elements = (node("Unique", [drawn("f32", 3, 4)], axis=a) for a in (0, None))
+    assert isinstance(asked.variants(UNIQUE, slices, NATIVE), Reject)
+    assert isinstance(asked.variants(SLICES, elements, NATIVE), Reject)
+    halves = node("Unique", [drawn("f16", 3, 4)], axis=0)
+    assert isinstance(asked.variants(SLICES, halves, NATIVE), Reject)
+
+
+@pytest.mark.parametrize("code", [c for c in CODES if c not in ("f16", "bf16")])
+def test_distinct_slices(code):
+    """Along every axis; slices of one number, and none at all."""
+    few, cases = np.random.default_rng(1).integers(0, 2, (5, 6, 3)).astype(DType(code).numpy), []
+    arrays = [(few, axis) for axis in (0, 1, -1)]
+    arrays += [(drawn(code, 9, 1), 0), (drawn(code, 0, 4), 0), (drawn(code, 4, 0), 1)]
+    for (x, axis), way in itertools.product(arrays, (True, False)):
+        cases.append(Case(node("Unique", [x], axis=axis, sorted=way), SLICES, [x]))
+    check_all(cases)
+
+
+@pytest.mark.parametrize("code", ["f64", "f32"])
+def test_distinct_slices_of_floats_that_are_hard(code):
+    """NaN is like nothing; -0 is 0."""
+    rows = [(0.0, 1.0), (-0.0, 1.0), (np.nan, 2.0), (np.nan, 2.0), (np.inf, -1.0), (-np.inf, 0.0)]
+    x = np.array(rows * 2, DType(code).numpy)
+    ways = [node("Unique", [x], axis=0, sorted=way) for way in (True, False)]
+    check_all([Case(n, SLICES, [x]) for n in ways])
+
+
+@pytest.mark.parametrize("n", [0, 1, 40])
+def test_slices_of_which_only_running_tells_how_many(n):
+    x = TensorSpec(DType.INT32, (dims.sym("n"), 2))
+    check(node("Unique", [x], axis=0), SLICES, env={"n": n})
 
 
 def _detections(seed, samples=2, classes=3, boxes=150, dtype=np.float32):

@@ -37,7 +37,7 @@ class UniqueTactic(Tactic[Node]):
         if not c_text.has_ctype(spec.dtype):
             return Reject(f"no elements of {spec.dtype.value} in C")
         if node.attrs.axis is not None and spec.rank > 1:
-            return Reject("only elements are compared in C, no slices")
+            return Reject("this kernel compares elements, no slices")
         if isinstance(spec.numel, int) and spec.numel > PLACES:
             return Reject(f"places of {spec.numel} elements need more than 32 bits")
         return node

@@ -53,6 +53,7 @@ class ProducedStep:
         self.name = step.name
         self.outputs = tuple(o.spec for o in step.outputs)
         self.workspace = step.artifact.workspace
+        self.needed = symbols(self.workspace)
         named = (symbol_name(d) for o in self.outputs for d in o.shape)
         self.told = tuple(dict.fromkeys(n for n in named if n))
         own = _renumbered(step)
@@ -110,9 +111,10 @@ class ProducedRun:
 
     def __call__(self, env: Env, values: Sequence[Any]) -> list[Any]:
         tell, write = self.parts
-        given = [np.ascontiguousarray(x) for x in values]  # kept until the run is over
+        # kept until the run is over
+        given = [x if x.flags.c_contiguous else np.ascontiguousarray(x) for x in values]
         addresses = [address_of(x) for x in given]
-        early = symbols(self.step.workspace) <= env.keys()
+        early = self.step.needed <= env.keys()
         if early:
             self._reserve(env)
         nowhere = [0] * len(self.step.outputs)

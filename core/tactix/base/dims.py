@@ -514,7 +514,8 @@ def _evaluate_atom(a: Atom, env: Env) -> int:
 
 
 def evaluate_shape(shape: Iterable[Dim], env: Env) -> tuple[int, ...]:
-    return tuple(d if type(d) is int else evaluate(d, env) for d in shape)
+    # a list first: runs ask for many small shapes, and a generator takes twice as long for these
+    return tuple([d if type(d) is int else evaluate(d, env) for d in shape])
 
 
 def learn(shape: Iterable[Dim], sizes: Iterable[int], env: dict[str, int]) -> None:

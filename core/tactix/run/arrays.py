@@ -21,6 +21,9 @@ def address_of(array: Any) -> int:
         return _addressof(_from_buffer(array))  # three times as fast as the array interface
     except (TypeError, ValueError, BufferError):
         # read-only, empty, or a dtype that buffers do not know
+        base = getattr(array, "base", None)
+        if isinstance(base, ctypes.Array) and ctypes.sizeof(base) == array.nbytes:
+            return _addressof(base)  # all of memory that another owns, as constants of plans
         start: int = getattr(array, "address", 0) or array.__array_interface__["data"][0]
         return start
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import json
 import pickle
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from tactix.contracts.flavour import Options
 from tactix.contracts.launcher import Operand
 from tactix.plan import container
 from tactix.plan.schema import Buffer, TensorIO
+from tactix.run.arrays import address_of
 from tactix.run.engine import Engine
 from tactix.run.runtime import Runtime
 
@@ -113,6 +115,18 @@ class _OnlyArray:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return self.array
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(1, None), slice(0, 0)])
+@pytest.mark.parametrize("writeable", [True, False])
+def test_where_arrays_over_memory_of_others_start(part: slice, writeable: bool) -> None:
+    memory = (ctypes.c_char * 40)()
+    whole = np.ndarray((5,), np.float64, memory)
+    part_of_it = whole[part]
+    part_of_it.flags.writeable = writeable
+    behind = np.frombuffer(memory, np.uint8, offset=8)
+    for array in (part_of_it, behind):
+        assert address_of(array) == array.__array_interface__["data"][0]
 
 
 def test_dlpack_array_likes_and_lists(engine: Engine, sample: Any, feeds: Feeds) -> None:

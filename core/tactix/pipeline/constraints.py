@@ -13,6 +13,8 @@ from itertools import chain
 
 from tactix.base.dims import Assumption, assumptions, evaluate, operations, symbols
 from tactix.base.errors import TactixError
+from tactix.contracts.attrs import symbols_in
+from tactix.contracts.graph import Node
 from tactix.network.definition import NetworkDefinition
 
 ROUNDS = 8
@@ -29,12 +31,21 @@ def demands(net: NetworkDefinition) -> dict[Assumption, str]:
     """
     found: dict[Assumption, str] = {}
     for n in net.nodes:
+        if _is_fixed(n):
+            continue
         with assumptions() as noted:
             n.layer.infer(n.attrs, [None if v is None else v.spec for v in n.inputs])
         for d in chain.from_iterable(v.spec.shape for v in n.outputs):
             noted += (Assumption(a, "bcast", b) for a, b in operations(d, "bcast"))
         found = dict.fromkeys(noted, n.name) | found
     return {a: who for a, who in (net.demands | found).items() if not a.certain}
+
+
+def _is_fixed(node: Node) -> bool:
+    """Whether no symbol is in its shapes, nor in what it is told: then it asks nothing of any."""
+    values = (*node.given, *node.outputs)
+    sizes = chain.from_iterable((*v.spec.shape, *(v.spec.value or ())) for v in values)
+    return all(isinstance(d, int) for d in sizes) and not symbols_in(node.attrs)
 
 
 def settled(

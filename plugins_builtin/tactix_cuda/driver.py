@@ -34,13 +34,16 @@ class CudaFailure(ExecutionError):
 
 class Driver:
     """``api``: the module ``cuda.bindings.driver``, which is imported if none is given. Raises
-    ImportError.
+    ImportError; RuntimeError, as the binding does without a driver, for a module that says that it
+    stands in for one.
     """
 
     def __init__(self, api: Any = None) -> None:
         if api is None:
             from cuda.bindings import driver
 
+            if stands_in := getattr(driver, "STANDS_IN", ""):
+                raise RuntimeError(f"cuda.bindings.driver is {stands_in}")
             api = driver
         self.api = api
 

@@ -1,0 +1,43 @@
+"""A stand-in for the CUDA runtime on machines without a GPU: "device" memory is host memory.
+
+Programs that are written for a GPU allocate, copy and synchronise with cuda-python, pycuda or
+libcudart through ctypes; here those names lead to one table of host memory, and every copy and free
+is checked against it. Kernels are refused. Nothing is put in unless ``install()`` is called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tactix_tensorrt.cuda_stand_in.modules import MODULES
+
+if TYPE_CHECKING:
+    import os
+
+    from tactix_tensorrt.cuda_stand_in.folder import StandInFolder
+
+__all__ = ["install", "uninstall", "write_folder"]
+
+
+def install(force: bool = False) -> tuple[str, ...]:
+    """Let CUDA's modules and libcudart lead to the stand-in, unless this process sees a GPU.
+    ``force``: even then.
+
+    Gives the names of the modules that lead there now: none where there is a GPU. NVIDIA's kernel
+    compiler stays if it works, as it needs no GPU.
+    """
+    return MODULES.put_in(force)
+
+
+def uninstall() -> None:
+    """What was importable before is so again; memory that was allocated stays."""
+    MODULES.take_out()
+
+
+def write_folder(path: str | os.PathLike[str]) -> StandInFolder:
+    """Write a folder through which subprocesses get the stand-in: see
+    ``StandInFolder.environment``. Raises OSError, CompilerError.
+    """
+    from tactix_tensorrt.cuda_stand_in import folder
+
+    return folder.write_folder(path)

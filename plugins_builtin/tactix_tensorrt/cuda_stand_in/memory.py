@@ -1,0 +1,189 @@
+"""The table of allocations: "device" memory is pages of this process, and every use is checked."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import ctypes
+import enum
+import mmap
+import os
+import threading
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tactix.base.host_memory import largest
+from tactix_tensorrt.cuda_stand_in.addresses import CopyEnd, is_mapped
+from tactix_tensorrt.cuda_stand_in.statuses import INVALID_VALUE, OUT_OF_MEMORY, CudaRefusal
+
+_REMEMBERED = 4096
+"""Freed addresses that are remembered, to tell a second free from a wrong address."""
+_ASSUMED = 16 << 30
+"""Bytes of memory where the system tells nothing."""
+
+
+class MemoryPlace(enum.Enum):
+    """What a program asked for; all of it is host memory here."""
+
+    DEVICE = "device"
+    PINNED = "page-locked host"
+    MANAGED = "managed"
+
+
+ON_DEVICE = frozenset({MemoryPlace.DEVICE, MemoryPlace.MANAGED})
+"""What may be the device's end of a copy."""
+
+
+@dataclass(frozen=True)
+class StandInAllocation:
+    """``pages``: what keeps the memory; it ends with the last reference, so that a copy that is
+    under way outlives a free.
+    """
+
+    address: int
+    size: int
+    place: MemoryPlace
+    pages: mmap.mmap
+
+    @property
+    def end(self) -> int:
+        return self.address + self.size
+
+
+@dataclass(frozen=True)
+class FreeAndTotal:
+    """Bytes."""
+
+    free: int
+    total: int
+
+
+class AllocationTable:
+    """Allocations by address; any thread may call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._starts: list[int] = []
+        self._found: dict[int, StandInAllocation] = {}
+        self._freed: deque[int] = deque(maxlen=_REMEMBERED)
+        self._abandoned: deque[int] = deque()
+        self._used = 0
+
+    def allocate(self, size: int, place: MemoryPlace) -> StandInAllocation:
+        """Zeroed memory that begins with a page. ``size``: bytes, 1 at least. Raises
+        CudaRefusal.
+        """
+        self._free_abandoned()
+        if size > self.memory().free:
+            raise CudaRefusal(OUT_OF_MEMORY, f"{size} bytes are more than this machine has left")
+        try:
+            pages = _pages(size)
+        except (OSError, ValueError, OverflowError) as e:
+            raise CudaRefusal(OUT_OF_MEMORY, f"{size} bytes cannot be had: {e}") from None
+        start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+        made = StandInAllocation(start, size, place, pages)
+        with self._lock:
+            bisect.insort(self._starts, start)
+            self._found[start] = made
+            self._used += size
+        return made
+
+    def free(self, address: int, places: Collection[MemoryPlace]) -> None:
+        """Nothing for address 0. Raises CudaRefusal for what is no such allocation's begin."""
+        if not address:
+            return
+        with self._lock:
+            found = self._found.get(address)
+            if found is None or found.place not in places:
+                raise CudaRefusal(INVALID_VALUE, self._why_not_freed(address, found))
+            del self._found[address]
+            del self._starts[bisect.bisect_left(self._starts, address)]
+            self._freed.append(address)
+            self._used -= found.size
+
+    def abandon(self, address: int) -> None:
+        """Free with the next allocation: for finalizers, which may run in a thread that has the
+        lock.
+        """
+        self._abandoned.append(address)
+
+    def holding(self, address: int) -> StandInAllocation | None:
+        """The allocation that has this address."""
+        with self._lock:
+            return self._holding(address)
+
+    def memory(self) -> FreeAndTotal:
+        """Of this machine: all of it, less what the program has allocated here."""
+        total = largest() or _ASSUMED
+        return FreeAndTotal(max(total - self._used, 0), total)
+
+    def span(self, place: CopyEnd, count: int, on_device: bool) -> StandInAllocation | None:
+        """The allocation that has these bytes; None for host memory of the caller's own.
+
+        Raises CudaRefusal for bytes outside of an allocation, a buffer or the process's memory,
+        and for host memory where the device's is expected.
+        """
+        found = self.holding(place.address)
+        if found is not None:
+            _check_inside(place.address, count, found)
+            if on_device and found.place not in ON_DEVICE:
+                raise _not_on_device(place.address, f"it is {found.place.value} memory")
+            return found
+        if on_device:
+            raise _not_on_device(place.address, "no allocation has it")
+        _check_host(place, count)
+        return None
+
+    def _free_abandoned(self) -> None:
+        with contextlib.suppress(IndexError):  # as soon as there is none
+            while True:
+                address = self._abandoned.popleft()
+                with contextlib.suppress(CudaRefusal):  # freed by hand before
+                    self.free(address, frozenset(MemoryPlace))
+
+    def _holding(self, address: int) -> StandInAllocation | None:
+        index = bisect.bisect_right(self._starts, address) - 1
+        found = self._found[self._starts[index]] if index >= 0 else None
+        return found if found is not None and address < found.end else None
+
+    def _why_not_freed(self, address: int, found: StandInAllocation | None) -> str:
+        if found is not None:
+            return f"{address:#x} is {found.place.value} memory, which another call frees"
+        around = self._holding(address)
+        if around is not None:
+            return f"{address:#x} lies {address - around.address} bytes inside of an allocation"
+        return (
+            f"{address:#x} was freed before"
+            if address in self._freed
+            else (f"{address:#x} was not allocated here")
+        )
+
+
+def _not_on_device(address: int, why: str) -> CudaRefusal:
+    return CudaRefusal(INVALID_VALUE, f"{address:#x} is no device memory: {why}")
+
+
+def _check_inside(address: int, count: int, found: StandInAllocation) -> None:
+    left = found.end - address
+    if count > left:
+        raise CudaRefusal(
+            INVALID_VALUE,
+            f"{count} bytes from {address:#x} on leave an allocation of {found.size} bytes, "
+            f"which has {left} there",
+        )
+
+
+def _check_host(place: CopyEnd, count: int) -> None:
+    if place.room is not None and count > place.room:
+        raise CudaRefusal(INVALID_VALUE, f"{count} bytes leave a buffer of {place.room} bytes")
+    if count and not is_mapped(place.address, count):
+        raise CudaRefusal(
+            INVALID_VALUE, f"{count} bytes from {place.address:#x} on are no memory of this process"
+        )
+
+
+def _pages(size: int) -> mmap.mmap:
+    if os.name == "nt":
+        return mmap.mmap(-1, size)
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

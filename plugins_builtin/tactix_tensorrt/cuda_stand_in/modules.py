@@ -1,0 +1,147 @@
+"""Puts the stand-in's modules where programs import CUDA's from, and takes them away again."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import ctypes.util
+import importlib
+import os
+import sys
+import threading
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+
+from tactix_tensorrt.cuda_stand_in import (
+    driver,
+    nvrtc,
+    pycuda_autoinit,
+    pycuda_compiler,
+    pycuda_driver,
+    runtime,
+)
+from tactix_tensorrt.cuda_stand_in.cudart import CudartLibrary
+from tactix_tensorrt.cuda_stand_in.presence import has_gpu, real_nvrtc
+
+PYCUDA = {
+    "pycuda.driver": pycuda_driver,
+    "pycuda.autoinit": pycuda_autoinit,
+    "pycuda.autoprimaryctx": pycuda_autoinit,
+    "pycuda.compiler": pycuda_compiler,
+}
+CUDA_PYTHON = {
+    "cuda.bindings.runtime": runtime,
+    "cuda.bindings.driver": driver,
+    "cuda.cudart": runtime,
+    "cuda.cuda": driver,
+}
+"""Modules by the names under which programs import them: those of today, then the older ones."""
+
+_ABSENT = object()
+
+
+def is_cudart(name: object) -> bool:
+    """Whether a library's name, or its path, is libcudart's."""
+    if not isinstance(name, (str, bytes, os.PathLike)):
+        return False
+    base = os.path.basename(os.fsdecode(name))
+    return base.startswith(("libcudart.so", "libcudart.dylib", "cudart64_"))
+
+
+class StandInModules:
+    """What is put in, and what was there before."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._undo = contextlib.ExitStack()
+        self._names: tuple[str, ...] = ()
+
+    def put_in(self, force: bool) -> tuple[str, ...]:
+        """The names that lead to the stand-in now."""
+        with self._lock:
+            if not self._names and (force or not has_gpu()):
+                self._names = self._put_all()
+            return self._names
+
+    def take_out(self) -> None:
+        """What was there before is there again."""
+        with self._lock:
+            self._names = ()
+            self._undo.close()
+
+    def _put_all(self) -> tuple[str, ...]:
+        compiler = real_nvrtc() or nvrtc
+        modules = {
+            **CUDA_PYTHON,
+            "cuda.bindings.nvrtc": compiler,
+            "cuda.nvrtc": compiler,
+            **PYCUDA,
+        }
+        for package in ("cuda", "cuda.bindings"):
+            self._package(package)
+        self._put("pycuda", _empty_package("pycuda"))
+        for name, module in modules.items():
+            self._put(name, module)
+        self._open_libraries()
+        return tuple(sorted(modules))
+
+    def _package(self, name: str) -> None:
+        """NVIDIA's, whose other modules need no GPU, else an empty one."""
+        if find_spec(name) is not None:
+            importlib.import_module(name)
+        else:
+            self._put(name, _empty_package(name))
+
+    def _put(self, name: str, module: ModuleType) -> None:
+        before = sys.modules.get(name)
+        if before is None:
+            self._undo.callback(sys.modules.pop, name, None)
+        else:
+            self._undo.callback(sys.modules.__setitem__, name, before)
+        sys.modules[name] = module
+        package, _, last = name.rpartition(".")
+        if package:
+            self._set(sys.modules[package], last, module)
+
+    def _set(self, owner: ModuleType, name: str, value: object) -> None:
+        before = vars(owner).get(name, _ABSENT)
+        if before is _ABSENT:
+            self._undo.callback(vars(owner).pop, name, None)
+        else:
+            self._undo.callback(setattr, owner, name, before)
+        setattr(owner, name, value)
+
+    def _open_libraries(self) -> None:
+        """``ctypes`` gives the stand-in for libcudart, under whatever path it is asked for."""
+        loads = _loading(ctypes.CDLL, CudartLibrary())
+        finds, find = _finding, ctypes.util.find_library
+        self._set(ctypes, "CDLL", loads)
+        self._set(ctypes, "cdll", ctypes.LibraryLoader(loads))
+        self._set(ctypes.util, "find_library", lambda name: finds(name) or find(name))
+
+
+def _finding(name: str) -> str:
+    return "libcudart.so" if name == "cudart" else ""
+
+
+def _loading(real: type[ctypes.CDLL], library: CudartLibrary) -> type[ctypes.CDLL]:
+    """``ctypes.CDLL``, but for libcudart."""
+
+    def new(
+        cls: type[ctypes.CDLL], name: object = None, *args: object, **options: object
+    ) -> object:
+        return library if is_cudart(name) else real.__new__(cls)
+
+    return type(real.__name__, (real,), {"__new__": new})
+
+
+def _empty_package(name: str) -> ModuleType:
+    made = ModuleType(name, "A package of tactix's stand-in for CUDA.")
+    made.__spec__ = ModuleSpec(name, None, is_package=True)
+    made.__path__ = []
+    return made
+
+
+MODULES = StandInModules()
+"""This process's."""

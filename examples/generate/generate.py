@@ -53,15 +53,19 @@ class Writer:
 
 def tactix_step(path: Path, options: argparse.Namespace) -> Step:
     """Tuned for steps of one token, as for every model whose state grows; a prompt runs, too. The
-    context keeps the cache, with room for all tokens.
+    context keeps the cache, with room for all tokens. Weights are copied to huge pages, as a step
+    is mostly reading them.
     """
-    engine = tactix.build(
-        path,
-        threads=options.threads,
-        level=options.level,
-        precision=options.precision,
-        flags={tactix.BuilderFlag.RESERVE_STATES},
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Path(folder, "decoder.plan")
+        tactix.build(
+            path,
+            threads=options.threads,
+            level=options.level,
+            precision=options.precision,
+            flags={tactix.BuilderFlag.RESERVE_STATES},
+        ).save(plan)
+        engine = tactix.load(plan.read_bytes(), max_threads=options.threads, copy_weights=True)
     context = engine.create_execution_context()
     context.reserve(options.prompt + options.tokens)
     return context.run

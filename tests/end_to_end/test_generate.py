@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "generate" / "gener
 @pytest.mark.parametrize("decoder", ["gpt2", "llama"])
 def test_both_write_the_same_tokens(decoder: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    options = ["--tokens", "24", "--prompt", "5", "--level", "0"]
+    options = ["--tokens", "256", "--prompt", "5", "--level", "0"]
     done = subprocess.run(
         [sys.executable, str(EXAMPLE), decoder, *options],
         env={**os.environ, "TACTIX_CACHE_DIR": str(tmp_path)},
@@ -24,7 +24,7 @@ def test_both_write_the_same_tokens(decoder: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line for line in done.stdout.splitlines() if "onnxruntime" in line]
-    assert "24 of 24" in rows[0], done.stdout
+    assert "256 of 256" in rows[0], done.stdout
 
 
 def test_it_tells_how_it_is_called() -> None:

@@ -17,6 +17,7 @@ from tactix.network.definition import NetworkDefinition
 from tactix.plan.schema import validate
 from tactix.run.context import ExecutionContext
 from tactix.run.engine import Engine
+from tactix.run.link import LinkedPlan
 
 HEADS, GROUPS, SIZE = 4, 2, 8
 
@@ -119,6 +120,20 @@ def test_states_stay_where_they_are(context: ExecutionContext) -> None:
         context.run({"x": _rows(1)})
         assert context.state("present.key").ctypes.data == place
     assert context.state("past.value").shape == (2, HEADS, 7, SIZE)
+
+
+def test_every_length_runs_with_the_same_linked_steps(
+    context: ExecutionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the last step ran with is in the caches, and its length does not come again."""
+    links: list[int] = []
+    link = LinkedPlan.link
+    monkeypatch.setattr(
+        LinkedPlan, "link", lambda self, cached=0: links.append(1) or link(self, cached)
+    )
+    for _ in range(5):
+        context.run({"x": _rows(1)})
+    assert len(links) == 1
 
 
 def test_a_context_goes_back_and_begins_again(context: ExecutionContext, plain: Engine) -> None:

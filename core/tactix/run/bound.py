@@ -28,18 +28,17 @@ class BoundPlan:
     ) -> None:
         import numpy as np
 
-        plan = program.plan
-        ios = (*plan.inputs, *plan.outputs)
         self.program, self.layout = program, layout
         self._cached = cached
         self.runnable = runnable or program.link(cached)
         self._surrendered = False
-        self.buffers = [io.buffer for io in ios]
-        self.expected = [(io.dtype.numpy, layout.shapes[io.name]) for io in plan.inputs]
-        self.results = [(layout.shapes[io.name], io.dtype.numpy) for io in plan.outputs]
+        shapes = layout.shapes
+        self.buffers = program.io_buffers
+        self.expected = [(dtype, shapes[name]) for name, dtype in program.input_dtypes]
+        self.results = [(shapes[name], dtype) for name, dtype in program.output_dtypes]
         for shape, dtype in self.results:
             check_array_fits(shape, dtype)
-        self.current = [0] * len(ios)
+        self.current = [0] * len(self.buffers)
         self.memory: Memory | None = None
         self._ndarray = np.ndarray
 

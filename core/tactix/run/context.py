@@ -400,20 +400,19 @@ class ExecutionContext(Recorded):
         ordered = in_order(kept.fed, (feeds,), {})
         fed = [as_input(io, x) for io, x in zip(kept.fed, ordered, strict=True)]
         after = kept.after(fed, self.state_length)
-        given = {io.name: x for io, x in zip(kept.fed, fed, strict=True)} | kept.arrays
-        inputs = [given[io.name] for io in self._inputs]
-        bound, memory = self._activated([x.shape for x in inputs])
-        results = zip(self._outputs, bound.results, strict=True)
+        given = dict(zip([io.name for io in kept.fed], fed, strict=True))
+        shapes = kept.shapes | {name: x.shape for name, x in given.items()}
+        bound, memory = self._activated([shapes[io.name] for io in self._inputs])
         outputs = {
-            io.name: kept.arrays[kept.outputs[io.name]]
-            if io.name in kept.outputs
-            else self._empty(*made)
-            for io, made in results
+            io.name: self._empty(*made)
+            for io, made in zip(self._outputs, bound.results, strict=True)
+            if io.name not in kept.outputs
         }
+        places = kept.addresses | {n: address_of(x) for n, x in (*given.items(), *outputs.items())}
         with self._running:
-            bound.run([address_of(x) for x in (*inputs, *outputs.values())], memory)
+            bound.run([places[name] for name in self._index], memory)
         self.state_length = after
-        return {name: y for name, y in outputs.items() if name not in kept.outputs}
+        return outputs
 
     def infer(self, given: Sequence[Any], stream: Any = None) -> list[Any]:
         """New output arrays for inputs in the engine's order. Raises as ``run``."""
@@ -470,15 +469,19 @@ class ExecutionContext(Recorded):
 
     def _spare(self, program: LinkedPlan) -> Runnable | None:
         """Linked steps of the shape that is forgotten next, where nothing may still run them, and
-        they are those of the program.
+        they are those of the program. While states grow in this context the last length does not
+        come again, and what it ran with is in the caches still.
         """
-        full = len(self._known) >= self._shape_cache_size
-        if full and next(iter(self._known.values())).program is not program:
+        grown = self._kept is not None
+        if not self._known or not (grown or len(self._known) >= self._shape_cache_size):
             return None
-        if not (full and self._program.device.host_memory and self._running.acquire(False)):
+        key = next(reversed(self._known) if grown else iter(self._known))
+        if self._known[key].program is not program:
+            return None
+        if not (self._program.device.host_memory and self._running.acquire(False)):
             return None
         try:
-            return self._known.popitem(last=False)[1].surrender()
+            return self._known.pop(key).surrender()
         finally:
             self._running.release()
 

@@ -72,6 +72,9 @@ class LinkedPlan:
         self.logger.info(
             f"{plan.name or 'a plan'}: {self.weights.nbytes} bytes of weights on {device.kind}"
         )
+        self.io_buffers = [io.buffer for io in (*plan.inputs, *plan.outputs)]
+        self.input_dtypes = [(io.name, io.dtype.numpy) for io in plan.inputs]
+        self.output_dtypes = [(io.name, io.dtype.numpy) for io in plan.outputs]
         self.plan, self.bodies = plan, dict[int, list[LinkedPlan]]()
         self.take_weights()
         self.bodies = {

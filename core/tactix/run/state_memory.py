@@ -9,6 +9,7 @@ from tactix.base.dims import Env, Expr, evaluate, evaluate_shape, show, symbol_n
 from tactix.base.errors import InvalidArgument, ShapeError
 from tactix.contracts.states import States
 from tactix.plan.schema import Plan, TensorIO
+from tactix.run.arrays import address_of
 
 RESERVE = "Call reserve(length) first"
 
@@ -16,7 +17,8 @@ RESERVE = "Call reserve(length) first"
 class StateMemory:
     """States of one context: arrays with room for ``room`` elements along their axes.
 
-    They are made at the first run, when the other inputs have told their other dims.
+    They are made at the first run, when the other inputs have told their other dims. ``shapes`` of
+    the inputs, ``addresses`` of inputs and outputs.
     """
 
     def __init__(self, plan: Plan, states: States, room: int) -> None:
@@ -26,6 +28,8 @@ class StateMemory:
         self.kept = tuple(io for io in plan.inputs if io.name in kept)
         self.outputs = {p.output: p.input for p in states.pairs}
         self.arrays: dict[str, Any] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.addresses: dict[str, int] = {}
 
     def after(self, fed: Sequence[Any], length: int) -> int:
         """How much will be filled after a run on these inputs; makes the arrays where there are
@@ -36,6 +40,9 @@ class StateMemory:
             env.update((s, n) for d, n in zip(io.shape, x.shape) if (s := symbol_name(d)))
         if not self.arrays:
             self.arrays = {io.name: _empty(io, env) for io in self.kept}
+            self.shapes = {name: x.shape for name, x in self.arrays.items()}
+            self.addresses = {name: address_of(x) for name, x in self.arrays.items()}
+            self.addresses |= {y: self.addresses[x] for y, x in self.outputs.items()}
         after = evaluate(self.states.after, _known(self.states.after, env))
         if after > self.room:
             why = f"{length} are filled, and the run adds {after - length}"

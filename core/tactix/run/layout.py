@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import accumulate, chain, pairwise
 
 from tactix.base.arithmetic import ArithmeticWriter, Evaluator, IntegerArithmetic, python
 from tactix.base.dims import Env, related
@@ -151,7 +151,9 @@ class Layouts:
         self._demands = _Demands(chain(*plan.demands.values()))
         self._extents = _Extents(chain(*plan.extents.values()))
         self._ios = (*plan.inputs, *plan.outputs)
-        self._axes = sum(len(io.shape) for io in self._ios)
+        ends = [0, *accumulate(len(io.shape) for io in self._ios)]
+        self._spans = [(io.name, *span) for io, span in zip(self._ios, pairwise(ends), strict=True)]
+        self._axes = ends[-1]
         self._shapes = [Formulas(io.shape) for io in self._ios]
         formulas = (*self._shapes, *self._sizes.formulas, *self._demands.formulas)
         self._known = sorted({s for f in (*formulas, *self._extents.formulas) for s in f.symbols})
@@ -222,13 +224,12 @@ class Layouts:
         found = evaluator(values) if evaluator else None
         if found is None:
             return None
-        arena, *dims = found[: 1 + self._axes]
-        at = iter(dims)
-        shapes = {io.name: tuple(islice(at, len(io.shape))) for io in self._ios}
-        return Layout(env, shapes, found[1 + self._axes :], arena)
+        dims = tuple(found[: self._axes])
+        shapes = {name: dims[start:end] for name, start, end in self._spans}
+        return Layout(env, shapes, found[self._axes + 1 :], found[self._axes])
 
     def _evaluator(self, near: Env) -> Evaluator | None:
-        """What gives the layouts around a shape: bytes of the arena, dims of inputs and outputs,
+        """What gives the layouts around a shape: dims of inputs and outputs, bytes of the arena,
         offsets. None where that shape makes no sense, or making it would take long.
         """
         if len(self.placed) > MOST_STACKED:
@@ -245,7 +246,7 @@ class Layouts:
         offsets, arena = stacking.write(writer, self._placed_sizes(sizes))
         dims = [writer.dim(d) for io in self._ios for d in io.shape]
         by_buffer = self._by_buffer(offsets, writer.constant(0))
-        return self._make(writer.arithmetic([arena, *dims, *by_buffer]))
+        return self._make(writer.arithmetic([*dims, arena, *by_buffer]))
 
     def _most(self) -> float:
         """Bytes of the arena at the highest shapes of the profiles, infinite if they have none."""

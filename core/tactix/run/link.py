@@ -84,7 +84,7 @@ class LinkedPlan:
         }
         spread = device.spread if self.context.max_aux_streams else 0
         make = partial(device.evaluator, steps=plan.steps)
-        self._made, self.solve = Layouts(plan, spread, make), Solver(plan.inputs, make).solve
+        self._made, self.solve = Layouts(plan, spread, make), Solver(plan.inputs).solve
         self.placed, self.sizes = self._made.placed, self._made.sizes
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._lock = threading.Lock()
@@ -137,7 +137,7 @@ class LinkedPlan:
 
     def layout(self, env: Env) -> Layout:
         """Sizes and offsets for those symbols; kept for the next time. Raises ShapeError."""
-        key = tuple(sorted(env.items()))
+        key = tuple(env.items())
         with self._lock:
             if key in self._layouts:
                 self._layouts.move_to_end(key)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import index
 from typing import Any
 
-from tactix.base.arithmetic import ArithmeticWriter, Evaluator, IntegerArithmetic, python
+from tactix.base.arithmetic import ArithmeticWriter, Evaluator, python
 from tactix.base.dims import Env, Expr, evaluate_shape, show, symbol_name
 from tactix.base.errors import ShapeError
 from tactix.base.formulas import PATIENCE
@@ -40,12 +40,12 @@ def solve(
 
 
 class Solver:
-    """``solve`` for the inputs of a plan, by one arithmetic of all dims. ``make``: what runs it."""
+    """``solve`` for the inputs of a plan, by one function of all dims: of Python, as all it does is
+    to compare them.
+    """
 
-    def __init__(
-        self, inputs: Sequence[TensorIO], make: Callable[[IntegerArithmetic], Evaluator] = python
-    ) -> None:
-        self._inputs, self._make = inputs, make
+    def __init__(self, inputs: Sequence[TensorIO]) -> None:
+        self._inputs = inputs
         self._names: list[str] = []
         self._ranks: list[int] = []
         self._calls = 0
@@ -80,7 +80,7 @@ class Solver:
             if first != i:
                 writer.operation("==", i, first)
         self._names, self._ranks = list(places), [len(io.shape) for io in self._inputs]
-        self._evaluator = self._make(writer.arithmetic([*places.values()]))
+        self._evaluator = python(writer.arithmetic([*places.values()]))
         return self._evaluator
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 TOPICS = (
     "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize", "conv",
     "padded_pool", "einsum", "matmul", "integer_products", "gelu", "norm", "attention", "heads",
-    "sinking", "lifted", "enlarged", "rnn", "epilogue", "pointwise",
+    "sinking", "lifted", "enlarged", "tokens", "rnn", "epilogue", "pointwise",
 )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ the pixels, which are read and written either way.
 # -- what may change places ------------------------------------------------------------------------
 
 
-def _is_of_pixels(conv: Node) -> bool:
+def is_of_pixels(conv: Node) -> bool:
     """Whether a convolution reads one pixel for each of its results."""
     w, a = conv.given[1].spec, conv.attrs
     taps = all(d == 1 for d in w.shape[2:])
@@ -69,7 +69,7 @@ def _pays(conv: Node, channels: int) -> bool:
 
 
 def _resized_when(root: Node, w: Value, resize: Node) -> bool | str:
-    if not _is_of_pixels(root):
+    if not is_of_pixels(root):
         return "the convolution reads more than a pixel"
     if not _is_enlarged(resize):
         return "it is not known to grow"
@@ -115,7 +115,7 @@ def _enlarged_part(v: Value, joined: Node, conv: Node, graph: Any) -> Node | Non
 
 def _joined_when(root: Node, joined: Node, graph: Any) -> bool | str:
     rank = joined.outputs[0].spec.rank
-    if rank < 3 or joined.attrs.axis % rank != 1 or not _is_of_pixels(root):
+    if rank < 3 or joined.attrs.axis % rank != 1 or not is_of_pixels(root):
         return "the convolution reads more than a pixel's joined channels"
     if not all(isinstance(v.spec.shape[1], int) for v in joined.given):
         return "channels of a part are not known"

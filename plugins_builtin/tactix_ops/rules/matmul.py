@@ -1,4 +1,6 @@
-"""Matrix products: Gemm said as MatMul and Add, constant factors in constant weights."""
+"""Matrix products: Gemm said as MatMul and Add, constant factors in constant weights, two products
+with constants as one.
+"""
 
 from __future__ import annotations
 
@@ -112,6 +114,58 @@ _SCALED = any_of(
 )
 _PRODUCT = P.tactix.MatMul(var("x"), const("w")) >> "product"
 
+# -- two products ----------------------------------------------------------------------------------
+
+_FIRST = P.tactix.MatMul(var("x"), const("a"))
+
+
+def _joins(root: Node, a: Value, c: Value) -> bool | str:
+    """Whether one matrix has no more numbers than both: then products and bytes are fewer."""
+    if a.spec.rank != 2 or c.spec.rank != 2 or not root.given[0].spec.dtype.is_float:
+        return "they are no matrices of floats"
+    (k, m), n = a.array.shape, c.array.shape[1]
+    return True if k * n <= k * m + m * n else "both matrices are thin"
+
+
+def _columns(b: Value, c: Value, rank: int) -> Array | None:
+    """A constant term between the products: one number for each row of the second matrix."""
+    return along_axis(b, rank, rank - 1, c.spec.shape[0]) if c.spec.rank == 2 else None
+
+
+def _joins_over_term(root: Node, first: Node, a: Value, b: Value, c: Value) -> bool | str:
+    if _columns(b, c, root.given[0].spec.rank) is None:
+        return "the term varies along the rows"
+    if root.given[0].spec.shape != first.outputs[0].spec.shape:
+        return "the term has more rows"
+    return _joins(root, a, c)
+
+
+def _wide(v: Value) -> Array:
+    return v.array.astype(np.float64)
+
+
+def _joined(x: Value, a: Value, c: Value) -> Op:
+    return P.tactix.MatMul(x, literal((_wide(a) @ _wide(c)).astype(c.array.dtype)))
+
+
+def _joined_over_term(root: Node, x: Value, a: Value, b: Value, c: Value) -> Op:
+    term = _columns(b, c, root.given[0].spec.rank)
+    assert term is not None
+    moved = (term.astype(np.float64) @ _wide(c)).astype(c.array.dtype)
+    return P.tactix.Add(_joined(x, a, c), literal(moved))
+
+
+def _joined_example(net: Any, term: bool) -> None:
+    rng = np.random.default_rng(8)
+    a, b, c = (
+        net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((4, 6), (6,), (6, 5))
+    )
+    (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ["n", 3, 4]), a])
+    if term:
+        (y,) = net.add_layer("tactix.Add", [y, b])
+    net.mark_output(net.add_layer("tactix.MatMul", [y, c])[0], "y")
+
+
 RULES = (
     Rule(
         "tactix.gemm",
@@ -145,5 +199,23 @@ RULES = (
         benefit=35,
         numerics="reassociates",
         example=_input_factor_example,
+    ),
+    Rule(
+        "tactix.product_of_product",
+        P.tactix.MatMul(_FIRST, const("c")),
+        _joined,
+        _joins,
+        benefit=34,
+        numerics="reassociates",
+        example=lambda net: _joined_example(net, False),
+    ),
+    Rule(
+        "tactix.product_of_biased_product",
+        P.tactix.MatMul(P.tactix.Add(_FIRST >> "first", const("b")), const("c")),
+        _joined_over_term,
+        _joins_over_term,
+        benefit=34,
+        numerics="reassociates",
+        example=lambda net: _joined_example(net, True),
     ),
 )

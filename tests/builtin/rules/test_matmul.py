@@ -77,3 +77,51 @@ def test_factors_of_the_inputs_columns_do_not(net, apply):
     y = net.add("Mul", net.x("n", 5), net.random(5))
     net.mark_output(net.add("MatMul", y, net.random(5, 3)), "y")
     assert apply(net)[0] == ["Mul", "MatMul"]
+
+
+JOINS = ("product_of_product", "product_of_biased_product")
+
+
+def test_two_products_with_constants_are_one(net, apply):
+    y = net.add("MatMul", net.x("n", 3, 4), net.random(4, 6))
+    net.mark_output(net.add("MatMul", y, net.random(6, 5)), "y")
+    kinds, out, _ = apply(net, *JOINS)
+    assert kinds == ["MatMul"]
+    assert out.nodes[0].inputs[1].spec.shape == (4, 5)
+
+
+@pytest.mark.parametrize("term", [(6,), (1, 1, 6), (1,)])
+def test_two_products_with_a_term_between(net, apply, term):
+    y = net.add("MatMul", net.x("n", 3, 4), net.random(4, 6))
+    y = net.add("Add", y, net.random(*term))
+    net.mark_output(net.add("MatMul", y, net.random(6, 5)), "y")
+    assert apply(net, *JOINS)[0] == ["MatMul", "Add"]
+
+
+def test_thin_matrices_stay_two(net, apply):
+    y = net.add("MatMul", net.x("n", 8), net.random(8, 2))
+    net.mark_output(net.add("MatMul", y, net.random(2, 8)), "y")
+    assert apply(net, *JOINS)[0] == ["MatMul", "MatMul"]
+
+
+def test_what_lies_between_keeps_products_apart(net, apply):
+    x = net.x("n", 3, 4)
+    y = net.add("Add", net.add("MatMul", x, net.random(4, 6)), net.random(3, 1))
+    z = net.add("Relu", net.add("MatMul", x, net.random(4, 6)))
+    net.mark_output(net.add("MatMul", y, net.random(6, 5)), "y")
+    net.mark_output(net.add("MatMul", z, net.random(6, 5)), "z")
+    assert sorted(apply(net, *JOINS)[0]) == ["Add", *["MatMul"] * 4, "Relu"]
+
+
+def test_a_product_with_another_reader_stays(net, apply):
+    y = net.add("MatMul", net.x("n", 4), net.random(4, 6))
+    net.mark_output(net.add("MatMul", y, net.random(6, 5)), "y")
+    net.mark_output(net.add("Exp", y), "z")
+    assert sorted(apply(net, *JOINS)[0]) == ["Exp", "MatMul", "MatMul"]
+
+
+def test_a_term_that_makes_rows_keeps_products_apart(net, apply):
+    y = net.add("MatMul", net.x(1, 4), net.random(4, 6))
+    y = net.add("Add", y, net.random(3, 6))
+    net.mark_output(net.add("MatMul", y, net.random(6, 5)), "y")
+    assert apply(net, *JOINS)[0] == ["MatMul", "Add", "MatMul"]

@@ -24,7 +24,7 @@ def install(force: bool = False) -> tuple[str, ...]:
     ``force``: even then.
 
     Gives the names of the modules that lead there now: none where there is a GPU. NVIDIA's kernel
-    compiler stays if it works, as it needs no GPU.
+    compiler stays if it is installed, as it needs no GPU.
     """
     return MODULES.put_in(force)
 

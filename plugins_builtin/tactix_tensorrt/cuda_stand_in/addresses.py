@@ -18,6 +18,8 @@ _ANY_CONTIGUOUS = 0x98
 """PyBUF_ANY_CONTIGUOUS of CPython's buffer protocol: no element format is asked for, which
 bfloat16 could not give.
 """
+_ADDRESSES = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
+"""How many addresses there are: ctypes takes larger numbers without their upper bits."""
 _MS_ASYNC = 1
 """Of Linux's mman.h: starts nothing, so that only the check of the range is left."""
 
@@ -103,7 +105,7 @@ def is_mapped(start: int, count: int) -> bool:
     """Whether these bytes are memory of this process. Where the system cannot be asked, whether
     they lie behind the first page, which never is.
     """
-    if start < mmap.PAGESIZE:
+    if start < mmap.PAGESIZE or start + count > _ADDRESSES:
         return False
     sync = _page_check()
     first = start - start % mmap.PAGESIZE

@@ -64,7 +64,7 @@ static int grow(void **items, size_t used, size_t *have, size_t each) {
 
 static int is_mapped(const void *start, size_t size) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)start & ~(page - 1);
-  if ((uintptr_t)start < page) return 0;
+  if ((uintptr_t)start < page || size > UINTPTR_MAX - (uintptr_t)start) return 0;
   return msync((void *)first, (uintptr_t)start + size - first, MS_ASYNC) == 0;
 }
 

@@ -200,10 +200,7 @@ def cuCtxSynchronize() -> None:
 
 
 def _memory(size: object, place: MemoryPlace) -> int:
-    """The driver's calls, unlike the runtime's, refuse a size of 0."""
-    if not addresses.size(size):
-        raise CudaRefusal(INVALID_VALUE, "a size of 0 bytes")
-    return MACHINE.allocate(size, place)
+    return MACHINE.allocate_some(size, place).address
 
 
 @_value

@@ -93,6 +93,12 @@ class StandInMachine:
         count = addresses.size(size)
         return self.memory.allocate(count, place).address if count else 0
 
+    def allocate_some(self, size: object, place: MemoryPlace) -> StandInAllocation:
+        """As the driver's calls, which refuse a size of 0."""
+        if not (count := addresses.size(size)):
+            raise CudaRefusal(INVALID_VALUE, "a size of 0 bytes")
+        return self.memory.allocate(count, place)
+
     def free(self, pointer: object, *places: MemoryPlace) -> None:
         self.memory.free(addresses.address(pointer), places)
 

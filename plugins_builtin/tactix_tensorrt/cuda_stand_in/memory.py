@@ -67,14 +67,13 @@ class AllocationTable:
         self._starts: list[int] = []
         self._found: dict[int, StandInAllocation] = {}
         self._freed: deque[int] = deque(maxlen=_REMEMBERED)
-        self._abandoned: deque[int] = deque()
+        self._abandoned: deque[StandInAllocation] = deque()
         self._used = 0
 
     def allocate(self, size: int, place: MemoryPlace) -> StandInAllocation:
         """Zeroed memory that begins with a page. ``size``: bytes, 1 at least. Raises
         CudaRefusal.
         """
-        self._free_abandoned()
         if size > self.memory().free:
             raise CudaRefusal(OUT_OF_MEMORY, f"{size} bytes are more than this machine has left")
         try:
@@ -97,16 +96,13 @@ class AllocationTable:
             found = self._found.get(address)
             if found is None or found.place not in places:
                 raise CudaRefusal(INVALID_VALUE, self._why_not_freed(address, found))
-            del self._found[address]
-            del self._starts[bisect.bisect_left(self._starts, address)]
-            self._freed.append(address)
-            self._used -= found.size
+            self._remove(found)
 
-    def abandon(self, address: int) -> None:
-        """Free with the next allocation: for finalizers, which may run in a thread that has the
-        lock.
+    def abandon(self, found: StandInAllocation) -> None:
+        """Free as soon as the table is asked for more, or how much there is: for finalizers, which
+        may run in a thread that has the lock.
         """
-        self._abandoned.append(address)
+        self._abandoned.append(found)
 
     def holding(self, address: int) -> StandInAllocation | None:
         """The allocation that has this address."""
@@ -115,6 +111,7 @@ class AllocationTable:
 
     def memory(self) -> FreeAndTotal:
         """Of this machine: all of it, less what the program has allocated here."""
+        self._free_abandoned()
         total = largest() or _ASSUMED
         return FreeAndTotal(max(total - self._used, 0), total)
 
@@ -136,11 +133,19 @@ class AllocationTable:
         return None
 
     def _free_abandoned(self) -> None:
+        """But for those that were freed by hand, whose addresses others may have now."""
         with contextlib.suppress(IndexError):  # as soon as there is none
             while True:
-                address = self._abandoned.popleft()
-                with contextlib.suppress(CudaRefusal):  # freed by hand before
-                    self.free(address, frozenset(MemoryPlace))
+                found = self._abandoned.popleft()
+                with self._lock:
+                    if self._found.get(found.address) is found:
+                        self._remove(found)
+
+    def _remove(self, found: StandInAllocation) -> None:
+        del self._found[found.address]
+        del self._starts[bisect.bisect_left(self._starts, found.address)]
+        self._freed.append(found.address)
+        self._used -= found.size
 
     def _holding(self, address: int) -> StandInAllocation | None:
         index = bisect.bisect_right(self._starts, address) - 1

@@ -22,7 +22,7 @@ from tactix_tensorrt.cuda_stand_in import (
     runtime,
 )
 from tactix_tensorrt.cuda_stand_in.cudart import CudartLibrary
-from tactix_tensorrt.cuda_stand_in.presence import has_gpu, real_nvrtc
+from tactix_tensorrt.cuda_stand_in.presence import has_gpu, has_nvrtc
 
 PYCUDA = {
     "pycuda.driver": pycuda_driver,
@@ -71,13 +71,7 @@ class StandInModules:
             self._undo.close()
 
     def _put_all(self) -> tuple[str, ...]:
-        compiler = real_nvrtc() or nvrtc
-        modules = {
-            **CUDA_PYTHON,
-            "cuda.bindings.nvrtc": compiler,
-            "cuda.nvrtc": compiler,
-            **PYCUDA,
-        }
+        modules = {**CUDA_PYTHON, **_compiler(), **PYCUDA}
         for package in ("cuda", "cuda.bindings"):
             self._package(package)
         self._put("pycuda", _empty_package("pycuda"))
@@ -119,6 +113,19 @@ class StandInModules:
         self._set(ctypes, "CDLL", loads)
         self._set(ctypes, "cdll", ctypes.LibraryLoader(loads))
         self._set(ctypes.util, "find_library", lambda name: finds(name) or find(name))
+
+
+def _compiler() -> dict[str, ModuleType]:
+    """NVIDIA's kernel compiler under its older name, if it is installed: loading it takes a
+    program longer than all of this. Else the stand-in for it.
+    """
+    if not has_nvrtc():
+        return {"cuda.bindings.nvrtc": nvrtc, "cuda.nvrtc": nvrtc}
+    older = _empty_package("cuda.nvrtc")
+    vars(older)["__getattr__"] = lambda name: getattr(
+        importlib.import_module("cuda.bindings.nvrtc"), name
+    )
+    return {"cuda.nvrtc": older}
 
 
 def _finding(name: str) -> str:

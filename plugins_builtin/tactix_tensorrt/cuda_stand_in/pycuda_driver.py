@@ -14,7 +14,7 @@ from tactix_tensorrt.cuda_stand_in.contexts import PRIMARY_CONTEXT
 from tactix_tensorrt.cuda_stand_in.driver_enums import CUdevice_attribute
 from tactix_tensorrt.cuda_stand_in.handles import Handle
 from tactix_tensorrt.cuda_stand_in.machine import MACHINE, CopyDirection
-from tactix_tensorrt.cuda_stand_in.memory import ON_DEVICE, MemoryPlace
+from tactix_tensorrt.cuda_stand_in.memory import ON_DEVICE, MemoryPlace, StandInAllocation
 from tactix_tensorrt.cuda_stand_in.statuses import (
     INVALID_VALUE,
     OUT_OF_MEMORY,
@@ -74,9 +74,9 @@ def _raising(call: Callable[P, R]) -> Callable[P, R]:
 class DeviceAllocation(Handle):
     """Device memory, which ends with its last reference or by ``free``."""
 
-    def __init__(self, address: int) -> None:
-        super().__init__(address)
-        self._end = weakref.finalize(self, MACHINE.memory.abandon, address)
+    def __init__(self, found: StandInAllocation) -> None:
+        super().__init__(found.address)
+        self._end = weakref.finalize(self, MACHINE.memory.abandon, found)
 
     def __index__(self) -> int:
         return int(self)
@@ -271,7 +271,7 @@ def get_driver_version() -> int:
 @_raising
 def mem_alloc(bytes: int) -> DeviceAllocation:
     """Device memory. Raises LogicError, ``pycuda.driver.MemoryError``."""
-    return DeviceAllocation(_some(bytes, MemoryPlace.DEVICE))
+    return DeviceAllocation(MACHINE.allocate_some(bytes, MemoryPlace.DEVICE))
 
 
 def mem_get_info() -> tuple[int, int]:
@@ -334,7 +334,7 @@ def memset_d32(dest: object, data: int, size: int) -> None:
 def to_device(bf_obj: object) -> DeviceAllocation:
     """A copy of an array in device memory."""
     room = addresses.copy_end(bf_obj).room or 0
-    made = DeviceAllocation(_some(room, MemoryPlace.DEVICE))
+    made = DeviceAllocation(MACHINE.allocate_some(room, MemoryPlace.DEVICE))
     MACHINE.copy(made, bf_obj, room, CopyDirection.HOST_TO_DEVICE)
     return made
 
@@ -407,12 +407,6 @@ def _copy(dest: object, src: object, way: CopyDirection, host: object) -> None:
     MACHINE.copy(dest, src, room, way)
 
 
-def _some(size: object, place: MemoryPlace) -> int:
-    if not addresses.size(size):
-        raise CudaRefusal(INVALID_VALUE, "a size of 0 bytes")
-    return MACHINE.allocate(size, place)
-
-
 def _array(shape: Shape, dtype: DTypeLike, order: str, place: MemoryPlace) -> np.ndarray:
     import numpy as np
 
@@ -421,9 +415,9 @@ def _array(shape: Shape, dtype: DTypeLike, order: str, place: MemoryPlace) -> np
     size = math.prod(int(e) for e in extents) * kind.itemsize
     if not size:
         return np.empty(extents, kind)
-    found = MACHINE.memory.allocate(addresses.size(size), place)
+    found = MACHINE.allocate_some(size, place)
     whole = np.frombuffer(found.pages, np.uint8)
-    weakref.finalize(whole, MACHINE.memory.abandon, found.address)
+    weakref.finalize(whole, MACHINE.memory.abandon, found)
     return whole[:size].view(kind).reshape(extents, order="F" if order == "F" else "C")
 
 

@@ -29,6 +29,7 @@ from tactix_tensorrt.cuda_stand_in import (
     memory,
     modules,
     nvrtc,
+    presence,
     runtime,
 )
 from tactix_tensorrt.cuda_stand_in import pycuda_driver as pycuda
@@ -58,6 +59,12 @@ def good(answer: tuple[Any, ...]) -> Any:
     status, *values = answer
     assert int(status) == 0, status
     return values[0] if len(values) == 1 else tuple(values)
+
+
+def settled() -> int:
+    """Bytes that are free when what nobody holds is gone."""
+    gc.collect()
+    return MACHINE.free_and_total().free
 
 
 def device_memory(size: int) -> int:
@@ -304,6 +311,7 @@ def test_the_device() -> None:
     major = good(runtime.cudaDeviceGetAttribute(attribute.cudaDevAttrComputeCapabilityMajor, 0))
     assert major == told.major
     assert runtime.cudaDeviceGetAttribute(attribute.cudaDevAttrWarpSize, -1) == (wrong, None)
+    settled()
     free, total = good(runtime.cudaMemGetInfo())
     assert 0 < free <= total == told.totalGlobalMem
     place = device_memory(1 << 20)
@@ -619,7 +627,7 @@ def test_what_pycuda_refuses_of_streams_and_contexts() -> None:
 
 
 def test_pycuda_memory_ends_with_what_holds_it() -> None:
-    before = MACHINE.free_and_total().free
+    before = settled()
     place = pycuda.mem_alloc(1 << 20)
     array = pycuda.pagelocked_empty((1 << 18,), np.float32)
     managed = pycuda.managed_empty((16, 16), np.int8, mem_flags=pycuda.mem_attach_flags.GLOBAL)
@@ -628,9 +636,18 @@ def test_pycuda_memory_ends_with_what_holds_it() -> None:
     assert MACHINE.free_and_total().free == before - (2 << 20) - 256
     view[:] = 7  # its memory is there as long as a view is
     del place, view, managed
-    gc.collect()
-    pycuda.mem_alloc(8).free()
-    assert MACHINE.free_and_total().free == before
+    assert settled() == before
+
+
+def test_memory_that_ended_twice_is_nobody_elses() -> None:
+    place = pycuda.mem_alloc(4096)
+    address = int(place)
+    good(runtime.cudaFree(address))
+    others = [device_memory(4096) for _ in range(4)]  # one of them may be at that address
+    del place
+    settled()
+    for other in others:
+        good(runtime.cudaFree(other))
 
 
 def test_pycuda_arrays() -> None:
@@ -715,6 +732,7 @@ def test_the_library_refuses(cudart: Any, capfd: pytest.CaptureFixture[str]) -> 
         (1, cudart.cudaMemcpy, pinned, host, ctypes.c_size_t(8), 1),
         (1, cudart.cudaMemcpy, place, wrong, ctypes.c_size_t(8), 4),
         (1, cudart.cudaMemcpy, place, host, ctypes.c_size_t(-1), 1),
+        (1, cudart.cudaMemcpy, ctypes.byref(host, 1), host, ctypes.c_size_t(-1), 0),
         (21, cudart.cudaMemcpy, place, host, ctypes.c_size_t(8), 9),
         (1, cudart.cudaMemset, inside, 0, ctypes.c_size_t(64)),
         (400, cudart.cudaMemsetAsync, place, 0, ctypes.c_size_t(8), wrong),
@@ -798,7 +816,7 @@ def test_events_and_more_of_the_ctypes_face() -> None:
 
 
 def test_allocations_from_several_threads() -> None:
-    before = MACHINE.free_and_total().free
+    before = settled()
 
     def work(seed: int) -> list[int]:
         data, found = np.full(500 + seed, seed, np.uint8), []
@@ -869,15 +887,59 @@ def test_nothing_is_shadowed_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatc
         cuda_stand_in.uninstall()
 
 
-@pytest.mark.parametrize("works", [True, False])
-def test_a_kernel_compiler_that_works_stays(works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_compiler_that_is_installed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     real = type(sys)("real")
-    monkeypatch.setattr(modules, "real_nvrtc", lambda: real if works else None)
-    cuda_stand_in.install(force=True)
+    vars(real)["nvrtcVersion"] = lambda: (0, 99, 1)
+    monkeypatch.setattr(modules, "has_nvrtc", lambda: True)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", real)
+    assert "cuda.bindings.nvrtc" not in cuda_stand_in.install(force=True)
     try:
-        assert sys.modules["cuda.bindings.nvrtc"] is (real if works else nvrtc)
+        assert sys.modules["cuda.bindings.nvrtc"] is real
+        assert importlib.import_module("cuda.nvrtc").nvrtcVersion() == (0, 99, 1)
     finally:
         cuda_stand_in.uninstall()
+
+
+def test_a_kernel_compiler_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "has_nvrtc", lambda: False)
+    cuda_stand_in.install(force=True)
+    try:
+        assert importlib.import_module("cuda.bindings.nvrtc") is nvrtc
+        assert importlib.import_module("cuda.nvrtc") is nvrtc
+    finally:
+        cuda_stand_in.uninstall()
+
+
+class _FakeDriver:
+    """libcuda, which shows some devices; ``status``: what cuInit gives."""
+
+    def __init__(self, status: int, devices: int) -> None:
+        self._status, self._devices = status, devices
+
+    def cuInit(self, flags: int) -> int:
+        return self._status
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = self._devices
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("status", "devices", "found"), [(0, 1, True), (0, 0, False), (100, 1, False)]
+)
+def test_whether_there_is_a_gpu(
+    status: int, devices: int, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: _FakeDriver(status, devices))
+    assert presence.has_gpu() is found
+
+
+def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert presence.has_gpu() is False
 
 
 def test_tactix_takes_the_stand_in_for_no_gpu(installed: tuple[str, ...]) -> None:
@@ -965,6 +1027,11 @@ def test_sizes_and_addresses() -> None:
     assert addresses.address(ctypes.c_void_p(7)) == 7
     assert addresses.copy_end(np.array(3)).room == 8  # an array without axes is no integer
     assert not addresses.is_mapped(8, 1)
+    buffer = ctypes.create_string_buffer(8)
+    own = ctypes.addressof(buffer) + 1
+    assert addresses.is_mapped(own, 1)
+    for beyond in ((own, (1 << 64) - 1), (own, 1 << 64), (own + (1 << 64), 1)):
+        assert not addresses.is_mapped(*beyond)
     table = memory.AllocationTable()
     made = table.allocate(8, memory.MemoryPlace.DEVICE)
     assert table.holding(made.address + 7) is made

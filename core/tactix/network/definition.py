@@ -157,6 +157,17 @@ class NetworkDefinition(Recorded):
         self._outputs[key] = value
         self._output_names.setdefault(value, []).append(key)
 
+    @recorded
+    def unmark_output(self, name: str) -> None:
+        """Let the network no longer give the output of that name. Raises InvalidArgument."""
+        if name not in self._outputs:
+            known = ", ".join(self._outputs)
+            raise InvalidArgument(f"no output is named {name!r}", do=f"There are: {known}")
+        value = self._outputs.pop(name)
+        self._output_names[value].remove(name)
+        if not self._output_names[value]:
+            del self._output_names[value]
+
     def find_layer(self, layer: str | Layer) -> Layer:
         """A layer by key, or by ``namespace.Name`` (its highest version). Raises the registry's
         error.

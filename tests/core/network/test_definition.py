@@ -192,3 +192,16 @@ def test_an_output_follows_its_replacement(net):
     net.mark_output(a, "y")
     net.redirect_output(a, b)
     assert (net.output_names, net.outputs) == (("y",), (b,))
+
+
+def test_an_output_can_be_taken_back(net):
+    x = net.add_input("x", "f32", (2,))
+    net.mark_output(x, "a")
+    net.mark_output(x, "b")
+    net.unmark_output("a")
+    assert net.output_names == ("b",)
+    assert net.is_output(x)
+    net.unmark_output("b")
+    assert not net.is_output(x)
+    with pytest.raises(InvalidArgument, match="no output is named 'b'"):
+        net.unmark_output("b")

@@ -81,10 +81,12 @@ def private_names(found: list[Module]) -> list[str]:
 def same_names(found: list[Module]) -> list[str]:
     """Names that two public classes have.
 
-    A module of the lean runtime that takes another's place must have its names.
+    A module of the lean runtime that takes another's place must have its names, and what programs
+    of TensorRT import has TensorRT's and CUDA's.
     """
     places: dict[str, list[str]] = defaultdict(list)
-    for m in (m for m in found if m.name not in STANDS_FOR.values()):
+    own = (m for m in found if m.name not in STANDS_FOR.values() and m.pack != "tactix_tensorrt")
+    for m in own:
         for node in m.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(m.at(node.lineno))

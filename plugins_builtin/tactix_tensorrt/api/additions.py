@@ -1,0 +1,299 @@
+"""The ``add_*`` of a network: what each one gives, or why tactix's adapter does not have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from tactix_tensorrt.api.enums import (
+    ActivationType,
+    CumulativeOperation,
+    DataType,
+    ElementWiseOperation,
+    FillOperation,
+    GatherMode,
+    MatrixOperation,
+    PoolingType,
+    ReduceOperation,
+    ScaleMode,
+    ScatterMode,
+    TopKOperation,
+    UnaryOperation,
+)
+from tactix_tensorrt.api.layer import ILayer
+from tactix_tensorrt.api.layers import arithmetic, moving, windows
+from tactix_tensorrt.api.refusal import refused
+from tactix_tensorrt.api.tensor import ITensor
+
+if TYPE_CHECKING:
+    from tactix_tensorrt.api.network import INetworkDefinition
+    from tactix_tensorrt.api.values import Array, Weights
+
+    Numbers = Weights | Array | None
+
+L = TypeVar("L", bound=ILayer)
+
+ONNX = "Write that part as an ONNX model, and parse it"
+PLUGINS = "Write it as a layer of a tactix pack (docs/plugins), and name it in an ONNX model"
+
+
+class Additions:
+    """``self`` is a network. Each gives the layer, whose attributes may be set until a build."""
+
+    def _new(self, cls: type[L], inputs: Sequence[ITensor | None], **attributes: object) -> L:
+        network: INetworkDefinition = self  # type: ignore[assignment]
+        name = network.next_name(cls.__name__[1:].removesuffix("Layer"))
+        layer = cls(network, name, inputs)
+        layer.attributes.update({k: v for k, v in attributes.items() if v is not None})
+        return network.add(layer)
+
+    # -- element by element -----------------------------------------------------------------------
+
+    def add_activation(self, input: ITensor, type: ActivationType) -> arithmetic.IActivationLayer:
+        return self._new(arithmetic.IActivationLayer, [input], kind=type)
+
+    def add_elementwise(
+        self, input1: ITensor, input2: ITensor, op: ElementWiseOperation
+    ) -> arithmetic.IElementWiseLayer:
+        return self._new(arithmetic.IElementWiseLayer, [input1, input2], op=op)
+
+    def add_unary(self, input: ITensor, op: UnaryOperation) -> arithmetic.IUnaryLayer:
+        return self._new(arithmetic.IUnaryLayer, [input], op=op)
+
+    def add_scale(
+        self,
+        input: ITensor,
+        mode: ScaleMode,
+        shift: Numbers = None,
+        scale: Numbers = None,
+        power: Numbers = None,
+    ) -> arithmetic.IScaleLayer:
+        return self.add_scale_nd(input, mode, shift, scale, power)
+
+    def add_scale_nd(
+        self,
+        input: ITensor,
+        mode: ScaleMode,
+        shift: Numbers = None,
+        scale: Numbers = None,
+        power: Numbers = None,
+        channel_axis: int = 1,
+    ) -> arithmetic.IScaleLayer:
+        numbers = {"shift": shift, "scale": scale, "power": power}
+        fields = {"mode": mode, "channel_axis": channel_axis, **numbers}
+        return self._new(arithmetic.IScaleLayer, [input], **fields)
+
+    def add_cast(self, input: ITensor, to_type: DataType) -> arithmetic.ICastLayer:
+        return self._new(arithmetic.ICastLayer, [input], to_type=to_type)
+
+    def add_identity(self, input: ITensor) -> arithmetic.IIdentityLayer:
+        return self._new(arithmetic.IIdentityLayer, [input])
+
+    def add_select(
+        self, condition: ITensor, then_input: ITensor, else_input: ITensor
+    ) -> arithmetic.ISelectLayer:
+        return self._new(arithmetic.ISelectLayer, [condition, then_input, else_input])
+
+    def add_parametric_relu(
+        self, input: ITensor, slopes: ITensor
+    ) -> arithmetic.IParametricReLULayer:
+        return self._new(arithmetic.IParametricReLULayer, [input, slopes])
+
+    # -- products, reductions ---------------------------------------------------------------------
+
+    def add_matrix_multiply(
+        self, input0: ITensor, op0: MatrixOperation, input1: ITensor, op1: MatrixOperation
+    ) -> arithmetic.IMatrixMultiplyLayer:
+        return self._new(arithmetic.IMatrixMultiplyLayer, [input0, input1], op0=op0, op1=op1)
+
+    def add_einsum(self, inputs: Sequence[ITensor], equation: str) -> arithmetic.IEinsumLayer:
+        return self._new(arithmetic.IEinsumLayer, inputs, equation=equation)
+
+    def add_reduce(
+        self, input: ITensor, op: ReduceOperation, axes: int, keep_dims: bool
+    ) -> arithmetic.IReduceLayer:
+        fields = {"op": op, "axes": axes, "keep_dims": keep_dims}
+        return self._new(arithmetic.IReduceLayer, [input], **fields)
+
+    def add_topk(
+        self, input: ITensor, op: TopKOperation, k: int, axes: int
+    ) -> arithmetic.ITopKLayer:
+        return self._new(arithmetic.ITopKLayer, [input], op=op, k=k, axes=axes)
+
+    def add_softmax(self, input: ITensor) -> arithmetic.ISoftMaxLayer:
+        return self._new(arithmetic.ISoftMaxLayer, [input])
+
+    def add_cumulative(
+        self,
+        input: ITensor,
+        axis: ITensor,
+        op: CumulativeOperation = CumulativeOperation.SUM,
+        exclusive: bool = False,
+        reverse: bool = False,
+    ) -> arithmetic.ICumulativeLayer:
+        fields = {"op": op, "exclusive": exclusive, "reverse": reverse}
+        return self._new(arithmetic.ICumulativeLayer, [input, axis], **fields)
+
+    def add_normalization(
+        self, input: ITensor, scale: ITensor, bias: ITensor, axesMask: int
+    ) -> arithmetic.INormalizationLayer:
+        given = [input, scale, bias]
+        return self._new(arithmetic.INormalizationLayer, given, axes=axesMask)
+
+    add_normalization_v2 = add_normalization
+
+    # -- windows ----------------------------------------------------------------------------------
+
+    def add_convolution_nd(
+        self,
+        input: ITensor,
+        num_output_maps: int,
+        kernel_shape: Sequence[int],
+        kernel: Numbers,
+        bias: Numbers = None,
+    ) -> windows.IConvolutionLayer:
+        return self._weighted(
+            windows.IConvolutionLayer, input, num_output_maps, kernel_shape, (kernel, bias)
+        )
+
+    add_convolution = add_convolution_nd
+
+    def add_deconvolution_nd(
+        self,
+        input: ITensor,
+        num_output_maps: int,
+        kernel_shape: Sequence[int],
+        kernel: Numbers,
+        bias: Numbers = None,
+    ) -> windows.IDeconvolutionLayer:
+        return self._weighted(
+            windows.IDeconvolutionLayer, input, num_output_maps, kernel_shape, (kernel, bias)
+        )
+
+    add_deconvolution = add_deconvolution_nd
+
+    def _weighted(
+        self,
+        cls: type[L],
+        input: ITensor,
+        maps: int,
+        size: Sequence[int],
+        weights: tuple[Numbers, Numbers],
+    ) -> L:
+        kernel, bias = weights
+        fields = {"num_output_maps": maps, "kernel_size_nd": size, "kernel": kernel, "bias": bias}
+        return self._new(cls, [input], **fields)
+
+    def add_pooling_nd(
+        self, input: ITensor, type: PoolingType, window_size: Sequence[int]
+    ) -> windows.IPoolingLayer:
+        return self._new(windows.IPoolingLayer, [input], kind=type, window_size_nd=window_size)
+
+    add_pooling = add_pooling_nd
+
+    def add_lrn(
+        self, input: ITensor, window: int, alpha: float, beta: float, k: float
+    ) -> windows.ILRNLayer:
+        fields = {"window_size": window, "alpha": alpha, "beta": beta, "k": k}
+        return self._new(windows.ILRNLayer, [input], **fields)
+
+    def add_padding_nd(
+        self, input: ITensor, pre_padding: Sequence[int], post_padding: Sequence[int]
+    ) -> windows.IPaddingLayer:
+        fields = {"pre_padding_nd": pre_padding, "post_padding_nd": post_padding}
+        return self._new(windows.IPaddingLayer, [input], **fields)
+
+    add_padding = add_padding_nd
+
+    def add_resize(self, input: ITensor) -> windows.IResizeLayer:
+        return self._new(windows.IResizeLayer, [input])
+
+    def add_grid_sample(self, input: ITensor, grid: ITensor) -> windows.IGridSampleLayer:
+        return self._new(windows.IGridSampleLayer, [input, grid])
+
+    # -- moving -----------------------------------------------------------------------------------
+
+    def add_constant(self, shape: Sequence[int], weights: Numbers) -> moving.IConstantLayer:
+        return self._new(moving.IConstantLayer, [], shape=shape, weights=weights)
+
+    def add_concatenation(self, inputs: Sequence[ITensor]) -> moving.IConcatenationLayer:
+        return self._new(moving.IConcatenationLayer, inputs)
+
+    def add_shuffle(self, input: ITensor) -> moving.IShuffleLayer:
+        return self._new(moving.IShuffleLayer, [input])
+
+    def add_slice(
+        self, input: ITensor, start: Sequence[int], shape: Sequence[int], stride: Sequence[int]
+    ) -> moving.ISliceLayer:
+        fields = {"start": start, "shape": shape, "stride": stride}
+        return self._new(moving.ISliceLayer, [input], **fields)
+
+    def add_shape(self, input: ITensor) -> moving.IShapeLayer:
+        return self._new(moving.IShapeLayer, [input])
+
+    def add_squeeze(self, input: ITensor, axes: ITensor) -> moving.ISqueezeLayer:
+        return self._new(moving.ISqueezeLayer, [input, axes])
+
+    def add_unsqueeze(self, input: ITensor, axes: ITensor) -> moving.IUnsqueezeLayer:
+        return self._new(moving.IUnsqueezeLayer, [input, axes])
+
+    def add_gather(self, input: ITensor, indices: ITensor, axis: int) -> moving.IGatherLayer:
+        return self._new(moving.IGatherLayer, [input, indices], axis=axis)
+
+    def add_gather_v2(
+        self, input: ITensor, indices: ITensor, mode: GatherMode
+    ) -> moving.IGatherLayer:
+        return self._new(moving.IGatherLayer, [input, indices], mode=mode)
+
+    def add_scatter(
+        self, data: ITensor, indices: ITensor, updates: ITensor, mode: ScatterMode
+    ) -> moving.IScatterLayer:
+        return self._new(moving.IScatterLayer, [data, indices, updates], mode=mode)
+
+    def add_non_zero(
+        self, input: ITensor, indices_type: DataType = DataType.INT32
+    ) -> moving.INonZeroLayer:
+        return self._new(moving.INonZeroLayer, [input], indices_type=indices_type)
+
+    def add_reverse_sequence(
+        self, input: ITensor, sequence_lens: ITensor
+    ) -> moving.IReverseSequenceLayer:
+        return self._new(moving.IReverseSequenceLayer, [input, sequence_lens])
+
+    def add_fill(
+        self, shape: Sequence[int], op: FillOperation, output_type: DataType = DataType.FLOAT
+    ) -> moving.IFillLayer:
+        fields = {"shape": shape, "operation": op, "to_type": output_type}
+        return self._new(moving.IFillLayer, [None], **fields)
+
+    def add_quantize(
+        self, input: ITensor, scale: ITensor, output_type: DataType = DataType.INT8
+    ) -> moving.IQuantizeLayer:
+        return self._new(moving.IQuantizeLayer, [input, scale], to_type=output_type)
+
+    def add_dequantize(
+        self, input: ITensor, scale: ITensor, output_type: DataType = DataType.FLOAT
+    ) -> moving.IDequantizeLayer:
+        return self._new(moving.IDequantizeLayer, [input, scale], to_type=output_type)
+
+    def add_assertion(self, condition: ITensor, message: str) -> moving.IAssertionLayer:
+        return self._new(moving.IAssertionLayer, [condition], message=message)
+
+    # -- what is not there ------------------------------------------------------------------------
+
+    add_loop = refused("add_loop", ONNX)
+    add_if_conditional = refused("add_if_conditional", ONNX)
+    add_one_hot = refused("add_one_hot", ONNX)
+    add_nms = refused("add_nms", ONNX)
+    add_ragged_softmax = refused("add_ragged_softmax", "Mask what a softmax should leave out")
+    add_attention = refused("add_attention", "Add two matrix products and a softmax: they fuse")
+    add_attention_v2 = refused("add_attention_v2", "Add two products and a softmax: they fuse")
+    add_rotary_embedding = refused("add_rotary_embedding", ONNX)
+    add_kv_cache_update = refused("add_kv_cache_update", ONNX)
+    add_moe = refused("add_moe", "Add the products of each expert")
+    add_dist_collective = refused("add_dist_collective", "Run an engine on each device")
+    add_dynamic_quantize = refused("add_dynamic_quantize", "Add a quantize layer with a scale")
+    add_dynamic_quantize_v2 = refused("add_dynamic_quantize_v2", "Add a quantize layer")
+    add_plugin = refused("add_plugin", PLUGINS)
+    add_plugin_v2 = refused("add_plugin_v2", PLUGINS)
+    add_plugin_v3 = refused("add_plugin_v3", PLUGINS)

@@ -1,0 +1,181 @@
+"""Builder: networks and configurations, and engines of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tactix.base.errors import NetworkError
+from tactix_tensorrt import device
+from tactix_tensorrt.api.callbacks import IProgressMonitor, IStreamWriter
+from tactix_tensorrt.api.config import IBuilderConfig
+from tactix_tensorrt.api.logger import Forwarding, ILogger, Reporting, returns
+from tactix_tensorrt.api.network import INetworkDefinition
+from tactix_tensorrt.api.profile import IOptimizationProfile
+from tactix_tensorrt.api.runtime import Runtime
+from tactix_tensorrt.api.values import IHostMemory
+from tactix_tensorrt.levels import at_this_level
+
+if TYPE_CHECKING:
+    from tactix.builder import Builder as NativeBuilder
+    from tactix.config import BuilderConfig
+    from tactix_tensorrt.api.engine import ICudaEngine
+
+OPEN = (
+    "Network has dynamic or shape inputs, but no optimization profile has been defined. "
+    "Add one that has {name!r}"
+)
+
+
+class Progress:
+    """tactix's view of a program's monitor."""
+
+    def __init__(self, monitor: IProgressMonitor) -> None:
+        self._monitor = monitor
+        self._stopped = False
+
+    def phase(self, name: str, total: int) -> None:
+        self._monitor.phase_start(name, None, total)
+
+    def step(self, name: str, done: int, message: str = "") -> None:
+        if self._monitor.step_complete(name, max(0, done - 1)) is False:
+            self._stopped = True
+
+    def finish(self, name: str) -> None:
+        self._monitor.phase_finish(name)
+
+    def cancelled(self) -> bool:
+        return self._stopped
+
+
+@at_this_level
+class Builder(Reporting):
+    """Makes networks, configurations, and plans."""
+
+    max_threads = 1
+    max_batch_size = 1
+    DLA_core = -1
+    gpu_allocator: object = None
+
+    def __init__(self, logger: ILogger) -> None:
+        super().__init__(logger)
+
+    @cached_property
+    def native(self) -> NativeBuilder:
+        """tactix's, made when it is first needed: it looks for plugins."""
+        from tactix.builder import Builder as NativeBuilder
+
+        return NativeBuilder(Forwarding(self._logger))
+
+    @property
+    def logger(self) -> ILogger:
+        return self._logger
+
+    @property
+    def num_DLA_cores(self) -> int:
+        return 0
+
+    @property
+    def max_DLA_batch_size(self) -> int:
+        return 0
+
+    @property
+    def platform_has_fast_fp16(self) -> bool:
+        return True
+
+    @property
+    def platform_has_fast_int8(self) -> bool:
+        return True
+
+    @property
+    def platform_has_tf32(self) -> bool:
+        return device.chosen() == "cuda"
+
+    def create_network(self, flags: int = 0) -> INetworkDefinition:
+        """An empty network. ``flags``: a mask of NetworkDefinitionCreationFlag."""
+        return INetworkDefinition(self, int(flags))
+
+    def create_builder_config(self) -> IBuilderConfig:
+        return IBuilderConfig(self._logger)
+
+    def create_optimization_profile(self) -> IOptimizationProfile:
+        return IOptimizationProfile(self._logger)
+
+    def get_plugin_registry(self) -> object:
+        from tactix_tensorrt.api.plugins import get_plugin_registry
+
+        return get_plugin_registry()
+
+    def reset(self) -> None: ...
+
+    # -- building ---------------------------------------------------------------------------------
+
+    @returns(None)
+    def build_serialized_network(
+        self, network: INetworkDefinition, config: IBuilderConfig
+    ) -> IHostMemory | None:
+        """The plan's bytes; None if it cannot be built, and the log tells why."""
+        from tactix.plan import container
+        from tactix.run.admission import signer_of
+
+        lowered = network.lowered()
+        self._check_profiles(network, config)
+        with _cache_file(config) as cache:
+            native = config.native(network.open_inputs(), network.precise_layers(config), cache)
+            self._finish(native, config)
+            plan = self.native.build_plan(lowered, native)
+        return IHostMemory(container.dump(plan, signer_of(self.native.session)))
+
+    def _finish(self, native: BuilderConfig, config: IBuilderConfig) -> None:
+        native.threads = 0
+        if config.progress_monitor is not None:
+            native.progress_monitor = Progress(config.progress_monitor)
+
+    def build_serialized_network_to_stream(
+        self, network: INetworkDefinition, config: IBuilderConfig, writer: IStreamWriter
+    ) -> bool:
+        """Hand the plan to a writer; False if that fails."""
+        plan = self.build_serialized_network(network, config)
+        return plan is not None and writer.write(plan) == len(plan)
+
+    def build_engine_with_config(
+        self, network: INetworkDefinition, config: IBuilderConfig
+    ) -> ICudaEngine | None:
+        """The engine; None if it cannot be built."""
+        plan = self.build_serialized_network(network, config)
+        return None if plan is None else Runtime(self._logger).deserialize_cuda_engine(plan)
+
+    build_engine = build_engine_with_config
+
+    def is_network_supported(self, network: INetworkDefinition, config: IBuilderConfig) -> bool:
+        """Whether the network is whole; tactics are not asked."""
+        try:
+            network.lowered()
+        except NetworkError:
+            return False
+        return True
+
+    @staticmethod
+    def _check_profiles(network: INetworkDefinition, config: IBuilderConfig) -> None:
+        """Raises NetworkError for an open shape that a profile lacks."""
+        for name in network.open_inputs():
+            if not config.profiles or any(name not in p.shapes for p in config.profiles):
+                raise NetworkError(OPEN.format(name=name))
+
+
+@contextmanager
+def _cache_file(config: IBuilderConfig) -> Iterator[Path | None]:
+    """The program's timings in a file for the time of a build; None where it has none."""
+    cache = config.get_timing_cache()
+    if cache is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="tactix-timings-") as folder:
+        path = Path(folder) / "timings.json"
+        path.write_bytes(cache.content)
+        yield path
+        cache.content = path.read_bytes()

@@ -1,0 +1,269 @@
+"""IBuilderConfig: what a program asks of a build, and what of it tactix has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tactix_tensorrt import device
+from tactix_tensorrt.api.callbacks import IAlgorithmSelector, IInt8Calibrator, IProgressMonitor
+from tactix_tensorrt.api.enums import (
+    BuilderFlag,
+    DataType,
+    DeviceType,
+    EngineCapability,
+    HardwareCompatibilityLevel,
+    MemoryPoolType,
+    PreviewFeature,
+    ProfilingVerbosity,
+    QuantizationFlag,
+    RuntimePlatform,
+    TacticSource,
+    TilingOptimizationLevel,
+)
+from tactix_tensorrt.api.logger import ILogger, Reporting
+from tactix_tensorrt.api.profile import IOptimizationProfile
+from tactix_tensorrt.api.timing_cache import ITimingCache
+from tactix_tensorrt.levels import at_this_level
+
+if TYPE_CHECKING:
+    from tactix.config import BuilderConfig
+    from tactix.config import BuilderFlag as NativeFlag
+    from tactix_tensorrt.api.layer import ILayer
+
+MIB = 1 << 20
+WHOLE_DEVICE = (1 << 64) - 1
+"""What TensorRT answers for a workspace that nobody has limited is the device's memory; here no
+limit is set, and this is the answer."""
+
+POOLS = {
+    "WORKSPACE": WHOLE_DEVICE,
+    "DLA_MANAGED_SRAM": 0,
+    "DLA_LOCAL_DRAM": 1024 * MIB,
+    "DLA_GLOBAL_DRAM": 512 * MIB,
+    "TACTIC_DRAM": WHOLE_DEVICE,
+    "TACTIC_SHARED_MEMORY": 1024 * MIB,
+}
+"""Bytes that memory pools have at first."""
+
+FLAGS = {
+    "FP16": "FP16",
+    "BF16": "BF16",
+    "TF32": "TF32",
+    "REFIT": "REFIT",
+    "REFIT_IDENTICAL": "REFIT_IDENTICAL",
+    "REFIT_INDIVIDUAL": "REFIT",
+    "STRIP_PLAN": "STRIP_PLAN",
+    "WEIGHT_STREAMING": "WEIGHT_STREAMING",
+    "GPU_FALLBACK": "GPU_FALLBACK",
+    "VERSION_COMPATIBLE": "VERSION_COMPATIBLE",
+    "EXCLUDE_LEAN_RUNTIME": "EXCLUDE_LEAN_RUNTIME",
+    "DEBUG": "DEBUG",
+}
+"""What a flag is called by tactix."""
+
+NO_EFFECT = {
+    "OBEY_PRECISION_CONSTRAINTS",
+    "PREFER_PRECISION_CONSTRAINTS",
+    "DISABLE_TIMING_CACHE",
+    "EDITABLE_TIMING_CACHE",
+    "DISABLE_COMPILATION_CACHE",
+    "STRICT_NANS",
+    "DISTRIBUTIVE_INDEPENDENCE",
+    "MONITOR_MEMORY",
+}
+"""Flags that are served elsewhere, or ask for what tactix does anyway; the others are ignored, with
+a warning."""
+
+PRECISION = {DataType.FLOAT: "fp32", DataType.HALF: "fp16", DataType.BF16: "bf16"}
+
+
+@at_this_level
+class IBuilderConfig(Reporting):
+    """Made by ``Builder.create_builder_config``. What tactix has no use for is kept, and told."""
+
+    flags = BuilderFlag.TF32.mask
+    quantization_flags = 0
+    calibration_profile: IOptimizationProfile | None = None
+    builder_optimization_level = 3
+    max_aux_streams = -1
+    max_num_tactics = -1
+    avg_timing_iterations = 1
+    DLA_core = -1
+    default_device_type = DeviceType.GPU
+    engine_capability = EngineCapability.STANDARD
+    hardware_compatibility_level = HardwareCompatibilityLevel.NONE
+    runtime_platform = RuntimePlatform.SAME_AS_BUILD
+    tiling_optimization_level = TilingOptimizationLevel.NONE
+    l2_limit_for_tiling = -1
+    profiling_verbosity = ProfilingVerbosity.LAYER_NAMES_ONLY
+    progress_monitor: IProgressMonitor | None = None
+    profile_stream = 0
+    int8_calibrator: IInt8Calibrator | None = None
+    algorithm_selector: IAlgorithmSelector | None = None
+
+    def __init__(self, logger: ILogger) -> None:
+        super().__init__(logger)
+        self.profiles: list[IOptimizationProfile] = []
+        self.plugins_to_serialize: list[str] = []
+        self._limits = {MemoryPoolType[name]: size for name, size in POOLS.items()}
+        self._cache: ITimingCache | None = None
+        self._preview = PreviewFeature.__members__.get("PROFILE_SHARING_0806")
+        self._previews = {self._preview} if self._preview else set()
+        self._sources = sum(
+            TacticSource[s].mask for s in ("EDGE_MASK_CONVOLUTIONS", "JIT_CONVOLUTIONS")
+        )
+        self._devices: dict[ILayer, DeviceType] = {}
+
+    # -- flags ------------------------------------------------------------------------------------
+
+    def set_flag(self, flag: BuilderFlag) -> None:
+        self.flags |= flag.mask
+
+    def clear_flag(self, flag: BuilderFlag) -> None:
+        self.flags &= ~flag.mask
+
+    def get_flag(self, flag: BuilderFlag) -> bool:
+        return bool(self.flags & flag.mask)
+
+    def set_quantization_flag(self, flag: QuantizationFlag) -> None:
+        self.quantization_flags |= flag.mask
+
+    def clear_quantization_flag(self, flag: QuantizationFlag) -> None:
+        self.quantization_flags &= ~flag.mask
+
+    def get_quantization_flag(self, flag: QuantizationFlag) -> bool:
+        return bool(self.quantization_flags & flag.mask)
+
+    def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:
+        (self._previews.add if enable else self._previews.discard)(feature)
+
+    def get_preview_feature(self, feature: PreviewFeature) -> bool:
+        return feature in self._previews
+
+    # -- memory, tactics, profiles ----------------------------------------------------------------
+
+    def set_memory_pool_limit(self, pool: MemoryPoolType, pool_size: int) -> None:
+        self._limits[pool] = pool_size
+
+    def get_memory_pool_limit(self, pool: MemoryPoolType) -> int:
+        return self._limits[pool]
+
+    @property
+    def max_workspace_size(self) -> int:
+        """Before TensorRT 10: the workspace's limit."""
+        return self._limits[MemoryPoolType.WORKSPACE]
+
+    @max_workspace_size.setter
+    def max_workspace_size(self, size: int) -> None:
+        self._limits[MemoryPoolType.WORKSPACE] = size
+
+    def set_tactic_sources(self, tactic_sources: int) -> bool:
+        self._sources = tactic_sources
+        return True
+
+    def get_tactic_sources(self) -> int:
+        return self._sources
+
+    @property
+    def num_optimization_profiles(self) -> int:
+        return len(self.profiles)
+
+    def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
+        """Returns its index, -1 for one that holds nothing."""
+        if not profile:
+            self.fail("an optimization profile without shapes")
+            return -1
+        self.profiles.append(profile)
+        return len(self.profiles) - 1
+
+    def set_calibration_profile(self, profile: IOptimizationProfile) -> bool:
+        self.calibration_profile = profile
+        return True
+
+    def get_calibration_profile(self) -> IOptimizationProfile | None:
+        return self.calibration_profile
+
+    def create_timing_cache(self, serialized_timing_cache: bytes) -> ITimingCache:
+        """A cache of what was serialized; an empty one for no bytes."""
+        return ITimingCache(bytes(serialized_timing_cache))
+
+    def set_timing_cache(self, cache: ITimingCache, ignore_mismatch: bool) -> bool:
+        self._cache = cache
+        return True
+
+    def get_timing_cache(self) -> ITimingCache | None:
+        return self._cache
+
+    # -- devices ----------------------------------------------------------------------------------
+
+    def set_device_type(self, layer: ILayer, device_type: DeviceType) -> None:
+        self._devices[layer] = device_type
+
+    def get_device_type(self, layer: ILayer) -> DeviceType:
+        return self._devices.get(layer, self.default_device_type)
+
+    def is_device_type_set(self, layer: ILayer) -> bool:
+        return layer in self._devices
+
+    def reset_device_type(self, layer: ILayer) -> None:
+        self._devices.pop(layer, None)
+
+    def can_run_on_DLA(self, layer: ILayer) -> bool:
+        return False
+
+    def reset(self) -> None:
+        """As it was made."""
+        logger, recorder = self._logger, self.error_recorder
+        vars(self).clear()
+        IBuilderConfig.__init__(self, logger)
+        self.error_recorder = recorder
+
+    # -- towards tactix ---------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Flags that are set."""
+        return [name for name, f in BuilderFlag.__members__.items() if self.flags & f.mask]
+
+    def native(
+        self, dynamic: Sequence[str], layers: Sequence[ILayer], cache: Path | None
+    ) -> BuilderConfig:
+        """tactix's, and a warning for each flag that nothing here serves.
+
+        ``dynamic``: inputs whose shape is open; ``layers``: those that may have a precision;
+        ``cache``: the file of timings.
+        """
+        from tactix.config import BuilderConfig
+        from tactix.config import MemoryPoolType as NativePool
+
+        out = BuilderConfig(device=device.chosen())
+        out.flags = self._native_flags(out.device)
+        out.builder_optimization_level = self.builder_optimization_level
+        out.max_aux_streams = self.max_aux_streams
+        out.profiles = [p.native(dynamic) for p in self.profiles] if dynamic else []
+        out.timing_cache = False if self.get_flag(BuilderFlag.DISABLE_TIMING_CACHE) else cache
+        limit = self._limits[MemoryPoolType.WORKSPACE]
+        if limit != WHOLE_DEVICE and limit > 0:
+            out.set_memory_pool_limit(NativePool.WORKSPACE, limit)
+        if self.hardware_compatibility_level is HardwareCompatibilityLevel.AMPERE_PLUS:
+            out.target = "AMPERE_PLUS" if out.device == "cuda" else ""
+        for layer in layers:
+            if wanted := PRECISION.get(layer.own_precision):
+                out.set_layer_precision(_literal(layer.name), wanted)
+        return out
+
+    def _native_flags(self, kind: str) -> set[NativeFlag]:
+        from tactix.config import BuilderFlag as NativeFlag
+
+        names = self.names()
+        for name in names:
+            if name not in FLAGS and name not in NO_EFFECT:
+                self.warn(f"BuilderFlag.{name} changes nothing here: tactix has no counterpart")
+        wanted = {FLAGS[n] for n in names if n in FLAGS and (n != "TF32" or kind == "cuda")}
+        return {NativeFlag[n] for n in wanted}
+
+
+def _literal(name: str) -> str:
+    """A pattern that fits that name alone."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)

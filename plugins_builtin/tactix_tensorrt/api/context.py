@@ -1,0 +1,255 @@
+"""IExecutionContext: shapes, addresses, and runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tactix.base.errors import TactixError
+from tactix_tensorrt.api.callbacks import IDebugListener, IOutputAllocator, IProfiler
+from tactix_tensorrt.api.logger import ILogger, Reporting, returns
+from tactix_tensorrt.api.values import Dims, as_dims
+from tactix_tensorrt.levels import at_this_level
+
+if TYPE_CHECKING:
+    from tactix.run.context import ExecutionContext
+    from tactix_tensorrt.api.engine import ICudaEngine
+
+
+class AskedAllocator:
+    """tactix's view of a program's output allocator. ``stream``: of the run that is under way."""
+
+    stream = 0
+
+    def __init__(self, allocator: IOutputAllocator) -> None:
+        self.allocator = allocator
+
+    def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:
+        cls = type(self.allocator)
+        if cls.reallocate_output_async is not IOutputAllocator.reallocate_output_async:
+            return int(
+                self.allocator.reallocate_output_async(name, memory, size, alignment, self.stream)
+            )
+        return int(self.allocator.reallocate_output(name, memory, size, alignment))
+
+    def notify_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        self.allocator.notify_shape(name, Dims(shape))
+
+
+@at_this_level
+class IExecutionContext(Reporting):
+    """Made by engines. On the host, addresses are those of host memory, and streams are no matter:
+    a run is over when the call returns. ``native``: tactix's context.
+    """
+
+    profiler: IProfiler | None = None
+    debug_sync = False
+    enqueue_emits_profile = True
+    nvtx_verbosity: object = None
+
+    def __init__(self, engine: ICudaEngine, native: ExecutionContext, logger: ILogger) -> None:
+        super().__init__(logger)
+        self._engine, self.native = engine, native
+        self._listener: IDebugListener | None = None
+        self._allocators: dict[str, AskedAllocator] = {}
+        self._streams = not engine.native.device.host_memory
+        self._run = native.execute_async_v3
+        if len(engine.native.plan.profiles) > 1:
+            native.set_optimization_profile(0)
+
+    @property
+    def engine(self) -> ICudaEngine:
+        return self._engine
+
+    @property
+    def name(self) -> str:
+        return self.native.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.native.name = name
+
+    # -- profiles and shapes ----------------------------------------------------------------------
+
+    @property
+    def active_optimization_profile(self) -> int:
+        return max(0, self.native.active_optimization_profile)
+
+    @active_optimization_profile.setter
+    def active_optimization_profile(self, index: int) -> None:
+        self.set_optimization_profile_async(index, 0)
+
+    @returns(False)
+    def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
+        self.native.set_optimization_profile(profile_index)
+        return True
+
+    @returns(False)
+    def set_input_shape(self, name: str, shape: Sequence[int]) -> bool:
+        """False for a shape that the input cannot have, or that the profile does not hold."""
+        wanted = tuple(int(n) for n in shape)
+        low, _, high = self.engine.get_tensor_profile_shape(name, self.active_optimization_profile)
+        fits = len(wanted) == len(low) and all(
+            a <= n <= b for a, n, b in zip(low, wanted, high, strict=True)
+        )
+        if not fits:
+            self.fail(
+                f"shape {wanted} of {name!r} is not within profile "
+                f"{self.active_optimization_profile}: min {low}, max {high}"
+            )
+            return False
+        self.native.set_input_shape(name, wanted)
+        return True
+
+    def get_tensor_shape(self, name: str) -> Dims:
+        """-1 where it is not known yet. Raises ValueError."""
+        self.engine.get_tensor_shape(name)
+        try:
+            return as_dims(self.native.get_tensor_shape(name))
+        except TactixError as e:
+            self.fail(e)
+            return Dims()
+
+    def get_tensor_strides(self, name: str) -> Dims:
+        """In elements."""
+        out: list[int] = []
+        step = 1
+        for n in reversed(self.get_tensor_shape(name)):
+            out.insert(0, step)
+            step *= n
+        return Dims(out)
+
+    def get_max_output_size(self, name: str) -> int:
+        """Bytes of an output at the set shapes; -1 if that is not known."""
+        shape = self.get_tensor_shape(name)
+        itemsize = self.engine.get_tensor_dtype(name).itemsize
+        return -1 if -1 in shape else int(shape.numel * itemsize)
+
+    def infer_shapes(self) -> list[str]:
+        """Names of inputs whose shape is not set; empty if outputs' shapes follow."""
+        names = [io.name for io in self.engine.native.inputs]
+        return [n for n in names if -1 in self.get_tensor_shape(n)]
+
+    @property
+    def all_binding_shapes_specified(self) -> bool:
+        return not self.infer_shapes()
+
+    @property
+    def all_shape_inputs_specified(self) -> bool:
+        return True
+
+    # -- addresses --------------------------------------------------------------------------------
+
+    @returns(False)
+    def set_tensor_address(self, name: str, memory: int) -> bool:
+        self.native.set_tensor_address(name, int(memory))
+        return True
+
+    set_input_tensor_address = set_tensor_address
+
+    @returns(0)
+    def get_tensor_address(self, name: str) -> int:
+        return self.native.get_tensor_address(name)
+
+    @returns(False)
+    def set_output_allocator(self, name: str, output_allocator: IOutputAllocator | None) -> bool:
+        """Ask it for memory in each run; None ends that."""
+        if output_allocator is None:
+            self._allocators.pop(name, None)
+            self.native.set_output_allocator(name, None)
+            return True
+        placed = AskedAllocator(output_allocator)
+        self.native.set_output_allocator(name, placed)
+        self._allocators[name] = placed
+        return True
+
+    def get_output_allocator(self, name: str) -> IOutputAllocator | None:
+        found = self._allocators.get(name)
+        return found.allocator if found else None
+
+    @property
+    def device_memory(self) -> int:
+        return self.native.device_memory
+
+    @device_memory.setter
+    def device_memory(self, memory: int) -> None:
+        self.set_device_memory(int(memory), self.engine.device_memory_size_v2)
+
+    @returns(None)
+    def set_device_memory(self, memory: int, size: int) -> None:
+        self.native.set_device_memory(int(memory), int(size))
+
+    @returns(0)
+    def update_device_memory_size_for_shapes(self) -> int:
+        """Bytes that the set shapes need."""
+        shapes = {io.name: self.get_tensor_shape(io.name) for io in self.engine.native.inputs}
+        return self.engine.native.device_memory_size(shapes)
+
+    @property
+    def persistent_cache_limit(self) -> int:
+        return self.native.persistent_cache_limit
+
+    @persistent_cache_limit.setter
+    def persistent_cache_limit(self, size: int) -> None:
+        self.native.persistent_cache_limit = size
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def execute_async_v3(self, stream_handle: int) -> bool:
+        """Run on the set addresses, in a stream; False if that fails."""
+        try:
+            if self._allocators:
+                for placed in self._allocators.values():
+                    placed.stream = int(stream_handle)
+            return self._run(int(stream_handle) if self._streams else 0)
+        except TactixError as e:
+            self.fail(e)
+            return False
+
+    @returns(False)
+    def execute_v2(self, bindings: Sequence[int]) -> bool:
+        """Run on addresses in the engine's order; it is over when this returns."""
+        return self.native.execute_v2([int(b) for b in bindings])
+
+    def set_aux_streams(self, aux_streams: Sequence[int]) -> None:
+        """Runs take streams of their own."""
+
+    # -- looking ----------------------------------------------------------------------------------
+
+    def set_debug_listener(self, listener: IDebugListener | None) -> bool:
+        self._listener = listener
+        return True
+
+    def get_debug_listener(self) -> IDebugListener | None:
+        return self._listener
+
+    def set_all_tensors_debug_state(self, flag: bool) -> bool:
+        return not flag
+
+    def set_tensor_debug_state(self, name: str, flag: bool) -> bool:
+        return not flag
+
+    def get_debug_state(self, name: str) -> bool:
+        return False
+
+    def report_to_profiler(self) -> bool:
+        return False
+
+    def set_communicator(self, communicator: object) -> bool:
+        """False: an engine is on one device."""
+        self.fail("set_communicator: an engine of tactix runs on one device")
+        return False
+
+    # -- before TensorRT 10 -----------------------------------------------------------------------
+
+    def execute_async_v2(self, bindings: Sequence[int], stream_handle: int) -> bool:
+        for name, address in zip(self.engine, bindings, strict=True):
+            if not self.set_tensor_address(name, address):
+                return False
+        return self.execute_async_v3(stream_handle)
+
+    def set_binding_shape(self, binding: int, shape: Sequence[int]) -> bool:
+        return self.set_input_shape(self.engine.get_tensor_name(binding), shape)
+
+    def get_binding_shape(self, binding: int) -> Dims:
+        return self.get_tensor_shape(self.engine.get_tensor_name(binding))

@@ -1,0 +1,366 @@
+"""ICudaEngine, and what looks into it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tactix.base.dims import Expr, evaluate, symbols
+from tactix.base.errors import TactixError
+from tactix_tensorrt import levels
+from tactix_tensorrt.api.context import IExecutionContext
+from tactix_tensorrt.api.enums import (
+    DataType,
+    EngineCapability,
+    ExecutionContextAllocationStrategy,
+    HardwareCompatibilityLevel,
+    LayerInformationFormat,
+    ProfilingVerbosity,
+    SerializationFlag,
+    TensorFormat,
+    TensorIOMode,
+    TensorLocation,
+)
+from tactix_tensorrt.api.logger import ILogger, Reporting, returns
+from tactix_tensorrt.api.profile import ShapeRange
+from tactix_tensorrt.api.values import FROM_NATIVE, Dims, IHostMemory
+from tactix_tensorrt.levels import at_this_level
+
+if TYPE_CHECKING:
+    from tactix.plan.schema import Profile, TensorIO
+    from tactix.run.engine import Engine
+
+OPEN = (1 << 31) - 1
+"""Largest size where a profile has none."""
+
+
+class ISerializationConfig:
+    """What of an engine to serialize. ``flags``: a mask of SerializationFlag."""
+
+    def __init__(self) -> None:
+        self.flags = 0
+
+    def set_flag(self, flag: SerializationFlag) -> bool:
+        self.flags |= flag.mask
+        return True
+
+    def clear_flag(self, flag: SerializationFlag) -> bool:
+        self.flags &= ~flag.mask
+        return True
+
+    def get_flag(self, flag: SerializationFlag) -> bool:
+        return bool(self.flags & flag.mask)
+
+
+@at_this_level
+class ICudaEngine(Reporting):
+    """Made by runtimes. Iterating gives names of its tensors. ``native``: tactix's engine."""
+
+    tactic_sources = 0
+    profiling_verbosity = ProfilingVerbosity.DETAILED
+    engine_capability = EngineCapability.STANDARD
+    hardware_compatibility_level = HardwareCompatibilityLevel.NONE
+    num_aux_streams = 0
+
+    def __init__(self, native: Engine, logger: ILogger) -> None:
+        super().__init__(logger)
+        self.native = native
+        self._ios: dict[str, TensorIO] = {io.name: io for io in (*native.inputs, *native.outputs)}
+        self._profiles: tuple[Profile, ...] = native.plan.profiles
+
+    # -- facts ------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.native.name
+
+    @property
+    def num_io_tensors(self) -> int:
+        return len(self._ios)
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.native.plan.steps)
+
+    @property
+    def num_optimization_profiles(self) -> int:
+        return max(1, len(self._profiles))
+
+    @property
+    def has_implicit_batch_dimension(self) -> bool:
+        return False
+
+    @property
+    def refittable(self) -> bool:
+        return self._recipes is not None
+
+    @cached_property
+    def _recipes(self) -> object:
+        """What a plan that can be refitted holds; None of others."""
+        from tactix_refit import recipe
+
+        try:
+            return recipe.read(self.native.plan)
+        except TactixError:
+            return None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ios)
+
+    def __getitem__(self, index: int) -> str:
+        return self.get_tensor_name(index)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def get_tensor_name(self, index: int) -> str:
+        """Inputs come first. Raises IndexError, which also ends a loop over indices."""
+        return list(self._ios)[index]
+
+    def _io(self, name: str) -> TensorIO:
+        """Raises ValueError for a name that is none, which is logged."""
+        if name not in self._ios:
+            self.fail(f"no tensor is named {name!r}: There are: {', '.join(self._ios)}")
+            raise ValueError(f"no tensor is named {name!r}")
+        return self._ios[name]
+
+    def get_tensor_shape(self, name: str) -> Dims:
+        """-1 where inputs decide; a size that every profile fixes is that size."""
+        return Dims([self._size(d) for d in self._io(name).shape])
+
+    def _size(self, dim: int | Expr) -> int:
+        if not isinstance(dim, Expr):
+            return dim
+        found = {self._at(dim, p, k) for p in self._profiles for k in range(3)}
+        return found.pop() if len(found) == 1 and OPEN not in found else -1
+
+    def get_tensor_dtype(self, name: str) -> DataType:
+        return FROM_NATIVE[self._io(name).dtype]
+
+    def get_tensor_mode(self, name: str) -> TensorIOMode:
+        if name not in self._ios:
+            return TensorIOMode.NONE
+        index = list(self._ios).index(name)
+        return TensorIOMode.INPUT if index < len(self.native.inputs) else TensorIOMode.OUTPUT
+
+    def get_tensor_location(self, name: str) -> TensorLocation:
+        return TensorLocation.DEVICE
+
+    def get_tensor_format(self, name: str, profile_index: int = 0) -> TensorFormat:
+        return TensorFormat.LINEAR
+
+    def get_tensor_format_desc(self, name: str, profile_index: int = 0) -> str:
+        return "Row major linear format"
+
+    def get_tensor_vectorized_dim(self, name: str, profile_index: int = 0) -> int:
+        return -1
+
+    def get_tensor_components_per_element(self, name: str, profile_index: int = 0) -> int:
+        return -1
+
+    def get_tensor_bytes_per_component(self, name: str, profile_index: int = 0) -> int:
+        return -1
+
+    def get_aliased_input_tensor(self, name: str) -> str:
+        return ""
+
+    def is_shape_inference_io(self, name: str) -> bool:
+        return False
+
+    def is_debug_tensor(self, name: str) -> bool:
+        return False
+
+    def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Dims]:
+        """Lowest, tuned for, highest. Raises ValueError."""
+        shape = self._io(name).shape
+        if not self._profiles:
+            return [self.get_tensor_shape(name)] * 3
+        profile = self._profiles[profile_index]
+        return ShapeRange(
+            *(Dims([self._at(d, profile, k) for d in shape]) for k in range(3))
+        ).listed()
+
+    @staticmethod
+    def _at(dim: int | Expr, profile: Profile, row: int) -> int:
+        """A size at the lowest, tuned for or highest sizes of a profile."""
+        if not isinstance(dim, Expr):
+            return dim
+        env = {}
+        for s in symbols(dim):
+            size = profile.dims[s][row] if s in profile.dims else None
+            if size is None:
+                return OPEN
+            env[s] = size
+        return evaluate(dim, env)
+
+    def get_tensor_profile_values(self, name: str, profile_index: int) -> list[list[int]]:
+        """Of shape tensors: their content is no matter of profiles here."""
+        return []
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    @property
+    def device_memory_size_v2(self) -> int:
+        """Bytes of a context at the highest shapes, 0 where that hangs on data."""
+        try:
+            return self.native.device_memory_size()
+        except TactixError:
+            return 0
+
+    device_memory_size = device_memory_size_v2
+
+    def get_device_memory_size_for_profile_v2(self, profile_index: int) -> int:
+        return self.device_memory_size_v2
+
+    get_device_memory_size_for_profile = get_device_memory_size_for_profile_v2
+
+    @property
+    def streamable_weights_size(self) -> int:
+        return int(getattr(self.native, "streamable_weights_size", 0))
+
+    @property
+    def weight_streaming_budget_v2(self) -> int:
+        return int(getattr(self.native, "weight_streaming_budget_v2", 0))
+
+    @weight_streaming_budget_v2.setter
+    def weight_streaming_budget_v2(self, size: int) -> None:
+        if not hasattr(self.native, "weight_streaming_budget_v2"):
+            self.fail("a budget of weights needs BuilderFlag.WEIGHT_STREAMING")
+            return
+        self.native.weight_streaming_budget_v2 = size
+
+    weight_streaming_budget = weight_streaming_budget_v2
+
+    @property
+    def minimum_weight_streaming_budget(self) -> int:
+        return int(getattr(self.native, "minimum_weight_streaming_budget", 0))
+
+    @property
+    def weight_streaming_scratch_memory_size(self) -> int:
+        return int(getattr(self.native, "weight_streaming_scratch_memory_size", 0))
+
+    def get_weight_streaming_automatic_budget(self) -> int:
+        return self.streamable_weights_size
+
+    # -- contexts ---------------------------------------------------------------------------------
+
+    @returns(None)
+    def create_execution_context(
+        self,
+        strategy: ExecutionContextAllocationStrategy = ExecutionContextAllocationStrategy.STATIC,
+    ) -> IExecutionContext | None:
+        """A context; None if it cannot be."""
+        if strategy is ExecutionContextAllocationStrategy.USER_MANAGED:
+            native = self.native.create_execution_context_without_device_memory()
+        else:
+            native = self.native.create_execution_context()
+        return IExecutionContext(self, native, self._logger)
+
+    def create_execution_context_without_device_memory(self) -> IExecutionContext | None:
+        return self.create_execution_context(ExecutionContextAllocationStrategy.USER_MANAGED)
+
+    # -- serializing ------------------------------------------------------------------------------
+
+    def create_serialization_config(self) -> ISerializationConfig:
+        return ISerializationConfig()
+
+    @returns(None)
+    def serialize(self) -> IHostMemory | None:
+        """The plan's bytes."""
+        from tactix.plan import container
+
+        return IHostMemory(container.dump(self.native.plan, None))
+
+    def serialize_with_config(self, config: ISerializationConfig) -> IHostMemory | None:
+        """The plan's bytes; None where weights should be left out: a build decides that."""
+        if config.get_flag(SerializationFlag.EXCLUDE_WEIGHTS):
+            self.fail("EXCLUDE_WEIGHTS: Build with BuilderFlag.STRIP_PLAN for a plan without them")
+            return None
+        return self.serialize()
+
+    def create_engine_inspector(self) -> EngineInspector:
+        return EngineInspector(self)
+
+    # -- before TensorRT 10 -----------------------------------------------------------------------
+
+    @property
+    def num_bindings(self) -> int:
+        return len(self._ios)
+
+    def __len__(self) -> int:
+        return len(self._ios)
+
+    @property
+    def max_batch_size(self) -> int:
+        return 1
+
+    def get_binding_name(self, index: int) -> str:
+        return self.get_tensor_name(index)
+
+    def get_binding_index(self, name: str) -> int:
+        return list(self._ios).index(name) if name in self._ios else -1
+
+    def _named(self, binding: int | str) -> str:
+        return binding if isinstance(binding, str) else self.get_tensor_name(binding)
+
+    def get_binding_shape(self, binding: int | str) -> Dims:
+        return self.get_tensor_shape(self._named(binding))
+
+    def get_binding_dtype(self, binding: int | str) -> DataType:
+        return self.get_tensor_dtype(self._named(binding))
+
+    def binding_is_input(self, binding: int | str) -> bool:
+        return self.get_tensor_mode(self._named(binding)) is TensorIOMode.INPUT
+
+    def get_profile_shape(self, profile_index: int, binding: int | str) -> list[Dims]:
+        return self.get_tensor_profile_shape(self._named(binding), profile_index)
+
+
+class EngineInspector:
+    """What an engine is made of, as text or as JSON with TensorRT's keys."""
+
+    execution_context: IExecutionContext | None = None
+    error_recorder: object = None
+
+    def __init__(self, engine: ICudaEngine) -> None:
+        self._engine = engine
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        return self._engine.native.inspect()
+
+    def _layer(self, index: int) -> dict[str, object]:
+        step = self._facts["steps"][index]
+        io = {"Inputs": step["inputs"], "Outputs": step["outputs"]}
+        described = {
+            k: [
+                {"Name": f"{step['name']}:{i}", "Format/Datatype": text}
+                for i, text in enumerate(texts)
+            ]
+            for k, texts in io.items()
+        }
+        tactic = str(step.get("tactic", step["launcher"]))
+        return {
+            "Name": step["name"],
+            "LayerType": step["launcher"],
+            **described,
+            "TacticName": tactic,
+            "TacticValue": "0x0",
+            "StreamId": 0,
+            "Metadata": "",
+        }
+
+    def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:
+        if format is LayerInformationFormat.JSON:
+            return json.dumps(self._layer(layer_index))
+        layer = self._layer(layer_index)
+        return f"{layer['Name']}: {layer['TacticName']}\n"
+
+    def get_engine_information(self, format: LayerInformationFormat) -> str:
+        count = self._engine.num_layers
+        if format is not LayerInformationFormat.JSON:
+            return "".join(self.get_layer_information(i, format) for i in range(count))
+        io = "Bindings" if levels.current() != "11.1" else "I/O Tensors"
+        return json.dumps({"Layers": [self._layer(i) for i in range(count)], io: [*self._engine]})

@@ -1,0 +1,1 @@
+"""The layers that networks have, by what they do."""

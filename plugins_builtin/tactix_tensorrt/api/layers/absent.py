@@ -1,0 +1,125 @@
+"""Layers that programs name and tactix's adapter does not make: their ``add_*`` return None."""
+
+from __future__ import annotations
+
+from tactix_tensorrt.api.enums import LayerType
+from tactix_tensorrt.api.layer import ILayer
+from tactix_tensorrt.api.logger import Reporting
+from tactix_tensorrt.api.refusal import refused
+
+ONNX = "Write that part as an ONNX model, and parse it"
+
+
+class IRaggedSoftMaxLayer(ILayer):
+    TYPE = LayerType.RAGGED_SOFTMAX
+
+
+class IPluginLayer(ILayer):
+    TYPE = LayerType.PLUGIN
+
+
+class IPluginV2Layer(ILayer):
+    TYPE = LayerType.PLUGIN_V2
+
+
+class IPluginV3Layer(ILayer):
+    TYPE = LayerType.PLUGIN_V3
+
+
+class ILoopBoundaryLayer(ILayer):
+    TYPE = LayerType.LOOP_OUTPUT
+
+
+class ITripLimitLayer(ILoopBoundaryLayer):
+    TYPE = LayerType.TRIP_LIMIT
+
+
+class IRecurrenceLayer(ILoopBoundaryLayer):
+    TYPE = LayerType.RECURRENCE
+
+
+class IIteratorLayer(ILoopBoundaryLayer):
+    TYPE = LayerType.ITERATOR
+
+
+class ILoopOutputLayer(ILoopBoundaryLayer):
+    TYPE = LayerType.LOOP_OUTPUT
+
+
+class IIfConditionalBoundaryLayer(ILayer):
+    TYPE = LayerType.CONDITION
+
+
+class IConditionLayer(IIfConditionalBoundaryLayer):
+    TYPE = LayerType.CONDITION
+
+
+class IIfConditionalInputLayer(IIfConditionalBoundaryLayer):
+    TYPE = LayerType.CONDITIONAL_INPUT
+
+
+class IIfConditionalOutputLayer(IIfConditionalBoundaryLayer):
+    TYPE = LayerType.CONDITIONAL_OUTPUT
+
+
+class IOneHotLayer(ILayer):
+    TYPE = LayerType.ONE_HOT
+
+
+class INMSLayer(ILayer):
+    TYPE = LayerType.NMS
+
+
+class IDynamicQuantizeLayer(ILayer):
+    TYPE = LayerType.DYNAMIC_QUANTIZE
+
+
+class IAttention:
+    """Attention of a network."""
+
+    decomposable = False
+
+
+class IAttentionBoundaryLayer(ILayer):
+    TYPE = LayerType.ATTENTION_INPUT
+
+    @property
+    def attention(self) -> IAttention:
+        return IAttention()
+
+
+class IAttentionInputLayer(IAttentionBoundaryLayer):
+    TYPE = LayerType.ATTENTION_INPUT
+
+
+class IAttentionOutputLayer(IAttentionBoundaryLayer):
+    TYPE = LayerType.ATTENTION_OUTPUT
+
+
+class IRotaryEmbeddingLayer(ILayer):
+    TYPE = LayerType.ROTARY_EMBEDDING
+
+
+class IKVCacheUpdateLayer(ILayer):
+    TYPE = LayerType.KVCACHE_UPDATE
+
+
+class IMoELayer(ILayer):
+    TYPE = LayerType.MOE
+
+
+class IDistCollectiveLayer(ILayer):
+    TYPE = LayerType.DIST_COLLECTIVE
+
+
+class ILoop(Reporting):
+    """A loop of a network."""
+
+    add_recurrence = refused("add_recurrence", ONNX)
+    add_trip_limit = refused("add_trip_limit", ONNX)
+    add_iterator = refused("add_iterator", ONNX)
+    add_loop_output = refused("add_loop_output", ONNX)
+
+
+class IIfConditional:
+    """A branch of a network."""

@@ -1,0 +1,269 @@
+"""Layers that move elements, pick them, or make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tactix.base.dims import Dim, exact_div, prod
+from tactix.base.dtypes import DType
+from tactix_tensorrt.api.enums import (
+    DataType,
+    FillOperation,
+    GatherMode,
+    LayerType,
+    SampleMode,
+    ScatterMode,
+)
+from tactix_tensorrt.api.layer import Attribute, ILayer
+from tactix_tensorrt.api.lowering import Lowering
+from tactix_tensorrt.api.values import NATIVE, Dims, Permutation, Weights, weights_array
+
+if TYPE_CHECKING:
+    from tactix.contracts.graph import Value
+    from tactix_tensorrt.api.values import Array
+
+
+class IConstantLayer(ILayer):
+    TYPE = LayerType.CONSTANT
+    shape: Attribute[Sequence[int]] = Attribute((), Dims)
+    weights: Attribute[Weights | Array | None] = Attribute(None)
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        array = weights_array(self.weights)
+        if array is None:
+            raise emit.refuse("a constant without weights")
+        return [emit.constant(array.reshape(tuple(self.shape)))]
+
+
+class IConcatenationLayer(ILayer):
+    """Along ``axis``, by default the third from the end."""
+
+    TYPE = LayerType.CONCATENATION
+    axis: Attribute[int] = Attribute(-1)
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        axis = self.axis if self.axis >= 0 else max(0, emit.input(0).spec.rank - 3)
+        return [emit.one("Concat", *emit.inputs, axis=axis)]
+
+
+class IShuffleLayer(ILayer):
+    """A transposition, a reshape (by input 1 if it is there), and another transposition."""
+
+    TYPE = LayerType.SHUFFLE
+    first_transpose: Attribute[Sequence[int]] = Attribute((), Permutation)
+    reshape_dims: Attribute[Sequence[int] | None] = Attribute(None, Dims)  # type: ignore[arg-type]
+    second_transpose: Attribute[Sequence[int]] = Attribute((), Permutation)
+    zero_is_placeholder = Attribute(True)
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        x = _transposed(emit, emit.input(0), self.first_transpose)
+        given = emit.optional(1)
+        target: Sequence[Dim] | None = self.reshape_dims
+        if given is not None:
+            target = emit.content(given, "the sizes of a reshape")
+        if target is not None:
+            x = emit.one("Reshape", x, shape=self._shape(emit, x, target))
+        return [_transposed(emit, x, self.second_transpose)]
+
+    def _shape(self, emit: Lowering, x: Value, target: Sequence[Dim]) -> tuple[Dim, ...]:
+        """The target with 0 and -1 replaced."""
+        known = [
+            x.spec.shape[i] if d == 0 and self.zero_is_placeholder else d
+            for i, d in enumerate(target)
+        ]
+        if -1 not in known:
+            return tuple(known)
+        rest = exact_div(x.spec.numel, prod([d for d in known if d != -1]))
+        if rest is None:
+            raise emit.refuse(f"cannot reshape {x.spec} to {list(target)}")
+        return tuple(rest if d == -1 else d for d in known)
+
+
+def _transposed(emit: Lowering, x: Value, order: Sequence[int]) -> Value:
+    if not order or list(order) == list(range(x.spec.rank)):
+        return x
+    return emit.one("Transpose", x, perm=tuple(order)[: x.spec.rank])
+
+
+class ISliceLayer(ILayer):
+    """``start``, ``shape`` and ``stride``, or inputs 1 to 3 in their place."""
+
+    TYPE = LayerType.SLICE
+    start: Attribute[Sequence[int]] = Attribute((), Dims)
+    shape: Attribute[Sequence[int]] = Attribute((), Dims)
+    stride: Attribute[Sequence[int]] = Attribute((), Dims)
+    mode = Attribute(SampleMode.STRICT_BOUNDS)
+    axes: Attribute[Sequence[int]] = Attribute((), Dims)
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        if self.mode is not SampleMode.STRICT_BOUNDS:
+            raise emit.refuse(str(self.mode), "Pad the tensor, and slice that")
+        x = emit.input(0)
+        start, shape, stride = (
+            tuple(own) if (given := emit.optional(i)) is None else emit.content(given, "bounds")
+            for i, own in enumerate((self.start, self.shape, self.stride), 1)
+        )
+        axes = tuple(self.axes) or tuple(range(x.spec.rank))
+        fields = {"begins": start, "sizes": shape, "axes": axes, "steps": stride}
+        return [emit.one("Slice", x, **fields)]
+
+
+class IShapeLayer(ILayer):
+    TYPE = LayerType.SHAPE
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        return [emit.one("Shape", emit.input(0))]
+
+
+class ISqueezeLayer(ILayer):
+    """Without the axes in input 1."""
+
+    TYPE = LayerType.SQUEEZE
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        x = emit.input(0)
+        gone = {_axis(a, x.spec.rank) for a in emit.content(emit.input(1), "the axes")}
+        shape = tuple(d for i, d in enumerate(x.spec.shape) if i not in gone)
+        return [emit.one("Reshape", x, shape=shape)]
+
+
+class IUnsqueezeLayer(ILayer):
+    """With axes of size 1 where input 1 says."""
+
+    TYPE = LayerType.UNSQUEEZE
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        x, axes = emit.input(0), emit.content(emit.input(1), "the axes")
+        rank = x.spec.rank + len(axes)
+        new, old = {_axis(a, rank) for a in axes}, iter(x.spec.shape)
+        shape = tuple(1 if i in new else next(old) for i in range(rank))
+        return [emit.one("Reshape", x, shape=shape)]
+
+
+def _axis(axis: Dim, rank: int) -> int:
+    number = int(str(axis))
+    return number + rank if number < 0 else number
+
+
+class IGatherLayer(ILayer):
+    TYPE = LayerType.GATHER
+    axis = Attribute(0)
+    num_elementwise_dims = Attribute(0)
+    mode = Attribute(GatherMode.DEFAULT)
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        x, where, batch = emit.input(0), emit.input(1), self.num_elementwise_dims
+        if self.mode is GatherMode.ND:
+            return [emit.one("GatherND", x, where, batch_dims=batch)]
+        if batch:
+            raise emit.refuse("elementwise dims of a gather", "Use GatherMode.ND")
+        kind = "Gather" if self.mode is GatherMode.DEFAULT else "GatherElements"
+        return [emit.one(kind, x, where, axis=self.axis)]
+
+
+class IScatterLayer(ILayer):
+    TYPE = LayerType.SCATTER
+    axis = Attribute(0)
+    mode = Attribute(ScatterMode.ELEMENT)
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        given = [emit.input(i) for i in range(3)]
+        if self.mode is ScatterMode.ND:
+            return [emit.one("ScatterND", *given)]
+        return [emit.one("ScatterElements", *given, axis=self.axis)]
+
+
+class INonZeroLayer(ILayer):
+    """Where elements are not 0: (rank, how many)."""
+
+    TYPE = LayerType.NON_ZERO
+    indices_type = Attribute(DataType.INT32)
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        where = emit.one("NonZero", emit.input(0), symbol=f"nonzero_{self.name}")
+        return [emit.cast(where, NATIVE[self.indices_type])]
+
+
+class IReverseSequenceLayer(ILayer):
+    TYPE = LayerType.REVERSE_SEQUENCE
+    batch_axis = Attribute(1)
+    sequence_axis = Attribute(0)
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        lengths = emit.cast(emit.input(1), DType.INT64)
+        axes = {"batch_axis": self.batch_axis, "time_axis": self.sequence_axis}
+        return [emit.one("ReverseSequence", emit.input(0), lengths, **axes)]
+
+
+class IFillLayer(ILayer):
+    """A ramp from ``alpha`` by ``beta``, or random numbers between or around them."""
+
+    TYPE = LayerType.FILL
+    operation = Attribute(FillOperation.LINSPACE)
+    shape: Attribute[Sequence[int]] = Attribute((), Dims)
+    alpha = Attribute(0.0)
+    beta = Attribute(1.0)
+    to_type = Attribute(DataType.FLOAT)
+
+    def is_alpha_beta_int64(self) -> bool:
+        return isinstance(self.alpha, int) and isinstance(self.beta, int)
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        import numpy as np
+
+        if any(v is not None for v in emit.inputs[1:]):
+            raise emit.refuse("start and delta as tensors", "Set alpha and beta")
+        given = emit.optional(0)
+        shape = tuple(self.shape) if given is None else emit.content(given, "the sizes")
+        dtype = NATIVE[self.to_type]
+        if self.operation is FillOperation.RANDOM_UNIFORM:
+            limits = {"low": float(self.alpha), "high": float(self.beta)}
+            return [emit.one("RandomUniform", shape=shape, dtype=dtype, **limits)]
+        if self.operation is FillOperation.RANDOM_NORMAL:
+            about = {"mean": float(self.alpha), "scale": float(self.beta)}
+            return [emit.one("RandomNormal", shape=shape, dtype=dtype, **about)]
+        sizes = [d for d in shape if isinstance(d, int)]
+        if len(sizes) != len(shape) or len(sizes) != 1:
+            raise emit.refuse("a ramp of an open size or of several axes", "Make it of constants")
+        return [emit.constant((self.alpha + self.beta * np.arange(sizes[0])).astype(dtype.numpy))]
+
+
+class IQuantizeLayer(ILayer):
+    """``axis``: of the scales in input 1, -1 for one scale."""
+
+    TYPE = LayerType.QUANTIZE
+    axis = Attribute(-1)
+    to_type = Attribute(DataType.INT8)
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        fields = {"axis": max(self.axis, 0), "dtype": NATIVE[self.to_type]}
+        return [emit.one("QuantizeLinear", *_quantized(emit), **fields)]
+
+
+class IDequantizeLayer(ILayer):
+    """As IQuantizeLayer, back."""
+
+    TYPE = LayerType.DEQUANTIZE
+    axis = Attribute(-1)
+    to_type = Attribute(DataType.FLOAT)
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        fields = {"axis": max(self.axis, 0), "dtype": NATIVE[self.to_type]}
+        return [emit.one("DequantizeLinear", *_quantized(emit), **fields)]
+
+
+def _quantized(emit: Lowering) -> list[Value | None]:
+    """The tensor, its scales, and a zero point if there is one."""
+    return [emit.input(0), emit.input(1), *([emit.input(2)] if emit.optional(2) else [])]
+
+
+class IAssertionLayer(ILayer):
+    """What should hold. It is not checked."""
+
+    TYPE = LayerType.ASSERTION
+    OUTPUTS = 0
+    message = Attribute("")
+
+    def lower(self, emit: Lowering) -> Sequence[Value]:
+        return []

@@ -1,0 +1,87 @@
+"""How a layer becomes layers of tactix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.errors import NetworkError
+from tactix_tensorrt.api.values import Dims
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tactix.contracts.graph import Node, Value
+    from tactix.network.definition import NetworkDefinition
+    from tactix_tensorrt.api.layer import ILayer
+    from tactix_tensorrt.api.values import Array
+
+
+class Lowering:
+    """Adds tactix's layers in place of one. ``nodes``: those that it added."""
+
+    def __init__(self, net: NetworkDefinition, layer: ILayer) -> None:
+        self._net, self._layer = net, layer
+        self.nodes: list[Node] = []
+
+    @property
+    def inputs(self) -> list[Value | None]:
+        return [None if t is None else t.value() for t in self._layer.inputs]
+
+    def input(self, index: int) -> Value:
+        """Raises NetworkError for one that is not there."""
+        found = self.optional(index)
+        if found is None:
+            raise NetworkError(f"input {index} is missing", who=self._layer.name)
+        return found
+
+    def optional(self, index: int) -> Value | None:
+        return self.inputs[index] if index < len(self._layer.inputs) else None
+
+    def all(self, kind: str, inputs: Sequence[Value | None], **fields: Any) -> tuple[Value, ...]:
+        """The outputs of a layer of tactix's, such as ``Relu``."""
+        made = self._net.add_layer(f"tactix.{kind}", inputs, name=self._layer.name, **fields)
+        node = made[0].producer
+        assert node is not None
+        self.nodes.append(node)
+        return made
+
+    def one(self, kind: str, *inputs: Value | None, **fields: Any) -> Value:
+        """The only output of one."""
+        return self.all(kind, inputs, **fields)[0]
+
+    def constant(self, array: Array) -> Value:
+        return self._net.add_constant(array, f"{self._layer.name}.weights")
+
+    def number(self, value: float, like: Value) -> Value:
+        """A scalar of the dtype of another tensor."""
+        return self.constant(scalar(value, like.spec.dtype))
+
+    def cast(self, x: Value, dtype: DType) -> Value:
+        return x if x.spec.dtype is dtype else self.one("Cast", x, to=dtype)
+
+    def content(self, x: Value, what: str) -> tuple[Dim, ...]:
+        """The integers in a tensor, as far as shapes tell them. Raises NetworkError."""
+        spec = x.spec
+        if spec.const is not None:
+            return tuple(int(n) for n in spec.const.ravel())
+        if spec.value is not None:
+            return tuple(spec.value)
+        do = "Give them as attributes, or compute them from shapes and constants"
+        raise NetworkError(f"{what} hang on data", who=self._layer.name, do=do)
+
+    def refuse(self, why: str, do: str = "") -> NetworkError:
+        return NetworkError(why, who=self._layer.name, do=do)
+
+
+def scalar(value: float, dtype: DType) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    return np.asarray(value, dtype.numpy)
+
+
+def axes_of(mask: int) -> tuple[int, ...]:
+    """Axes that a mask names."""
+    return tuple(i for i in range(Dims.MAX_DIMS) if mask >> i & 1)

@@ -1,0 +1,304 @@
+"""INetworkDefinition: the layers that a program adds, or that a parser read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from tactix.base.dims import Expr
+from tactix.base.errors import NetworkError, TactixError
+from tactix_tensorrt.api import parsed
+from tactix_tensorrt.api.additions import Additions
+from tactix_tensorrt.api.enums import DataType, NetworkDefinitionCreationFlag
+from tactix_tensorrt.api.layer import ILayer
+from tactix_tensorrt.api.logger import Reporting
+from tactix_tensorrt.api.lowering import Lowering
+from tactix_tensorrt.api.tensor import ITensor
+from tactix_tensorrt.api.values import NATIVE, Dims
+from tactix_tensorrt.levels import at_this_level
+
+if TYPE_CHECKING:
+    from tactix.contracts.graph import Node, Value
+    from tactix.network.definition import NetworkDefinition
+    from tactix_tensorrt.api.builder import Builder
+    from tactix_tensorrt.api.config import IBuilderConfig
+
+Layer = TypeVar("Layer", bound=ILayer)
+
+
+@at_this_level
+class INetworkDefinition(Additions, Reporting):
+    """Made by ``Builder.create_network``. ``flags``: a mask of NetworkDefinitionCreationFlag.
+
+    ``inputs``, ``outputs``, ``layers``: in the order of adding. Layers become tactix's when a
+    shape is asked for, or an engine built, so that attributes may change until then.
+    """
+
+    name = "Unnamed Network 0"
+
+    def __init__(self, builder: Builder, flags: int) -> None:
+        super().__init__(builder.logger)
+        self.builder, self.flags = builder, flags
+        self.inputs: list[ITensor] = []
+        self.outputs: list[ITensor] = []
+        self.layers: list[ILayer] = []
+        self._net: NetworkDefinition | None = None
+        self._values: dict[ITensor, Value] = {}
+        self._nodes: dict[ILayer, list[Node]] = {}
+
+    # -- what it is -------------------------------------------------------------------------------
+
+    def get_flag(self, flag: NetworkDefinitionCreationFlag) -> bool:
+        return bool(self.flags & flag.mask)
+
+    @property
+    def has_implicit_batch_dimension(self) -> bool:
+        return False
+
+    @property
+    def num_inputs(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.outputs)
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __getitem__(self, index: int) -> ILayer:
+        return self.layers[index]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def get_input(self, index: int) -> ITensor | None:
+        return self.inputs[index] if index in range(len(self.inputs)) else None
+
+    def get_output(self, index: int) -> ITensor | None:
+        return self.outputs[index] if index in range(len(self.outputs)) else None
+
+    def get_layer(self, index: int) -> ILayer | None:
+        return self.layers[index] if index in range(len(self.layers)) else None
+
+    # -- inputs and outputs -----------------------------------------------------------------------
+
+    def add_input(self, name: str, dtype: DataType, shape: Sequence[int]) -> ITensor | None:
+        """None for a name that is taken."""
+        if any(t.name == name for t in self.inputs):
+            self.fail(f"input name {name!r} is taken: Give each input its own")
+            return None
+        tensor = ITensor(self, name)
+        tensor.wanted_dtype, tensor.given_shape = dtype, Dims(shape)
+        self.inputs.append(tensor)
+        return tensor
+
+    def mark_output(self, tensor: ITensor) -> None:
+        if not any(t is tensor for t in self.outputs):
+            self.outputs.append(tensor)
+
+    def unmark_output(self, tensor: ITensor) -> None:
+        self.outputs = [t for t in self.outputs if t is not tensor]
+
+    def mark_output_for_shapes(self, tensor: ITensor) -> bool:
+        self.mark_output(tensor)
+        return True
+
+    def unmark_output_for_shapes(self, tensor: ITensor) -> bool:
+        self.unmark_output(tensor)
+        return True
+
+    def remove_tensor(self, tensor: ITensor) -> None:
+        """An input that nothing reads."""
+        self.inputs = [t for t in self.inputs if t is not tensor]
+
+    def mark_debug(self, tensor: ITensor) -> bool:
+        """False: engines keep no tensor that nothing needs."""
+        self.fail(f"debug tensor {tensor.name!r}: tactix has none. Mark it as an output")
+        return False
+
+    def unmark_debug(self, tensor: ITensor) -> bool:
+        return False
+
+    def is_debug_tensor(self, tensor: ITensor) -> bool:
+        return False
+
+    def mark_unfused_tensors_as_debug_tensors(self) -> bool:
+        self.fail("debug tensors: tactix has none. Mark tensors as outputs")
+        return False
+
+    def unmark_unfused_tensors_as_debug_tensors(self) -> bool:
+        return False
+
+    def reshape_input(self, tensor: ITensor, shape: Dims) -> None:
+        """Other sizes of an input."""
+        if tensor not in self.inputs:
+            self.fail(f"the shape of {tensor.name!r} follows from its layer")
+            return
+        tensor.given_shape = shape
+        self._forget()
+
+    def retype(self, tensor: ITensor, dtype: DataType) -> None:
+        """Another dtype of an input or output."""
+        tensor.wanted_dtype = dtype
+        if any(t is tensor for t in self.inputs):
+            self._forget()
+
+    def _forget(self) -> None:
+        """All that was made, unless a parser made it."""
+        if self.is_parsed:
+            return
+        self._net = None
+        self._values.clear()
+        self._nodes.clear()
+        for layer in self.layers:
+            layer.values = None
+
+    # -- layers -----------------------------------------------------------------------------------
+
+    def add(self, layer: Layer) -> Layer:
+        """Append a layer."""
+        self.layers.append(layer)
+        return layer
+
+    def next_name(self, kind: str) -> str:
+        """What TensorRT calls a layer that has no name."""
+        return f"(Unnamed Layer* {len(self.layers)}) [{kind}]"
+
+    def outdated(self, layer: ILayer) -> None:
+        """Forget what was made of a layer, and of all that read it."""
+        stale = [layer]
+        while stale:
+            gone = stale.pop()
+            if gone.values is None:
+                continue
+            gone.values = None
+            for node in self._nodes.pop(gone, ()):
+                self.native.discard(node)
+                self.native.free_name(node.name)
+            read = set(gone.outputs)
+            stale += [x for x in self.layers if read & {t for t in x.inputs if t is not None}]
+
+    # -- towards tactix ---------------------------------------------------------------------------
+
+    @property
+    def native(self) -> NetworkDefinition:
+        """tactix's network, of all that was lowered so far."""
+        if self._net is None:
+            self._net = self.builder.native.create_network(self.name)
+        return self._net
+
+    @property
+    def is_parsed(self) -> bool:
+        """Whether a parser filled it."""
+        return any(layer.is_parsed for layer in self.layers)
+
+    def adopt(self, net: NetworkDefinition) -> None:
+        """Take what an importer read. Raises NetworkError beside layers that are there."""
+        if self.layers or self.inputs:
+            raise NetworkError("the network has layers", do="Parse into a network of its own")
+        self._net = net
+        self._values = parsed.fill(self, net)
+
+    def value_of(self, tensor: ITensor) -> Value:
+        """tactix's tensor. Raises TactixError for layers that make no sense."""
+        if tensor in self._values:
+            return self._values[tensor]
+        if tensor.layer is None:
+            return self._input_value(tensor)
+        self._lower(tensor.layer)
+        values = tensor.layer.values
+        assert values is not None
+        return values[tensor.index]
+
+    def _input_value(self, tensor: ITensor) -> Value:
+        shape = [
+            n if n >= 0 else tensor.get_dimension_name(i)
+            for i, n in enumerate(tensor.given_shape or ())
+        ]
+        native = NATIVE[tensor.wanted_dtype or DataType.FLOAT]
+        value = self._values[tensor] = self.native.add_input(tensor.name, native, shape)
+        return value
+
+    def _lower(self, wanted: ILayer) -> None:
+        """A layer after all that it reads; by a stack, as networks are deep."""
+        stack, waiting = [wanted], {wanted}
+        while stack:
+            layer = stack[-1]
+            before = [
+                t.layer
+                for t in layer.inputs
+                if t is not None and t.layer is not None and t.layer.values is None
+            ]
+            if layer.values is not None or not before:
+                stack.pop()
+                self._emit(layer)
+                continue
+            if before[0] in waiting:
+                raise NetworkError("the layers form a cycle", who=layer.name)
+            waiting.add(before[0])
+            stack.append(before[0])
+
+    def _emit(self, layer: ILayer) -> None:
+        if layer.values is not None:
+            return
+        emit = Lowering(self.native, layer)
+        try:
+            values = list(layer.lower(emit))
+        except TactixError as e:
+            e.who = e.who or layer.name
+            raise
+        for i, dtype in layer.output_types.items():
+            values[i] = emit.cast(values[i], NATIVE[dtype])
+        layer.values = values
+        self._nodes[layer] = emit.nodes
+
+    def lowered(self) -> NetworkDefinition:
+        """tactix's network with the outputs that are marked. Raises NetworkError without any,
+        TactixError.
+        """
+        if not self.outputs:
+            raise NetworkError("Network must have at least one output", do="Call mark_output")
+        for tensor in self.inputs:
+            self.value_of(tensor)
+        values = [self._output_value(t) for t in self.outputs]
+        for name in self.native.output_names:
+            self.native.unmark_output(name)
+        for tensor, value in zip(self.outputs, values, strict=True):
+            self.native.mark_output(value, tensor.name)
+        return self.native
+
+    def _output_value(self, tensor: ITensor) -> Value:
+        value = self.value_of(tensor)
+        dtype = tensor.wanted_dtype
+        if dtype is None or tensor.is_network_input or value.spec.dtype is NATIVE[dtype]:
+            return value
+        name = f"{tensor.name} as output"
+        return self.native.add_layer("tactix.Cast", [value], name, to=NATIVE[dtype])[0]
+
+    def open_inputs(self) -> list[str]:
+        """Names of inputs with a size that profiles give."""
+        return [
+            t.name
+            for t in self.inputs
+            if any(isinstance(d, Expr) for d in self.value_of(t).spec.shape)
+        ]
+
+    def fixed_inputs(self) -> dict[str, tuple[int, ...]]:
+        """Inputs that a model leaves open and the program gave sizes, by name."""
+        return {
+            t.name: tuple(t.given_shape)
+            for t in self.inputs
+            if t.given_shape is not None and min(t.given_shape, default=0) >= 0
+        }
+
+    def precise_layers(self, config: IBuilderConfig) -> list[ILayer]:
+        """Layers whose precision counts under the configuration's flags."""
+        asked = {"OBEY_PRECISION_CONSTRAINTS", "PREFER_PRECISION_CONSTRAINTS"}
+        if not asked & set(config.names()):
+            return []
+        return [layer for layer in self.layers if layer.has_precision]

@@ -1,0 +1,131 @@
+"""What a parser read, as TensorRT's layers and tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tactix_tensorrt.api.enums import (
+    ActivationType,
+    PoolingType,
+)
+from tactix_tensorrt.api.layer import ILayer
+from tactix_tensorrt.api.layers import arithmetic, moving, windows
+from tactix_tensorrt.api.layers.absent import IIfConditionalOutputLayer, ILoopOutputLayer
+from tactix_tensorrt.api.tensor import ITensor
+from tactix_tensorrt.api.values import Dims
+
+if TYPE_CHECKING:
+    from tactix.contracts.graph import Node, Value
+    from tactix.network.definition import NetworkDefinition
+    from tactix_tensorrt.api.network import INetworkDefinition
+
+CLASSES: dict[str, type[ILayer]] = {
+    "Convolution": windows.IConvolutionLayer,
+    "ConvTranspose": windows.IDeconvolutionLayer,
+    "MaxPool": windows.IPoolingLayer,
+    "AveragePool": windows.IPoolingLayer,
+    "LRN": windows.ILRNLayer,
+    "Pad": windows.IPaddingLayer,
+    "Resize": windows.IResizeLayer,
+    "GridSample": windows.IGridSampleLayer,
+    "Clip": arithmetic.IActivationLayer,
+    "Gelu": arithmetic.IActivationLayer,
+    "Selu": arithmetic.IActivationLayer,
+    "HardSigmoid": arithmetic.IActivationLayer,
+    "Softplus": arithmetic.IActivationLayer,
+    "PRelu": arithmetic.IParametricReLULayer,
+    "Cast": arithmetic.ICastLayer,
+    "Where": arithmetic.ISelectLayer,
+    "MatMul": arithmetic.IMatrixMultiplyLayer,
+    "Gemm": arithmetic.IMatrixMultiplyLayer,
+    "Softmax": arithmetic.ISoftMaxLayer,
+    "TopK": arithmetic.ITopKLayer,
+    "Einsum": arithmetic.IEinsumLayer,
+    "CumSum": arithmetic.ICumulativeLayer,
+    "LayerNormalization": arithmetic.INormalizationLayer,
+    "InstanceNormalization": arithmetic.INormalizationLayer,
+    "GroupNormalization": arithmetic.INormalizationLayer,
+    "BatchNormalization": arithmetic.IScaleLayer,
+    "Concat": moving.IConcatenationLayer,
+    "Reshape": moving.IShuffleLayer,
+    "Transpose": moving.IShuffleLayer,
+    "Slice": moving.ISliceLayer,
+    "Shape": moving.IShapeLayer,
+    "Gather": moving.IGatherLayer,
+    "GatherElements": moving.IGatherLayer,
+    "GatherND": moving.IGatherLayer,
+    "ScatterND": moving.IScatterLayer,
+    "ScatterElements": moving.IScatterLayer,
+    "NonZero": moving.INonZeroLayer,
+    "QuantizeLinear": moving.IQuantizeLayer,
+    "DequantizeLinear": moving.IDequantizeLayer,
+    "ReverseSequence": moving.IReverseSequenceLayer,
+    "Loop": ILoopOutputLayer,
+    "Scan": ILoopOutputLayer,
+    "If": IIfConditionalOutputLayer,
+}
+"""TensorRT's layer of a tactix layer; others, which TensorRT would make of several, are an
+IIdentityLayer to programs that look."""
+
+OPERATIONS: dict[str, tuple[type[ILayer], object]] = {
+    **{k: (arithmetic.IActivationLayer, a) for a, k in arithmetic.PLAIN_ACTIVATIONS.items()},
+    **{k: (arithmetic.IActivationLayer, a) for a, k in arithmetic.ALPHA_ACTIVATIONS.items()},
+    **{k: (arithmetic.IElementWiseLayer, op) for op, k in arithmetic.BINARY.items()},
+    **{k: (arithmetic.IUnaryLayer, op) for op, k in arithmetic.UNARY.items()},
+    **{k: (arithmetic.IReduceLayer, op) for op, k in arithmetic.REDUCTIONS.items()},
+}
+"""Layers that one class of TensorRT's has by their operation."""
+
+KINDS = {
+    "MaxPool": PoolingType.MAX,
+    "AveragePool": PoolingType.AVERAGE,
+    "Clip": ActivationType.CLIP,
+    "Selu": ActivationType.SELU,
+    "Gelu": ActivationType.GELU_ERF,
+    "HardSigmoid": ActivationType.HARD_SIGMOID,
+    "Softplus": ActivationType.SOFTPLUS,
+}
+
+
+def fill(network: INetworkDefinition, net: NetworkDefinition) -> dict[ITensor, Value]:
+    """Inputs, layers and outputs of what an importer read; gives tactix's tensor of each."""
+    tensors: dict[Value, ITensor] = {}
+    for value in (*net.inputs, *net.constants):
+        tensors[value] = ITensor(network, value.name)
+    network.inputs = [tensors[v] for v in net.inputs]
+    for node in net.nodes:
+        layer = _layer(network, node, tensors)
+        tensors.update(zip(node.outputs, layer.outputs, strict=True))
+        network.add(layer)
+    for name, value in zip(net.output_names, net.outputs, strict=True):
+        tensors[value].name = name
+        network.mark_output(tensors[value])
+    return {tensor: value for value, tensor in tensors.items()}
+
+
+def _layer(network: INetworkDefinition, node: Node, tensors: dict[Value, ITensor]) -> ILayer:
+    kind = node.layer.name
+    cls, operation = OPERATIONS.get(kind, (CLASSES.get(kind, arithmetic.IIdentityLayer), None))
+    inputs = [None if v is None else tensors[v] for v in node.inputs]
+    layer = cls(network, node.name, inputs, len(node.outputs))
+    layer.parsed_node, layer.values = node, list(node.outputs)
+    for tensor, value in zip(layer.outputs, node.outputs, strict=True):
+        tensor.name = value.name
+    operation = KINDS.get(kind, operation)
+    if operation is not None:
+        layer.attributes["op" if hasattr(layer, "op") else "kind"] = operation
+    layer.attributes.update(_attributes(node))
+    return layer
+
+
+def _attributes(node: Node) -> dict[str, object]:
+    """Attributes by TensorRT's names, of those that say the same in tactix."""
+    same = {"strides": "stride_nd", "dilations": "dilation_nd", "kernel_shape": "window_size_nd"}
+    found: dict[str, object] = {
+        theirs: Dims(getattr(node.attrs, ours))
+        for ours, theirs in same.items()
+        if hasattr(node.attrs, ours)
+    }
+    if hasattr(node.attrs, "axis"):
+        found["axis"] = node.attrs.axis
+    return found

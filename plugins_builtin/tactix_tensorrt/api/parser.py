@@ -1,0 +1,206 @@
+"""OnnxParser: a model into a network; what fails is in its errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tactix.base.errors import ModelImportError, TactixError, UnsupportedOperator
+from tactix_tensorrt.api.config import IBuilderConfig
+from tactix_tensorrt.api.enums import ErrorCode, OnnxParserFlag
+from tactix_tensorrt.api.logger import ILogger, Reporting
+from tactix_tensorrt.api.network import INetworkDefinition
+from tactix_tensorrt.levels import at_this_level
+
+if TYPE_CHECKING:
+    import onnx
+
+    from tactix.network.definition import NetworkDefinition
+
+
+class ParserError:
+    """Why a model could not be parsed."""
+
+    def __init__(self, error: TactixError | str, index: int = 0) -> None:
+        self._text, self._index = str(error), index
+        self._who = error.who if isinstance(error, TactixError) else ""
+        unsupported = isinstance(error, UnsupportedOperator)
+        self._code = ErrorCode.UNSUPPORTED_NODE if unsupported else ErrorCode.INVALID_GRAPH
+
+    def code(self) -> ErrorCode:
+        return self._code
+
+    def desc(self) -> str:
+        return self._text
+
+    def file(self) -> str:
+        return "tactix_onnx"
+
+    def func(self) -> str:
+        return "import_model"
+
+    def line(self) -> int:
+        return 0
+
+    def node(self) -> int:
+        return self._index
+
+    def node_name(self) -> str:
+        return self._who
+
+    def node_operator(self) -> str:
+        return ""
+
+    def local_function_stack(self) -> list[str]:
+        return []
+
+    def local_function_stack_size(self) -> int:
+        return 0
+
+    def __str__(self) -> str:
+        return f"In node {self._index} with name: {self._who}: {self._text}"
+
+    __repr__ = __str__
+
+
+class Subgraph:
+    """Nodes of a model that follow each other, and whether tactix has them."""
+
+    def __init__(self, nodes: list[int], supported: bool) -> None:
+        self.nodes, self.supported = nodes, supported
+
+
+@at_this_level
+class OnnxParser(Reporting):
+    """Fills one network. ``flags``: a mask of OnnxParserFlag; none of them changes what tactix
+    reads.
+    """
+
+    flags = 0
+
+    def __init__(self, network: INetworkDefinition, logger: ILogger) -> None:
+        super().__init__(logger)
+        self.network = network
+        self._errors: list[ParserError] = []
+        self._subgraphs: list[Subgraph] = []
+        self._config: IBuilderConfig | None = None
+
+    # -- parsing ----------------------------------------------------------------------------------
+
+    def parse(self, model: bytes, path: str | None = None) -> bool:
+        """A model's bytes. ``path``: its file, beside which weights may lie. False if it fails."""
+        content = bytes(model)
+        found = Path(path) if path else None
+        beside = found is not None and found.is_file() and found.read_bytes() == content
+        return self._take(str(found) if beside else content)
+
+    def parse_from_file(self, model: str) -> bool:
+        return self._take(str(model))
+
+    def parse_with_weight_descriptors(self, model: bytes, path: str | None = None) -> bool:
+        return self.parse(model, path)
+
+    def _take(self, source: str | bytes) -> bool:
+        net = self._read(source)
+        if net is None:
+            return False
+        try:
+            self.network.adopt(net)
+        except TactixError as e:
+            self._failed(e)
+            return False
+        return True
+
+    def _read(self, source: str | bytes) -> NetworkDefinition | None:
+        try:
+            return self.network.builder.native.import_model(source)
+        except (ModelImportError, TactixError) as e:
+            self._failed(e)
+            return None
+
+    def _failed(self, error: TactixError) -> None:
+        self._errors.append(ParserError(error))
+        self.fail(error)
+
+    # -- errors, flags ----------------------------------------------------------------------------
+
+    @property
+    def num_errors(self) -> int:
+        return len(self._errors)
+
+    def get_error(self, index: int) -> ParserError:
+        return self._errors[index]
+
+    def clear_errors(self) -> None:
+        self._errors.clear()
+
+    def set_flag(self, flag: OnnxParserFlag) -> None:
+        self.flags |= flag.mask
+
+    def clear_flag(self, flag: OnnxParserFlag) -> None:
+        self.flags &= ~flag.mask
+
+    def get_flag(self, flag: OnnxParserFlag) -> bool:
+        return bool(self.flags & flag.mask)
+
+    def set_builder_config(self, builder_config: IBuilderConfig) -> bool:
+        self._config = builder_config
+        return True
+
+    def get_used_vc_plugin_libraries(self) -> list[str]:
+        return []
+
+    # -- what is supported ------------------------------------------------------------------------
+
+    def supports_operator(self, op_name: str) -> bool:
+        """Whether tactix has an operator of ONNX's own."""
+        return ("ai.onnx", op_name) in self._operators()
+
+    def supports_model(
+        self, model: bytes, path: str | None = None
+    ) -> tuple[bool, list[tuple[list[int], bool]]]:
+        """Whether all of a model is supported, and which nodes are."""
+        whole = self.supports_model_v2(model, path)
+        return whole, [(s.nodes, s.supported) for s in self._subgraphs]
+
+    def supports_model_v2(self, model: bytes, path: str | None = None) -> bool:
+        """As ``supports_model``; ``get_subgraph_nodes`` tells the rest."""
+        import onnx
+
+        parsed = onnx.load_model_from_string(bytes(model))
+        whole = self._read(path if path and Path(path).is_file() else bytes(model)) is not None
+        nodes = range(len(parsed.graph.node))
+        self._subgraphs = [Subgraph([*nodes], True)] if whole else self._parts(parsed)
+        return whole
+
+    @property
+    def num_subgraphs(self) -> int:
+        return len(self._subgraphs)
+
+    def is_subgraph_supported(self, index: int) -> bool:
+        return self._subgraphs[index].supported
+
+    def get_subgraph_nodes(self, index: int) -> list[int]:
+        return self._subgraphs[index].nodes
+
+    def _operators(self) -> set[tuple[str, str]]:
+        """Domains and names of the operators that the packs in use have."""
+        session = self.network.builder.native.session
+        names = [c.op for c in session.active_converters() if c.format == "onnx"]
+        names += [
+            i.removeprefix("onnx:") for layer in session.layers.values() for i in layer.imports
+        ]
+        parts = (name.split("@")[0].partition("::") for name in names)
+        return {(domain, op) for domain, _, op in parts}
+
+    def _parts(self, model: onnx.ModelProto) -> list[Subgraph]:
+        """Runs of nodes by whether their operators are there."""
+        known = self._operators() | {(f.domain, f.name) for f in model.functions}
+        out: list[Subgraph] = []
+        for i, node in enumerate(model.graph.node):
+            supported = (node.domain or "ai.onnx", node.op_type) in known
+            if out and out[-1].supported is supported:
+                out[-1].nodes.append(i)
+            else:
+                out.append(Subgraph([i], supported))
+        return out

@@ -1,0 +1,144 @@
+"""Refitter, OnnxParserRefitter: other weights for an engine that was built with REFIT."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tactix.base.errors import TactixError
+from tactix_tensorrt.api.engine import ICudaEngine
+from tactix_tensorrt.api.enums import TensorLocation, WeightsRole
+from tactix_tensorrt.api.logger import ILogger, Reporting, returns
+from tactix_tensorrt.api.parser import ParserError
+from tactix_tensorrt.api.values import FROM_NATIVE, Weights
+
+if TYPE_CHECKING:
+    from tactix_refit.refitter import Refitter as NativeRefitter
+    from tactix_tensorrt.api.values import Array
+
+
+class Refitter(Reporting):
+    """Of one engine. ``weights_validation``: kept; finite weights are always asked for."""
+
+    weights_validation = True
+    max_threads = 1
+
+    def __init__(self, engine: ICudaEngine, logger: ILogger) -> None:
+        super().__init__(logger)
+        self.engine = engine
+
+    @property
+    def logger(self) -> ILogger:
+        return self._logger
+
+    @cached_property
+    def native(self) -> NativeRefitter:
+        """tactix's. Raises InvalidArgument for an engine without recipes."""
+        from tactix_refit.refitter import Refitter as NativeRefitter
+
+        return NativeRefitter(self.engine.native)
+
+    @returns(False)
+    def set_named_weights(
+        self,
+        name: str,
+        weights: Weights | Array,
+        location: TensorLocation = TensorLocation.HOST,
+    ) -> bool:
+        """Numbers that must stay until the refit; on the host, DEVICE is host memory, too."""
+        if location is TensorLocation.DEVICE and not self.engine.native.device.host_memory:
+            self.fail(f"weights {name!r} on the device: Give them in memory of the host")
+            return False
+        array = (weights if isinstance(weights, Weights) else Weights(weights)).view()
+        shape = self.native.get_weights_prototype(name).shape
+        if array.size == math.prod(int(str(d)) for d in shape):
+            array = array.reshape([int(str(d)) for d in shape])
+        self.native.set_named_weights(name, array)
+        return True
+
+    def set_weights(self, layer_name: str, role: WeightsRole, weights: Weights) -> bool:
+        """False: weights go by their names here."""
+        self.fail(f"set_weights of {layer_name!r}: Call set_named_weights with the model's names")
+        return False
+
+    @returns(Weights())
+    def get_named_weights(
+        self, name: str, location: TensorLocation = TensorLocation.HOST
+    ) -> Weights:
+        """What was set; none if nothing was."""
+        found = self.native.get_named_weights(name)
+        return Weights() if found is None else Weights(found)
+
+    def get_weights_location(self, weights_name: str) -> TensorLocation:
+        return TensorLocation.HOST
+
+    @returns(False)
+    def unset_named_weights(self, name: str) -> bool:
+        self.native.unset_named_weights(name)
+        return True
+
+    @returns(Weights())
+    def get_weights_prototype(self, weights_name: str) -> Weights:
+        """Type and count."""
+        spec = self.native.get_weights_prototype(weights_name)
+        return Weights(FROM_NATIVE[spec.dtype], 0, int(str(spec.numel)))
+
+    def get_all_weights(self) -> list[str]:
+        return self._names(missing=False)
+
+    def get_missing_weights(self) -> list[str]:
+        """Names of those that a refit still needs."""
+        return self._names(missing=True)
+
+    def _names(self, missing: bool) -> list[str]:
+        try:
+            own = self.native
+        except TactixError as e:
+            self.fail(e)
+            return []
+        return own.get_missing_weights() if missing else own.get_all_weights()
+
+    @returns(False)
+    def refit_cuda_engine(self) -> bool:
+        self.native.refit()
+        return True
+
+    def refit_cuda_engine_async(self, stream_handle: int) -> bool:
+        """It is done when this returns."""
+        return self.refit_cuda_engine()
+
+
+class OnnxParserRefitter(Reporting):
+    """Weights from a model of the same structure: all of them, at once."""
+
+    def __init__(self, refitter: Refitter, logger: ILogger) -> None:
+        super().__init__(logger)
+        self._refitter = refitter
+        self._errors: list[ParserError] = []
+
+    def refit_from_file(self, model: str) -> bool:
+        return self._take(Path(model))
+
+    def refit_from_bytes(self, model: bytes, path: str | None = None) -> bool:
+        return self._take(Path(path) if path and Path(path).is_file() else bytes(model))
+
+    def _take(self, model: Path | bytes) -> bool:
+        try:
+            self._refitter.native.refit_from_onnx(model)
+        except TactixError as e:
+            self._errors.append(ParserError(e))
+            self.fail(e)
+            return False
+        return True
+
+    @property
+    def num_errors(self) -> int:
+        return len(self._errors)
+
+    def get_error(self, index: int) -> ParserError:
+        return self._errors[index]
+
+    def clear_errors(self) -> None:
+        self._errors.clear()

@@ -1,0 +1,91 @@
+"""Runtime: plans become engines."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tactix_tensorrt.api.callbacks import IStreamReader, IStreamReaderV2
+from tactix_tensorrt.api.engine import ICudaEngine
+from tactix_tensorrt.api.enums import TempfileControlFlag
+from tactix_tensorrt.api.logger import Forwarding, ILogger, Reporting, returns
+
+if TYPE_CHECKING:
+    from tactix.run.runtime import Runtime as NativeRuntime
+
+PIECE = 1 << 24
+"""Bytes that a stream reader is asked for at a time."""
+
+
+class Runtime(Reporting):
+    """Makes engines of plans."""
+
+    max_threads = 0
+    gpu_allocator: object = None
+    DLA_core = -1
+    temporary_directory = ""
+
+    def __init__(self, logger: ILogger) -> None:
+        super().__init__(logger)
+        self.tempfile_control_flags = (
+            TempfileControlFlag.ALLOW_IN_MEMORY_FILES.mask
+            | TempfileControlFlag.ALLOW_TEMPORARY_FILES.mask
+        )
+        self._lean = ""
+
+    @property
+    def logger(self) -> ILogger:
+        return self._logger
+
+    @property
+    def num_DLA_cores(self) -> int:
+        return 0
+
+    @cached_property
+    def native(self) -> NativeRuntime:
+        """tactix's, made when it is first needed."""
+        from tactix.run.runtime import Runtime as NativeRuntime
+
+        out = NativeRuntime(Forwarding(self._logger))
+        return out.load_runtime(self._lean) if self._lean else out
+
+    @property
+    def engine_host_code_allowed(self) -> bool:
+        """Whether plans may bring code that no trust store vouches for."""
+        return self.native.engine_host_code_allowed
+
+    @engine_host_code_allowed.setter
+    def engine_host_code_allowed(self, allowed: bool) -> None:
+        self.native.engine_host_code_allowed = allowed
+
+    @returns(None)
+    def deserialize_cuda_engine(
+        self, serialized_engine: bytes | IStreamReader | IStreamReaderV2
+    ) -> ICudaEngine | None:
+        """The engine of a plan's bytes, or of what a reader gives; None if it cannot be."""
+        if isinstance(serialized_engine, IStreamReader | IStreamReaderV2):
+            serialized_engine = _all_of(serialized_engine)
+        if self.max_threads:
+            self.native.max_threads = self.max_threads
+        content = memoryview(serialized_engine).cast("B")
+        return ICudaEngine(self.native.deserialize(bytes(content)), self._logger)
+
+    def load_runtime(self, path: str) -> Runtime:
+        """One that hands plans to the lean runtime at that path."""
+        out = Runtime(self._logger)
+        out._lean = path
+        return out
+
+    def get_plugin_registry(self) -> object:
+        from tactix_tensorrt.api.plugins import get_plugin_registry
+
+        return get_plugin_registry()
+
+
+def _all_of(reader: IStreamReader | IStreamReaderV2) -> bytes:
+    pieces = []
+    while piece := (
+        reader.read(PIECE) if isinstance(reader, IStreamReader) else reader.read(PIECE, 0)
+    ):
+        pieces.append(bytes(piece))
+    return b"".join(pieces)

@@ -7,7 +7,7 @@ import functools
 import mmap
 import numbers
 import operator
-import sys
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ bfloat16 could not give.
 _ADDRESSES = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
 """How many addresses there are: ctypes takes larger numbers without their upper bits."""
 _MS_ASYNC = 1
-"""Of Linux's mman.h: starts nothing, so that only the check of the range is left."""
+"""Of mman.h: Linux starts nothing by it, so that only the check of the range is left."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def is_mapped(start: int, count: int) -> bool:
 
 @functools.cache
 def _page_check() -> Callable[[int, int, int], int] | None:
-    """Linux's msync, which fails for a range that has a page without memory."""
-    if sys.platform != "linux":
+    """POSIX's msync, which fails for a range that has a page without memory."""
+    if os.name != "posix":
         return None
     ask = ctypes.CDLL(None).msync
     ask.argtypes, ask.restype = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int), ctypes.c_int

@@ -32,7 +32,7 @@ _LIBRARIES = ("libcudart.so", "libcudart.so.12")
 @dataclass(frozen=True)
 class StandInFolder:
     """``path``: goes to the front of PYTHONPATH. ``libraries``: the folder with libcudart, for
-    LD_LIBRARY_PATH; None where no C compiler was found.
+    LD_LIBRARY_PATH; None without a C compiler, and on systems other than Linux.
     """
 
     path: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 from importlib import resources
 from pathlib import Path
@@ -20,11 +21,11 @@ _TIMEOUT = 120.0
 
 
 def library() -> bytes | None:
-    """The shared object, from the cache or compiled; None without a C compiler, where Python
-    programs have ``install()`` alone. Raises CompilerError.
+    """The shared object, from the cache or compiled; None without a C compiler, or where loaders
+    look for no such file: Python programs have ``install()`` there. Raises CompilerError.
     """
     command = find_compiler()
-    if not command:
+    if not command or sys.platform != "linux":
         return None
     text = resources.files(__package__).joinpath("cudart.c").read_text(encoding="utf-8")
     key = "\0".join((version(command), *FLAGS, text))

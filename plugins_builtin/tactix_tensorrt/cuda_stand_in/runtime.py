@@ -20,6 +20,7 @@ from tactix_tensorrt.cuda_stand_in.runtime_enums import (
     cudaMemPoolAttr,
 )
 from tactix_tensorrt.cuda_stand_in.statuses import (
+    NOT_SUPPORTED,
     STANDS_IN,
     TEXTS,
     UNKNOWN_CODE,
@@ -291,7 +292,7 @@ def cudaStreamWaitEvent(stream: object, event: object, flags: int = 0) -> None:
 @_status
 def cudaStreamBeginCapture(stream: object, mode: object) -> None:
     MACHINE.stream(stream)
-    raise no_gpu("a CUDA graph")
+    raise no_gpu("a CUDA graph", NOT_SUPPORTED)
 
 
 @_value

@@ -50,10 +50,10 @@ class CudaRefusal(Exception):
         self.status, self.why = status, why
 
 
-def no_gpu(what: str) -> CudaRefusal:
+def no_gpu(what: str, status: int = NO_KERNEL_IMAGE) -> CudaRefusal:
     """The refusal of what only a GPU can do."""
     return CudaRefusal(
-        NO_KERNEL_IMAGE,
+        status,
         f"{what} needs a GPU, and here host memory stands in for one; run the program on a machine "
         "with a GPU, or give this work to the engine as a layer or a plugin with a host path",
     )

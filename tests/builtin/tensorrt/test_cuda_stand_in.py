@@ -42,6 +42,7 @@ INVALID = runtime.cudaError_t.cudaErrorInvalidValue
 NO_MEMORY = runtime.cudaError_t.cudaErrorMemoryAllocation
 HANDLE = runtime.cudaError_t.cudaErrorInvalidResourceHandle
 Kind = runtime.cudaMemcpyKind
+linux = pytest.mark.skipif(sys.platform != "linux", reason="libcudart is a file on Linux only")
 UNMAPPED = 1 << 46
 """An address that systems give to nobody: mappings begin at the end of user space, or at its
 begin.
@@ -195,8 +196,6 @@ def test_copies(to: str, source: str, size: int, kind: int, status: int) -> None
         "bfloat16": np.ones(32, ml_dtypes.bfloat16),
     }
     good(runtime.cudaFree(freed))
-    if to == "freed" and MACHINE.memory.holding(freed):
-        pytest.skip("the system gave the address to another allocation")
     copied = runtime.cudaMemcpy(places[to], places[source], size, kind)
     assert [int(c) for c in copied] == [status]
     again = runtime.cudaMemcpyAsync(places[to], places[source], size, kind, 0)
@@ -260,7 +259,7 @@ def test_streams() -> None:
     assert runtime.cudaMemsetAsync(0, 0, 0, 77) == (HANDLE,)
     with pytest.raises(TypeError, match="an integer is required, not str"):
         runtime.cudaStream_t("x")
-    assert runtime.cudaStreamBeginCapture(other, 0)[0] != OK
+    assert runtime.cudaStreamBeginCapture(other, 0) == (runtime.cudaError_t.cudaErrorNotSupported,)
 
 
 def test_events() -> None:
@@ -643,7 +642,8 @@ def test_memory_that_ended_twice_is_nobody_elses() -> None:
     place = pycuda.mem_alloc(4096)
     address = int(place)
     good(runtime.cudaFree(address))
-    others = [device_memory(4096) for _ in range(4)]  # one of them may be at that address
+    others = [device_memory(4096) for _ in range(4)]
+    assert address not in others  # which is kept as long as its holder
     del place
     settled()
     for other in others:
@@ -684,7 +684,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(folder.libraries / "libcudart.so"))
 
 
-@pytest.fixture(params=["python", pytest.param("compiled", marks=pytest.mark.compiler)])
+@pytest.fixture(params=["python", pytest.param("compiled", marks=(pytest.mark.compiler, linux))])
 def cudart(request: pytest.FixtureRequest) -> Any:
     return CudartLibrary() if request.param == "python" else request.getfixturevalue("compiled")
 
@@ -1001,6 +1001,7 @@ def test_a_subprocess_gets_it_by_the_folder(
     assert (done.stdout, done.stderr) == ("the other one, too\n[0.0, 1.0, 2.0, 3.0]\n", "")
 
 
+@linux
 @pytest.mark.compiler
 def test_a_subprocess_gets_the_library_by_the_loader_path(tmp_path: Path) -> None:
     folder = cuda_stand_in.write_folder(tmp_path)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tactix.base.host_memory import physical_memory
 from tactix_tensorrt import device
 from tactix_tensorrt.api.callbacks import IAlgorithmSelector, IInt8Calibrator, IProgressMonitor
 from tactix_tensorrt.api.enums import (
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from tactix_tensorrt.api.layer import ILayer
 
 MIB = 1 << 20
-WHOLE_DEVICE = (1 << 64) - 1
-"""What TensorRT answers for a workspace that nobody has limited is the device's memory; here no
-limit is set, and this is the answer."""
+WHOLE_DEVICE = physical_memory()
+"""Bytes that TensorRT answers for pools that nobody has limited: the device's memory. Here that of
+the host, and no limit is set."""
 
 POOLS = {
     "WORKSPACE": WHOLE_DEVICE,

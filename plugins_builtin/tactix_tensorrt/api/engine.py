@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tactix.base.dims import Expr, evaluate, symbols
 from tactix.base.errors import TactixError
@@ -25,10 +25,11 @@ from tactix_tensorrt.api.enums import (
 )
 from tactix_tensorrt.api.logger import ILogger, Reporting, returns
 from tactix_tensorrt.api.profile import ShapeRange
-from tactix_tensorrt.api.values import FROM_NATIVE, Dims, IHostMemory
+from tactix_tensorrt.api.values import FROM_NATIVE, Dims, IHostMemory, as_dims
 from tactix_tensorrt.levels import at_this_level
 
 if TYPE_CHECKING:
+    from tactix.contracts.launcher import Operand
     from tactix.plan.schema import Profile, TensorIO
     from tactix.run.engine import Engine
 
@@ -327,30 +328,37 @@ class EngineInspector:
     def __init__(self, engine: ICudaEngine) -> None:
         self._engine = engine
 
-    @cached_property
-    def _facts(self) -> dict[str, Any]:
-        return self._engine.native.inspect()
-
     def _layer(self, index: int) -> dict[str, object]:
-        step = self._facts["steps"][index]
-        io = {"Inputs": step["inputs"], "Outputs": step["outputs"]}
-        described = {
-            k: [
-                {"Name": f"{step['name']}:{i}", "Format/Datatype": text}
-                for i, text in enumerate(texts)
-            ]
-            for k, texts in io.items()
-        }
-        tactic = str(step.get("tactic", step["launcher"]))
+        step = self._engine.native.plan.steps[index]
+        info = step.info
         return {
-            "Name": step["name"],
-            "LayerType": step["launcher"],
-            **described,
-            "TacticName": tactic,
-            "TacticValue": "0x0",
+            "Name": step.name,
+            "LayerType": str(info.get("layer", step.artifact.launcher)),
+            "Inputs": self._tensors(step.inputs),
+            "Outputs": self._tensors(step.outputs),
+            "TacticName": str(info.get("tactic", step.artifact.launcher)),
+            "TacticValue": str(info.get("variant", "")),
             "StreamId": 0,
             "Metadata": "",
         }
+
+    def _tensors(self, operands: Sequence[Operand]) -> list[dict[str, object]]:
+        """What is read or written, but for weights."""
+        buffers = self._engine.native.plan.buffers
+        out: list[dict[str, object]] = []
+        for o in operands:
+            if o.buffer < 0 or buffers[o.buffer].blob:
+                continue
+            form = "Row major linear" if o.format.is_linear else f"Format {o.format.name}"
+            out.append(
+                {
+                    "Name": buffers[o.buffer].name,
+                    "Location": "Device",
+                    "Dimensions": list(as_dims(o.spec.shape)),
+                    "Format/Datatype": f"{form} {o.spec.dtype.name}",
+                }
+            )
+        return out
 
     def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:
         if format is LayerInformationFormat.JSON:

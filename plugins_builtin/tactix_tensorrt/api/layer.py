@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+OWN = {
+    "TYPE", "OUTPUTS", "attributes", "changed", "has_precision", "inputs", "is_parsed", "kind",
+    "lower", "network", "output_types", "outputs", "own_precision", "parsed_node", "values",
+}  # fmt: skip
+"""Attributes of layers that TensorRT's do not have."""
+
 
 class Attribute(Generic[T]):
     """An attribute of a layer, by TensorRT's name. ``convert``: what becomes of what is set."""
@@ -126,6 +132,10 @@ class ILayer:
     def is_parsed(self) -> bool:
         """Whether a parser made it."""
         return self.parsed_node is not None
+
+    def __dir__(self) -> list[str]:
+        """Names of TensorRT's alone: programs print what is there."""
+        return [name for name in super().__dir__() if name not in OWN and name[:1] != "_"]
 
     # -- precision --------------------------------------------------------------------------------
 

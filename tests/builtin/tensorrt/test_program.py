@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -137,3 +139,20 @@ def test_an_inspector_tells_of_layers(
     assert "conv" in text
     assert ("Bindings" in text) is (format is trt.LayerInformationFormat.JSON)
     assert "conv" in inspector.get_layer_information(0, format)
+
+
+def test_the_inspectors_json_has_tensorrts_keys(engine: trt.ICudaEngine) -> None:
+    text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
+    told = json.loads(text)
+    assert told["Bindings"] == ["x", "y"]
+    assert len(told["Layers"]) == engine.num_layers
+    first = told["Layers"][0]
+    assert {"Name", "LayerType", "Inputs", "Outputs", "TacticName"} <= first.keys()
+    assert first["Inputs"] == [
+        {
+            "Name": "x",
+            "Location": "Device",
+            "Dimensions": [-1, 3, 8, 8],
+            "Format/Datatype": "Row major linear FP32",
+        }
+    ]

@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH of processes that programs start: ``tensorrt`` is tactix's there."""

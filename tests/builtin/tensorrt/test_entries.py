@@ -1,0 +1,66 @@
+"""The ways in: a process in which ``tensorrt`` is tactix's, and a folder for PYTHONPATH."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import subprocess, sys
+import tensorrt as trt
+print(trt.__version__, hasattr(trt.BuilderFlag, "FP16"), *sys.argv[1:], flush=True)
+if "child" in sys.argv:
+    subprocess.run([sys.executable, __file__, "started"], check=True)
+"""
+
+
+def run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *args], env={**os.environ, **env}, capture_output=True, text=True
+    )
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "program.py"
+    path.write_text(SCRIPT)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("level", "version", "fp16"), [("10.16", "10.16", True), ("11.1", "11.1", False)]
+)
+def test_a_program_runs_with_its_children_at_a_level(
+    script: str, level: str, version: str, fp16: bool
+) -> None:
+    found = run("-m", "tactix_tensorrt", "--level", level, script, "child", "--flag")
+    assert found.returncode == 0, found.stderr
+    first, second = found.stdout.splitlines()
+    assert first == f"{version}.0 {fp16} child --flag"
+    assert second == f"{version}.0 {fp16} started"
+
+
+def test_a_folder_on_the_path_has_a_package(script: str) -> None:
+    folder = run("-m", "tactix_tensorrt", "--folder").stdout.strip()
+    found = run(script, "alone", PYTHONPATH=folder)
+    assert found.stdout.split() == ["10.16.0", "True", "alone"], found.stderr
+
+
+def test_nothing_is_shadowed_unless_asked() -> None:
+    found = run("-c", "import tactix_tensorrt.api, sys; print('tensorrt' in sys.modules)")
+    assert found.stdout.strip() == "False"
+
+
+def test_a_level_that_is_none_is_an_error() -> None:
+    found = run("-c", "import tactix_tensorrt.api", TACTIX_TENSORRT_LEVEL="9")
+    assert "no level '9' of TensorRT" in found.stderr
+    assert "10.16" in found.stderr
+
+
+def test_the_level_is_chosen_before_the_import() -> None:
+    ask = "from tactix_tensorrt import api, levels; levels.choose('11.1')"
+    assert "imported at level 10.16" in run("-c", ask).stderr

@@ -20,11 +20,12 @@ __all__ = ["install", "uninstall", "write_folder"]
 
 
 def install(force: bool = False) -> tuple[str, ...]:
-    """Let CUDA's modules and libcudart lead to the stand-in, unless this process sees a GPU.
-    ``force``: even then.
+    """Let CUDA's modules and libcudart lead to the stand-in where engines are built for the
+    processor: there is no GPU, or TACTIX_TENSORRT_DEVICE says so. ``force``: elsewhere, too.
 
-    Gives the names of the modules that lead there now: none where there is a GPU. NVIDIA's kernel
-    compiler stays if it is installed, as it needs no GPU.
+    Gives the names of the modules that lead there now: none where engines are for a GPU. NVIDIA's
+    kernel compiler stays if it is installed, as it needs no GPU. Raises ConfigError for another
+    device in that variable.
     """
     return MODULES.put_in(force)
 

@@ -22,7 +22,7 @@ from tactix_tensorrt.cuda_stand_in import (
     runtime,
 )
 from tactix_tensorrt.cuda_stand_in.cudart import CudartLibrary
-from tactix_tensorrt.cuda_stand_in.presence import has_gpu, has_nvrtc
+from tactix_tensorrt.device import chosen
 
 PYCUDA = {
     "pycuda.driver": pycuda_driver,
@@ -58,9 +58,9 @@ class StandInModules:
         self._names: tuple[str, ...] = ()
 
     def put_in(self, force: bool) -> tuple[str, ...]:
-        """The names that lead to the stand-in now."""
+        """The names that lead to the stand-in now. Raises ConfigError, as ``chosen``."""
         with self._lock:
-            if not self._names and (force or not has_gpu()):
+            if not self._names and (force or chosen() == "cpu"):
                 self._names = self._put_all()
             return self._names
 
@@ -119,13 +119,20 @@ def _compiler() -> dict[str, ModuleType]:
     """NVIDIA's kernel compiler under its older name, if it is installed: loading it takes a
     program longer than all of this. Else the stand-in for it.
     """
-    if not has_nvrtc():
+    if not _has_nvrtc():
         return {"cuda.bindings.nvrtc": nvrtc, "cuda.nvrtc": nvrtc}
     older = _empty_package("cuda.nvrtc")
     vars(older)["__getattr__"] = lambda name: getattr(
         importlib.import_module("cuda.bindings.nvrtc"), name
     )
     return {"cuda.nvrtc": older}
+
+
+def _has_nvrtc() -> bool:
+    try:
+        return find_spec("cuda.bindings.nvrtc") is not None
+    except ImportError:  # of what it is in
+        return False
 
 
 def _finding(name: str) -> str:

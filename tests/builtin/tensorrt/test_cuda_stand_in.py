@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tactix.base.errors import ConfigError
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.driver import Driver
 from tactix_tensorrt import cuda_stand_in
@@ -29,7 +30,6 @@ from tactix_tensorrt.cuda_stand_in import (
     memory,
     modules,
     nvrtc,
-    presence,
     runtime,
 )
 from tactix_tensorrt.cuda_stand_in import pycuda_driver as pycuda
@@ -875,22 +875,25 @@ def test_install_and_uninstall() -> None:
     assert {name: sys.modules.get(name) for name in before} == before
 
 
-def test_nothing_is_shadowed_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modules, "has_gpu", lambda: True)
+def test_nothing_is_shadowed_where_engines_are_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACTIX_TENSORRT_DEVICE", "cuda")
     real = ctypes.CDLL
     assert cuda_stand_in.install() == ()
     assert ctypes.CDLL is real
-    monkeypatch.setattr(modules, "has_gpu", lambda: False)
+    monkeypatch.setenv("TACTIX_TENSORRT_DEVICE", "cpu")
     try:
         assert "cuda.bindings.runtime" in cuda_stand_in.install()
     finally:
         cuda_stand_in.uninstall()
+    monkeypatch.setenv("TACTIX_TENSORRT_DEVICE", "tpu")
+    with pytest.raises(ConfigError, match="'tpu'"):
+        cuda_stand_in.install()
 
 
 def test_a_kernel_compiler_that_is_installed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     real = type(sys)("real")
     vars(real)["nvrtcVersion"] = lambda: (0, 99, 1)
-    monkeypatch.setattr(modules, "has_nvrtc", lambda: True)
+    monkeypatch.setattr(modules, "_has_nvrtc", lambda: True)
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", real)
     assert "cuda.bindings.nvrtc" not in cuda_stand_in.install(force=True)
     try:
@@ -901,45 +904,13 @@ def test_a_kernel_compiler_that_is_installed_stays(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_kernel_compiler_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modules, "has_nvrtc", lambda: False)
+    monkeypatch.setattr(modules, "_has_nvrtc", lambda: False)
     cuda_stand_in.install(force=True)
     try:
         assert importlib.import_module("cuda.bindings.nvrtc") is nvrtc
         assert importlib.import_module("cuda.nvrtc") is nvrtc
     finally:
         cuda_stand_in.uninstall()
-
-
-class _FakeDriver:
-    """libcuda, which shows some devices; ``status``: what cuInit gives."""
-
-    def __init__(self, status: int, devices: int) -> None:
-        self._status, self._devices = status, devices
-
-    def cuInit(self, flags: int) -> int:
-        return self._status
-
-    def cuDeviceGetCount(self, count: Any) -> int:
-        count._obj.value = self._devices
-        return 0
-
-
-@pytest.mark.parametrize(
-    ("status", "devices", "found"), [(0, 1, True), (0, 0, False), (100, 1, False)]
-)
-def test_whether_there_is_a_gpu(
-    status: int, devices: int, found: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: _FakeDriver(status, devices))
-    assert presence.has_gpu() is found
-
-
-def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise OSError(f"{name}: cannot open shared object file")
-
-    monkeypatch.setattr(ctypes, "CDLL", missing)
-    assert presence.has_gpu() is False
 
 
 def test_tactix_takes_the_stand_in_for_no_gpu(installed: tuple[str, ...]) -> None:
@@ -989,7 +960,7 @@ def run(script: str, environment: dict[str, str]) -> subprocess.CompletedProcess
 def test_a_subprocess_gets_it_by_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("TACTIX_TENSORRT_DEVICE", "cpu")
     other = tmp_path / "other"
     other.mkdir()
     (other / "sitecustomize.py").write_text("print('the other one, too')")

@@ -43,7 +43,8 @@ def main() -> None:
         parser().error(str(e))
     take_name()
     for_children()
-    cuda_stand_in.install()
+    if cuda_stand_in.install():
+        cuda_stand_in.for_children()
     sys.argv = [asked.program, *asked.args]
     if asked.package:
         sys.path[0] = os.getcwd()

@@ -7,16 +7,15 @@ is checked against it. Kernels are refused. Nothing is put in unless ``install()
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from tactix_tensorrt.cuda_stand_in.modules import MODULES
 
 if TYPE_CHECKING:
-    import os
-
     from tactix_tensorrt.cuda_stand_in.folder import StandInFolder
 
-__all__ = ["install", "uninstall", "write_folder"]
+__all__ = ["for_children", "install", "uninstall", "write_folder"]
 
 
 def install(force: bool = False) -> tuple[str, ...]:
@@ -33,6 +32,13 @@ def install(force: bool = False) -> tuple[str, ...]:
 def uninstall() -> None:
     """What was importable before is so again; memory that was allocated stays."""
     MODULES.take_out()
+
+
+def for_children() -> None:
+    """Let Python processes that this one starts call ``install()`` when they start."""
+    from tactix_tensorrt.cuda_stand_in import folder
+
+    os.environ.update(folder.StandInFolder(folder.AT_START, None).environment())
 
 
 def write_folder(path: str | os.PathLike[str]) -> StandInFolder:

@@ -8,24 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tactix.base.files import replacing
-from tactix_tensorrt.cuda_stand_in.library import library
 
-_SITE = '''"""Puts tactix's stand-in for CUDA in, then does what another sitecustomize does."""
-
-import os
-import sys
-from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
-
-from tactix_tensorrt.cuda_stand_in import install
-
-install()
-here = os.path.dirname(os.path.abspath(__file__))
-others = [p for p in sys.path if os.path.abspath(p or os.curdir) != here]
-spec = PathFinder.find_spec("sitecustomize", others)
-if spec is not None and spec.loader is not None:
-    spec.loader.exec_module(module_from_spec(spec))
-'''
+AT_START = Path(__file__).parent / "at_start"
+"""What is on PYTHONPATH of processes that shall have the stand-in."""
 _LIBRARIES = ("libcudart.so", "libcudart.so.12")
 
 
@@ -54,10 +39,12 @@ def write_folder(path: str | os.PathLike[str]) -> StandInFolder:
     with it call ``install()`` at their start. Raises OSError; CompilerError if there is a C
     compiler, and it fails.
     """
+    from tactix_tensorrt.cuda_stand_in.library import library
+
     folder = Path(path).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / "sitecustomize.py") as f:
-        f.write(_SITE.encode())
+        f.write((AT_START / "sitecustomize.py").read_bytes())
     content = library()
     if content is None:
         return StandInFolder(folder, None)

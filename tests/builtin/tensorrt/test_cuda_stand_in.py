@@ -965,11 +965,26 @@ def test_a_subprocess_gets_it_by_the_folder(
     other.mkdir()
     (other / "sitecustomize.py").write_text("print('the other one, too')")
     monkeypatch.setenv("PYTHONPATH", str(other))
-    monkeypatch.setattr("tactix_tensorrt.cuda_stand_in.folder.library", lambda: None)
+    monkeypatch.setattr(library, "library", lambda: None)
     folder = cuda_stand_in.write_folder(tmp_path / "new" / "folder")
     assert folder.libraries is None
     done = run(PROGRAM, folder.environment())
     assert (done.stdout, done.stderr) == ("the other one, too\n[0.0, 1.0, 2.0, 3.0]\n", "")
+
+
+def test_a_program_and_what_it_starts_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TACTIX_TENSORRT_DEVICE", "cpu")
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import pycuda.autoinit, subprocess, sys\n"
+        "print(pycuda.autoinit.device.count(), flush=True)\n"
+        "if len(sys.argv) == 1: subprocess.run([sys.executable, __file__, 'child'], check=True)\n"
+    )
+    command = [sys.executable, "-m", "tactix_tensorrt", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("1\n1\n", "")
 
 
 @linux

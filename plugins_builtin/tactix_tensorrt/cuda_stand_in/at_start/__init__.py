@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: Python processes put the stand-in in when they start."""

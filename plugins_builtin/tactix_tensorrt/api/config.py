@@ -25,6 +25,7 @@ from tactix_tensorrt.api.enums import (
 )
 from tactix_tensorrt.api.logger import ILogger, Reporting
 from tactix_tensorrt.api.profile import IOptimizationProfile
+from tactix_tensorrt.api.standing import IGNORED
 from tactix_tensorrt.api.timing_cache import ITimingCache
 from tactix_tensorrt.levels import at_this_level
 
@@ -238,6 +239,7 @@ class IBuilderConfig(Reporting):
         from tactix.config import BuilderConfig
         from tactix.config import MemoryPoolType as NativePool
 
+        self._warn_of_ignored()
         out = BuilderConfig(device=device.chosen())
         out.flags = self._native_flags(out.device)
         out.builder_optimization_level = self.builder_optimization_level
@@ -253,6 +255,14 @@ class IBuilderConfig(Reporting):
             if wanted := PRECISION.get(layer.own_precision):
                 out.set_layer_precision(_literal(layer.name), wanted)
         return out
+
+    def _warn_of_ignored(self) -> None:
+        """Of attributes that were set and change nothing."""
+        for name in sorted(IGNORED["IBuilderConfig"] & vars(self).keys()):
+            if name not in vars(IBuilderConfig) or callable(getattr(self, name)):
+                continue
+            if getattr(self, name) != getattr(IBuilderConfig, name):
+                self.warn(f"IBuilderConfig.{name} changes nothing here: tactix has no counterpart")
 
     def _native_flags(self, kind: str) -> set[NativeFlag]:
         from tactix.config import BuilderFlag as NativeFlag

@@ -52,8 +52,16 @@ class Lowering:
         """The only output of one."""
         return self.all(kind, inputs, **fields)[0]
 
-    def constant(self, array: Array) -> Value:
-        return self._net.add_constant(array, f"{self._layer.name}.weights")
+    def constant(self, array: Array, shape: Sequence[int] | None = None) -> Value:
+        """Numbers in a shape, in which one size may be -1. Raises NetworkError if they do not
+        fill it.
+        """
+        try:
+            shaped = array if shape is None else array.reshape(tuple(shape))
+        except ValueError:
+            what = f"{array.size} weights do not fill {tuple(shape or ())}"
+            raise NetworkError(what, who=self._layer.name) from None
+        return self._net.add_constant(shaped, f"{self._layer.name}.weights")
 
     def number(self, value: float, like: Value) -> Value:
         """A scalar of the dtype of another tensor."""

@@ -9,7 +9,7 @@ from tactix.base.dims import Expr
 from tactix.base.errors import NetworkError, TactixError
 from tactix_tensorrt.api import parsed
 from tactix_tensorrt.api.additions import Additions
-from tactix_tensorrt.api.enums import DataType, NetworkDefinitionCreationFlag
+from tactix_tensorrt.api.enums import DataType, NetworkDefinitionCreationFlag, TensorFormat
 from tactix_tensorrt.api.layer import ILayer
 from tactix_tensorrt.api.logger import Reporting
 from tactix_tensorrt.api.lowering import Lowering
@@ -265,6 +265,8 @@ class INetworkDefinition(Additions, Reporting):
             raise NetworkError("Network must have at least one output", do="Call mark_output")
         for tensor in self.inputs:
             self.value_of(tensor)
+        for tensor in (*self.inputs, *self.outputs):
+            _check_format(tensor)
         values = [self._output_value(t) for t in self.outputs]
         for name in self.native.output_names:
             self.native.unmark_output(name)
@@ -302,3 +304,13 @@ class INetworkDefinition(Additions, Reporting):
         if not asked & set(config.names()):
             return []
         return [layer for layer in self.layers if layer.has_precision]
+
+
+def _check_format(tensor: ITensor) -> None:
+    """Raises NetworkError for a tensor that may not lie as engines have it: results would be
+    taken for others.
+    """
+    if not tensor.allowed_formats & TensorFormat.LINEAR.mask:
+        wanted = ", ".join(str(f) for f in TensorFormat if tensor.allowed_formats & f.mask)
+        do = "Allow TensorFormat.LINEAR, and transpose outside of the engine"
+        raise NetworkError(f"no engine has {tensor.name!r} in {wanted or 'no format'}", do=do)

@@ -112,8 +112,12 @@ def test_a_flag_without_effect_is_told(
     logger: Kept,
 ) -> None:
     profiled.set_flag(trt.BuilderFlag.SPARSE_WEIGHTS)
+    profiled.max_num_tactics = 3
     assert builder.build_serialized_network(parsed, profiled) is not None
-    assert any("SPARSE_WEIGHTS" in text for text in logger.warnings)
+    assert [t.split()[0] for t in logger.warnings if "no counterpart" in t] == [
+        "IBuilderConfig.max_num_tactics",
+        "BuilderFlag.SPARSE_WEIGHTS",
+    ]
 
 
 def test_a_profile_out_of_order_is_refused(builder: trt.Builder) -> None:
@@ -221,6 +225,17 @@ def test_allowed_formats_are_bits(network: trt.INetworkDefinition) -> None:
     x = network.add_input("x", trt.float32, (1, 3, 8, 8))
     x.allowed_formats = 1 << int(trt.TensorFormat.HWC)
     assert x.allowed_formats == 256
+
+
+def test_a_format_that_no_engine_has_builds_nothing(
+    builder: trt.Builder,
+    parsed: trt.INetworkDefinition,
+    profiled: trt.IBuilderConfig,
+    logger: Kept,
+) -> None:
+    parsed.get_input(0).allowed_formats = 1 << int(trt.TensorFormat.HWC)
+    assert builder.build_serialized_network(parsed, profiled) is None
+    assert "TensorFormat.HWC" in logger.errors[-1]
 
 
 # -- engines ---------------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ class IScaleLayer(ILayer):
         for kind, given in (("Mul", self.scale), ("Add", self.shift), ("Pow", self.power)):
             array = weights_array(given)
             if array is not None:
-                y = emit.one(kind, y, emit.constant(array.reshape(self._shape(emit, y))))
+                y = emit.one(kind, y, emit.constant(array, self._shape(emit, y)))
         return [y]
 
     def _shape(self, emit: Lowering, x: Value) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ class IConstantLayer(ILayer):
         array = weights_array(self.weights)
         if array is None:
             raise emit.refuse("a constant without weights")
-        return [emit.constant(array.reshape(tuple(self.shape)))]
+        return [emit.constant(array, self.shape)]
 
 
 class IConcatenationLayer(ILayer):

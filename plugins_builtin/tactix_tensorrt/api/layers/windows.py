@@ -97,7 +97,7 @@ class Weighted(Windowed):
         array = weights_array(self.kernel)
         if array is None:
             raise emit.refuse("the kernel has no weights", "Give them, or set input 1")
-        return emit.constant(array.reshape(shape))
+        return emit.constant(array, shape)
 
     def _bias(self, emit: Lowering) -> Value | None:
         array = weights_array(self.bias)

@@ -1,0 +1,42 @@
+"""What of the API is there by name alone.
+
+``IGNORED``: what is kept and changes nothing; a build warns of attributes that were set, and of
+flags (``config.NO_EFFECT`` are served elsewhere). ``REFUSED``: what returns None or False, with a
+line in the log. All the rest does what TensorRT's does.
+"""
+
+from __future__ import annotations
+
+IGNORED: dict[str, frozenset[str]] = {
+    name: frozenset(members.split())
+    for name, members in {
+        "IBuilderConfig": "DLA_core algorithm_selector avg_timing_iterations calibration_profile "
+        "clear_quantization_flag default_device_type engine_capability get_calibration_profile "
+        "get_quantization_flag int8_calibrator l2_limit_for_tiling max_num_tactics "
+        "plugins_to_serialize profile_stream profiling_verbosity quantization_flags "
+        "reset_device_type runtime_platform set_calibration_profile set_device_type "
+        "set_preview_feature set_quantization_flag set_tactic_sources tiling_optimization_level",
+        "Builder": "DLA_core gpu_allocator max_batch_size max_threads reset",
+        "Runtime": "DLA_core gpu_allocator temporary_directory tempfile_control_flags",
+        "IExecutionContext": "debug_sync enqueue_emits_profile nvtx_verbosity profiler "
+        "set_aux_streams set_debug_listener",
+        "IOptimizationProfile": "extra_memory_target set_shape_input get_shape_input",
+        "ITensor": "dynamic_range location reset_dynamic_range set_dynamic_range",
+        "OnnxParser": "clear_flag flags set_builder_config set_flag",
+        "Refitter": "max_threads weights_validation",
+        "IAssertionLayer": "message",
+    }.items()
+}
+
+REFUSED: dict[str, frozenset[str]] = {
+    name: frozenset(members.split())
+    for name, members in {
+        "IBuilderConfig": "can_run_on_DLA",
+        "INetworkDefinition": "mark_debug mark_unfused_tensors_as_debug_tensors unmark_debug "
+        "unmark_unfused_tensors_as_debug_tensors",
+        "IExecutionContext": "report_to_profiler set_all_tensors_debug_state set_communicator "
+        "set_tensor_debug_state",
+        "Refitter": "set_weights",
+        "IExprBuilder": "declare_size_tensor",
+    }.items()
+}

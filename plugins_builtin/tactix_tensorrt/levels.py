@@ -101,7 +101,9 @@ def absent(owner: str = "") -> frozenset[str]:
 
 
 def at_this_level(cls: Class) -> Class:
-    """Take away what the level lacks of a class."""
-    for name in absent(cls.__name__) & vars(cls).keys():
-        delattr(cls, name)
+    """Take away what the level lacks of a class, wherever a base has it."""
+    gone = absent(cls.__name__)
+    for owner in cls.__mro__:
+        for name in gone & vars(owner).keys():
+            delattr(owner, name)
     return cls

@@ -102,13 +102,13 @@ class IBuilderConfig(Reporting):
     profiling_verbosity = ProfilingVerbosity.LAYER_NAMES_ONLY
     progress_monitor: IProgressMonitor | None = None
     profile_stream = 0
+    plugins_to_serialize: Sequence[str] = ()
     int8_calibrator: IInt8Calibrator | None = None
     algorithm_selector: IAlgorithmSelector | None = None
 
     def __init__(self, logger: ILogger) -> None:
         super().__init__(logger)
         self.profiles: list[IOptimizationProfile] = []
-        self.plugins_to_serialize: list[str] = []
         self._limits = {MemoryPoolType[name]: size for name, size in POOLS.items()}
         self._cache: ITimingCache | None = None
         self._preview = PreviewFeature.__members__.get("PROFILE_SHARING_0806")

@@ -29,9 +29,10 @@ class ShapeRange:
 class IOptimizationProfile(Reporting):
     """Made by ``Builder.create_optimization_profile``."""
 
+    extra_memory_target = 1.0
+
     def __init__(self, logger: ILogger) -> None:
         super().__init__(logger)
-        self.extra_memory_target = 1.0
         self.shapes: dict[str, ShapeRange] = {}
         self.values: dict[str, ShapeRange] = {}
 
@@ -49,7 +50,8 @@ class IOptimizationProfile(Reporting):
     def set_shape_input(
         self, input: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]
     ) -> bool:
-        """The range of a shape tensor's values."""
+        """The range of a shape tensor's values, which changes nothing here."""
+        self.warn(f"the values of {input!r} are ignored: no profile of tactix's has values")
         self.values[input] = ShapeRange(Dims(min), Dims(opt), Dims(max))
         return True
 

@@ -25,12 +25,13 @@ class Runtime(Reporting):
     DLA_core = -1
     temporary_directory = ""
 
+    tempfile_control_flags = (
+        TempfileControlFlag.ALLOW_IN_MEMORY_FILES.mask
+        | TempfileControlFlag.ALLOW_TEMPORARY_FILES.mask
+    )
+
     def __init__(self, logger: ILogger) -> None:
         super().__init__(logger)
-        self.tempfile_control_flags = (
-            TempfileControlFlag.ALLOW_IN_MEMORY_FILES.mask
-            | TempfileControlFlag.ALLOW_TEMPORARY_FILES.mask
-        )
         self._lean = ""
 
     @property

@@ -1,7 +1,8 @@
 """What of the API is there by name alone.
 
 ``IGNORED``: what is kept and changes nothing; a build warns of attributes that were set, and of
-flags (``config.NO_EFFECT`` are served elsewhere). ``REFUSED``: what returns None or False, with a
+flags (``config.NO_EFFECT`` are served elsewhere). ``NOT_CALLED``: what programs may subclass and
+hand over, and nothing calls. ``REFUSED``: what returns None or False, with a
 line in the log. All the rest does what TensorRT's does.
 """
 
@@ -16,7 +17,7 @@ IGNORED: dict[str, frozenset[str]] = {
         "plugins_to_serialize profile_stream profiling_verbosity quantization_flags "
         "reset_device_type runtime_platform set_calibration_profile set_device_type "
         "set_preview_feature set_quantization_flag set_tactic_sources tiling_optimization_level",
-        "Builder": "DLA_core gpu_allocator max_batch_size max_threads reset",
+        "Builder": "DLA_core gpu_allocator max_threads reset",
         "Runtime": "DLA_core gpu_allocator temporary_directory tempfile_control_flags",
         "IExecutionContext": "debug_sync enqueue_emits_profile nvtx_verbosity profiler "
         "set_aux_streams set_debug_listener",
@@ -40,3 +41,12 @@ REFUSED: dict[str, frozenset[str]] = {
         "IExprBuilder": "declare_size_tensor",
     }.items()
 }
+
+_NOT_CALLED = (
+    "DimsExprs DynamicPluginTensorDesc IAlgorithm IAlgorithmContext IAlgorithmIOInfo "
+    "IAlgorithmSelector IAlgorithmVariant IDebugListener IDimensionExpr IExprBuilder "
+    "IGpuAllocator IGpuAsyncAllocator IInt8Calibrator IPluginCapability IPluginCreatorInterface "
+    "IPluginResource IPluginResourceContext IPluginV2 IPluginV3 IProfiler KernelLaunchParams "
+    "PluginTensorDesc"
+)
+NOT_CALLED = frozenset(_NOT_CALLED.split())

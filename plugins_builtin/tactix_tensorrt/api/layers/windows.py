@@ -51,13 +51,13 @@ class Windowed(ILayer):
     def padding(self, padding: Sequence[int]) -> None:
         self.padding_nd = padding
 
-    def strides(self, rank: int) -> tuple[int, ...]:
+    def _strides(self, rank: int) -> tuple[int, ...]:
         return tuple(self.stride_nd) or (1,) * rank
 
-    def dilations(self, rank: int) -> tuple[int, ...]:
+    def _dilations(self, rank: int) -> tuple[int, ...]:
         return tuple(self.dilation_nd) or (1,) * rank
 
-    def pads(self, spatial: Sequence[Dim], window: Sequence[int]) -> tuple[Dim, ...]:
+    def _pads(self, spatial: Sequence[Dim], window: Sequence[int]) -> tuple[Dim, ...]:
         """All begins, then all ends."""
         rank = len(window)
         if self.padding_mode in (PaddingMode.SAME_UPPER, PaddingMode.SAME_LOWER):
@@ -68,7 +68,7 @@ class Windowed(ILayer):
     def _same(self, spatial: Sequence[Dim], window: Sequence[int]) -> tuple[Dim, ...]:
         rank = len(window)
         begins, ends = [], []
-        for n, k, s, d in zip(spatial, window, self.strides(rank), self.dilations(rank)):
+        for n, k, s, d in zip(spatial, window, self._strides(rank), self._dilations(rank)):
             total = dmax((ceildiv(n, s) - 1) * s + (k - 1) * d + 1 - n, 0)
             less, more = total // 2, total - total // 2
             upper = self.padding_mode is PaddingMode.SAME_UPPER
@@ -117,9 +117,9 @@ class IConvolutionLayer(Weighted):
         x, size = emit.input(0), tuple(self.kernel_size_nd)
         inner = self._channels(emit, x) // self.num_groups
         fields = {
-            "strides": self.strides(len(size)),
-            "dilations": self.dilations(len(size)),
-            "pads": self.pads(x.spec.shape[2:], size),
+            "strides": self._strides(len(size)),
+            "dilations": self._dilations(len(size)),
+            "pads": self._pads(x.spec.shape[2:], size),
             "group": self.num_groups,
         }
         w = self._kernel(emit, (self.num_output_maps, inner, *size))
@@ -137,9 +137,9 @@ class IDeconvolutionLayer(Weighted):
         ):
             raise emit.refuse(f"{self.padding_mode} of a deconvolution", "Give explicit paddings")
         fields = {
-            "strides": self.strides(len(size)),
-            "dilations": self.dilations(len(size)),
-            "pads": self.pads(x.spec.shape[2:], size),
+            "strides": self._strides(len(size)),
+            "dilations": self._dilations(len(size)),
+            "pads": self._pads(x.spec.shape[2:], size),
             "group": self.num_groups,
         }
         shape = (self._channels(emit, x), self.num_output_maps // self.num_groups, *size)
@@ -162,7 +162,7 @@ class IPoolingLayer(Windowed):
         fields = {
             "kernel_shape": size,
             "strides": tuple(self.stride_nd) or size,
-            "pads": self.pads(x.spec.shape[2:], size),
+            "pads": self._pads(x.spec.shape[2:], size),
             "ceil_mode": self.padding_mode is PaddingMode.EXPLICIT_ROUND_UP,
         }
         if self.kind is PoolingType.MAX:

@@ -42,7 +42,6 @@ class IExecutionContext(Reporting):
     a run is over when the call returns. ``native``: tactix's context.
     """
 
-    profiler: IProfiler | None = None
     debug_sync = False
     enqueue_emits_profile = True
     nvtx_verbosity: object = None
@@ -51,6 +50,7 @@ class IExecutionContext(Reporting):
         super().__init__(logger)
         self._engine, self.native = engine, native
         self._listener: IDebugListener | None = None
+        self._profiler: IProfiler | None = None
         self._allocators: dict[str, AskedAllocator] = {}
         self._streams = not engine.native.device.host_memory
         self._run = native.execute_async_v3
@@ -215,6 +215,17 @@ class IExecutionContext(Reporting):
         """Runs take streams of their own."""
 
     # -- looking ----------------------------------------------------------------------------------
+
+    @property
+    def profiler(self) -> IProfiler | None:
+        """What was set; it is not called."""
+        return self._profiler
+
+    @profiler.setter
+    def profiler(self, profiler: IProfiler | None) -> None:
+        self._profiler = profiler
+        if profiler is not None:
+            self.warn("a profiler is not called: see `tactix inspect` for times that a build took")
 
     def set_debug_listener(self, listener: IDebugListener | None) -> bool:
         self._listener = listener

@@ -30,6 +30,7 @@ from tactix_tensorrt.levels import at_this_level
 
 if TYPE_CHECKING:
     from tactix.contracts.launcher import Operand
+    from tactix.contracts.session import SessionView
     from tactix.plan.schema import Profile, TensorIO
     from tactix.run.engine import Engine
 
@@ -57,7 +58,13 @@ class ISerializationConfig:
 
 @at_this_level
 class ICudaEngine(Reporting):
-    """Made by runtimes. Iterating gives names of its tensors. ``native``: tactix's engine."""
+    """Made by runtimes. Iterating gives names of its tensors.
+
+    ``native``: tactix's engine. ``session``: whose key signs what is serialized, if the plan that
+    it came from is trusted and its weights were ``renewed``.
+    """
+
+    renewed = False
 
     tactic_sources = 0
     profiling_verbosity = ProfilingVerbosity.DETAILED
@@ -65,9 +72,9 @@ class ICudaEngine(Reporting):
     hardware_compatibility_level = HardwareCompatibilityLevel.NONE
     num_aux_streams = 0
 
-    def __init__(self, native: Engine, logger: ILogger) -> None:
+    def __init__(self, native: Engine, logger: ILogger, session: SessionView) -> None:
         super().__init__(logger)
-        self.native = native
+        self.native, self.session = native, session
         self._ios: dict[str, TensorIO] = {io.name: io for io in (*native.inputs, *native.outputs)}
         self._profiles: tuple[Profile, ...] = native.plan.profiles
 
@@ -271,8 +278,12 @@ class ICudaEngine(Reporting):
     def serialize(self) -> IHostMemory | None:
         """The plan's bytes."""
         from tactix.plan import container
+        from tactix.run.admission import signer_of
 
-        return IHostMemory(container.dump(self.native.plan, None))
+        plan = self.native.plan
+        trusted = plan.seal is not None and bool(self.session.trusted_by(plan.seal))
+        sign = signer_of(self.session) if self.renewed and trusted else None
+        return IHostMemory(container.dump(plan, sign))
 
     def serialize_with_config(self, config: ISerializationConfig) -> IHostMemory | None:
         """The plan's bytes; None where weights should be left out: a build decides that."""

@@ -103,6 +103,7 @@ class Refitter(Reporting):
     @returns(False)
     def refit_cuda_engine(self) -> bool:
         self.native.refit()
+        self.engine.renewed = True
         return True
 
     def refit_cuda_engine_async(self, stream_handle: int) -> bool:
@@ -127,6 +128,7 @@ class OnnxParserRefitter(Reporting):
     def _take(self, model: Path | bytes) -> bool:
         try:
             self._refitter.native.refit_from_onnx(model)
+            self._refitter.engine.renewed = True
         except TactixError as e:
             self._errors.append(ParserError(e))
             self.fail(e)

@@ -68,8 +68,8 @@ class Runtime(Reporting):
             serialized_engine = _all_of(serialized_engine)
         if self.max_threads:
             self.native.max_threads = self.max_threads
-        content = memoryview(serialized_engine).cast("B")
-        return ICudaEngine(self.native.deserialize(bytes(content)), self._logger)
+        engine = self.native.deserialize(bytes(memoryview(serialized_engine).cast("B")))
+        return ICudaEngine(engine, self._logger, self.native.session)
 
     def load_runtime(self, path: str) -> Runtime:
         """One that hands plans to the lean runtime at that path."""

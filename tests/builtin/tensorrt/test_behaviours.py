@@ -299,6 +299,12 @@ class Recorder(trt.IErrorRecorder):
         return False
 
 
+def test_a_profiler_is_told_to_be_idle(engine: trt.ICudaEngine, logger: Kept) -> None:
+    context = engine.create_execution_context()
+    context.profiler = trt.Profiler()
+    assert "not called" in logger.warnings[-1]
+
+
 def test_errors_reach_a_recorder(logger: Kept) -> None:
     runtime = trt.Runtime(logger)
     runtime.error_recorder = recorder = Recorder()
@@ -325,6 +331,12 @@ def test_other_weights_go_into_an_engine(
     assert refitter.get_missing_weights() == []
     assert refitter.refit_cuda_engine()
     context, x, y = engine.create_execution_context(), np.ones((1, 3, 8, 8), "f"), np.ones(4, "f")
+    context.set_input_shape("x", x.shape)
+    assert context.execute_v2([x.ctypes.data, y.ctypes.data])
+    assert y.tolist() == [0, 0, 0, 0]
+    again = trt.Runtime(logger).deserialize_cuda_engine(engine.serialize())
+    assert again is not None, logger.errors
+    context, y[:] = again.create_execution_context(), 1
     context.set_input_shape("x", x.shape)
     assert context.execute_v2([x.ctypes.data, y.ctypes.data])
     assert y.tolist() == [0, 0, 0, 0]

@@ -19,7 +19,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "tensorrt.md"
 COMMAND = "python tests/documents/tensorrt_page.py"
 BEGIN, END = f"<!-- members: written by {COMMAND} -->\n", "<!-- end of members -->"
 OURS = {
-    "INetworkDefinition": "add adopt fail fixed_inputs inputs is_parsed layers lowered native "
+    "INetworkDefinition": "add adopt fail inputs is_parsed layers lowered native "
     "next_name open_inputs outdated outputs precise_layers reshape_input retype value_of warn",
     "IBuilderConfig": "fail names native warn",
     "ITensor": "value",

@@ -162,7 +162,9 @@ class Builder(Reporting):
     @staticmethod
     def _check_profiles(network: INetworkDefinition, config: IBuilderConfig) -> None:
         """Raises NetworkError for an open shape that a profile lacks."""
-        for name in network.open_inputs():
+        for name, fixed in network.open_inputs().items():
+            if fixed is not None:
+                continue
             if not config.profiles or any(name not in p.shapes for p in config.profiles):
                 raise NetworkError(OPEN.format(name=name))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tactix.config import BuilderConfig
     from tactix.config import BuilderFlag as NativeFlag
     from tactix_tensorrt.api.layer import ILayer
+    from tactix_tensorrt.api.values import Dims
 
 MIB = 1 << 20
 WHOLE_DEVICE = physical_memory()
@@ -229,12 +230,12 @@ class IBuilderConfig(Reporting):
         return [name for name, f in BuilderFlag.__members__.items() if self.flags & f.mask]
 
     def native(
-        self, dynamic: Sequence[str], layers: Sequence[ILayer], cache: Path | None
+        self, inputs: Mapping[str, Dims | None], layers: Sequence[ILayer], cache: Path | None
     ) -> BuilderConfig:
         """tactix's, and a warning for each flag that nothing here serves.
 
-        ``dynamic``: inputs whose shape is open; ``layers``: those that may have a precision;
-        ``cache``: the file of timings.
+        ``inputs``: those whose shape is open, with the one that was set if there is one;
+        ``layers``: those that may have a precision; ``cache``: the file of timings.
         """
         from tactix.config import BuilderConfig
         from tactix.config import MemoryPoolType as NativePool
@@ -244,7 +245,9 @@ class IBuilderConfig(Reporting):
         out.flags = self._native_flags(out.device)
         out.builder_optimization_level = self.builder_optimization_level
         out.max_aux_streams = self.max_aux_streams
-        out.profiles = [p.native(dynamic) for p in self.profiles] if dynamic else []
+        if inputs:
+            asked = self.profiles or [IOptimizationProfile(self._logger)]
+            out.profiles = [p.native(inputs) for p in asked]
         out.timing_cache = False if self.get_flag(BuilderFlag.DISABLE_TIMING_CACHE) else cache
         limit = self._limits[MemoryPoolType.WORKSPACE]
         if limit != WHOLE_DEVICE and limit > 0:

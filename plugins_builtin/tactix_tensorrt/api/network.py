@@ -143,7 +143,10 @@ class INetworkDefinition(Additions, Reporting):
         self._forget()
 
     def retype(self, tensor: ITensor, dtype: DataType) -> None:
-        """Another dtype of an input or output."""
+        """Another dtype of an input or output; what a parser read keeps its inputs'."""
+        if tensor.is_network_input and self.is_parsed and dtype is not tensor.dtype:
+            self.fail(f"the dtype of {tensor.name!r} is the model's: Change it in the ONNX file")
+            return
         tensor.wanted_dtype = dtype
         if any(t is tensor for t in self.inputs):
             self._forget()
@@ -282,21 +285,11 @@ class INetworkDefinition(Additions, Reporting):
         name = f"{tensor.name} as output"
         return self.native.add_layer("tactix.Cast", [value], name, to=NATIVE[dtype])[0]
 
-    def open_inputs(self) -> list[str]:
-        """Names of inputs with a size that profiles give."""
-        return [
-            t.name
-            for t in self.inputs
-            if any(isinstance(d, Expr) for d in self.value_of(t).spec.shape)
-        ]
-
-    def fixed_inputs(self) -> dict[str, tuple[int, ...]]:
-        """Inputs that a model leaves open and the program gave sizes, by name."""
-        return {
-            t.name: tuple(t.given_shape)
-            for t in self.inputs
-            if t.given_shape is not None and min(t.given_shape, default=0) >= 0
-        }
+    def open_inputs(self) -> dict[str, Dims | None]:
+        """Names of inputs with a size that the model leaves open; None where profiles give it, and
+        the shape where the program has set one on what a parser read.
+        """
+        return {t.name: _fixed(t) for t in self.inputs if _is_open(self.value_of(t))}
 
     def precise_layers(self, config: IBuilderConfig) -> list[ILayer]:
         """Layers whose precision counts under the configuration's flags."""
@@ -304,6 +297,16 @@ class INetworkDefinition(Additions, Reporting):
         if not asked & set(config.names()):
             return []
         return [layer for layer in self.layers if layer.has_precision]
+
+
+def _is_open(value: Value) -> bool:
+    return any(isinstance(d, Expr) for d in value.spec.shape)
+
+
+def _fixed(tensor: ITensor) -> Dims | None:
+    """The shape that was set, if it has all sizes."""
+    shape = tensor.given_shape
+    return shape if shape is not None and min(shape, default=0) >= 0 else None
 
 
 def _check_format(tensor: ITensor) -> None:

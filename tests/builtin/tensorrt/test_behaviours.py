@@ -221,6 +221,37 @@ def test_a_layer_that_is_not_there_is_none_and_one_line(
     assert "ONNX" in line
 
 
+def test_the_shape_of_a_parsed_input_can_be_fixed(
+    builder: trt.Builder,
+    parsed: trt.INetworkDefinition,
+    config: trt.IBuilderConfig,
+    logger: Kept,
+) -> None:
+    parsed.get_input(0).shape = (3, 3, 8, 8)
+    assert parsed.get_input(0).shape == (3, 3, 8, 8)
+    engine = builder.build_engine_with_config(parsed, config)
+    assert engine is not None, logger.errors
+    assert engine.get_tensor_shape("x") == (3, 3, 8, 8)
+    assert engine.get_tensor_shape("y") == (3, 4)
+    context = engine.create_execution_context()
+    assert not context.set_input_shape("x", (2, 3, 8, 8))
+    assert context.set_input_shape("x", (3, 3, 8, 8))
+
+
+def test_the_dtype_of_a_parsed_input_stays(parsed: trt.INetworkDefinition, logger: Kept) -> None:
+    parsed.get_input(0).dtype = trt.float16
+    assert parsed.get_input(0).dtype == trt.float32
+    assert "'x'" in logger.errors[-1]
+
+
+def test_the_dtype_of_an_output_can_be_set(
+    builder: trt.Builder, parsed: trt.INetworkDefinition, profiled: trt.IBuilderConfig
+) -> None:
+    parsed.get_output(0).dtype = trt.float16
+    engine = builder.build_engine_with_config(parsed, profiled)
+    assert engine.get_tensor_dtype("y") == trt.float16
+
+
 def test_allowed_formats_are_bits(network: trt.INetworkDefinition) -> None:
     x = network.add_input("x", trt.float32, (1, 3, 8, 8))
     x.allowed_formats = 1 << int(trt.TensorFormat.HWC)

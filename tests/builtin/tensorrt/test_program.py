@@ -7,6 +7,7 @@ import json
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 from trt_logger import Kept
 
 from tactix_tensorrt import api as trt
@@ -156,3 +157,37 @@ def test_the_inspectors_json_has_tensorrts_keys(engine: trt.ICudaEngine) -> None
             "Format/Datatype": "Row major linear FP32",
         }
     ]
+
+
+def test_a_parser_tells_which_nodes_are_supported(
+    network: trt.INetworkDefinition, logger: Kept, model: bytes
+) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Mystery", ["a"], ["b"], domain="acme"),
+        helper.make_node("Relu", ["b"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy")
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("acme", 1)]
+    graph = helper.make_graph(nodes, "mystery", [x], [y])
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    parser = trt.OnnxParser(network, logger)
+    assert parser.supports_model(made) == (False, [([0], True), ([1], False), ([2], True)])
+    assert parser.num_subgraphs == 3
+    assert not parser.is_subgraph_supported(1)
+    assert parser.get_error(0).code() == trt.ErrorCode.UNSUPPORTED_NODE
+    assert parser.supports_operator("Relu")
+    assert not parser.supports_operator("Mystery")
+    assert parser.supports_model_v2(model)
+    assert parser.get_subgraph_nodes(0) == [0, 1, 2, 3]
+
+
+def test_a_precision_that_is_obeyed_is_the_layers(
+    builder: trt.Builder, parsed: trt.INetworkDefinition, profiled: trt.IBuilderConfig
+) -> None:
+    parsed[0].precision = trt.float32
+    assert parsed[0].precision_is_set
+    assert parsed.precise_layers(profiled) == []
+    profiled.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+    native = profiled.native(parsed.open_inputs(), parsed.precise_layers(profiled), cache=None)
+    assert native.layer_precisions == {"conv": "fp32"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from looped import INSIDE, looped
 from looped import WIDTH as ACROSS
@@ -81,6 +81,7 @@ def networks(
     )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine draws examples slowly
 @given(networks())
 def test_a_schedule_keeps_to_its_budget(case: Any) -> None:
     steps, sizes, budget, want = case

@@ -203,7 +203,7 @@ class AttentionKernel:
             for r in each
         ]
         weights = [
-            f"const vf p{r} = tx_exp2((tx_load_f32({s[r]} + j) - base{r}) * TX_LOG2E);"
+            f"const vf p{r} = tx_weight((tx_load_f32({s[r]} + j) - base{r}) * TX_LOG2E);"
             for r in each
         ]
         stores = [f"tx_store_f32({s[r]} + j, p{r});\nsum{r} += p{r};" for r in each]

@@ -237,7 +237,7 @@ class _HalfKernel(AttentionKernel):
         ]
         power = "(tx_load_f32({s} + j) - base{r}) * TX_LOG2E" if masked else "{x} - base{r}"
         powers = [power.format(s=s[r], r=r, x=scaled[r]) for r in each]
-        weights = [f"vf p{r} = tx_exp2_half({powers[r]});" for r in each]
+        weights = [f"vf p{r} = tx_weight_half({powers[r]});" for r in each]
         cut = [f"p{r} = tx_keep(p{r}, keys - j);" for r in each]
         puts = [f"tx_store_bf16(w + {r * KEYS} + j, p{r});\nsum{r} += p{r};" for r in each]
         exp = "tx_exp_low" if masked else "tx_exp2"

@@ -202,3 +202,22 @@ def test_heads_side_by_side_with_symbolic_sizes() -> None:
         columns=(0, 32, 64),
     )
     h.check_all([h.Case(node, ATTENTION, [x] * 3, env={"b": 2, "s": 19})])
+
+
+@pytest.mark.parametrize("hidden", [-88.5, -95.0, -100.0])
+def test_weights_below_the_least_normal_number_are_none(
+    hidden: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would make products slow, and are no part of a sum with 1."""
+    q, k, v = (np.zeros((1, 1, n, 16), np.float32) for n in (5, 33, 33))
+    mask = np.zeros((5, 33), np.float32)
+    v[:, :, :17], v[:, :, 17:], mask[:, 17:] = 1.0, 3e38, hidden
+    monkeypatch.setattr(h, "reference", lambda *given: [np.ones((1, 1, 5, 16), np.float32)])
+    h.check_all([attention(q, k, v, mask, device=d) for d in h.devices()])
+
+
+def test_weights_of_the_least_normal_numbers_count() -> None:
+    q, k, v = (np.zeros((1, 1, n, 16), np.float32) for n in (5, 33, 33))
+    mask = np.zeros((5, 33), np.float32)
+    v[:, :, :17], v[:, :, 17:], mask[:, 17:] = 1.0, 3e38, -87.0
+    h.check_all([attention(q, k, v, mask, device=d) for d in h.devices()])

@@ -13,14 +13,15 @@ TX_INLINE vf tx_dot2(vf sum, vi u, vi s) {
 }
 #endif
 
-/* 2^t within 2^-13 of it, for weights that are rounded to 8 bits: minimax of degree 3, exact where t is whole. */
-TX_INLINE vf tx_exp2_half(vf t) {
+/* 2^t within 2^-13 of it, for weights that are rounded to 8 bits: minimax of degree 3, exact where t is whole. 0 where it
+ * is subnormal, see tx_weight. */
+TX_INLINE vf tx_weight_half(vf t) {
 #if TX_512
     const vf f = (vf)_mm512_reduce_ps((__m512)t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
     const vf y = ((0x1.3ba9fep-4f * f + 0x1.d237e6p-3f) * f + 0x1.63e654p-1f) * f + 1.0f;
-    return (vf)_mm512_scalef_ps((__m512)y, (__m512)t); /* takes the floor of t */
+    return TX_WEIGHT(y, t);
 #else
-    return tx_exp2(t);
+    return tx_weight(t);
 #endif
 }
 

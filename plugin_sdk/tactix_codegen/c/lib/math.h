@@ -89,22 +89,40 @@ TX_INLINE vf tx_exp_low(vf x) {
     const vf r = tx_reduce_exp(tx_max_c(x, tx_splat(-105.0f)), &n);
     return tx_ldexp(tx_expm1_small(r) + 1.0f, n);
 }
-/* 2^t, within 2 units in the last place of t given exactly: for where the error of t = x log2(e) does no harm. */
-TX_INLINE vf tx_exp2(vf t) {
+/* 2^(t - floor(t)), within 2 units in the last place. */
+TX_INLINE vf tx_exp2_mantissa(vf t) {
 #if TX_512
     const vf f = (vf)_mm512_reduce_ps((__m512)t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 #else
-    t = tx_min_c(tx_max_c(t, tx_splat(-160.0f)), tx_splat(129.0f));
-    const vf n = tx_floor(t), f = t - n;
+    const vf f = t - tx_floor(t);
 #endif
     const vf p = (0x1.e974fcp-10f * f + 0x1.277854p-7f) * f + 0x1.c91ce6p-5f;
-    const vf y = ((p * f + 0x1.ebdb56p-3f) * f + 0x1.62e4bap-1f) * f + 1.0f;
+    return ((p * f + 0x1.ebdb56p-3f) * f + 0x1.62e4bap-1f) * f + 1.0f;
+}
+/* 2^t, within 2 units in the last place of t given exactly: for where the error of t = x log2(e) does no harm. */
+TX_INLINE vf tx_exp2(vf t) {
 #if TX_512
-    return (vf)_mm512_scalef_ps((__m512)y, (__m512)t); /* takes the floor of t */
+    return (vf)_mm512_scalef_ps((__m512)tx_exp2_mantissa(t), (__m512)t); /* takes the floor of t */
 #else
-    return tx_ldexp(y, n);
+    t = tx_min_c(tx_max_c(t, tx_splat(-160.0f)), tx_splat(129.0f));
+    return tx_ldexp(tx_exp2_mantissa(t), tx_floor(t));
 #endif
 }
+/* 2^t as tx_exp2, 0 where that is subnormal: for weights that are added to 1, which they cannot change, and multiplied,
+ * for which x86 takes more than a hundred cycles where a factor is subnormal (Agner Fog, The microarchitecture of Intel,
+ * AMD and VIA CPUs). */
+#define TX_LEAST_POWER -126.0f
+#if TX_512
+#define TX_WEIGHT(mantissa, t)                                                                                       \
+    (vf)_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask((__m512)(t), _mm512_set1_ps(TX_LEAST_POWER), _CMP_NLT_UQ),         \
+                               (__m512)(mantissa), (__m512)(t)) /* NaN is not less */
+TX_INLINE vf tx_weight(vf t) { return TX_WEIGHT(tx_exp2_mantissa(t), t); }
+#else
+TX_INLINE vf tx_weight(vf t) {
+    const vf y = tx_exp2(tx_max_c(t, tx_splat(TX_LEAST_POWER)));
+    return tx_select(tx_lt(t, tx_splat(TX_LEAST_POWER)), tx_zero(), y);
+}
+#endif
 TX_INLINE vf tx_exp(vf x) { return tx_exp_low(tx_min_c(x, tx_splat(89.0f))); }
 TX_INLINE vf tx_expm1(vf x) {
     vf n;

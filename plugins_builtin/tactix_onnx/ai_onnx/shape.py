@@ -57,7 +57,8 @@ def squeeze(ctx: Context, node: Any) -> Value:
         return ctx.layer("tactix.DynamicSqueeze", [x, ctx.tensor(1)], symbol=ctx.symbol())
     shape, axes = x.spec.shape, ctx.axes(1)
     if axes is None:
-        gone = {i for i, d in enumerate(shape) if d == 1}
+        # an axis of at most one element, as slices of one have, can only be meant to go
+        gone = {i for i, d in enumerate(shape) if compare(d, 1) in ("==", "<=")}
     else:
         gone = set(axes_of(axes, len(shape), ctx.op))
         for a in sorted(gone):

@@ -10,7 +10,13 @@ import numpy as np
 
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
-from tactix_ops.rules.facts import Array, along_axis, contiguous, scalar_const
+from tactix_ops.rules.facts import (
+    Array,
+    along_axis,
+    contiguous,
+    holds_magnitudes,
+    scalar_const,
+)
 
 # -- gemm -----------------------------------------------------------------------------------------
 
@@ -53,6 +59,8 @@ def _scaled_gemm_example(net: Any) -> None:
     )
 
 
+BEYOND = "the weights' dtype does not hold the result"
+
 # -- factors -------------------------------------------------------------------------------------
 
 
@@ -71,13 +79,31 @@ def _factor(root: Node, product: Node, c: Value) -> Array | None:
     )
 
 
+def _into_weights_when(root: Node, product: Node, c: Value) -> bool | str:
+    v, w = _factor(root, product, c), product.inputs[1]
+    if v is None or w is None:
+        return "it is no factor of columns"
+    return _holds(w, _numbers(root, v))
+
+
+def _numbers(factor: Node, v: Array) -> Array:
+    """What a Mul or Div by a constant multiplies by, in float64."""
+    with np.errstate(divide="ignore"):
+        return v.astype(np.float64) if factor.layer.name == "Mul" else 1 / v.astype(np.float64)
+
+
+def _holds(w: Value, factor: Array) -> bool | str:
+    """Whether the weights' dtype holds each column times its factor."""
+    largest = np.abs(w.array).max(axis=0, initial=0).astype(np.float64) * np.abs(factor)
+    return True if holds_magnitudes(w.spec.dtype, largest) else BEYOND
+
+
 def _into_weights(root: Node, product: Node, c: Value) -> Op:
     x, w = product.inputs
     v = _factor(root, product, c)
     assert v is not None
     assert w is not None
-    factor = v if root.layer.name == "Mul" else 1 / v.astype(np.float64)
-    return P.tactix.MatMul(x, _scaled(w, factor))
+    return P.tactix.MatMul(x, _scaled(w, _numbers(root, v)))
 
 
 def _scaled(w: Value, factor: Any) -> Any:
@@ -93,13 +119,14 @@ def _factor_example(net: Any) -> None:
     )
 
 
-def _input_factor_when(c: Value, w: Value) -> bool:
-    return scalar_const(c) is not None and w.spec.rank == 2 and c.spec.rank <= 1
+def _input_factor_when(c: Value, w: Value, factor: Node) -> bool | str:
+    if scalar_const(c) is None or w.spec.rank != 2 or c.spec.rank > 1:
+        return "it is no number, or no matrix"
+    return _holds(w, _numbers(factor, c.array.reshape(())))
 
 
 def _input_factor(x: Value, w: Value, c: Value, factor: Node) -> Op:
-    number = c.array.reshape(()).astype(np.float64)
-    return P.tactix.MatMul(x, _scaled(w, number if factor.layer.name == "Mul" else 1 / number))
+    return P.tactix.MatMul(x, _scaled(w, _numbers(factor, c.array.reshape(()))))
 
 
 def _input_factor_example(net: Any) -> None:
@@ -124,7 +151,10 @@ def _joins(root: Node, a: Value, c: Value) -> bool | str:
     if a.spec.rank != 2 or c.spec.rank != 2 or not root.given[0].spec.dtype.is_float:
         return "they are no matrices of floats"
     (k, m), n = a.array.shape, c.array.shape[1]
-    return True if k * n <= k * m + m * n else "both matrices are thin"
+    if k * n > k * m + m * n:
+        return "both matrices are thin"
+    largest = np.abs(_wide(a) @ _wide(c)).max(axis=0, initial=0)
+    return True if holds_magnitudes(c.spec.dtype, largest) else BEYOND
 
 
 def _columns(b: Value, c: Value, rank: int) -> Array | None:
@@ -133,11 +163,20 @@ def _columns(b: Value, c: Value, rank: int) -> Array | None:
 
 
 def _joins_over_term(root: Node, first: Node, a: Value, b: Value, c: Value) -> bool | str:
-    if _columns(b, c, root.given[0].spec.rank) is None:
+    term = _columns(b, c, root.given[0].spec.rank)
+    if term is None:
         return "the term varies along the rows"
+    if not np.isfinite(_moved(term, c)).all():
+        return BEYOND
     if root.given[0].spec.shape != first.outputs[0].spec.shape:
         return "the term has more rows"
     return _joins(root, a, c)
+
+
+def _moved(term: Array, c: Value) -> Array:
+    """What a term between the products adds behind them."""
+    with np.errstate(over="ignore"):
+        return (term.astype(np.float64) @ _wide(c)).astype(c.array.dtype)
 
 
 def _wide(v: Value) -> Array:
@@ -151,8 +190,7 @@ def _joined(x: Value, a: Value, c: Value) -> Op:
 def _joined_over_term(root: Node, x: Value, a: Value, b: Value, c: Value) -> Op:
     term = _columns(b, c, root.given[0].spec.rank)
     assert term is not None
-    moved = (term.astype(np.float64) @ _wide(c)).astype(c.array.dtype)
-    return P.tactix.Add(_joined(x, a, c), literal(moved))
+    return P.tactix.Add(_joined(x, a, c), literal(_moved(term, c)))
 
 
 def _joined_example(net: Any, term: bool) -> None:
@@ -186,7 +224,7 @@ RULES = (
         "tactix.factor_into_weights",
         any_of(P.tactix.Mul(_PRODUCT, const("c")), P.tactix.Div(_PRODUCT, const("c"))),
         _into_weights,
-        lambda root, product, c: _factor(root, product, c) is not None,
+        _into_weights_when,
         benefit=35,
         numerics="reassociates",
         example=_factor_example,

@@ -335,3 +335,14 @@ def test_a_dimension_that_is_a_sum_of_others(imported: Any, model: Any) -> None:
     assert net.symbols() == ("n", "past", "s")
     shapes = {"mask": (2, 7), "x": (2, 3), "cache": (2, 4)}
     assert evaluate(net, {k: np.ones(v, F32) for k, v in shapes.items()})["y"].shape == (2, 7)
+
+
+def test_an_axis_of_at_most_one_element_goes(imported: Any, model: Any) -> None:
+    nodes = [
+        make_node("Slice", ["x", "zero", "one"], ["row"]),
+        make_node("Squeeze", ["row"], ["y"]),
+    ]
+    net = imported(model(nodes, {"x": (F32, ["n", 3])}, ["y"], {"zero": [0], "one": [1]}))
+    assert net.outputs[0].spec.shape == (3,)
+    x = np.arange(12, dtype=F32).reshape(4, 3)
+    np.testing.assert_array_equal(evaluate(net, {"x": x})["y"], x[0])

@@ -107,8 +107,7 @@ def test_what_stays_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     x = net.add_input("x", "f32", (4, 8))
     for name, most in (("small", 1.0), ("large", 1e6)):
         w = net.add_constant(np.full((8, 8), most, np.float32))
-        (x,) = net.add_layer("tactix.MatMul", [x, w], name=name)
-    net.mark_output(x, "y")
+        net.mark_output(net.add_layer("tactix.MatMul", [x, w], name=name)[0], name)
     config = configure(
         device="tactix.cuda@1", target="sm_90", level=0, timing_cache=False, precision="fp16"
     )

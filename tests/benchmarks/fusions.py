@@ -395,13 +395,6 @@ def image_of_tokens(tokens: int, width: int, channels: int) -> onnx.ModelProto:
     return p.model(p.conv(y, width, channels, 1))
 
 
-def two_products(tokens: int, width: int, inside: int, outside: int) -> onnx.ModelProto:
-    """Two dense layers with nothing between them."""
-    p = Part()
-    y = p.dense(p.input(1, tokens, width), width, inside)
-    return p.model(p.dense(y, inside, outside))
-
-
 @dataclass(frozen=True)
 class Case:
     """``parts``: keys of rules and tactics that fuse it."""
@@ -415,8 +408,7 @@ ABOVE = ("tactix.activation_above_transpose",)
 BEFORE = ("tactix.prologue_of_reduction",)
 ROTARY = ("tactix.rotary",)
 VIEWS = ("tactix.view@1",)
-TOKENS = ("tactix.pixels_of_tokens", "tactix.pixels_of_shaped_tokens")
-JOINED = ("tactix.product_of_product", "tactix.product_of_biased_product")
+TOKENS = ("tactix.pixels_of_tokens",)
 SMALLER = ("tactix.pixels_before_resize", "tactix.pixels_of_joined_sizes")
 CASES = [
     Case("L1", lambda: reduction("ReduceL1"), BEFORE),
@@ -463,7 +455,6 @@ CASES = [
     Case("enlarged image, 1 x 1 convolution", lambda: upsampled(128, 24), SMALLER),
     Case("joined maps of three sizes, 1 x 1 convolution", lambda: pyramid(128, 48), SMALLER),
     Case("image of tokens, 1 x 1 convolution", lambda: image_of_tokens(24, 768, 96), TOKENS),
-    Case("two products, 1024 rows", lambda: two_products(1024, 64, 256, 256), JOINED),
 ]  # fmt: skip
 
 

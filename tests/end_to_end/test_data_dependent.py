@@ -158,4 +158,4 @@ def test_measuring_at_guessed_sizes() -> None:
     )
     statuses = {s.info["tactic"]: s.info["status"] for s in plan.steps}
     assert statuses["tactix.c_pointwise@1"] == "measured"
-    assert statuses["tactix.numpy@1"] == "estimated"
+    assert statuses["tactix.c_told_range@1"] == "estimated"

@@ -13,7 +13,7 @@ from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Pattern, Rule, any_of, const, literal, var
-from tactix_ops.rules.facts import Array, again, along_axis, holds_magnitudes
+from tactix_ops.rules.facts import Array, again, along_axis
 
 CONVS = ("Convolution", "ConvTranspose")
 
@@ -59,25 +59,6 @@ def _scaled(conv: Node, scale: Array, shift: Array) -> Op:
     )
 
 
-def _holds(conv: Node, scale: Array, shift: Array) -> bool | str:
-    """Whether the weights' dtype holds each output channel times its factor, and the bias."""
-    w, b = conv.given[1], _bias(conv)
-    dtype = w.spec.dtype
-    largest = _magnitudes(conv, np.abs(w.array)).astype(np.float64) * np.abs(scale)
-    with np.errstate(over="ignore", invalid="ignore"):
-        bias = (shift if b is None else b.array * scale + shift).astype(dtype.numpy)
-    held = holds_magnitudes(dtype, largest) and bool(np.isfinite(bias).all())
-    return True if held else "the weights' dtype does not hold the result"
-
-
-def _magnitudes(conv: Node, w: Array) -> Array:
-    """The largest of each output channel."""
-    if conv.layer.name == "Convolution":
-        return w.reshape(w.shape[0], -1).max(axis=1, initial=0)
-    grouped = w.reshape(conv.attrs.group, w.shape[0] // conv.attrs.group, w.shape[1], -1)
-    return grouped.max(axis=(1, 3), initial=0).reshape(-1)
-
-
 def _constants(conv: Node, *values: Value) -> bool:
     return _fixed(conv) and all(v.const is not None for v in values)
 
@@ -92,8 +73,8 @@ def _affine(norm: Node) -> tuple[Array, Array]:
     return factor, bias - mean * factor
 
 
-def _norm_when(root: Node, conv: Node) -> bool | str:
-    return _constants(conv, *root.given[1:]) and _holds(conv, *_affine(root))
+def _norm_when(root: Node, conv: Node) -> bool:
+    return _constants(conv, *root.given[1:])
 
 
 def _norm_into_conv(root: Node, conv: Node) -> Op:
@@ -132,14 +113,7 @@ def _norm_as_pointwise(root: Node) -> Op:
 
 
 def _pointwise_when(root: Node) -> bool:
-    """Whether the dtype holds the factors and terms; else they are computed in float32."""
-    if not all(v.const is not None for v in root.given[1:]):
-        return False
-    factor, term = _affine(root)
-    dtype = root.given[0].spec.dtype
-    with np.errstate(over="ignore"):
-        finite = bool(np.isfinite(term.astype(dtype.numpy)).all())
-    return finite and holds_magnitudes(dtype, np.abs(factor))
+    return all(v.const is not None for v in root.given[1:])
 
 
 def _pointwise_example(net: Any) -> None:
@@ -151,9 +125,7 @@ def _pointwise_example(net: Any) -> None:
 
 
 def _norm_of_tensors(root: Node) -> Op:
-    """As the layer computes it, for statistics that only running tells, or that are beyond the
-    dtype: in float32 at least.
-    """
+    """As the layer computes it, for statistics that only running tells: in float32 at least."""
     x = root.given[0].spec
     wide = DType.FP32 if x.dtype.bits < 32 else x.dtype
     shape = (x.shape[1], *(1,) * (x.rank - 2))
@@ -189,26 +161,17 @@ def _per_channel(root: Node, conv: Node, c: Value) -> Array | None:
     return along_axis(c, out.rank, 1, _channels(conv))
 
 
-def _channel_when(root: Node, conv: Node, c: Value) -> bool | str:
-    v = _per_channel(root, conv, c)
-    if v is None:
-        return "it is no number for each channel"
-    return root.layer.name in ("Add", "Sub") or _holds(conv, *_factor_and_term(root, v))
-
-
-def _factor_and_term(root: Node, v: Array) -> tuple[Array, Array]:
-    """What a layer with a number for each channel does, in float64."""
-    v = v.astype(np.float64)
-    one, zero = np.ones_like(v), np.zeros_like(v)
-    with np.errstate(divide="ignore"):
-        pairs = {"Mul": (v, zero), "Div": (one / v, zero), "Add": (one, v), "Sub": (one, -v)}
-    return pairs[root.layer.name]
+def _channel_when(root: Node, conv: Node, c: Value) -> bool:
+    return _per_channel(root, conv, c) is not None
 
 
 def _channel_into_conv(root: Node, conv: Node, c: Value) -> Op:
     v = _per_channel(root, conv, c)
     assert v is not None
-    return _scaled(conv, *_factor_and_term(root, v))
+    v = v.astype(np.float64)
+    one, zero = np.ones_like(v), np.zeros_like(v)
+    pairs = {"Mul": (v, zero), "Div": (one / v, zero), "Add": (one, v), "Sub": (one, -v)}
+    return _scaled(conv, *pairs[root.layer.name])
 
 
 def _channel_pattern(layer: str) -> Any:

@@ -1,6 +1,4 @@
-"""Matrix products: Gemm said as MatMul and Add, constant factors in constant weights, two products
-with constants as one.
-"""
+"""Matrix products: Gemm said as MatMul and Add, constant factors in constant weights."""
 
 from __future__ import annotations
 
@@ -10,13 +8,7 @@ import numpy as np
 
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
-from tactix_ops.rules.facts import (
-    Array,
-    along_axis,
-    contiguous,
-    holds_magnitudes,
-    scalar_const,
-)
+from tactix_ops.rules.facts import Array, along_axis, contiguous, scalar_const
 
 # -- gemm -----------------------------------------------------------------------------------------
 
@@ -59,8 +51,6 @@ def _scaled_gemm_example(net: Any) -> None:
     )
 
 
-BEYOND = "the weights' dtype does not hold the result"
-
 # -- factors -------------------------------------------------------------------------------------
 
 
@@ -79,31 +69,13 @@ def _factor(root: Node, product: Node, c: Value) -> Array | None:
     )
 
 
-def _into_weights_when(root: Node, product: Node, c: Value) -> bool | str:
-    v, w = _factor(root, product, c), product.inputs[1]
-    if v is None or w is None:
-        return "it is no factor of columns"
-    return _holds(w, _numbers(root, v))
-
-
-def _numbers(factor: Node, v: Array) -> Array:
-    """What a Mul or Div by a constant multiplies by, in float64."""
-    with np.errstate(divide="ignore"):
-        return v.astype(np.float64) if factor.layer.name == "Mul" else 1 / v.astype(np.float64)
-
-
-def _holds(w: Value, factor: Array) -> bool | str:
-    """Whether the weights' dtype holds each column times its factor."""
-    largest = np.abs(w.array).max(axis=0, initial=0).astype(np.float64) * np.abs(factor)
-    return True if holds_magnitudes(w.spec.dtype, largest) else BEYOND
-
-
 def _into_weights(root: Node, product: Node, c: Value) -> Op:
     x, w = product.inputs
     v = _factor(root, product, c)
     assert v is not None
     assert w is not None
-    return P.tactix.MatMul(x, _scaled(w, _numbers(root, v)))
+    factor = v if root.layer.name == "Mul" else 1 / v.astype(np.float64)
+    return P.tactix.MatMul(x, _scaled(w, factor))
 
 
 def _scaled(w: Value, factor: Any) -> Any:
@@ -119,14 +91,13 @@ def _factor_example(net: Any) -> None:
     )
 
 
-def _input_factor_when(c: Value, w: Value, factor: Node) -> bool | str:
-    if scalar_const(c) is None or w.spec.rank != 2 or c.spec.rank > 1:
-        return "it is no number, or no matrix"
-    return _holds(w, _numbers(factor, c.array.reshape(())))
+def _input_factor_when(c: Value, w: Value) -> bool:
+    return scalar_const(c) is not None and w.spec.rank == 2 and c.spec.rank <= 1
 
 
 def _input_factor(x: Value, w: Value, c: Value, factor: Node) -> Op:
-    return P.tactix.MatMul(x, _scaled(w, _numbers(factor, c.array.reshape(()))))
+    number = c.array.reshape(()).astype(np.float64)
+    return P.tactix.MatMul(x, _scaled(w, number if factor.layer.name == "Mul" else 1 / number))
 
 
 def _input_factor_example(net: Any) -> None:
@@ -140,69 +111,6 @@ _SCALED = any_of(
     P.tactix.Mul(var("x"), const("c")) >> "factor", P.tactix.Div(var("x"), const("c")) >> "factor"
 )
 _PRODUCT = P.tactix.MatMul(var("x"), const("w")) >> "product"
-
-# -- two products ----------------------------------------------------------------------------------
-
-_FIRST = P.tactix.MatMul(var("x"), const("a"))
-
-
-def _joins(root: Node, a: Value, c: Value) -> bool | str:
-    """Whether one matrix has no more numbers than both: then products and bytes are fewer."""
-    if a.spec.rank != 2 or c.spec.rank != 2 or not root.given[0].spec.dtype.is_float:
-        return "they are no matrices of floats"
-    (k, m), n = a.array.shape, c.array.shape[1]
-    if k * n > k * m + m * n:
-        return "both matrices are thin"
-    largest = np.abs(_wide(a) @ _wide(c)).max(axis=0, initial=0)
-    return True if holds_magnitudes(c.spec.dtype, largest) else BEYOND
-
-
-def _columns(b: Value, c: Value, rank: int) -> Array | None:
-    """A constant term between the products: one number for each row of the second matrix."""
-    return along_axis(b, rank, rank - 1, c.spec.shape[0]) if c.spec.rank == 2 else None
-
-
-def _joins_over_term(root: Node, first: Node, a: Value, b: Value, c: Value) -> bool | str:
-    term = _columns(b, c, root.given[0].spec.rank)
-    if term is None:
-        return "the term varies along the rows"
-    if not np.isfinite(_moved(term, c)).all():
-        return BEYOND
-    if root.given[0].spec.shape != first.outputs[0].spec.shape:
-        return "the term has more rows"
-    return _joins(root, a, c)
-
-
-def _moved(term: Array, c: Value) -> Array:
-    """What a term between the products adds behind them."""
-    with np.errstate(over="ignore"):
-        return (term.astype(np.float64) @ _wide(c)).astype(c.array.dtype)
-
-
-def _wide(v: Value) -> Array:
-    return v.array.astype(np.float64)
-
-
-def _joined(x: Value, a: Value, c: Value) -> Op:
-    return P.tactix.MatMul(x, literal((_wide(a) @ _wide(c)).astype(c.array.dtype)))
-
-
-def _joined_over_term(root: Node, x: Value, a: Value, b: Value, c: Value) -> Op:
-    term = _columns(b, c, root.given[0].spec.rank)
-    assert term is not None
-    return P.tactix.Add(_joined(x, a, c), literal(_moved(term, c)))
-
-
-def _joined_example(net: Any, term: bool) -> None:
-    rng = np.random.default_rng(8)
-    a, b, c = (
-        net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((4, 6), (6,), (6, 5))
-    )
-    (y,) = net.add_layer("tactix.MatMul", [net.add_input("x", "f32", ["n", 3, 4]), a])
-    if term:
-        (y,) = net.add_layer("tactix.Add", [y, b])
-    net.mark_output(net.add_layer("tactix.MatMul", [y, c])[0], "y")
-
 
 RULES = (
     Rule(
@@ -224,7 +132,7 @@ RULES = (
         "tactix.factor_into_weights",
         any_of(P.tactix.Mul(_PRODUCT, const("c")), P.tactix.Div(_PRODUCT, const("c"))),
         _into_weights,
-        _into_weights_when,
+        lambda root, product, c: _factor(root, product, c) is not None,
         benefit=35,
         numerics="reassociates",
         example=_factor_example,
@@ -237,23 +145,5 @@ RULES = (
         benefit=35,
         numerics="reassociates",
         example=_input_factor_example,
-    ),
-    Rule(
-        "tactix.product_of_product",
-        P.tactix.MatMul(_FIRST, const("c")),
-        _joined,
-        _joins,
-        benefit=34,
-        numerics="reassociates",
-        example=lambda net: _joined_example(net, False),
-    ),
-    Rule(
-        "tactix.product_of_biased_product",
-        P.tactix.MatMul(P.tactix.Add(_FIRST >> "first", const("b")), const("c")),
-        _joined_over_term,
-        _joins_over_term,
-        benefit=34,
-        numerics="reassociates",
-        example=lambda net: _joined_example(net, True),
     ),
 )

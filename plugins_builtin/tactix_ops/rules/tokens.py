@@ -32,12 +32,6 @@ def _mixes(root: Node, turn: Node, w: Value) -> bool | str:
     return True if made <= channels else "more channels would be moved"
 
 
-def _image_when(root: Node, turn: Node, image: Node, w: Value) -> bool | str:
-    moved = turn.outputs[0].spec.shape
-    kept = image.outputs[0].spec.shape[:2] == moved[:2]
-    return _mixes(root, turn, w) if kept else "channels are cut or joined"
-
-
 def _product(root: Node, x: Value, turn: Node, w: Value) -> Op:
     """Template: the product of the tokens, moved as they were."""
     matrix = w.array.reshape(w.array.shape[:2]).T
@@ -47,22 +41,11 @@ def _product(root: Node, x: Value, turn: Node, w: Value) -> Op:
     return T.Transpose(y, perm=turn.attrs.perm)
 
 
-def _image(root: Node, x: Value, turn: Node, w: Value) -> Op:
-    return T.Reshape(_product(root, x, turn, w), shape=root.outputs[0].spec.shape)
-
-
-def _example(net: Any, reshaped: bool) -> None:
+def _example(net: Any) -> None:
     rng = np.random.default_rng(7)
-    (y,) = net.add_layer(
-        "tactix.Transpose", [net.add_input("x", "f32", ["n", 6, 8])], perm=(0, 2, 1)
-    )
-    n = y.spec.shape[0]
-    if reshaped:
-        (y,) = net.add_layer("tactix.Reshape", [y], shape=(n, 8, 2, 3))
-    kernel = (1, 1) if reshaped else (1,)
-    w, b = (
-        net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((5, 8, *kernel), 5)
-    )
+    x = net.add_input("x", "f32", ["n", 6, 8])
+    (y,) = net.add_layer("tactix.Transpose", [x], perm=(0, 2, 1))
+    w, b = (net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((5, 8, 1), 5))
     net.mark_output(net.add_layer("tactix.Convolution", [y, w, b])[0], "y")
 
 
@@ -74,15 +57,6 @@ RULES = (
         _mixes,
         benefit=32,
         numerics="reassociates",
-        example=lambda net: _example(net, False),
-    ),
-    Rule(
-        "tactix.pixels_of_shaped_tokens",
-        T.Convolution(T.Reshape(_TURNED) >> "image", const("w")),
-        _image,
-        _image_when,
-        benefit=32,
-        numerics="reassociates",
-        example=lambda net: _example(net, True),
+        example=_example,
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-RULES = ("pixels_of_tokens", "pixels_of_shaped_tokens")
+RULES = ("pixels_of_tokens",)
 
 
 def mixed(net, y, channels=6, kernel=None, bias=True, **attrs):
@@ -24,16 +24,6 @@ def test_an_image_with_channels_last(net, apply):
     y = net.add("Transpose", net.x("n", 3, "w", 8), perm=(0, 3, 1, 2))
     net.mark_output(mixed(net, y), "y")
     assert apply(net, *RULES)[0] == ["MatMul", "Add", "Transpose"]
-
-
-def test_tokens_that_are_shaped_as_an_image(net, apply):
-    x = net.x("n", 12, 8)
-    y = net.add("Transpose", x, perm=(0, 2, 1))
-    y = net.add("Reshape", y, shape=(x.spec.shape[0], 8, 3, 4))
-    net.mark_output(mixed(net, y), "y")
-    kinds, out, _ = apply(net, *RULES)
-    assert kinds == ["MatMul", "Add", "Transpose", "Reshape"]
-    assert out.nodes[-1].outputs[0].spec.shape[1:] == (6, 3, 4)
 
 
 @pytest.mark.parametrize(
@@ -56,14 +46,6 @@ def test_another_order_of_axes_stays(net, apply):
     y = net.add("Transpose", net.x("n", 5, 7, 8), perm=(0, 3, 2, 1))
     net.mark_output(mixed(net, y), "y")
     assert apply(net, *RULES)[0] == ["Transpose", "Convolution"]
-
-
-def test_channels_that_are_cut_stay(net, apply):
-    x = net.x("n", 12, 8)
-    y = net.add("Transpose", x, perm=(0, 2, 1))
-    y = net.add("Reshape", y, shape=(x.spec.shape[0], 16, 2, 3))
-    net.mark_output(mixed(net, y), "y")
-    assert apply(net, *RULES)[0] == ["Transpose", "Reshape", "Convolution"]
 
 
 def test_moved_tokens_with_another_reader_stay(net, apply):

@@ -222,6 +222,7 @@ class ToldRangeTactic(Tactic[Node]):
     implements = ("tactix.Range@1",)
     source = "c"
     tells = True
+    beyond = "random numbers are no limits of a range"
 
     def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         dtype = node.outputs[0].spec.dtype

@@ -231,32 +231,50 @@ class Measurer:
         every = [*lowered, *wide]
         if not self.bench.duels or any(c.status not in ("measured", "cached") for _, c in every):
             return None
-        text = json.dumps([[self.key(b, c) for b, c in side] for side in sides])
-        keys = [
-            hashlib.sha256(f"{i} of {text}".encode()).hexdigest()[:40] for i in range(len(sides))
-        ]
+        keys = self._duel_keys(sides)
         low, plain = map(self.cache.get, keys)
         cached = Times(low.seconds, plain.seconds, "cached") if low and plain else None
-        is_doubted = bool(low and low.delay)
-        if self.frozen or self._is_over() or (cached and not (is_doubted and self._is_quiet())):
+        if not self._is_fought(cached, is_doubted=bool(low and low.delay)):
             return cached
-        delay = self.bench.watch()
+        others = self.bench.watch()
         try:
-            with self._limited():
-                times = self._in_turns([x for x in every if not x[1].artifact.alias])
+            seconds = self._fight(sides)
         except Exception as e:
-            if not (
-                isinstance(e, TactixError)
-                or any(c.tactic.key in self.bench.strangers for _, c in every)
-            ):
+            if not self._is_forgiven(e, every):
                 raise
             how = "delayed times" if cached else "times of different sessions"
             self.log(f"precision of {every[0][0].node.name} is decided by {how}: {e}")
             return cached
-        seconds = [sum(times.get(id(c), 0.0) for _, c in side) for side in sides]
+        delay = max(others(), self.bench.delay())
         for key, s in zip(keys, seconds, strict=True):
-            self.cache.put(key, Timing(s, 0.0, 0.0, max(delay(), self.bench.delay())))
+            self.cache.put(key, Timing(s, 0.0, 0.0, delay))
         return Times(seconds[0], seconds[1], "measured")
+
+    def _duel_keys(self, sides: Sequence[Sequence[Stand]]) -> list[str]:
+        """The timing cache's key of each side, beside the other."""
+        text = json.dumps([[self.key(b, c) for b, c in side] for side in sides])
+        return [
+            hashlib.sha256(f"{i} of {text}".encode()).hexdigest()[:40] for i in range(len(sides))
+        ]
+
+    def _is_fought(self, cached: Times | None, is_doubted: bool) -> bool:
+        """Whether sides are timed: they never were, or others delayed that and are gone now."""
+        if self.frozen or self._is_over():
+            return False
+        return cached is None or (is_doubted and self._is_quiet())
+
+    def _fight(self, sides: Sequence[Sequence[Stand]]) -> list[float]:
+        """Seconds of each side. Raises whatever candidates raise, and BuildCancelled."""
+        with self._limited():
+            times = self._in_turns([x for side in sides for x in side if not x[1].artifact.alias])
+        return [sum(times.get(id(c), 0.0) for _, c in side) for side in sides]
+
+    def _is_forgiven(self, error: Exception, stands: Sequence[Stand]) -> bool:
+        """Whether an error is a duel's loss alone: tactix's own, or one that a stranger may have
+        made.
+        """
+        strange = any(c.tactic.key in self.bench.strangers for _, c in stands)
+        return isinstance(error, TactixError) or strange
 
     def _in_turns(self, stands: Sequence[Stand]) -> dict[int, float]:
         """The shortest time of each candidate, by its id. Raises BuildCancelled when the time is

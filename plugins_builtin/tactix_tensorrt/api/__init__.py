@@ -188,6 +188,8 @@ from tactix_tensorrt.api.network import (
 )
 from tactix_tensorrt.api.parser import (
     OnnxParser,
+)
+from tactix_tensorrt.api.parser_errors import (
     ParserError,
 )
 from tactix_tensorrt.api.plugins import (

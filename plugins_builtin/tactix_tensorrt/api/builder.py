@@ -13,7 +13,7 @@ from tactix.base.errors import NetworkError
 from tactix_tensorrt import device
 from tactix_tensorrt.api.callbacks import IProgressMonitor, IStreamWriter
 from tactix_tensorrt.api.config import IBuilderConfig
-from tactix_tensorrt.api.logger import Forwarding, ILogger, Reporting, returns
+from tactix_tensorrt.api.logger import Forwarding, Rooted, returns
 from tactix_tensorrt.api.network import INetworkDefinition
 from tactix_tensorrt.api.profile import IOptimizationProfile
 from tactix_tensorrt.api.runtime import Runtime
@@ -53,16 +53,11 @@ class Progress:
 
 
 @at_this_level
-class Builder(Reporting):
+class Builder(Rooted):
     """Makes networks, configurations, and plans."""
 
     max_threads = 1
     max_batch_size = 1
-    DLA_core = -1
-    gpu_allocator: object = None
-
-    def __init__(self, logger: ILogger) -> None:
-        super().__init__(logger)
 
     @cached_property
     def native(self) -> NativeBuilder:
@@ -70,14 +65,6 @@ class Builder(Reporting):
         from tactix.builder import Builder as NativeBuilder
 
         return NativeBuilder(Forwarding(self._logger))
-
-    @property
-    def logger(self) -> ILogger:
-        return self._logger
-
-    @property
-    def num_DLA_cores(self) -> int:
-        return 0
 
     @property
     def max_DLA_batch_size(self) -> int:

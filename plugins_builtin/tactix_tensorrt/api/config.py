@@ -23,6 +23,7 @@ from tactix_tensorrt.api.enums import (
     TacticSource,
     TilingOptimizationLevel,
 )
+from tactix_tensorrt.api.flags import Flagged
 from tactix_tensorrt.api.logger import ILogger, Reporting
 from tactix_tensorrt.api.profile import IOptimizationProfile
 from tactix_tensorrt.api.standing import IGNORED
@@ -83,7 +84,7 @@ PRECISION = {DataType.FLOAT: "fp32", DataType.HALF: "fp16", DataType.BF16: "bf16
 
 
 @at_this_level
-class IBuilderConfig(Reporting):
+class IBuilderConfig(Flagged, Reporting):
     """Made by ``Builder.create_builder_config``. What tactix has no use for is kept, and told."""
 
     flags = BuilderFlag.TF32.mask
@@ -120,15 +121,6 @@ class IBuilderConfig(Reporting):
         self._devices: dict[ILayer, DeviceType] = {}
 
     # -- flags ------------------------------------------------------------------------------------
-
-    def set_flag(self, flag: BuilderFlag) -> None:
-        self.flags |= flag.mask
-
-    def clear_flag(self, flag: BuilderFlag) -> None:
-        self.flags &= ~flag.mask
-
-    def get_flag(self, flag: BuilderFlag) -> bool:
-        return bool(self.flags & flag.mask)
 
     def set_quantization_flag(self, flag: QuantizationFlag) -> None:
         self.quantization_flags |= flag.mask

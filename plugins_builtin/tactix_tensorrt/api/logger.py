@@ -115,6 +115,21 @@ class Reporting:
         self._logger.log(Severity.WARNING, text)
 
 
+class Rooted(Reporting):
+    """What programs make first, with a logger of their own."""
+
+    gpu_allocator: object = None
+    DLA_core = -1
+
+    @property
+    def logger(self) -> ILogger:
+        return self._logger
+
+    @property
+    def num_DLA_cores(self) -> int:
+        return 0
+
+
 class _Fails(Protocol):
     def fail(self, error: TactixError | str) -> None: ...
 

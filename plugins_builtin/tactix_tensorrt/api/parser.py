@@ -5,62 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tactix.base.errors import ModelImportError, TactixError, UnsupportedOperator
+from tactix.base.errors import ModelImportError, TactixError
 from tactix_tensorrt.api.config import IBuilderConfig
-from tactix_tensorrt.api.enums import ErrorCode, OnnxParserFlag
-from tactix_tensorrt.api.logger import ILogger, Reporting
+from tactix_tensorrt.api.flags import Flagged
+from tactix_tensorrt.api.logger import ILogger
 from tactix_tensorrt.api.network import INetworkDefinition
+from tactix_tensorrt.api.parser_errors import ListingErrors
 from tactix_tensorrt.levels import at_this_level
 
 if TYPE_CHECKING:
     import onnx
 
     from tactix.network.definition import NetworkDefinition
-
-
-class ParserError:
-    """Why a model could not be parsed."""
-
-    def __init__(self, error: TactixError | str, index: int = 0) -> None:
-        self._text, self._index = str(error), index
-        self._who = error.who if isinstance(error, TactixError) else ""
-        unsupported = isinstance(error, UnsupportedOperator)
-        self._code = ErrorCode.UNSUPPORTED_NODE if unsupported else ErrorCode.INVALID_GRAPH
-
-    def code(self) -> ErrorCode:
-        return self._code
-
-    def desc(self) -> str:
-        return self._text
-
-    def file(self) -> str:
-        return "tactix_onnx"
-
-    def func(self) -> str:
-        return "import_model"
-
-    def line(self) -> int:
-        return 0
-
-    def node(self) -> int:
-        return self._index
-
-    def node_name(self) -> str:
-        return self._who
-
-    def node_operator(self) -> str:
-        return ""
-
-    def local_function_stack(self) -> list[str]:
-        return []
-
-    def local_function_stack_size(self) -> int:
-        return 0
-
-    def __str__(self) -> str:
-        return f"In node {self._index} with name: {self._who}: {self._text}"
-
-    __repr__ = __str__
 
 
 class Subgraph:
@@ -71,17 +27,14 @@ class Subgraph:
 
 
 @at_this_level
-class OnnxParser(Reporting):
+class OnnxParser(Flagged, ListingErrors):
     """Fills one network. ``flags``: a mask of OnnxParserFlag; none of them changes what tactix
     reads.
     """
 
-    flags = 0
-
     def __init__(self, network: INetworkDefinition, logger: ILogger) -> None:
         super().__init__(logger)
         self.network = network
-        self._errors: list[ParserError] = []
         self._subgraphs: list[Subgraph] = []
         self._config: IBuilderConfig | None = None
 
@@ -118,30 +71,7 @@ class OnnxParser(Reporting):
             self._failed(e)
             return None
 
-    def _failed(self, error: TactixError) -> None:
-        self._errors.append(ParserError(error))
-        self.fail(error)
-
-    # -- errors, flags ----------------------------------------------------------------------------
-
-    @property
-    def num_errors(self) -> int:
-        return len(self._errors)
-
-    def get_error(self, index: int) -> ParserError:
-        return self._errors[index]
-
-    def clear_errors(self) -> None:
-        self._errors.clear()
-
-    def set_flag(self, flag: OnnxParserFlag) -> None:
-        self.flags |= flag.mask
-
-    def clear_flag(self, flag: OnnxParserFlag) -> None:
-        self.flags &= ~flag.mask
-
-    def get_flag(self, flag: OnnxParserFlag) -> bool:
-        return bool(self.flags & flag.mask)
+    # -- what it is told --------------------------------------------------------------------------
 
     def set_builder_config(self, builder_config: IBuilderConfig) -> bool:
         self._config = builder_config

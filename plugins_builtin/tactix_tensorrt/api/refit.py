@@ -11,7 +11,7 @@ from tactix.base.errors import TactixError
 from tactix_tensorrt.api.engine import ICudaEngine
 from tactix_tensorrt.api.enums import TensorLocation, WeightsRole
 from tactix_tensorrt.api.logger import ILogger, Reporting, returns
-from tactix_tensorrt.api.parser import ParserError
+from tactix_tensorrt.api.parser_errors import ListingErrors
 from tactix_tensorrt.api.values import FROM_NATIVE, Weights
 
 if TYPE_CHECKING:
@@ -111,13 +111,12 @@ class Refitter(Reporting):
         return self.refit_cuda_engine()
 
 
-class OnnxParserRefitter(Reporting):
+class OnnxParserRefitter(ListingErrors):
     """Weights from a model of the same structure: all of them, at once."""
 
     def __init__(self, refitter: Refitter, logger: ILogger) -> None:
         super().__init__(logger)
         self._refitter = refitter
-        self._errors: list[ParserError] = []
 
     def refit_from_file(self, model: str) -> bool:
         return self._take(Path(model))
@@ -130,17 +129,6 @@ class OnnxParserRefitter(Reporting):
             self._refitter.native.refit_from_onnx(model)
             self._refitter.engine.renewed = True
         except TactixError as e:
-            self._errors.append(ParserError(e))
-            self.fail(e)
+            self._failed(e)
             return False
         return True
-
-    @property
-    def num_errors(self) -> int:
-        return len(self._errors)
-
-    def get_error(self, index: int) -> ParserError:
-        return self._errors[index]
-
-    def clear_errors(self) -> None:
-        self._errors.clear()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tactix_tensorrt.api.callbacks import IStreamReader, IStreamReaderV2
 from tactix_tensorrt.api.engine import ICudaEngine
 from tactix_tensorrt.api.enums import TempfileControlFlag
-from tactix_tensorrt.api.logger import Forwarding, ILogger, Reporting, returns
+from tactix_tensorrt.api.logger import Forwarding, ILogger, Rooted, returns
 
 if TYPE_CHECKING:
     from tactix.run.runtime import Runtime as NativeRuntime
@@ -17,12 +17,10 @@ PIECE = 1 << 24
 """Bytes that a stream reader is asked for at a time."""
 
 
-class Runtime(Reporting):
+class Runtime(Rooted):
     """Makes engines of plans."""
 
     max_threads = 0
-    gpu_allocator: object = None
-    DLA_core = -1
     temporary_directory = ""
 
     tempfile_control_flags = (
@@ -33,14 +31,6 @@ class Runtime(Reporting):
     def __init__(self, logger: ILogger) -> None:
         super().__init__(logger)
         self._lean = ""
-
-    @property
-    def logger(self) -> ILogger:
-        return self._logger
-
-    @property
-    def num_DLA_cores(self) -> int:
-        return 0
 
     @cached_property
     def native(self) -> NativeRuntime:

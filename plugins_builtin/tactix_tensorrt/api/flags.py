@@ -1,0 +1,20 @@
+"""A mask of flags, and the methods that programs change it by."""
+
+from __future__ import annotations
+
+from tactix_tensorrt.api.enums import Enum
+
+
+class Flagged:
+    """``flags``: a mask, in which each flag of an enum has the bit of its number."""
+
+    flags = 0
+
+    def set_flag(self, flag: Enum) -> None:
+        self.flags |= flag.mask
+
+    def clear_flag(self, flag: Enum) -> None:
+        self.flags &= ~flag.mask
+
+    def get_flag(self, flag: Enum) -> bool:
+        return bool(self.flags & flag.mask)

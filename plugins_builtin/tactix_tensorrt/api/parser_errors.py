@@ -1,0 +1,75 @@
+"""What could not be parsed, and why."""
+
+from __future__ import annotations
+
+from tactix.base.errors import TactixError, UnsupportedOperator
+from tactix_tensorrt.api.enums import ErrorCode
+from tactix_tensorrt.api.logger import ILogger, Reporting
+
+
+class ParserError:
+    """Why a model could not be parsed."""
+
+    def __init__(self, error: TactixError | str, index: int = 0) -> None:
+        self._text, self._index = str(error), index
+        self._who = error.who if isinstance(error, TactixError) else ""
+        unsupported = isinstance(error, UnsupportedOperator)
+        self._code = ErrorCode.UNSUPPORTED_NODE if unsupported else ErrorCode.INVALID_GRAPH
+
+    def code(self) -> ErrorCode:
+        return self._code
+
+    def desc(self) -> str:
+        return self._text
+
+    def file(self) -> str:
+        return "tactix_onnx"
+
+    def func(self) -> str:
+        return "import_model"
+
+    def line(self) -> int:
+        return 0
+
+    def node(self) -> int:
+        return self._index
+
+    def node_name(self) -> str:
+        return self._who
+
+    def node_operator(self) -> str:
+        return ""
+
+    def local_function_stack(self) -> list[str]:
+        return []
+
+    def local_function_stack_size(self) -> int:
+        return 0
+
+    def __str__(self) -> str:
+        return f"In node {self._index} with name: {self._who}: {self._text}"
+
+    __repr__ = __str__
+
+
+class ListingErrors(Reporting):
+    """What reads models, and keeps the errors of those that it could not read."""
+
+    def __init__(self, logger: ILogger) -> None:
+        super().__init__(logger)
+        self._errors: list[ParserError] = []
+
+    def _failed(self, error: TactixError) -> None:
+        """Keep an error, log it, and tell the recorder."""
+        self._errors.append(ParserError(error))
+        self.fail(error)
+
+    @property
+    def num_errors(self) -> int:
+        return len(self._errors)
+
+    def get_error(self, index: int) -> ParserError:
+        return self._errors[index]
+
+    def clear_errors(self) -> None:
+        self._errors.clear()

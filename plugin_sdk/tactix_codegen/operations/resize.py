@@ -1,10 +1,12 @@
-"""Resize where only running tells the sizes: places and roundings as formulas of C and CUDA, in
-float64.
+"""What a Resize node does to images; and, where only running tells the sizes, places and roundings
+as formulas of C and CUDA, in float64.
 
 They say what ``COORDINATES`` and ``ROUNDINGS`` of the layer say of sizes that are known.
 """
 
 from __future__ import annotations
+
+from tactix.contracts.graph import Node
 
 PLACES = {
     "half_pixel": "({i} + 0.5) / {scale} - 0.5",
@@ -34,3 +36,14 @@ ROUNDED = {
 
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 """Elements that a result is made of, along one axis, without antialias."""
+
+
+def moves_pixels_alone(node: Node) -> bool:
+    """Whether a Resize node keeps batch and channels, and makes every pixel of others: then whole
+    pixels may be stored, or mixed, before or after.
+    """
+    attrs, shape = node.attrs, node.given[0].spec.shape
+    kept = shape[:2] == tuple(attrs.sizes[:2]) and all(s == 1 for s in attrs.scales[:2])
+    # what lies outside the region is filled with a number of its own
+    filled = attrs.coordinate_transformation_mode == "tf_crop_and_resize"
+    return len(shape) > 2 and kept and not filled

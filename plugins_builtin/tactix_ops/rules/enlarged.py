@@ -19,6 +19,7 @@ import numpy as np
 from tactix.base import dims
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, const, literal, var
+from tactix_codegen.operations.resize import moves_pixels_alone
 from tactix_ops.rules.facts import Array, again, contiguous, used_only_by
 
 T = P.tactix
@@ -52,11 +53,8 @@ def _growth(resize: Node) -> float:
 
 def _is_enlarged(resize: Node) -> bool:
     """Whether pixels are added, and batch and channels stay as they are."""
-    a, x = resize.attrs, resize.given[0].spec
-    kept = x.rank > 2 and tuple(a.sizes[:2]) == x.shape[:2] and all(s == 1 for s in a.scales[:2])
-    # what lies outside the region is filled with a number of its own
-    filled = a.coordinate_transformation_mode == "tf_crop_and_resize"
-    return kept and not filled and x.dtype.is_float and _growth(resize) >= GROWTH
+    is_float = resize.given[0].spec.dtype.is_float
+    return moves_pixels_alone(resize) and is_float and _growth(resize) >= GROWTH
 
 
 def _pays(conv: Node, channels: int) -> bool:

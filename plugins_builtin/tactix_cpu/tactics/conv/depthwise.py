@@ -115,7 +115,7 @@ def _rows(win: CpuConvolutionWindow, fmt: Format, device: DeviceProperties) -> t
     Of 32: 20 sums, up to 7 weights and the pixel, with room for the epilogue; 14 and 7 divide the
     widths of images better (112, 56, 28, 14, 7). Of 16: 7 or 4. In nhwc neighbouring pixels lie far
     apart, and large tiles were slower: 256 channels of 56 x 56 with a GELU took 0.46 ms in tiles of
-    7 and 0.90 in tiles of 14 (an Intel guest with AMX).
+    7 and 0.90 in tiles of 14 in one run, 0.59 and 0.62 in another (an Intel guest with AMX).
     """
     many = c_tile.registers(device) == 32 and win.kernel[1] <= 7 and fmt != NHWC
     return (14, 7, 20) if many else (7, 4)

@@ -19,6 +19,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
+from tactix_codegen.operations.resize import moves_pixels_alone
 from tactix_cpu.tactics.sample.axes import AxisGroup, axes_of, joined
 from tactix_cpu.tactics.sample.resize_kernel import (
     GivenNumbers,
@@ -45,15 +46,6 @@ class CpuResizeWork:
 
     node: Node
     axes: tuple[AxisGroup, ...]
-
-    @property
-    def is_image(self) -> bool:
-        """Whether pixels move, and batch and channels do not."""
-        attrs, shape = self.node.attrs, self.node.given[0].spec.shape
-        kept = shape[:2] == tuple(attrs.sizes[:2]) and all(s == 1 for s in attrs.scales[:2])
-        # what lies outside the input is filled, unused lanes of a block must be zero
-        cropped = attrs.coordinate_transformation_mode == "tf_crop_and_resize"
-        return len(shape) > 2 and kept and not cropped
 
     def stored(self, fmt: Format) -> tuple[AxisGroup, ...]:
         """The axes of the storage, outermost first."""
@@ -91,7 +83,8 @@ class CpuResizeTactic(Tactic[CpuResizeWork]):
         return CpuResizeWork(node, found)
 
     def variants(self, work: CpuResizeWork, device: DeviceProperties) -> Sequence[Variant]:
-        beside = (blocked(device.lanes), NHWC) if work.is_image else ()
+        # unused lanes of a block stay zero, as no pixel is filled
+        beside = (blocked(device.lanes), NHWC) if moves_pixels_alone(work.node) else ()
         return [Variant.of([f], [f]) for f in (LINEAR, *beside)]
 
     def cost(self, work: CpuResizeWork, variant: Variant, ctx: CompileContext) -> float | None:

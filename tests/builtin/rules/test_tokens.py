@@ -53,3 +53,14 @@ def test_moved_tokens_with_another_reader_stay(net, apply):
     net.mark_output(mixed(net, y), "y")
     net.mark_output(net.add("Softmax", y), "z")
     assert sorted(apply(net, *RULES)[0]) == ["Convolution", "Softmax", "Transpose"]
+
+
+def test_tokens_that_are_shaped_as_an_image(net, apply):
+    """Other rules leave them as tokens with axes for rows and columns, which are moved."""
+    x = net.x("n", 12, 8)
+    y = net.add("Transpose", x, perm=(0, 2, 1))
+    y = net.add("Reshape", y, shape=(x.spec.shape[0], 8, 3, 4))
+    net.mark_output(mixed(net, y), "y")
+    kinds = "+".join(apply(net)[0])
+    assert "MatMul" in kinds
+    assert "Convolution" not in kinds

@@ -23,11 +23,6 @@ _GONE_IN_11 = {
     "": "IAlgorithm IAlgorithmContext IAlgorithmIOInfo IAlgorithmSelector IAlgorithmVariant "
     "CalibrationAlgoType IInt8Calibrator IInt8EntropyCalibrator IInt8EntropyCalibrator2 "
     "IInt8LegacyCalibrator IInt8MinMaxCalibrator IStreamReader QuantizationFlag",
-    "BuilderFlag": "FP16 BF16 INT8 FP8 INT4 FP4 OBEY_PRECISION_CONSTRAINTS "
-    "PREFER_PRECISION_CONSTRAINTS REJECT_EMPTY_ALGORITHMS WEIGHTLESS",
-    "NetworkDefinitionCreationFlag": "EXPLICIT_BATCH",
-    "PreviewFeature": "PROFILE_SHARING_0806",
-    "TacticSource": "CUBLAS CUBLAS_LT CUDNN",
     "ITensor": "dynamic_range set_dynamic_range reset_dynamic_range",
     "ILayer": "precision precision_is_set reset_precision set_output_type get_output_type "
     "output_type_is_set reset_output_type",
@@ -45,6 +40,7 @@ _GONE_IN_11 = {
 }
 
 _GONE_IN_10 = {
+    "": "ResizeMode SliceMode",
     "ICudaEngine": "num_bindings __len__ get_binding_name get_binding_index get_binding_shape "
     "get_binding_dtype binding_is_input max_batch_size get_profile_shape",
     "IExecutionContext": "execute_async_v2 set_binding_shape get_binding_shape",
@@ -54,7 +50,7 @@ _GONE_IN_10 = {
 }
 
 _NEW_IN_11 = {
-    "CollectiveOperation": "ALL_TO_ALL GATHER SCATTER",
+    "": "AttentionIOForm CausalMaskKind",
     "INetworkDefinition": "add_attention_v2",
 }
 

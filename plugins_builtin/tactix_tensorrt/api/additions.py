@@ -182,12 +182,13 @@ class Additions:
     ) -> L:
         kernel, bias = weights
         fields = {"num_output_maps": maps, "kernel_size_nd": size, "kernel": kernel, "bias": bias}
-        return self._new(cls, [input], **fields)
+        return self._new(cls, [input], **fields, **windows.at_first(len(size)))
 
     def add_pooling_nd(
         self, input: ITensor, type: PoolingType, window_size: Sequence[int]
     ) -> windows.IPoolingLayer:
-        return self._new(windows.IPoolingLayer, [input], kind=type, window_size_nd=window_size)
+        fields = {"kind": type, "window_size_nd": window_size, **windows.at_first(len(window_size))}
+        return self._new(windows.IPoolingLayer, [input], **fields)
 
     add_pooling = add_pooling_nd
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tactix.base.host_memory import physical_memory
-from tactix_tensorrt import device
+from tactix_tensorrt import device, levels
 from tactix_tensorrt.api.callbacks import IAlgorithmSelector, IInt8Calibrator, IProgressMonitor
 from tactix_tensorrt.api.enums import (
     BuilderFlag,
@@ -59,6 +59,7 @@ FLAGS = {
     "REFIT_IDENTICAL": "REFIT_IDENTICAL",
     "REFIT_INDIVIDUAL": "REFIT",
     "STRIP_PLAN": "STRIP_PLAN",
+    "WEIGHTLESS": "STRIP_PLAN",
     "WEIGHT_STREAMING": "WEIGHT_STREAMING",
     "GPU_FALLBACK": "GPU_FALLBACK",
     "VERSION_COMPATIBLE": "VERSION_COMPATIBLE",
@@ -70,6 +71,8 @@ FLAGS = {
 NO_EFFECT = {
     "OBEY_PRECISION_CONSTRAINTS",
     "PREFER_PRECISION_CONSTRAINTS",
+    "STRICT_TYPES",
+    "ENABLE_TACTIC_HEURISTIC",
     "DISABLE_TIMING_CACHE",
     "EDITABLE_TIMING_CACHE",
     "DISABLE_COMPILATION_CACHE",
@@ -81,6 +84,17 @@ NO_EFFECT = {
 a warning."""
 
 PRECISION = {DataType.FLOAT: "fp32", DataType.HALF: "fp16", DataType.BF16: "bf16"}
+
+
+ON_AT_FIRST = {
+    "8.6": (
+        "FASTER_DYNAMIC_SHAPES_0805",
+        "CUBLAS CUBLAS_LT CUDNN EDGE_MASK_CONVOLUTIONS JIT_CONVOLUTIONS",
+    ),
+    "10.16": ("PROFILE_SHARING_0806", "EDGE_MASK_CONVOLUTIONS JIT_CONVOLUTIONS"),
+    "11.1": ("", "EDGE_MASK_CONVOLUTIONS JIT_CONVOLUTIONS"),
+}
+"""Preview features and sources of tactics that are on at first, level by level."""
 
 
 @at_this_level
@@ -113,11 +127,9 @@ class IBuilderConfig(Flagged, Reporting):
         self.profiles: list[IOptimizationProfile] = []
         self._limits = {MemoryPoolType[name]: size for name, size in POOLS.items()}
         self._cache: ITimingCache | None = None
-        self._preview = PreviewFeature.__members__.get("PROFILE_SHARING_0806")
-        self._previews = {self._preview} if self._preview else set()
-        self._sources = sum(
-            TacticSource[s].mask for s in ("EDGE_MASK_CONVOLUTIONS", "JIT_CONVOLUTIONS")
-        )
+        previews, sources = ON_AT_FIRST[levels.current()]
+        self._previews = {PreviewFeature[name] for name in previews.split()}
+        self._sources = sum(TacticSource[name].mask for name in sources.split())
         self._devices: dict[ILayer, DeviceType] = {}
 
     # -- flags ------------------------------------------------------------------------------------

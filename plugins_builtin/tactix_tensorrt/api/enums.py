@@ -1,13 +1,14 @@
 """TensorRT's enumerations, which behave and print as pybind11's: no integers, but ``int(x)`` works.
 
-Numbers are those of TensorRT's headers. Members are in the order of their declaration there.
+Numbers and order are those of TensorRT 10.16; ``numbering`` has what other levels differ in.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
-from tactix_tensorrt import levels
+from tactix_tensorrt import levels, numbering
 
 
 class Enum(enum.Enum):
@@ -26,40 +27,48 @@ class Enum(enum.Enum):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for name in levels.absent(cls.__name__) & set(cls._member_map_):
-            _remove(cls, name)
+        numbers = numbering.numbers(levels.current(), cls.__name__)
+        if numbers:
+            _relist(cls, numbers)
 
 
-def _remove(cls: type[Enum], name: str) -> None:
-    """Take a member away, or an alias; an Enum itself lets none go."""
-    member = cls._member_map_.pop(name)
-    if member.name == name:
-        cls._member_names_.remove(name)
-        cls._value2member_map_.pop(member.value, None)
-    if name in vars(cls):
+def _relist(cls: type[Enum], numbers: Mapping[str, int]) -> None:
+    """Let it have those members alone, which an Enum itself does not change; the first name of a
+    number is the member's, later ones are aliases."""
+    known = dict(cls._member_map_)
+    for name in known.keys() & vars(cls).keys():
         type.__delattr__(cls, name)
+    for table in (cls._member_map_, cls._member_names_, cls._value2member_map_):
+        table.clear()
+    for name, number in numbers.items():
+        if number not in cls._value2member_map_:
+            member = known.get(name) or object.__new__(cls)
+            member._name_, member._value_ = name, number
+            cls._value2member_map_[number] = member
+            cls._member_names_.append(name)
+        cls._member_map_[name] = cls._value2member_map_[number]
+        type.__setattr__(cls, name, cls._member_map_[name])
 
 
-class ArithmeticEnum(Enum):
-    """One that also compares with numbers and with its kind."""
+class OrderedEnum(Enum):
+    """One whose members have an order; those of other kinds, and numbers, have none in it."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, int | ArithmeticEnum) and int(self) == int(other)
+    def __lt__(self, other: Enum) -> bool:
+        return self._number_of(other) > int(self)
 
-    def __lt__(self, other: int | ArithmeticEnum) -> bool:
-        return int(self) < int(other)
+    def __le__(self, other: Enum) -> bool:
+        return self._number_of(other) >= int(self)
 
-    def __le__(self, other: int | ArithmeticEnum) -> bool:
-        return int(self) <= int(other)
+    def __gt__(self, other: Enum) -> bool:
+        return self._number_of(other) < int(self)
 
-    def __gt__(self, other: int | ArithmeticEnum) -> bool:
-        return int(self) > int(other)
+    def __ge__(self, other: Enum) -> bool:
+        return self._number_of(other) <= int(self)
 
-    def __ge__(self, other: int | ArithmeticEnum) -> bool:
-        return int(self) >= int(other)
-
-    def __hash__(self) -> int:
-        return hash(self.value)
+    def _number_of(self, other: Enum) -> int:
+        if type(other) is not type(self):
+            raise TypeError("Expected an enumeration of matching type!")
+        return int(other)
 
 
 class DataType(Enum):
@@ -67,13 +76,13 @@ class DataType(Enum):
 
     FLOAT = 0
     HALF = 1
+    BF16 = 7
     INT8 = 2
     INT32 = 3
+    INT64 = 8
     BOOL = 4
     UINT8 = 5
     FP8 = 6
-    BF16 = 7
-    INT64 = 8
     INT4 = 9
     FP4 = 10
     E8M0 = 11
@@ -113,7 +122,7 @@ class TensorLocation(Enum):
     HOST = 1
 
 
-class Severity(ArithmeticEnum):
+class Severity(OrderedEnum):
     """How bad a message is: lower is worse."""
 
     INTERNAL_ERROR = 0
@@ -127,11 +136,13 @@ class BuilderFlag(Enum):
     """Switches of a build."""
 
     FP16 = 0
+    BF16 = 17
     INT8 = 1
     DEBUG = 2
     GPU_FALLBACK = 3
     REFIT = 4
     DISABLE_TIMING_CACHE = 5
+    EDITABLE_TIMING_CACHE = 27
     TF32 = 6
     SPARSE_WEIGHTS = 7
     SAFETY_SCOPE = 8
@@ -143,10 +154,9 @@ class BuilderFlag(Enum):
     EXCLUDE_LEAN_RUNTIME = 14
     FP8 = 15
     ERROR_ON_TIMING_CACHE_MISS = 16
-    BF16 = 17
     DISABLE_COMPILATION_CACHE = 18
-    STRIP_PLAN = 19
     WEIGHTLESS = 19
+    STRIP_PLAN = 19
     REFIT_IDENTICAL = 20
     WEIGHT_STREAMING = 21
     INT4 = 22
@@ -154,16 +164,14 @@ class BuilderFlag(Enum):
     STRICT_NANS = 24
     MONITOR_MEMORY = 25
     FP4 = 26
-    EDITABLE_TIMING_CACHE = 27
     DISTRIBUTIVE_INDEPENDENCE = 28
-    REQUIRE_USER_ALLOCATION = 29
 
 
 class NetworkDefinitionCreationFlag(Enum):
     EXPLICIT_BATCH = 0
     STRONGLY_TYPED = 1
-    PREFER_JIT_PYTHON_PLUGINS = 2
     PREFER_AOT_PYTHON_PLUGINS = 3
+    PREFER_JIT_PYTHON_PLUGINS = 2
 
 
 class QuantizationFlag(Enum):
@@ -217,8 +225,8 @@ class PreviewFeature(Enum):
 
 class ProfilingVerbosity(Enum):
     LAYER_NAMES_ONLY = 0
-    NONE = 1
     DETAILED = 2
+    NONE = 1
 
 
 class TacticSource(Enum):
@@ -298,12 +306,6 @@ class ErrorCodeTRT(Enum):
 class TempfileControlFlag(Enum):
     ALLOW_IN_MEMORY_FILES = 0
     ALLOW_TEMPORARY_FILES = 1
-
-
-class OptProfileSelector(Enum):
-    MIN = 0
-    OPT = 1
-    MAX = 2
 
 
 class WeightsRole(Enum):
@@ -510,9 +512,6 @@ class CollectiveOperation(Enum):
     BROADCAST = 2
     REDUCE = 3
     REDUCE_SCATTER = 4
-    ALL_TO_ALL = 5
-    GATHER = 6
-    SCATTER = 7
 
 
 class DimensionOperation(Enum):
@@ -557,12 +556,59 @@ class TensorRTPhase(Enum):
 
 class PluginCreatorVersion(Enum):
     V1 = 0
-    V1_PYTHON = 1
+    V1_PYTHON = 64
+
+
+class APILanguage(Enum):
+    """What a plugin or a callback is written in."""
+
+    CPP = 0
+    PYTHON = 1
+
+
+class EngineStat(Enum):
+    TOTAL_WEIGHTS_SIZE = 0
+    STRIPPED_WEIGHTS_SIZE = 1
+
+
+class MoEActType(Enum):
+    NONE = 0
+    SILU = 1
+
+
+class AttentionIOForm(Enum):
+    PADDED_BHND = 0
+    PACKED_NHD = 1
+
+
+class CausalMaskKind(Enum):
+    NONE = 0
+    UPPER_LEFT = 1
+    LOWER_RIGHT = 2
+
+
+class PluginArgDataType(Enum):
+    INT8 = 0
+    INT16 = 1
+    INT32 = 2
+
+
+class PluginArgType(Enum):
+    INT = 0
+
+
+class QuickPluginCreationRequest(Enum):
+    UNKNOWN = 0
+    PREFER_JIT = 1
+    PREFER_AOT = 2
+    STRICT_JIT = 3
+    STRICT_AOT = 4
 
 
 class LayerType(Enum):
     CONVOLUTION = 0
-    CAST = 1
+    GRID_SAMPLE = 42
+    NMS = 43
     ACTIVATION = 2
     POOLING = 3
     LRN = 4
@@ -582,6 +628,7 @@ class LayerType(Enum):
     RAGGED_SOFTMAX = 18
     CONSTANT = 19
     IDENTITY = 20
+    CAST = 1
     PLUGIN_V2 = 21
     SLICE = 22
     SHAPE = 23
@@ -592,6 +639,7 @@ class LayerType(Enum):
     ITERATOR = 28
     LOOP_OUTPUT = 29
     SELECT = 30
+    ASSERTION = 39
     FILL = 31
     QUANTIZE = 32
     DEQUANTIZE = 33
@@ -600,11 +648,8 @@ class LayerType(Enum):
     CONDITIONAL_OUTPUT = 36
     SCATTER = 37
     EINSUM = 38
-    ASSERTION = 39
     ONE_HOT = 40
     NON_ZERO = 41
-    GRID_SAMPLE = 42
-    NMS = 43
     REVERSE_SEQUENCE = 44
     NORMALIZATION = 45
     PLUGIN_V3 = 46
@@ -615,7 +660,7 @@ class LayerType(Enum):
     ATTENTION_INPUT = 51
     ATTENTION_OUTPUT = 52
     ROTARY_EMBEDDING = 53
-    KVCACHE_UPDATE = 54
+    KV_CACHE_UPDATE = 54
     MOE = 55
     DIST_COLLECTIVE = 56
 

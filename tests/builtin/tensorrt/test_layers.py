@@ -343,3 +343,15 @@ def test_layers_that_make_no_sense_build_nothing(network: Net, logger: Kept) -> 
     config = network.builder.create_builder_config()
     assert network.builder.build_serialized_network(network, config) is None
     assert "54 weights do not fill (2, 1, 3, 3)" in logger.errors[-1]
+
+
+def test_strides_and_dilations_are_one_and_paddings_none_before_they_are_set(
+    network: trt.INetworkDefinition,
+) -> None:
+    x = network.add_input("x", trt.float32, (1, 2, 8, 8))
+    conv = network.add_convolution_nd(x, 3, (3, 3), np.ones((3, 2, 3, 3), np.float32))
+    pool = network.add_pooling_nd(x, trt.PoolingType.MAX, (2, 2))
+    for layer in (conv, pool):
+        assert layer.stride_nd == layer.stride == (1, 1)
+        assert layer.padding_nd == layer.padding == (0, 0)
+    assert conv.dilation_nd == (1, 1)

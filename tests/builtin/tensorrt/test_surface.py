@@ -82,3 +82,48 @@ def test_names_of_the_release_before_are_there_on_request(level: str) -> None:
         [sys.executable, "-c", ask], env=env, capture_output=True, text=True, check=True
     )
     assert set(out.stdout.split()) == {str(level == "8.6")}
+
+
+ENUMERATIONS = Path(__file__).with_name("enumerations.txt")
+
+LIST = """
+import enum
+from tactix_tensorrt import api as trt
+
+for name, found in vars(trt).items():
+    if isinstance(found, type) and issubclass(found, enum.Enum):
+        print(name, *(f"{n}={int(m)}" for n, m in found.__members__.items()))
+"""
+
+
+def enumerations(level: str) -> dict[str, list[str]]:
+    """What the bindings of that release have, of what has a line."""
+    rows = [line.split() for line in ENUMERATIONS.read_text().splitlines() if line[0] != "#"]
+    return {name: members for at, name, *members in rows if at == level}
+
+
+def listed(level: str) -> dict[str, list[str]]:
+    """What a process of that level has."""
+    env = {**os.environ, "TACTIX_TENSORRT_LEVEL": level}
+    run = subprocess.run(
+        [sys.executable, "-c", LIST], env=env, capture_output=True, text=True, check=True
+    )
+    return {line.split()[0]: line.split()[1:] for line in run.stdout.splitlines()}
+
+
+@pytest.mark.parametrize("level", ["10.16", "11.1"])
+def test_enumerations_have_the_members_the_numbers_and_the_order_of_their_release(
+    level: str,
+) -> None:
+    expected = {**enumerations("10.16"), **enumerations(level)}
+    if level == "11.1":
+        for gone in ("CalibrationAlgoType", "QuantizationFlag"):
+            del expected[gone]
+    assert listed(level) == expected
+
+
+def test_numbers_of_what_was_there_before_are_those_of_that_release() -> None:
+    found = listed("8.6")
+    for name, members in enumerations("8.6").items():
+        assert set(members) <= set(found[name]), name
+    assert found["BuilderFlag"] == enumerations("8.6")["BuilderFlag"]

@@ -101,7 +101,7 @@ class IRotaryEmbeddingLayer(ILayer):
 
 
 class IKVCacheUpdateLayer(ILayer):
-    TYPE = LayerType.KVCACHE_UPDATE
+    TYPE = LayerType.KV_CACHE_UPDATE
 
 
 class IMoELayer(ILayer):

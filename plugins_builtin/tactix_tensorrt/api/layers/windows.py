@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from tactix_tensorrt.api.values import Array
 
 
+def at_first(rank: int) -> dict[str, object]:
+    """What layers with windows of so many axes have before anything else is set."""
+    ones = (1,) * rank
+    return {"stride_nd": ones, "padding_nd": (0,) * rank, "dilation_nd": ones}
+
+
 class Windowed(ILayer):
     """A window that moves over the spatial axes; what is empty is 1, of paddings 0."""
 

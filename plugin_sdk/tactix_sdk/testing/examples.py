@@ -133,6 +133,10 @@ EXAMPLES: dict[str, list[Example]] = {
         ({}, "f32 2 9 4; f32 2 3 9; i64; f32; f32"),
         ({"center_point_box": True}, "f32 1 4 4; f32 1 1 4"),
     ],
+    "CombinedSuppression": [
+        ({"rows": 5}, "f32 2 9 1 4; f32 2 9 3"),
+        ({"rows": 7, "class_agnostic": True, "class_rows": 2}, "f32 1 6 2 4; f32 1 6 2"),
+    ],
     "DFT": [({"axis": 1, "length": 6}, "f32 2 5 1"), ({"onesided": True, "axis": 0}, "f32 5 2 1")],
     "DynamicDFT": [({"inverse": True}, "f32 2 7 2; i64; i64")],
     "STFT": [({"frame_step": 2, "frame_length": 4}, "f32 2 11 1; f32 4")],

@@ -24,6 +24,7 @@ MODULES = (
     "select.unique",
     "select.unique_slices",
     "select.suppression",
+    "select.combined_suppression",
     "select.lookup",
     "scatter.scatter",
     "scatter.rows",

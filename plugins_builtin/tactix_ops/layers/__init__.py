@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 FAMILIES = (
     "elementwise", "activation", "logic", "conv", "matmul", "pool", "norm", "reduce", "softmax",
     "shape", "index", "attention", "rnn", "generate", "sort", "resize", "sampling", "quantize",
-    "integer", "wide", "dynamic", "dynamic_resize", "selection", "signal", "unpool", "bits",
-    "trees", "linear_attention", "text", "text_features", "random", "image", "sequences", "control",
+    "integer", "wide", "dynamic", "dynamic_resize", "selection", "detection", "signal", "unpool",
+    "bits", "trees", "linear_attention", "text", "text_features", "random", "image", "sequences",
+    "control",
 )  # fmt: skip
 
 

@@ -191,6 +191,8 @@ def selections() -> Iterator[h.Case]:
     yield plain("unique_slices", "Unique", [integers("i8", 40, 2)], axis=0)
     limits = [np.array(30), np.array(0.4, np.float32)]
     yield plain("suppression", "NonMaxSuppression", [floats(1, 90, 4), floats(1, 2, 90), *limits])
+    detected = [floats(2, 90, 1, 4), floats(2, 90, 3)]
+    yield plain("combined_suppression", "CombinedSuppression", detected, rows=9, class_rows=4)
 
 
 def scatters() -> Iterator[h.Case]:

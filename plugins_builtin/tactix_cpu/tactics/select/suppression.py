@@ -147,8 +147,8 @@ def _chosen(args: Args, work: SuppressionWork, lists: Dim, threads: int) -> list
         "int64_t n = 0, m = 0;",
         comment("The scores that count, the highest first; NaN is below all."),
         loop("i", "0", "BOXES", *collect),
-        *_first_ordered(),
-        loop("k", "0", "n", "if (m == most) break;", _order_on(), *_box(args, work), *_compared()),
+        *first_ordered("most", "BOXES"),
+        loop("k", "0", "n", "if (m == most) break;", order_on(), *_box(args, work), *_compared()),
         f"{args.workspace(0, 'int64_t')}[c] = m;",
     ]
     area = "low0 + 4 * BOXES"
@@ -166,20 +166,22 @@ def _chosen(args: Args, work: SuppressionWork, lists: Dim, threads: int) -> list
     ]
 
 
-def _first_ordered() -> list[str]:
-    """Put in order what will do where few boxes are asked for; else all of them."""
+def first_ordered(most: str, room: str) -> list[str]:
+    """Put in order what will do of the ``n`` ranks at ``v`` where few boxes are asked for; else all
+    of them. ``most``: those asked for. ``room``: ranks between ``v`` and as much workspace.
+    """
     return [
-        f"int64_t ready = most < n / {2 * FIRST} ? {FIRST} * most + {FIRST} : n;",
+        f"int64_t ready = {most} < n / {2 * FIRST} ? {FIRST} * {most} + {FIRST} : n;",
         "ready = ready < n ? ready : n;",
         choice(
             "ready < n",
             ["tx_best_64(v, n, ready);", "tx_sort_64(v, ready);"],
-            ["if (n > 0) tx_sort_rising_64(v, v + BOXES, n);"],
+            [f"if (n > 0) tx_sort_rising_64(v, v + {room}, n);"],
         ),
     ]
 
 
-def _order_on() -> str:
+def order_on() -> str:
     """Put the rest in order once it is reached."""
     return block("if (k == ready)", "tx_sort_64(v + ready, n - ready);", "ready = n;")
 

@@ -74,9 +74,24 @@ _SHAPED: dict[str, tuple[Callable[[Array, float, float], Array], tuple[float, fl
 _TAKES_BETA = ("affine", "scaledtanh", "hardsigmoid")
 
 
-def activation_functions(attrs: RecurrentAttrs, default: tuple[str, ...]) -> list[Activation]:
+@dataclass(frozen=True)
+class GateFunction:
+    """``name``: ONNX's, in lower case; ``alpha``, ``beta``: 0 where it takes none."""
+
+    name: str
+    alpha: float = 0.0
+    beta: float = 0.0
+
+    def __call__(self, x: Array) -> Array:
+        if self.name in _PLAIN:
+            return _PLAIN[self.name](x)
+        function, _ = _SHAPED[self.name]
+        return function(x, self.alpha, self.beta).astype(x.dtype, copy=False)
+
+
+def activation_functions(attrs: RecurrentAttrs, default: tuple[str, ...]) -> list[GateFunction]:
     """One function per gate kind and direction; alphas and betas go to those that take them, in
-    order.
+    order. Raises InvalidArgument.
     """
     names = attrs.activations or default * attrs.directions
     if len(names) != len(default) * attrs.directions:
@@ -87,21 +102,21 @@ def activation_functions(attrs: RecurrentAttrs, default: tuple[str, ...]) -> lis
     return [_activation(n.lower(), alphas, betas) for n in names]
 
 
-def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> Activation:
+def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> GateFunction:
     if name in _PLAIN:
-        return _PLAIN[name]
+        return GateFunction(name)
     if name not in _SHAPED:
         raise InvalidArgument(
             f"no activation {name!r}", do=f"There are: {', '.join([*_PLAIN, *_SHAPED])}"
         )
-    function, (alpha, beta) = _SHAPED[name]
+    _, (alpha, beta) = _SHAPED[name]
     a = next(alphas, alpha)
     b = next(betas, beta) if name in _TAKES_BETA else beta
     if math.isnan(a + b):
         raise InvalidArgument(
             f"ONNX gives activation {name!r} no default alpha and beta", do="Give both"
         )
-    return lambda x: function(x, a, b).astype(x.dtype, copy=False)
+    return GateFunction(name, a, b)
 
 
 class Recurrent(Layer):
@@ -223,7 +238,7 @@ class _Cell:
     """One direction's weights, biases and activation functions."""
 
     def __init__(
-        self, attrs: Any, w: Array, r: Array, bias: Array, functions: list[Activation]
+        self, attrs: Any, w: Array, r: Array, bias: Array, functions: list[GateFunction]
     ) -> None:
         self.attrs, self.w, self.r, self.functions = attrs, w, r, functions
         self.input_bias, self.state_bias = bias

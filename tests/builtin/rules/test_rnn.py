@@ -1,4 +1,4 @@
-"""Initial states of zero are left out."""
+"""Initial states of zero are left out; samples come behind steps."""
 
 from __future__ import annotations
 
@@ -71,3 +71,20 @@ def test_constant_states(net, apply):
         net.mark_output(made[0], f"y{i}")
     _, out, _ = apply(net)
     assert sorted(len(n.inputs) for n in out.nodes) == [3, 6]
+
+
+@pytest.mark.parametrize("layer", GATES)
+def test_samples_come_behind_steps(net, apply, layer):
+    """The numbers are those of the reference, which ``apply`` compares."""
+    gates = GATES[layer]
+    weights = [net.random(2, gates * 2, 3), net.random(2, gates * 2, 2), net.random(2, gates * 4)]
+    lengths = net.c(np.array([4, 1, 3], np.int32))
+    states = [net.x(3, 2, 2, name=f"s{i}") for i in range(2 if layer == "LSTM" else 1)]
+    inputs = [net.x(3, 4, 3), *weights, lengths, *states]
+    fields = {"hidden_size": 2, "direction": "bidirectional", "layout": 1}
+    for i, v in enumerate(net.add_layer(f"tactix.{layer}", inputs, **fields)):
+        net.mark_output(v, f"y{i}")
+    kinds, out, _ = apply(net)
+    assert kinds.count(layer) == 1
+    assert set(kinds) == {layer, "Transpose"}
+    assert next(n for n in out.nodes if n.layer.name == layer).attrs.layout == 0

@@ -346,6 +346,14 @@ def recurrent() -> Iterator[h.Case]:
         )
         arrays = [floats(steps, batch, size), *weights, bias, None, *states]
         yield plain("rnn", kind, arrays, (1, 2, 3), hidden_size=hidden, direction=direction)
+    weights = [floats(1, 4 * hidden, n) * np.float32(0.3) for n in (size, hidden)]
+    lengths, states = np.array([3, 1, 0, 2, 3], np.int32), [floats(1, batch, hidden)] * 2
+    x, peepholes = floats(steps, batch, size), floats(1, 3 * hidden)
+    arrays = [x, *weights, floats(1, 8 * hidden), lengths, *states, peepholes]
+    names = ("HardSigmoid", "Softsign", "Elu")
+    fields = {"hidden_size": hidden, "activations": names, "clip": 0.7}
+    yield plain("rnn", "LSTM", arrays, (1, 2, 3), **fields)
+    yield plain("rnn", "LSTM", arrays, (), **fields)
 
 
 def convolutions() -> Iterator[h.Case]:

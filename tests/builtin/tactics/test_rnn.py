@@ -189,23 +189,134 @@ def test_every_instruction_set() -> None:
     h.check_all(cases)
 
 
+SHAPED = {
+    "LeakyRelu": (0.2,), "ThresholdedRelu": (0.3,), "Elu": (0.7,), "Affine": (0.6, 0.1),
+    "ScaledTanh": (0.9, 0.4), "HardSigmoid": (0.3, 0.4), "Softsign": (), "Softplus": (), "Relu": (),
+    "Sigmoid": (), "Tanh": (),
+}  # fmt: skip
+"""Activations, and their alpha and beta."""
+
+
+def activations(*names: str) -> dict[str, Any]:
+    """The attributes that choose them."""
+    alphas = tuple(SHAPED[n][0] for n in names if SHAPED[n])
+    betas = tuple(SHAPED[n][1] for n in names if len(SHAPED[n]) > 1)
+    return {"activations": names, "activation_alpha": alphas, "activation_beta": betas}
+
+
+def with_inputs(
+    kind: str, lengths: Any = None, peepholes: bool = False, direction: str = "forward", **more: Any
+) -> h.Case:
+    """A case of 5 steps, 7 samples and 19 units, that has lengths or peepholes."""
+    dtype: DType = more.pop("dtype", DType.FP32)
+    state, device = more.pop("state", True), more.pop("device", None)
+    directions = 2 if direction == "bidirectional" else 1
+    arrays = inputs_of(kind, 5, 7, 6, 19, directions, True, state, dtype)
+    arrays += [None] * (7 - len(arrays))
+    arrays[4] = None if lengths is None else np.array(lengths, np.int32)
+    arrays += [floats(directions, 57)] * peepholes
+    constants = [1, 2, 3, *([7] if peepholes else [])] if more.pop("known", True) else []
+    while arrays[-1] is None:
+        arrays.pop()
+    node = h.node(kind, arrays, constants, hidden_size=19, direction=direction, **more)
+    options = {} if device is None else {"device": device}
+    return h.Case(node, RNN, [x for x in arrays if x is not None], **options)
+
+
+LENGTHS = (3, 5, 0, 1, 5, 2, 4)
+
+
+def test_lengths_of_samples() -> None:
+    """Results past a sample's end are zero, and states stay."""
+    cases = []
+    for kind in GATES:
+        for direction in ("forward", "reverse", "bidirectional"):
+            cases.append(with_inputs(kind, LENGTHS, direction=direction))
+        cases.append(with_inputs(kind, LENGTHS, dtype=DType.BF16))
+        cases.append(with_inputs(kind, LENGTHS, state=False))
+    for dtype in (DType.FP32, DType.BF16):
+        cases.append(with_inputs("GRU", LENGTHS, dtype=dtype, linear_before_reset=True))
+    h.check_all(cases)
+
+
+def test_lengths_beyond_the_steps() -> None:
+    h.check_all([with_inputs("GRU", (3, 9, -2, 2**31 - 1, -(2**31), 5, 1))])
+
+
+def test_peepholes() -> None:
+    cases = [
+        with_inputs("LSTM", peepholes=True),
+        with_inputs("LSTM", LENGTHS, peepholes=True, direction="bidirectional", clip=0.4),
+        with_inputs("LSTM", peepholes=True, direction="reverse", input_forget=True),
+        with_inputs("LSTM", LENGTHS, peepholes=True, dtype=DType.BF16, clip=0.5),
+        with_inputs("LSTM", peepholes=True, state=False),
+    ]
+    h.check_all(cases)
+
+
+def test_clipped_sums() -> None:
+    cases = [recurrent(kind, 4, 3, 5, 19, "bidirectional", clip=0.3) for kind in GATES]
+    cases.append(recurrent("GRU", 4, 3, 5, 19, linear_before_reset=True, clip=0.3))
+    cases.append(recurrent("LSTM", 4, 3, 5, 19, input_forget=True, clip=0.25))
+    h.check_all(cases)
+
+
+def test_every_activation() -> None:
+    cases = []
+    for name in SHAPED:
+        cases.append(recurrent("RNN", 4, 3, 5, 19, **activations(name)))
+        cases.append(recurrent("GRU", 3, 2, 5, 9, **activations("HardSigmoid", name)))
+        cases.append(recurrent("LSTM", 3, 2, 5, 9, **activations("HardSigmoid", "Softsign", name)))
+    h.check_all(cases)
+
+
+def test_activations_of_each_direction() -> None:
+    six = ("Sigmoid", "Tanh", "Softsign", "HardSigmoid", "Elu", "Tanh")
+    four = ("HardSigmoid", "LeakyRelu", "HardSigmoid", "ScaledTanh")
+    cases = [
+        recurrent("LSTM", 3, 4, 5, 9, "bidirectional", **activations(*six)),
+        recurrent("GRU", 3, 4, 5, 9, "bidirectional", **activations(*four)),
+        recurrent("RNN", 3, 4, 5, 9, "bidirectional", **activations("Affine", "Affine")),
+    ]
+    h.check_all(cases)
+
+
+def test_activations_of_no_number() -> None:
+    cases = [recurrent("RNN", 3, 5, 7, 9, **activations(name), clip=0.5) for name in SHAPED]
+    for case in cases:
+        assert case.arrays is not None
+        case.arrays[0][1, 2, 3] = np.nan
+    h.check_all(cases)
+
+
+def test_options_by_instruction_set() -> None:
+    names = activations("HardSigmoid", "Softsign", "Elu", "Sigmoid", "Tanh", "Softplus")
+    more = {"direction": "bidirectional", "clip": 0.6, **names}
+    cases = [with_inputs("LSTM", LENGTHS, peepholes=True, device=d, **more) for d in h.devices()]
+    h.check_all(cases)
+
+
+def test_weights_that_only_running_tells() -> None:
+    cases = [with_inputs(kind, known=False) for kind in GATES]
+    cases += [with_inputs(kind, LENGTHS, known=False, dtype=DType.BF16) for kind in GATES]
+    for d in h.devices():
+        cases.append(
+            with_inputs("LSTM", None, True, "bidirectional", device=d, known=False, state=False)
+        )
+    x, *weights = inputs_of("GRU", 3, 2, 64, 19, 1, True, False, DType.BF16)[:4]
+    for constants in ([], [1], [2], [1, 2]):
+        node = h.node("GRU", [x, *weights], constants, hidden_size=19)
+        cases.append(h.Case(node, RNN, [x, *weights], nt=(1, 2, 3)))
+    h.check_all(cases)
+
+
 def test_options_that_it_leaves_to_others() -> None:
     arrays = inputs_of("LSTM", 3, 2, 5, 8, 1, True, True)
-    lengths = [*arrays[:4], np.array([1, 3], np.int32), *arrays[5:]]
+    samples_first = [floats(2, 3, 5), floats(1, 24, 5), floats(1, 24, 8)]
     nodes = [
-        h.node("LSTM", lengths, [1, 2, 3], hidden_size=8),
-        h.node("LSTM", [*arrays, floats(1, 24)], [1, 2, 3], hidden_size=8),
-        h.node("LSTM", arrays, [1, 2, 3], hidden_size=8, clip=3.0),
-        h.node("LSTM", arrays, [1, 2, 3], hidden_size=8, input_forget=True),
-        h.node("LSTM", arrays, [1, 2, 3], hidden_size=8, activations=("Sigmoid", "Relu", "Tanh")),
-        h.node("LSTM", arrays, [], hidden_size=8),
-        h.node(
-            "GRU",
-            [floats(2, 3, 5), floats(1, 24, 5), floats(1, 24, 8)],
-            [1, 2],
-            hidden_size=8,
-            layout=1,
-        ),
+        h.node("LSTM", [a if a is None else a.astype(np.float64) for a in arrays], hidden_size=8),
+        h.node("LSTM", [arrays[0][:0], *arrays[1:]], [1, 2, 3], hidden_size=8),
+        h.node("GRU", samples_first, [1, 2], hidden_size=8, layout=1),
     ]
     for node in nodes:
         offered = asked.variants(RNN, node, h.NATIVE)

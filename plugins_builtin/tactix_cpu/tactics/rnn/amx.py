@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 
 def suits(r: CpuRecurrence, device: DeviceProperties) -> bool:
-    """Whether the device has the unit, and rows of x fill its tiles."""
-    return r.dtype is DType.BF16 and r.inputs * 2 % DEEP == 0 and has_tiles(device, HALVES)
+    """Whether the device has the unit, rows of x fill its tiles, and weights are constant."""
+    known = all(r.node.given[i].spec.is_const for i in (r.w, r.bias) if i >= 0)
+    fills = r.dtype is DType.BF16 and r.inputs * 2 % DEEP == 0
+    return known and fills and has_tiles(device, HALVES)
 
 
 def _panels(k: RecurrentKernel) -> int:

@@ -19,6 +19,8 @@ from tactix_codegen.c.text import Args, block, kernel, loop, split
 from tactix_codegen.c.tile import GRID, Functions, RegisterTile, by_rows
 from tactix_cpu.tactics.dot_tile import preludes
 from tactix_cpu.tactics.rnn import amx as c_rnn_amx
+from tactix_cpu.tactics.rnn.activations import Activations
+from tactix_cpu.tactics.rnn.packing import RunTimePacking
 
 if TYPE_CHECKING:
     from tactix_cpu.tactics.rnn.tactic import CpuRecurrence
@@ -34,12 +36,6 @@ ACCUMULATORS = 24
 """Registers of 32 that sums of a pass may take: the others hold weights of every gate (up to 4),
 the state, and what compilers need. No measurement of it is on record.
 """
-ACTIVATIONS = {
-    "tanh": "tx_tanh({0})",
-    "relu": "tx_max({0}, tx_zero())",
-    "sigmoid": "tx_sigmoid({0})",
-}
-"""What an RNN makes of its sums, in C."""
 
 
 def one_pass(gates: int, device: DeviceProperties) -> int:
@@ -69,6 +65,7 @@ class RecurrentKernel:
         self.width = r.gates * self.lanes
         self.args = Args(r.node)
         self.functions = Functions(self.args)
+        self.gates = Activations(r.functions, len(r.functions) // r.directions, r.clip)
         self.steps, self.batch = self.args.dim(r.steps), self.args.dim(r.batch)
         self.pitch = self.blocks * self.width
 
@@ -76,23 +73,53 @@ class RecurrentKernel:
         r, args = self.r, self.args
         gates = r.directions * r.steps * r.batch * (self.pitch * 4)
         zeros = r.batch * (r.hidden * 4)
-        count = self.extra + 2 * self.half
         self.g, self.zeros = args.workspace(0), args.workspace(gates)
         kinds = ["float", self.element] * self.half + ["float", self.element] * (self.extra > 0)
-        places = [gates + zeros + i * r.directions * zeros for i in range(count)]
+        kinds += ["float"] * self._keeps
+        places = [gates + zeros + i * r.directions * zeros for i in range(len(kinds))]
         self.buffers = [args.workspace(p, c) for p, c in zip(places, kinds, strict=True)]
+        self.packing = RunTimePacking(self, gates + zeros + len(kinds) * r.directions * zeros)
         tiled = c_rnn_amx.suits(r, self.ctx.device)
-        self.w = args.constant("w", c_rnn_amx.packed(self) if tiled else self._packed(r.w), r.dtype)
-        self.u = args.constant("r", self._packed(r.r), r.dtype)
-        self.b = args.constant("b", self._packed_bias()) if r.bias >= 0 else ""
+        if tiled:
+            self.w = args.constant("w", c_rnn_amx.packed(self), r.dtype)
+        else:
+            self.w = self._weights("w", r.w, r.inputs)
+        self._constants()
         args.phase(0)
         project, advance = c_rnn_amx.project(self) if tiled else self._project(), self._advance()
-        body = [block("if (phase == 0)", project, "return;"), advance]
-        helpers = f"{c_rnn_amx.functions(self) if tiled else ''}{GRID}{self.functions.text()}"
-        size = gates + zeros + count * r.directions * zeros
+        packing = "\n".join(self.packing.statements)
+        launches = [packing, project] if packing else [project]
+        body = [block(f"if (phase == {i})", x, "return;") for i, x in enumerate(launches)]
+        tiles = c_rnn_amx.functions(self) if tiled else ""
+        helpers = f"{tiles}{GRID}{self.gates.text()}{self.functions.text()}"
         return kernel(
-            args, body, self.ctx, helpers=helpers, preludes=preludes(), workspace=size, phases=2
+            args,
+            [*body, advance],
+            self.ctx,
+            helpers=helpers,
+            preludes=preludes(),
+            workspace=self.packing.end,
+            phases=len(launches) + 1,
         )
+
+    def _constants(self) -> None:
+        """Place what steps read beside the weights of inputs."""
+        r = self.r
+        self.u = self._weights("r", r.r, r.hidden)
+        self.b = ""
+        if r.bias >= 0 and self._known(r.bias):
+            self.b = self.args.constant("b", self._packed_bias())
+        elif r.bias >= 0:
+            self.b = self.packing.vectors(r.bias, 2 * r.directions, r.gates)
+
+    def _known(self, index: int) -> bool:
+        return self.r.node.given[index].spec.is_const
+
+    def _weights(self, name: str, index: int, depth: int) -> str:
+        """A pointer to packed weights."""
+        if self._known(index):
+            return self.args.constant(name, self._packed(index), self.r.dtype)
+        return self.packing.matrix(index, depth)
 
     def _packed(self, index: int) -> Packed:
         """Weights (direction, gate, unit, k) as (direction, block of units, step, gate, unit in
@@ -259,8 +286,8 @@ class RecurrentKernel:
         backward = "1" if r.reverse else "d == 1"
         state = f"(d * {self.batch} + m) * {hidden}"
         first = f"{self.args.input(r.h)} + {state}" if r.h >= 0 else f"{self.zeros} + m * {hidden}"
-        if self.half:
-            first = f"{self.buffers[1]} + {state}"
+        if self.half or self._keeps:
+            first = f"{self._kept} + {state}"
         g = f"{self.g} + ((d * {self.steps} + t) * {self.batch} + m) * {self.pitch}"
         walk = [
             f"const int64_t t = {backward} ? {self.steps} - 1 - i : i;",
@@ -268,8 +295,8 @@ class RecurrentKernel:
                 f"{self.element}* y = {self.args.output(0)} + ((t * {r.directions} + d) "
                 f"* {self.batch} + m) * {hidden};"
             ),
-            f"TX_NAME(step{size})(a, h, {g}, y, d, m);",
-            "h = y;",
+            f"TX_NAME(step{size})(a, h, {g}, y, d, m{', t' if r.lengths >= 0 else ''});",
+            *(["h = y;"] if r.lengths < 0 else self._ends_of_samples(size)),
         ]
         last = f"memcpy({self.args.output(1)} + {state}, h, {size * hidden * r.dtype.itemsize});"
         start = [
@@ -279,9 +306,48 @@ class RecurrentKernel:
         ]
         return block("", *start, loop("i", "0", self.steps, *walk), last, *self._end(size))
 
+    # -- lengths of samples ------------------------------------------------------------------------
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether float32 states have a buffer, as results past a sample's end are no states."""
+        return self.r.lengths >= 0 and not self.half
+
+    @property
+    def _kept(self) -> str:
+        """Where states are kept: of bfloat16 the buffer of the first ones, which are read once."""
+        return self.buffers[1] if self.half else self.buffers[-1]
+
+    def _ends_of_samples(self, size: int) -> list[str]:
+        """Statements that keep states of samples that go on, and clear results of the others."""
+        row = f"{self.r.hidden * self.r.dtype.itemsize}"
+        return [
+            loop(
+                "k",
+                "0",
+                str(size),
+                f"{self.element}* const result = y + k * {self.r.hidden};",
+                block(
+                    f"if (t < {self._length('k')})",
+                    f"memcpy({self._kept} + at + k * {self.r.hidden}, result, {row});",
+                ),
+                block("else", f"memset(result, 0, {row});"),
+            )
+        ]
+
+    def _length(self, row: str) -> str:
+        return f"{self.args.input(self.r.lengths)}[m + {row}]"
+
+    def _goes_on(self) -> list[str]:
+        """Statements that leave out row ``i`` past its sample's end."""
+        return [f"if (t >= {self._length('i')}) continue;"] if self.r.lengths >= 0 else []
+
+    # -- states ------------------------------------------------------------------------------------
+
     def _begin(self, size: int) -> list[str]:
         """Statements before the first step; states lie at ``at``."""
-        return self._given(self.r.h, size, self.buffers[1], self.code) if self.half else []
+        own = self.half or self._keeps
+        return self._given(self.r.h, size, self._kept, self.code) if own else []
 
     def _end(self, size: int) -> list[str]:
         """Statements after the last step."""
@@ -309,7 +375,9 @@ class RecurrentKernel:
     @property
     def parameters(self) -> str:
         """Of the functions that ``_step`` adds."""
-        return f"const {self.element}* h, const float* g, {self.element}* y, int64_t d, int64_t m"
+        step = ", int64_t t" if self.r.lengths >= 0 else ""
+        states = f"const {self.element}* h, const float* g, {self.element}* y"
+        return f"{states}, int64_t d, int64_t m{step}"
 
     def _step(self, size: int) -> None:
         """Add ``step{size}(h, g, y, d, m)``: one step of ``size`` rows."""
@@ -372,6 +440,14 @@ class RecurrentKernel:
 class LSTMKernel(RecurrentKernel):
     """Gates i, o, f, c. Cell states live in the last output, of bfloat16 in a buffer."""
 
+    def _constants(self) -> None:
+        super()._constants()
+        at = self.r.peepholes
+        if at >= 0 and self._known(at):
+            self.p = self.args.constant("p", self._packed_peepholes())
+        elif at >= 0:
+            self.p = self.packing.vectors(at, 3 * self.r.directions, 1)
+
     @property
     def _cells(self) -> str:
         """Where cell states are kept in float32."""
@@ -390,11 +466,16 @@ class LSTMKernel(RecurrentKernel):
 
     def _step(self, size: int) -> None:
         i, o, f, c = (self._gate(k, k, 4) for k in range(4))
+        past, apply = self._state("c"), self.gates.apply
+        keep = apply(0, f + self._peephole(2, past))
         cell = [
-            f"const vf in = tx_sigmoid({i}), keep = tx_sigmoid({f});",
-            f"const vf new = keep * {self._state('c')} + in * tx_tanh({c});",
+            *self._goes_on(),
+            f"const vf in = {apply(0, i + self._peephole(0, past))};",
+            f"const vf keep = {'1.0f - in' if self.r.input_forget else keep};",
+            f"const vf new = keep * {past} + in * {apply(1, c)};",
             self._store("c", "new"),
-            self._store("y", f"tx_sigmoid({o}) * tx_tanh(new)", self.code),
+            f"const vf out = {apply(0, o + self._peephole(1, 'new'))};",
+            self._store("y", f"out * {apply(2, 'new', clipped=False)}", self.code),
         ]
         body = [
             f"float* c = {self._cells} + (d * {self.batch} + m) * {self.r.hidden};",
@@ -402,13 +483,30 @@ class LSTMKernel(RecurrentKernel):
         ]
         self.functions.add(f"step{size}", self.parameters, body)
 
+    def _peephole(self, place: int, cell: str) -> str:
+        """What a cell state adds to a gate; ``place``: of its weights, in the order i, o, f."""
+        if self.r.peepholes < 0:
+            return ""
+        at = f"((d * 3 + {place}) * {self.blocks} + j) * {self.lanes}"
+        return f" + tx_load_f32({self.p} + {at}) * {cell}"
+
+    def _packed_peepholes(self) -> Packed:
+        """Weights (direction, i o f, unit) with whole vectors of units."""
+        steps: tuple[tuple[str, Any], ...] = (
+            ("reshape", (self.r.directions, 3, self.r.hidden)),
+            ("pad", ((0, 0), (0, 0), (0, self.blocks * self.lanes - self.r.hidden))),
+            ("cast", "f32"),
+        )
+        return Packed(self.r.peepholes, steps)
+
 
 class RNNKernel(RecurrentKernel):
     """One sum, without gates."""
 
     def _step(self, size: int) -> None:
-        value = ACTIVATIONS[self.r.activation].format(self._gate(0, 0, 1))
-        body = self._products(size, "h", (0, 1), [self._store("y", value, self.code)])
+        value = self.gates.apply(0, self._gate(0, 0, 1))
+        finish = [*self._goes_on(), self._store("y", value, self.code)]
+        body = self._products(size, "h", (0, 1), finish)
         self.functions.add(f"step{size}", self.parameters, [body])
 
 
@@ -434,8 +532,12 @@ class GRUKernel(RecurrentKernel):
         body = self._after(size) if self.r.linear_before_reset else self._before(size, at)
         self.functions.add(f"step{size}", self.parameters, [past, *body])
 
-    def _new(self, value: str) -> list[str]:
-        """The new state, in float32 beside bfloat16."""
+    def _new(self, z: str) -> list[str]:
+        """The new state, in float32 beside bfloat16; of tanh, which no difference overflows, with
+        one product.
+        """
+        past, bounded = self._state("past"), all(f.name == "tanh" for f in self.r.functions[1::2])
+        value = f"n + {z} * ({past} - n)" if bounded else f"(1.0f - {z}) * n + {z} * {past}"
         stores = [self._store("past", "new")] if self.half else []
         return [f"const vf new = {value};", *stores, self._store("y", "new", self.code)]
 
@@ -446,28 +548,30 @@ class GRUKernel(RecurrentKernel):
             at = f"((2 * d + 1) * {self.blocks} + j) * {self.width} + {2 * self.lanes}"
             inner = f"({inner} + tx_load_f32({self.b} + {at}))"
         cell = [
-            (
-                f"const vf z = tx_sigmoid({self._gate(0, 0, 3)}), "
-                f"reset = tx_sigmoid({self._gate(1, 1, 3)});"
-            ),
-            f"const vf n = tx_tanh({self._input_of(2)} + reset * {inner});",
-            *self._new(f"n + z * ({self._state('past')} - n)"),
+            *self._goes_on(),
+            f"const vf z = {self.gates.apply(0, self._gate(0, 0, 3))};",
+            f"const vf reset = {self.gates.apply(0, self._gate(1, 1, 3))};",
+            f"const vf n = {self.gates.apply(1, f'{self._input_of(2)} + reset * {inner}')};",
+            *self._new("z"),
         ]
         return [self._products(size, "h", (0, 3), cell)]
 
     def _before(self, size: int, at: str) -> list[str]:
         """The reset gate acts on the state: its product is a second pass."""
         first = [
-            self._store("z", f"tx_sigmoid({self._gate(0, 0, 2)})"),
+            self._store("z", self.gates.apply(0, self._gate(0, 0, 2))),
             self._store(
-                "rh", f"tx_sigmoid({self._gate(1, 1, 2)}) * {self._state('past')}", self.code
+                "rh",
+                f"{self.gates.apply(0, self._gate(1, 1, 2))} * {self._state('past')}",
+                self.code,
             ),
         ]
         second = [
-            f"const vf n = tx_tanh({self._gate(2, 0, 1)});",
-            *self._new(f"n + {self._state('z')} * ({self._state('past')} - n)"),
+            *self._goes_on(),
+            f"const vf n = {self.gates.apply(1, self._gate(2, 0, 1))};",
+            *self._new(self._state("z")),
         ]
-        z, rh = self.buffers[-2:]
+        z, rh = self.buffers[2 * self.half :][:2]
         return [
             f"float* z = {z} + {at};\n{self.element}* rh = {rh} + {at};",
             block("", self._products(size, "h", (0, 2), first)),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tactix.base.dims import Dim, evaluate, symbols
 from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -21,13 +22,13 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
 from tactix_cpu.tactics.estimates import CLOCK, START
 from tactix_cpu.tactics.rnn.kernel import (
-    ACTIVATIONS,
     GRUKernel,
     LSTMKernel,
     RecurrentKernel,
     RNNKernel,
     one_pass,
 )
+from tactix_ops.layers.rnn import GateFunction, Recurrent, activation_functions
 
 DTYPES = (DType.FP32, DType.BF16)
 MOST_ROWS, MOST_ROWS_NARROW = 12, 6
@@ -46,22 +47,18 @@ GATES = 20
 these three is on record; the taggers of docs/benchmarks.md reach 39 to 43 % of the roofline
 (float32, 1 thread).
 """
-DEFAULTS = {
-    "tactix.LSTM@1": ("sigmoid", "tanh", "tanh"),
-    "tactix.GRU@1": ("sigmoid", "tanh"),
-    "tactix.RNN@1": ("tanh",),
-}
 KERNELS: dict[int, type[RecurrentKernel]] = {4: LSTMKernel, 3: GRUKernel, 1: RNNKernel}
 """By the number of gates."""
-GATE_COUNTS = {"tactix.LSTM@1": 4, "tactix.GRU@1": 3, "tactix.RNN@1": 1}
 
 
 @dataclass(frozen=True)
 class CpuRecurrence:
-    """x: (steps, batch, inputs), directions and hidden units; -1 for an absent bias or state.
+    """x: (steps, batch, inputs), directions and hidden units; -1 for an absent bias, lengths, state
+    or peepholes.
 
     ``dtype``: of x, the weights and the results; ``states``: the code of the first states' dtype;
-    ``activation``: what an RNN without gates makes of its sums.
+    ``functions``: what gates make of their sums, direction by direction; ``clip``: bounds the
+    sums, 0 for none.
     """
 
     node: Node
@@ -69,8 +66,10 @@ class CpuRecurrence:
     w: int
     r: int
     bias: int
+    lengths: int
     h: int
     c: int
+    peepholes: int
     steps: Dim
     batch: Dim
     inputs: int
@@ -79,28 +78,59 @@ class CpuRecurrence:
     gates: int
     reverse: bool
     linear_before_reset: bool
+    input_forget: bool
     dtype: DType
     states: str
-    activation: str
+    functions: tuple[GateFunction, ...]
+    clip: float
 
 
 def recurrence(node: Node) -> CpuRecurrence | Reject:
     """What an LSTM, GRU or RNN node computes, or why this kernel cannot take it."""
-    key, a = node.layer.key, node.attrs
+    a = node.attrs
     if node.is_fused:
         return Reject("an epilogue is not fused by this tactic")
-    ids = (*node.body.nodes[0].inputs, *(-1,) * 8)
+    if a.layout:
+        return Reject("this kernel takes steps before samples, as a rule makes them")
+    ids = (*node.body.nodes[0].inputs, *(-1,) * 8)[:8]
     specs = [node.given[i].spec if i >= 0 else None for i in ids]
+    if (why := _unfit(specs)) is not None:
+        return why
     x, w, r = (s for s in specs[:3] if s is not None)
-    names = tuple(n.lower() for n in a.activations)
-    taken = ((f,) * a.directions for f in ACTIVATIONS) if GATE_COUNTS[key] == 1 else ()
-    if names not in ((), DEFAULTS[key] * a.directions, *taken):
-        return Reject("other activations than the default ones, and for RNN relu and sigmoid")
-    if a.layout or a.clip or getattr(a, "input_forget", False):
-        return Reject("layout 1, clip and input_forget are not done by this tactic")
-    if specs[4] is not None or specs[7] is not None:
-        return Reject("sequence_lens and peepholes are not done by this tactic")
-    rest = {s.dtype for s in specs[3:] if s is not None}
+    layer = node.body.nodes[0].layer
+    assert isinstance(layer, Recurrent)
+    at_x, at_w, at_r, bias, lengths, h, c, peepholes = ids
+    return CpuRecurrence(
+        node,
+        at_x,
+        at_w,
+        at_r,
+        bias,
+        lengths,
+        h,
+        c,
+        peepholes,
+        x.shape[0],
+        x.shape[1],
+        evaluate(w.shape[2], {}),
+        evaluate(r.shape[2], {}),
+        a.directions,
+        layer.gates,
+        a.direction == "reverse",
+        bool(getattr(a, "linear_before_reset", False)),
+        bool(getattr(a, "input_forget", False)),
+        x.dtype,
+        min({s.dtype for s in specs[5:7] if s is not None}, default=DType.FP32, key=str).value,
+        tuple(activation_functions(a, layer.functions)),
+        a.clip,
+    )
+
+
+def _unfit(specs: Sequence[TensorSpec | None]) -> Reject | None:
+    """Why tensors of these dtypes and shapes are not taken; ``specs``: the layer's inputs."""
+    x, w, r = (s for s in specs[:3] if s is not None)
+    lengths = specs[4]
+    rest = {s.dtype for s in (specs[3], *specs[5:]) if s is not None}
     if (
         x.dtype not in DTYPES
         or any(s.dtype is not x.dtype for s in (w, r))
@@ -109,34 +139,15 @@ def recurrence(node: Node) -> CpuRecurrence | Reject:
         return Reject(
             "this kernel takes float32 or bfloat16, beside which biases and states may be float32"
         )
-    given = {s.dtype for s in specs[5:7] if s is not None}
-    if len(given) > 1:
+    if lengths is not None and lengths.dtype is not DType.INT32:
+        return Reject("this kernel takes lengths of int32")
+    if len({s.dtype for s in specs[5:7] if s is not None}) > 1:
         return Reject("the first states have different dtypes")
-    if not all(s is None or s.is_const for s in specs[1:4]) or any(
-        d == 0 for d in (*x.shape, *w.shape)
-    ):
-        return Reject("the weights are not constant, or a tensor is empty")
-    hidden = int(r.const.shape[2])
-    return CpuRecurrence(
-        node,
-        ids[0],
-        ids[1],
-        ids[2],
-        ids[3],
-        ids[5],
-        ids[6],
-        x.shape[0],
-        x.shape[1],
-        int(w.const.shape[2]),
-        hidden,
-        a.directions,
-        GATE_COUNTS[key],
-        a.direction == "reverse",
-        bool(getattr(a, "linear_before_reset", False)),
-        x.dtype,
-        min(given, default=DType.FP32, key=str).value,
-        (names or DEFAULTS[key])[0],
-    )
+    if not all(isinstance(d, int) for s in (w, r) for d in s.shape):
+        return Reject("this kernel takes weights of known sizes")
+    if any(d == 0 for d in (*x.shape, *w.shape)):
+        return Reject("a tensor is empty")
+    return None
 
 
 def tactics() -> list[Tactic]:
@@ -145,9 +156,7 @@ def tactics() -> list[Tactic]:
 
 
 class CpuRecurrentTactic(Tactic[CpuRecurrence]):
-    """float32 or bfloat16, default activations (RNN: or relu, sigmoid), constant weights, layout 0,
-    all directions, initial states.
-    """
+    """float32 or bfloat16, layout 0, weights of known sizes; all else that the layers have."""
 
     key = "tactix.c_rnn@1"
     implements = ("tactix.LSTM@1", "tactix.GRU@1", "tactix.RNN@1")

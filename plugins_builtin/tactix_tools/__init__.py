@@ -24,6 +24,7 @@ _TOOLS = {
     "sign": "Sign a plan, so that its code runs where the key is trusted.",
     "verify": "Check a plan's bytes and its signature.",
     "trust": "Trust a plan by its digest.",
+    "trtexec": "Build and measure by the flags of TensorRT's trtexec.",
     "keys": "Keys that sign plans, and keys that are trusted.",
 }
 

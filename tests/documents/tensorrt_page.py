@@ -1,4 +1,4 @@
-"""The table of members in docs/tensorrt.md, made from the API as it is.
+"""The tables of members and of trtexec's flags in docs/tensorrt.md, made from what is there.
 
 python tests/documents/tensorrt_page.py    # writes it anew
 """
@@ -14,10 +14,12 @@ from tactix_tensorrt.api.config import FLAGS, NO_EFFECT
 from tactix_tensorrt.api.layers import absent
 from tactix_tensorrt.api.refusal import refused
 from tactix_tensorrt.api.standing import IGNORED, NOT_CALLED, REFUSED
+from tactix_tools.trtexec.flags import GROUPS, Flag, Standing
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tensorrt.md"
 COMMAND = "python tests/documents/tensorrt_page.py"
 BEGIN, END = f"<!-- members: written by {COMMAND} -->\n", "<!-- end of members -->"
+FLAGS_BEGIN, FLAGS_END = f"<!-- flags: written by {COMMAND} -->\n", "<!-- end of flags -->"
 OURS = {
     "INetworkDefinition": "add adopt fail inputs is_parsed layers lowered native "
     "next_name open_inputs outdated outputs precise_layers reshape_input retype value_of warn",
@@ -96,10 +98,25 @@ def content() -> str:
     return f"{flags()}\n\nMembers at level {levels.DEFAULT}:\n\n{table()}\n"
 
 
+def trtexec() -> str:
+    """A row for each group of trtexec's flags."""
+    rows = ["| group | yes | change nothing | refused |", "|---|---|---|---|"]
+    for title, group in GROUPS.items():
+        cells = [", ".join(_spelled(group, s)) or "-" for s in Standing]
+        rows.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _spelled(group: tuple[Flag, ...], standing: Standing) -> list[str]:
+    return [f"`--{flag.name}`" for flag in group if flag.standing is standing]
+
+
 def page(text: str) -> str:
-    """The page with that part made anew."""
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}{content()}{END}{rest.split(END)[1]}"
+    """The page with those parts made anew."""
+    for begin, end, made in ((BEGIN, END, content()), (FLAGS_BEGIN, FLAGS_END, trtexec())):
+        before, rest = text.split(begin)
+        text = f"{before}{begin}{made}{end}{rest.split(end)[1]}"
+    return text
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ _GONE_IN_10 = {
 
 _NEW_IN_11 = {
     "": "AttentionIOForm CausalMaskKind",
+    "IAttention": "causal_kind key_value_form key_value_lengths query_form query_lengths",
     "INetworkDefinition": "add_attention_v2",
 }
 

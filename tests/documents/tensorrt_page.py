@@ -23,6 +23,7 @@ FLAGS_BEGIN, FLAGS_END = f"<!-- flags: written by {COMMAND} -->\n", "<!-- end of
 OURS = {
     "INetworkDefinition": "add adopt fail inputs is_parsed layers lowered native "
     "next_name open_inputs outdated outputs precise_layers reshape_input retype value_of warn",
+    "IAttention": "align attributes changed computed",
     "IBuilderConfig": "fail names native warn",
     "ITensor": "value",
     "IOptimizationProfile": "fail native warn",

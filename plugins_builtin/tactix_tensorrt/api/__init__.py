@@ -114,31 +114,20 @@ from tactix_tensorrt.api.layer import (
     ILayer,
 )
 from tactix_tensorrt.api.layers.absent import (
-    IAttention,
-    IAttentionBoundaryLayer,
-    IAttentionInputLayer,
-    IAttentionOutputLayer,
     IConditionLayer,
     IDistCollectiveLayer,
-    IDynamicQuantizeLayer,
     IIfConditional,
     IIfConditionalBoundaryLayer,
     IIfConditionalInputLayer,
     IIfConditionalOutputLayer,
     IIteratorLayer,
-    IKVCacheUpdateLayer,
     ILoop,
     ILoopBoundaryLayer,
     ILoopOutputLayer,
-    IMoELayer,
-    INMSLayer,
-    IOneHotLayer,
     IPluginLayer,
     IPluginV2Layer,
     IPluginV3Layer,
-    IRaggedSoftMaxLayer,
     IRecurrenceLayer,
-    IRotaryEmbeddingLayer,
     ITripLimitLayer,
 )
 from tactix_tensorrt.api.layers.arithmetic import (
@@ -158,6 +147,15 @@ from tactix_tensorrt.api.layers.arithmetic import (
     ITopKLayer,
     IUnaryLayer,
 )
+from tactix_tensorrt.api.layers.attention import (
+    IAttention,
+    IAttentionBoundaryLayer,
+    IAttentionInputLayer,
+    IAttentionOutputLayer,
+)
+from tactix_tensorrt.api.layers.blocks import (
+    IDynamicQuantizeLayer,
+)
 from tactix_tensorrt.api.layers.moving import (
     IAssertionLayer,
     IConcatenationLayer,
@@ -174,6 +172,16 @@ from tactix_tensorrt.api.layers.moving import (
     ISliceLayer,
     ISqueezeLayer,
     IUnsqueezeLayer,
+)
+from tactix_tensorrt.api.layers.selecting import (
+    INMSLayer,
+    IOneHotLayer,
+    IRaggedSoftMaxLayer,
+)
+from tactix_tensorrt.api.layers.tokens import (
+    IKVCacheUpdateLayer,
+    IMoELayer,
+    IRotaryEmbeddingLayer,
 )
 from tactix_tensorrt.api.layers.windows import (
     IConvolutionLayer,
@@ -281,19 +289,18 @@ __all__ = [
     "QuickPluginCreationRequest",
     "PluginArgType",
     "PluginArgDataType",
-    "CausalMaskKind",
-    "AttentionIOForm",
-    "MoEActType",
     "EngineStat",
     "APILanguage",
     "__version__",
     "ActivationType",
     "AllocatorFlag",
+    "AttentionIOForm",
     "AttentionNormalizationOp",
     "BoundingBoxFormat",
     "Builder",
     "BuilderFlag",
     "CalibrationAlgoType",
+    "CausalMaskKind",
     "CollectiveOperation",
     "CumulativeOperation",
     "DataType",
@@ -440,6 +447,7 @@ __all__ = [
     "LoopOutput",
     "MatrixOperation",
     "MemoryPoolType",
+    "MoEActType",
     "NetworkDefinitionCreationFlag",
     "OnnxParser",
     "OnnxParserFlag",

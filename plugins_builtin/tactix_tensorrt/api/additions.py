@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tactix_tensorrt.api.enums import (
     ActivationType,
+    AttentionNormalizationOp,
+    CausalMaskKind,
     CumulativeOperation,
     DataType,
     ElementWiseOperation,
     FillOperation,
     GatherMode,
+    KVCacheMode,
     MatrixOperation,
     PoolingType,
     ReduceOperation,
@@ -21,7 +24,15 @@ from tactix_tensorrt.api.enums import (
     UnaryOperation,
 )
 from tactix_tensorrt.api.layer import ILayer
-from tactix_tensorrt.api.layers import arithmetic, moving, windows
+from tactix_tensorrt.api.layers import (
+    arithmetic,
+    attention,
+    blocks,
+    moving,
+    selecting,
+    tokens,
+    windows,
+)
 from tactix_tensorrt.api.refusal import refused
 from tactix_tensorrt.api.tensor import ITensor
 
@@ -280,21 +291,113 @@ class Additions:
     def add_assertion(self, condition: ITensor, message: str) -> moving.IAssertionLayer:
         return self._new(moving.IAssertionLayer, [condition], message=message)
 
+    def add_dynamic_quantize(
+        self,
+        input: ITensor,
+        axis: int,
+        block_size: int,
+        output_type: DataType,
+        scale_type: DataType,
+    ) -> blocks.IDynamicQuantizeLayer:
+        types = {"to_type": output_type, "scale_type": scale_type}
+        fields = {"axis": axis, "block_size": block_size, **types}
+        return self._new(blocks.IDynamicQuantizeLayer, [input, None], **fields)
+
+    def add_dynamic_quantize_v2(
+        self,
+        input: ITensor,
+        block_shape: Sequence[int],
+        output_type: DataType,
+        scale_type: DataType,
+    ) -> blocks.IDynamicQuantizeLayer:
+        types = {"to_type": output_type, "scale_type": scale_type}
+        fields = {"block_shape": block_shape, **types}
+        return self._new(blocks.IDynamicQuantizeLayer, [input, None], **fields)
+
+    # -- choosing ---------------------------------------------------------------------------------
+
+    def add_one_hot(
+        self, indices: ITensor, values: ITensor, depth: ITensor, axis: int
+    ) -> selecting.IOneHotLayer:
+        return self._new(selecting.IOneHotLayer, [indices, values, depth], axis=axis)
+
+    def add_ragged_softmax(self, input: ITensor, bounds: ITensor) -> selecting.IRaggedSoftMaxLayer:
+        return self._new(selecting.IRaggedSoftMaxLayer, [input, bounds])
+
+    def add_nms(
+        self,
+        boxes: ITensor,
+        scores: ITensor,
+        max_output_boxes_per_class: ITensor,
+        indices_type: DataType = DataType.INT32,
+    ) -> selecting.INMSLayer:
+        given = [boxes, scores, max_output_boxes_per_class]
+        return self._new(selecting.INMSLayer, given, indices_type=indices_type)
+
+    # -- transformers -----------------------------------------------------------------------------
+
+    def add_attention(
+        self,
+        query: ITensor,
+        key: ITensor,
+        value: ITensor,
+        norm_op: AttentionNormalizationOp,
+        causal: bool,
+    ) -> attention.IAttention:
+        kind = CausalMaskKind.UPPER_LEFT if causal else CausalMaskKind.NONE
+        return self._attention([query, key, value], norm_op, kind)
+
+    def add_attention_v2(
+        self,
+        query: ITensor,
+        key: ITensor,
+        value: ITensor,
+        norm_op: AttentionNormalizationOp,
+        causal_kind: CausalMaskKind,
+    ) -> attention.IAttention:
+        return self._attention([query, key, value], norm_op, causal_kind)
+
+    def _attention(
+        self, inputs: Sequence[ITensor], norm_op: AttentionNormalizationOp, kind: CausalMaskKind
+    ) -> attention.IAttention:
+        first = self._new(attention.IAttentionInputLayer, inputs)
+        last = self._new(attention.IAttentionOutputLayer, first.outputs)
+        found = attention.IAttention(first, last)
+        found.norm_op = norm_op
+        found.align(kind)
+        return found
+
+    def add_rotary_embedding(
+        self,
+        input: ITensor,
+        cos_cache: ITensor,
+        sin_cache: ITensor,
+        interleaved: bool,
+        rotary_embedding_dim: int,
+    ) -> tokens.IRotaryEmbeddingLayer:
+        fields = {"interleaved": interleaved, "rotary_embedding_dim": rotary_embedding_dim}
+        return self._new(tokens.IRotaryEmbeddingLayer, [input, cos_cache, sin_cache], **fields)
+
+    def add_kv_cache_update(
+        self, cache: ITensor, update: ITensor, write_indices: ITensor, cache_mode: KVCacheMode
+    ) -> tokens.IKVCacheUpdateLayer:
+        given = [cache, update, write_indices]
+        return self._new(tokens.IKVCacheUpdateLayer, given, cache_mode=cache_mode)
+
+    def add_moe(
+        self,
+        hidden_states: ITensor,
+        selected_experts_for_tokens: ITensor,
+        scores_for_selected_experts: ITensor,
+    ) -> tokens.IMoELayer:
+        chosen = [selected_experts_for_tokens, scores_for_selected_experts]
+        return self._new(tokens.IMoELayer, [hidden_states, *chosen])
+
     # -- what is not there ------------------------------------------------------------------------
 
     add_loop = refused("add_loop", ONNX)
     add_if_conditional = refused("add_if_conditional", ONNX)
-    add_one_hot = refused("add_one_hot", ONNX)
-    add_nms = refused("add_nms", ONNX)
-    add_ragged_softmax = refused("add_ragged_softmax", "Mask what a softmax should leave out")
-    add_attention = refused("add_attention", "Add two matrix products and a softmax: they fuse")
-    add_attention_v2 = refused("add_attention_v2", "Add two products and a softmax: they fuse")
-    add_rotary_embedding = refused("add_rotary_embedding", ONNX)
-    add_kv_cache_update = refused("add_kv_cache_update", ONNX)
-    add_moe = refused("add_moe", "Add the products of each expert")
     add_dist_collective = refused("add_dist_collective", "Run an engine on each device")
-    add_dynamic_quantize = refused("add_dynamic_quantize", "Add a quantize layer with a scale")
-    add_dynamic_quantize_v2 = refused("add_dynamic_quantize_v2", "Add a quantize layer")
     add_plugin = refused("add_plugin", PLUGINS)
     add_plugin_v2 = refused("add_plugin_v2", PLUGINS)
     add_plugin_v3 = refused("add_plugin_v3", PLUGINS)

@@ -172,7 +172,9 @@ class ICudaEngine(Reporting):
         return -1
 
     def get_aliased_input_tensor(self, name: str) -> str:
-        return ""
+        """The input whose address an output may have, as it is made in place; else nothing."""
+        found = (read for read, made in self.native.plan.in_place if made == name)
+        return next(found, "")
 
     def is_shape_inference_io(self, name: str) -> bool:
         return False

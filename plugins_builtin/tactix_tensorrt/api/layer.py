@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, overload
 
 from tactix.base.errors import NetworkError
 from tactix_tensorrt.api.enums import DataType, Enum, LayerType
@@ -19,9 +19,19 @@ T = TypeVar("T")
 
 OWN = {
     "TYPE", "OUTPUTS", "attributes", "changed", "has_precision", "inputs", "is_parsed", "kind",
-    "lower", "network", "output_types", "outputs", "own_precision", "parsed_node", "values",
+    "lower", "network", "output_types", "outputs", "own_precision", "owner",
+    "parsed_node", "values",
 }  # fmt: skip
 """Attributes of layers that TensorRT's do not have."""
+
+
+class Attributed(Protocol):
+    """What has attributes that may be set until a build."""
+
+    attributes: dict[str, object]
+
+    def changed(self) -> None:
+        """What was made with them is out of date."""
 
 
 class Attribute(Generic[T]):
@@ -36,14 +46,14 @@ class Attribute(Generic[T]):
     @overload
     def __get__(self, layer: None, owner: type) -> Attribute[T]: ...
     @overload
-    def __get__(self, layer: ILayer, owner: type) -> T: ...
-    def __get__(self, layer: ILayer | None, owner: type) -> T | Attribute[T]:
+    def __get__(self, layer: Attributed, owner: type) -> T: ...
+    def __get__(self, layer: Attributed | None, owner: type) -> T | Attribute[T]:
         if layer is None:
             return self
         found: T = layer.attributes.get(self._name, self._default)  # type: ignore[assignment]
         return found
 
-    def __set__(self, layer: ILayer, value: T) -> None:
+    def __set__(self, layer: Attributed, value: T) -> None:
         layer.attributes[self._name] = self._convert(value) if self._convert else value
         layer.changed()
 

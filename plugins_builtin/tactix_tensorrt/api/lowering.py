@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tactix.contracts.graph import Node, Value
     from tactix.network.definition import NetworkDefinition
     from tactix_tensorrt.api.layer import ILayer
+    from tactix_tensorrt.api.tensor import ITensor
     from tactix_tensorrt.api.values import Array
 
 
@@ -25,6 +26,10 @@ class Lowering:
     def __init__(self, net: NetworkDefinition, layer: ILayer) -> None:
         self._net, self._layer = net, layer
         self.nodes: list[Node] = []
+
+    def value(self, tensor: ITensor) -> Value:
+        """tactix's of another tensor than an input."""
+        return tensor.value()
 
     @property
     def inputs(self) -> list[Value | None]:
@@ -69,6 +74,20 @@ class Lowering:
 
     def cast(self, x: Value, dtype: DType) -> Value:
         return x if x.spec.dtype is dtype else self.one("Cast", x, to=dtype)
+
+    def reshape(self, x: Value, shape: Sequence[Dim]) -> Value:
+        return self.one("Reshape", x, shape=tuple(shape))
+
+    def part(self, x: Value, axis: int, begin: Dim, size: Dim, step: int = 1) -> Value:
+        """``size`` elements along an axis, from ``begin`` on, each ``step`` after the last."""
+        fields = {"begins": (begin,), "sizes": (size,), "axes": (axis,), "steps": (step,)}
+        return self.one("Slice", x, **fields)
+
+    def counter(self, size: Dim, axis: int, rank: int) -> Value:
+        """``0, 1, ...`` along one of ``rank`` axes, int64."""
+        ends = [self.one("Dims", values=(n,), shape=()) for n in (0, size, 1)]
+        shape = [size if i == axis else 1 for i in range(rank)]
+        return self.reshape(self.one("Range", *ends), shape)
 
     def content(self, x: Value, what: str) -> tuple[Dim, ...]:
         """The integers in a tensor, as far as shapes tell them. Raises NetworkError."""

@@ -10,10 +10,6 @@ from tactix_tensorrt.api.refusal import refused
 ONNX = "Write that part as an ONNX model, and parse it"
 
 
-class IRaggedSoftMaxLayer(ILayer):
-    TYPE = LayerType.RAGGED_SOFTMAX
-
-
 class IPluginLayer(ILayer):
     TYPE = LayerType.PLUGIN
 
@@ -60,52 +56,6 @@ class IIfConditionalInputLayer(IIfConditionalBoundaryLayer):
 
 class IIfConditionalOutputLayer(IIfConditionalBoundaryLayer):
     TYPE = LayerType.CONDITIONAL_OUTPUT
-
-
-class IOneHotLayer(ILayer):
-    TYPE = LayerType.ONE_HOT
-
-
-class INMSLayer(ILayer):
-    TYPE = LayerType.NMS
-
-
-class IDynamicQuantizeLayer(ILayer):
-    TYPE = LayerType.DYNAMIC_QUANTIZE
-
-
-class IAttention:
-    """Attention of a network."""
-
-    decomposable = False
-
-
-class IAttentionBoundaryLayer(ILayer):
-    TYPE = LayerType.ATTENTION_INPUT
-
-    @property
-    def attention(self) -> IAttention:
-        return IAttention()
-
-
-class IAttentionInputLayer(IAttentionBoundaryLayer):
-    TYPE = LayerType.ATTENTION_INPUT
-
-
-class IAttentionOutputLayer(IAttentionBoundaryLayer):
-    TYPE = LayerType.ATTENTION_OUTPUT
-
-
-class IRotaryEmbeddingLayer(ILayer):
-    TYPE = LayerType.ROTARY_EMBEDDING
-
-
-class IKVCacheUpdateLayer(ILayer):
-    TYPE = LayerType.KV_CACHE_UPDATE
-
-
-class IMoELayer(ILayer):
-    TYPE = LayerType.MOE
 
 
 class IDistCollectiveLayer(ILayer):

@@ -9,6 +9,7 @@ its symbols have changed.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT, Memory
+from tactix.run.segments import Profiler
 from tactix.run.shapes import solve
 from tactix_runtime.host_mirror import MirroredValues, RunValues, read
 from tactix_runtime.values import as_value
@@ -55,6 +57,7 @@ class Segment:
         self._weights: list[int] = []
         self.checks: list[Checked] = list(plan.demands.get(first, ()))
         self.checks += (e for k in range(first, stop) for e in plan.extents.get(k, ()))
+        self.profiler: Profiler | None = None
         self.runnable: Runnable | None = None
         self.places: list[int] = []
         self._env: dict[str, int] | None = None
@@ -120,9 +123,7 @@ class Segment:
 
     def _bind(self, env: Env, addresses: list[int]) -> None:
         if self.runnable is None:
-            self.runnable = self.program.device.link(
-                self.steps, self.program.launchers, self.program.context
-            )
+            self.runnable = self.program.link_steps(self.steps, self.program.context, self.profiler)
         bind(self.runnable, self.steps, env, addresses)
         self._env, self._bound = dict(env), [addresses[b] for b in self.outer]
 
@@ -169,6 +170,18 @@ class SegmentedContext(ExecutionContext):
         plain = program.device.host_memory and not any(io.dtype.on_host for io in ios)
         self._straight = plain and not program.plan.produced
         self._loop: LoopRunnable | None = None
+
+    @property
+    def profiler(self) -> Profiler | None:
+        """As of any context; steps of bodies are part of their step."""
+        return self._profiler
+
+    @profiler.setter
+    def profiler(self, profiler: Profiler | None) -> None:
+        with self._running:
+            self._profiler = profiler
+            for segment, _ in self._segments:
+                segment.profiler, segment.runnable = profiler, None
 
     def get_tensor_shape(self, name: str) -> Shape:
         """As of the last run, for an output; symbolic before it."""
@@ -259,7 +272,11 @@ class SegmentedContext(ExecutionContext):
         for segment, k in self._segments:
             segment.run(env, run_values)
             if k < len(self._program.plan.steps):
+                start = time.perf_counter()
                 self._produce(k, env, run_values)
+                if self._profiler is not None:
+                    ms = (time.perf_counter() - start) * 1e3
+                    self._profiler.report_layer_time(self._program.plan.steps[k].name, ms)
         return [run_values.found(io.buffer) for io in self._outputs]
 
     def _begun(self, values: Sequence[Any], given: Env) -> tuple[dict[str, int], RunValues]:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tactix
@@ -155,16 +156,33 @@ def test_errors_of_import_and_of_networks_reach_the_recorder(tmp_path: Path) -> 
     assert (own.num_errors(), recorder.num_errors()) == (1, 3)
 
 
-def test_a_context_refuses_a_profiler_that_it_would_ignore() -> None:
+def test_a_profiler_is_told_of_each_step_of_a_run_until_it_is_taken_away() -> None:
+    told: list[tuple[str, float]] = []
+
+    class Kept:
+        def report_layer_time(self, layer_name: str, ms: float) -> None:
+            told.append((layer_name, ms))
+
     builder = tactix.Builder()
     network = builder.create_network("small")
     (y,) = network.add_layer("tactix.Relu", [network.add_input("x", "f32", (2, 3))])
-    network.mark_output(y, "y")
+    (z,) = network.add_layer("tactix.Softmax", [y])
+    network.mark_output(z, "z")
     config = tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0, device="cpu")
-    context = builder.build(network, config).create_execution_context()
+    engine = builder.build(network, config)
+    context = engine.create_execution_context()
+    given = {"x": np.array([[-1, 2, 3], [4, -5, 6]], np.float32)}
+    before = context.run(given)["z"]
+    context.profiler = profiler = Kept()
+    assert context.profiler is profiler
+    for _ in range(2):
+        np.testing.assert_array_equal(context.run(given)["z"], before)
+    names = [step.name for step in engine.plan.steps]
+    assert [name for name, _ in told] == names * 2
+    assert min(ms for _, ms in told) > 0
     context.profiler = None
-    with pytest.raises(InvalidArgument, match="takes no profiler"):
-        context.profiler = object()  # type: ignore[assignment]
+    context.run(given)
+    assert len(told) == 2 * len(names)
 
 
 def test_what_cannot_be_compiled_is_said_before_any_tactic_is_asked(

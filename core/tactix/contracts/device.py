@@ -229,6 +229,12 @@ class Device:
         """
         return python(arithmetic)
 
+    def timed(self, runnable: Runnable) -> float:
+        """Run it once, and wait; seconds on the device's own timer."""
+        start = time.perf_counter()
+        runnable()
+        return time.perf_counter() - start
+
     def measure(self, runnable: Runnable, times: int) -> float:
         """Seconds that ``times`` runs take together, on the device's own timer."""
         start = time.perf_counter()

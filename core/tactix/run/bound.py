@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tactix.base.host_memory import check_array_fits
@@ -16,21 +16,22 @@ class BoundPlan:
     """``current``: the io addresses in the tables, in the engine's order, 0 where not yet given.
 
     ``memory``: what the tables point into; None if they have to be bound before the next run.
-    ``runnable``: the linked steps, which those of another shape may have been; linked now if None.
+    ``link``: links the steps, now unless ``runnable`` is given: linked steps, which those of
+    another shape may have been.
     """
 
     def __init__(
         self,
         program: LinkedPlan,
         layout: Layout,
-        cached: int = 0,
+        link: Callable[[], Runnable],
         runnable: Runnable | None = None,
     ) -> None:
         import numpy as np
 
         self.program, self.layout = program, layout
-        self._cached = cached
-        self.runnable = runnable or program.link(cached)
+        self._link = link
+        self.runnable = runnable or link()
         self._surrendered = False
         shapes = layout.shapes
         self.buffers = program.io_buffers
@@ -63,7 +64,7 @@ class BoundPlan:
     def _bind(self, ios: list[int], memory: Memory) -> None:
         """Shapes, weights, intermediate memory, inputs and outputs."""
         if self._surrendered:
-            self.runnable, self._surrendered = self.program.link(self._cached), False
+            self.runnable, self._surrendered = self._link(), False
         import numpy as np
 
         found = self.program.based(memory.address) + np.asarray(self.layout.offsets, np.int64)

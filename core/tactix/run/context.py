@@ -28,6 +28,7 @@ from tactix.run.bound import BoundPlan
 from tactix.run.layout import Layout
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT, Memory
+from tactix.run.segments import Profiler
 from tactix.run.shapes import shape_of
 from tactix.run.state_memory import RESERVE, StateMemory
 
@@ -73,6 +74,7 @@ class ExecutionContext(Recorded):
         self._arrays: dict[str, Any] = {}
         self._allocators: dict[int, Any] = {}
         self._profile = -1
+        self._profiler: Profiler | None = None
         self._length: int | None = None
         self._kept: StateMemory | None = None
         self._active: tuple[BoundPlan, Memory] | None = None
@@ -92,16 +94,17 @@ class ExecutionContext(Recorded):
         )  # held while tables are changed and used; never waited for to queue work
 
     @property
-    def profiler(self) -> None:
-        """None: times of single steps are not taken while running."""
-        return None
+    def profiler(self) -> Profiler | None:
+        """What is told how long each step took, after each run, which then waits for each step:
+        ``report_layer_time(name, milliseconds)``. None, the default: steps are not timed.
+        """
+        return self._profiler
 
     @profiler.setter
-    def profiler(self, profiler: object) -> None:
-        """Raises InvalidArgument for all but None."""
-        if profiler is not None:
-            do = "The times that the build measured are in `tactix inspect` and `tactix explain`"
-            raise InvalidArgument("a context takes no profiler", who=self.name, do=do)
+    def profiler(self, profiler: Profiler | None) -> None:
+        with self._state:
+            self._profiler, self._active = profiler, None
+            self._known.clear()
 
     # -- shapes and profiles ----------------------------------------------------------------------
 
@@ -459,7 +462,8 @@ class ExecutionContext(Recorded):
             bound = self._known.get(key)
             if bound is None:
                 program, layout = self._layout(shapes)
-                bound = BoundPlan(program, layout, self._cached, self._spare(program))
+                link = partial(program.link, self._cached, self._profiler)
+                bound = BoundPlan(program, layout, link, self._spare(program))
             memory = self._needed_memory(bound.layout)
             self._known[key] = bound
             self._known.move_to_end(key)

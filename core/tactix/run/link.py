@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,13 +22,14 @@ from tactix.base.errors import (
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
 from tactix.contracts.flavour import Options
-from tactix.contracts.launcher import Launcher, LinkContext, Runnable
+from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.contracts.session import SessionView
 from tactix.plan.schema import Plan, Requirement
 from tactix.plugins.identity import own_first
 from tactix.plugins.names import OWN
 from tactix.run.layout import Layout, Layouts
 from tactix.run.memory import Weights
+from tactix.run.segments import Profiler, TimedSteps
 from tactix.run.shapes import Solver, admits
 
 LAYOUTS = 64
@@ -117,12 +118,23 @@ class LinkedPlan:
             self._based = memory, based
         return based
 
-    def link(self, cached: int = 0) -> Runnable:
+    def link(self, cached: int = 0, profiler: Profiler | None = None) -> Runnable:
         """All steps as one callable, not bound yet; ``cached``: bytes of weights to keep so. Raises
         ExecutionError.
+
+        ``profiler``: what is told how long each step takes, which then run one by one.
         """
         context = replace(self.context, persistent_cache_limit=cached) if cached else self.context
-        return self.device.link(self.plan.steps, self.launchers, context)
+        return self.link_steps(self.plan.steps, context, profiler)
+
+    def link_steps(
+        self, steps: Sequence[Step[Plan]], context: LinkContext, profiler: Profiler | None
+    ) -> Runnable:
+        """Some steps that follow each other, as ``link``."""
+        if profiler is None:
+            return self.device.link(steps, self.launchers, context)
+        parts = [self.device.link([s], self.launchers, context) for s in steps]
+        return TimedSteps(parts, [s.name for s in steps], self.device.timed, profiler)
 
     def at(self, env: Env, profile: int = -1) -> LinkedPlan:
         """What runs at these symbols: another plan where the profile has kernels of its own.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tactix.base.errors import TactixError
 from tactix_tensorrt.api.callbacks import IDebugListener, IOutputAllocator, IProfiler
+from tactix_tensorrt.api.layer_times import LayerTimes
 from tactix_tensorrt.api.logger import ILogger, Reporting, returns
 from tactix_tensorrt.api.values import Dims, as_dims
 from tactix_tensorrt.levels import at_this_level
@@ -50,7 +51,7 @@ class IExecutionContext(Reporting):
         super().__init__(logger)
         self._engine, self.native = engine, native
         self._listener: IDebugListener | None = None
-        self._profiler: IProfiler | None = None
+        self._times: LayerTimes | None = None
         self._allocators: dict[str, AskedAllocator] = {}
         self._streams = not engine.native.device.host_memory
         self._run = native.execute_async_v3
@@ -201,15 +202,32 @@ class IExecutionContext(Reporting):
             if self._allocators:
                 for placed in self._allocators.values():
                     placed.stream = int(stream_handle)
+            if self._times is not None:
+                return self._timed(int(stream_handle))
             return self._run(int(stream_handle) if self._streams else 0)
         except TactixError as e:
             self.fail(e)
             return False
 
+    def _timed(self, stream: int) -> bool:
+        assert self._times is not None
+        self._times.begin()
+        done = self._run(stream if self._streams else 0)
+        if self.enqueue_emits_profile:
+            self._times.tell()
+        return done
+
     @returns(False)
     def execute_v2(self, bindings: Sequence[int]) -> bool:
-        """Run on addresses in the engine's order; it is over when this returns."""
-        return self.native.execute_v2([int(b) for b in bindings])
+        """Run on addresses in the engine's order; it is over when this returns, and told to a
+        profiler.
+        """
+        if self._times is not None:
+            self._times.begin()
+        done = self.native.execute_v2([int(b) for b in bindings])
+        if self._times is not None:
+            self._times.tell()
+        return done
 
     def set_aux_streams(self, aux_streams: Sequence[int]) -> None:
         """Runs take streams of their own."""
@@ -218,14 +236,13 @@ class IExecutionContext(Reporting):
 
     @property
     def profiler(self) -> IProfiler | None:
-        """What was set; it is not called."""
-        return self._profiler
+        """What is told how long each step of a run took: steps then run one by one."""
+        return self._times.profiler if self._times else None
 
     @profiler.setter
     def profiler(self, profiler: IProfiler | None) -> None:
-        self._profiler = profiler
-        if profiler is not None:
-            self.warn("a profiler is not called: see `tactix inspect` for times that a build took")
+        self._times = None if profiler is None else LayerTimes(profiler)
+        self.native.profiler = self._times
 
     def set_debug_listener(self, listener: IDebugListener | None) -> bool:
         self._listener = listener
@@ -244,7 +261,13 @@ class IExecutionContext(Reporting):
         return False
 
     def report_to_profiler(self) -> bool:
-        return False
+        """Tell the profiler of the last run, where ``enqueue_emits_profile`` is off; False without
+        a run or a profiler.
+        """
+        if self._times is None:
+            self.fail("report_to_profiler: the context has no profiler. Set one before the run")
+            return False
+        return self._times.tell()
 
     def set_communicator(self, communicator: object) -> bool:
         """False: an engine is on one device."""

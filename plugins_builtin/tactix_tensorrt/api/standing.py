@@ -19,8 +19,7 @@ IGNORED: dict[str, frozenset[str]] = {
         "set_preview_feature set_quantization_flag set_tactic_sources tiling_optimization_level",
         "Builder": "DLA_core gpu_allocator max_threads reset",
         "Runtime": "DLA_core gpu_allocator temporary_directory tempfile_control_flags",
-        "IExecutionContext": "debug_sync enqueue_emits_profile nvtx_verbosity profiler "
-        "set_aux_streams set_debug_listener",
+        "IExecutionContext": "debug_sync nvtx_verbosity set_aux_streams set_debug_listener",
         "IOptimizationProfile": "extra_memory_target set_shape_input get_shape_input",
         "ITensor": "dynamic_range location reset_dynamic_range set_dynamic_range",
         "OnnxParser": "clear_flag flags set_builder_config set_flag",
@@ -35,8 +34,7 @@ REFUSED: dict[str, frozenset[str]] = {
         "IBuilderConfig": "can_run_on_DLA",
         "INetworkDefinition": "mark_debug mark_unfused_tensors_as_debug_tensors unmark_debug "
         "unmark_unfused_tensors_as_debug_tensors",
-        "IExecutionContext": "report_to_profiler set_all_tensors_debug_state set_communicator "
-        "set_tensor_debug_state",
+        "IExecutionContext": "set_all_tensors_debug_state set_communicator set_tensor_debug_state",
         "Refitter": "set_weights",
         "IExprBuilder": "declare_size_tensor",
     }.items()
@@ -46,7 +44,7 @@ _NOT_CALLED = (
     "DimsExprs DynamicPluginTensorDesc IAlgorithm IAlgorithmContext IAlgorithmIOInfo "
     "IAlgorithmSelector IAlgorithmVariant IDebugListener IDimensionExpr IExprBuilder "
     "IGpuAllocator IGpuAsyncAllocator IInt8Calibrator IPluginCapability IPluginCreatorInterface "
-    "IPluginResource IPluginResourceContext IPluginV2 IPluginV3 IProfiler KernelLaunchParams "
+    "IPluginResource IPluginResourceContext IPluginV2 IPluginV3 KernelLaunchParams "
     "PluginTensorDesc"
 )
 NOT_CALLED = frozenset(_NOT_CALLED.split())

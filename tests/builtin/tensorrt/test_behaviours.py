@@ -333,12 +333,6 @@ class Recorder(trt.IErrorRecorder):
         return False
 
 
-def test_a_profiler_is_told_to_be_idle(engine: trt.ICudaEngine, logger: Kept) -> None:
-    context = engine.create_execution_context()
-    context.profiler = trt.Profiler()
-    assert "not called" in logger.warnings[-1]
-
-
 def test_errors_reach_a_recorder(logger: Kept) -> None:
     runtime = trt.Runtime(logger)
     runtime.error_recorder = recorder = Recorder()

@@ -61,10 +61,12 @@ class ICudaEngine(Reporting):
     """Made by runtimes. Iterating gives names of its tensors.
 
     ``native``: tactix's engine. ``session``: whose key signs what is serialized, if the plan that
-    it came from is trusted and its weights were ``renewed``.
+    it came from is trusted and its weights were ``renewed``. ``kept``: what has to be there for as
+    long as the engine is.
     """
 
     renewed = False
+    kept: object = None
 
     tactic_sources = 0
     profiling_verbosity = ProfilingVerbosity.DETAILED
@@ -236,12 +238,26 @@ class ICudaEngine(Reporting):
 
     @weight_streaming_budget_v2.setter
     def weight_streaming_budget_v2(self, size: int) -> None:
+        """Bytes of weights in memory; at least what the step with the most weights needs."""
         if not hasattr(self.native, "weight_streaming_budget_v2"):
             self.fail("a budget of weights needs BuilderFlag.WEIGHT_STREAMING")
             return
-        self.native.weight_streaming_budget_v2 = size
+        try:
+            self.native.weight_streaming_budget_v2 = max(size, self.minimum_weight_streaming_budget)
+        except TactixError as e:
+            self.fail(e)
 
-    weight_streaming_budget = weight_streaming_budget_v2
+    @property
+    def weight_streaming_budget(self) -> int:
+        """As ``weight_streaming_budget_v2``; -1 if nothing is streamed."""
+        budget = self.weight_streaming_budget_v2
+        return -1 if budget >= self.streamable_weights_size else budget
+
+    @weight_streaming_budget.setter
+    def weight_streaming_budget(self, size: int) -> None:
+        """-1 streams nothing, 0 is for tactix to choose."""
+        wanted = size if size > 0 else self.get_weight_streaming_automatic_budget()
+        self.weight_streaming_budget_v2 = wanted
 
     @property
     def minimum_weight_streaming_budget(self) -> int:

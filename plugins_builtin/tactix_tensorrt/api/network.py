@@ -43,6 +43,7 @@ class INetworkDefinition(Additions, Reporting):
         self.outputs: list[ITensor] = []
         self.layers: list[ILayer] = []
         self._net: NetworkDefinition | None = None
+        self._parsed = False
         self._values: dict[ITensor, Value] = {}
         self._nodes: dict[ILayer, list[Node]] = {}
 
@@ -198,13 +199,13 @@ class INetworkDefinition(Additions, Reporting):
     @property
     def is_parsed(self) -> bool:
         """Whether a parser filled it."""
-        return any(layer.is_parsed for layer in self.layers)
+        return self._parsed
 
     def adopt(self, net: NetworkDefinition) -> None:
         """Take what an importer read. Raises NetworkError beside layers that are there."""
         if self.layers or self.inputs:
             raise NetworkError("the network has layers", do="Parse into a network of its own")
-        self._net = net
+        self._net, self._parsed = net, True
         self._values = parsed.fill(self, net)
 
     def value_of(self, tensor: ITensor) -> Value:

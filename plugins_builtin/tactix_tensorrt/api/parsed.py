@@ -97,10 +97,21 @@ def fill(network: INetworkDefinition, net: NetworkDefinition) -> dict[ITensor, V
         layer = _layer(network, node, tensors)
         tensors.update(zip(node.outputs, layer.outputs, strict=True))
         network.add(layer)
+    found = {tensor: value for value, tensor in tensors.items()}
     for name, value in zip(net.output_names, net.outputs, strict=True):
-        tensors[value].name = name
-        network.mark_output(tensors[value])
-    return {tensor: value for value, tensor in tensors.items()}
+        tensor = tensors[value]
+        if tensor.layer is None or tensor.is_network_output:
+            tensor = _copied(network, tensor, value)
+        tensor.name, found[tensor] = name, value
+        network.mark_output(tensor)
+    return found
+
+
+def _copied(network: INetworkDefinition, tensor: ITensor, value: Value) -> ITensor:
+    """Another output of the same content as an input, a constant or an output, whose name stays."""
+    layer = network.add(arithmetic.IIdentityLayer(network, f"copy of {tensor.name}", [tensor]))
+    layer.values = [value]
+    return layer.outputs[0]
 
 
 def _layer(network: INetworkDefinition, node: Node, tensors: dict[Value, ITensor]) -> ILayer:

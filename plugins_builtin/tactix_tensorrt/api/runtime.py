@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tactix_tensorrt.api.callbacks import IStreamReader, IStreamReaderV2
@@ -58,8 +60,24 @@ class Runtime(Rooted):
             serialized_engine = _all_of(serialized_engine)
         if self.max_threads:
             self.native.max_threads = self.max_threads
-        engine = self.native.deserialize(bytes(memoryview(serialized_engine).cast("B")))
-        return ICudaEngine(engine, self._logger, self.native.session)
+        content = bytes(memoryview(serialized_engine).cast("B"))
+        engine = self.native.deserialize(content)
+        if getattr(engine, "streamable_weights_size", 1):
+            return ICudaEngine(engine, self._logger, self.native.session)
+        return self._streamed(content)
+
+    def _streamed(self, plan: bytes) -> ICudaEngine:
+        """The engine of a plan whose weights come and go: tactix maps them from a file, which is
+        there for as long as the engine is.
+        """
+        folder = tempfile.TemporaryDirectory(
+            prefix="tactix-plan-", dir=self.temporary_directory or None
+        )
+        path = Path(folder.name) / "streamed.plan"
+        path.write_bytes(plan)
+        out = ICudaEngine(self.native.deserialize(path), self._logger, self.native.session)
+        out.kept = folder
+        return out
 
     def load_runtime(self, path: str) -> Runtime:
         """One that hands plans to the lean runtime at that path."""

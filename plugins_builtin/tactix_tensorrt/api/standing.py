@@ -18,7 +18,7 @@ IGNORED: dict[str, frozenset[str]] = {
         "reset_device_type runtime_platform set_calibration_profile set_device_type "
         "set_preview_feature set_quantization_flag set_tactic_sources tiling_optimization_level",
         "Builder": "DLA_core gpu_allocator max_threads reset",
-        "Runtime": "DLA_core gpu_allocator temporary_directory tempfile_control_flags",
+        "Runtime": "DLA_core gpu_allocator tempfile_control_flags",
         "IExecutionContext": "debug_sync nvtx_verbosity set_aux_streams set_debug_listener",
         "IOptimizationProfile": "extra_memory_target set_shape_input get_shape_input",
         "ITensor": "dynamic_range location reset_dynamic_range set_dynamic_range",

@@ -7,6 +7,7 @@ import operator
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from trt_logger import Kept
 
 from tactix_tensorrt import api as trt
@@ -391,3 +392,50 @@ def test_creators_are_registered_by_name_and_version() -> None:
     assert not registry.register_creator(Creator(), "")
     assert registry.deregister_creator(creator)
     assert trt.init_libnvinfer_plugins(None, "")
+
+
+def test_outputs_that_are_inputs_or_other_outputs_keep_both_names(
+    builder: trt.Builder, network: trt.INetworkDefinition, config: trt.IBuilderConfig, logger: Kept
+) -> None:
+    nodes = [
+        helper.make_node("Identity", ["x"], ["y"]),
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Identity", ["r"], ["s"]),
+    ]
+    names = ["y", "r", "s"]
+    x, *outputs = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ["x", *names])
+    model = helper.make_model(
+        helper.make_graph(nodes, "net", [x], outputs),
+        opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=10,
+    )
+    assert trt.OnnxParser(network, logger).parse(model.SerializeToString())
+    assert [network.get_input(i).name for i in range(network.num_inputs)] == ["x"]
+    assert [network.get_output(i).name for i in range(network.num_outputs)] == names
+    engine = builder.build_engine_with_config(network, config)
+    assert engine is not None, logger.errors
+    given = np.array([-1, 2], np.float32)
+    found = engine.create_execution_context().native.run({"x": given})
+    for name, expected in zip(names, ([-1, 2], [0, 2], [0, 2])):
+        np.testing.assert_array_equal(found[name], expected)
+
+
+def test_weights_come_and_go_within_a_budget(
+    builder: trt.Builder, parsed: trt.INetworkDefinition, profiled: trt.IBuilderConfig, logger: Kept
+) -> None:
+    profiled.set_flag(trt.BuilderFlag.WEIGHT_STREAMING)
+    plan = builder.build_serialized_network(parsed, profiled)
+    assert plan is not None, logger.errors
+    engine = trt.Runtime(logger).deserialize_cuda_engine(plan)
+    assert engine is not None, logger.errors
+    assert engine.weight_streaming_budget_v2 == engine.streamable_weights_size > 0
+    assert engine.weight_streaming_budget == -1
+    given = {"x": np.ones((2, 3, 8, 8), np.float32)}
+    expected = engine.create_execution_context().native.run(given)["y"]
+    engine.weight_streaming_budget_v2 = 0
+    least = engine.minimum_weight_streaming_budget
+    assert engine.weight_streaming_budget_v2 == least < engine.streamable_weights_size
+    np.testing.assert_array_equal(
+        engine.create_execution_context().native.run(given)["y"], expected
+    )
+    assert logger.errors == []

@@ -125,8 +125,6 @@ from tactix_tensorrt.api.layers.absent import (
     ILoopBoundaryLayer,
     ILoopOutputLayer,
     IPluginLayer,
-    IPluginV2Layer,
-    IPluginV3Layer,
     IRecurrenceLayer,
     ITripLimitLayer,
 )
@@ -173,6 +171,10 @@ from tactix_tensorrt.api.layers.moving import (
     ISqueezeLayer,
     IUnsqueezeLayer,
 )
+from tactix_tensorrt.api.layers.plugins import (
+    IPluginV2Layer,
+    IPluginV3Layer,
+)
 from tactix_tensorrt.api.layers.selecting import (
     INMSLayer,
     IOneHotLayer,
@@ -206,17 +208,28 @@ from tactix_tensorrt.api.parser import (
 from tactix_tensorrt.api.parser_errors import (
     ParserError,
 )
-from tactix_tensorrt.api.plugins import (
-    DimsExprs,
+from tactix_tensorrt.api.plugin_fields import (
     DynamicPluginTensorDesc,
+    PluginField,
+    PluginFieldCollection,
+    PluginTensorDesc,
+)
+from tactix_tensorrt.api.plugin_registry import (
+    IPluginRegistry,
+    get_plugin_registry,
+    init_libnvinfer_plugins,
+)
+from tactix_tensorrt.api.plugin_sizes import (
+    DimsExprs,
     IDimensionExpr,
     IExprBuilder,
+)
+from tactix_tensorrt.api.plugins import (
     IPluginCapability,
     IPluginCreator,
     IPluginCreatorInterface,
     IPluginCreatorV3One,
     IPluginCreatorV3Quick,
-    IPluginRegistry,
     IPluginResource,
     IPluginResourceContext,
     IPluginV2,
@@ -231,11 +244,6 @@ from tactix_tensorrt.api.plugins import (
     IPluginV3QuickCore,
     IPluginV3QuickRuntime,
     KernelLaunchParams,
-    PluginField,
-    PluginFieldCollection,
-    PluginTensorDesc,
-    get_plugin_registry,
-    init_libnvinfer_plugins,
 )
 from tactix_tensorrt.api.profile import (
     IOptimizationProfile,

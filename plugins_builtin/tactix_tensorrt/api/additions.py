@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from tactix.base.errors import TactixError
 from tactix_tensorrt.api.enums import (
     ActivationType,
     AttentionNormalizationOp,
@@ -29,6 +30,7 @@ from tactix_tensorrt.api.layers import (
     attention,
     blocks,
     moving,
+    plugins,
     selecting,
     tokens,
     windows,
@@ -38,6 +40,7 @@ from tactix_tensorrt.api.tensor import ITensor
 
 if TYPE_CHECKING:
     from tactix_tensorrt.api.network import INetworkDefinition
+    from tactix_tensorrt.api.plugins import IPluginV2, IPluginV3
     from tactix_tensorrt.api.values import Array, Weights
 
     Numbers = Weights | Array | None
@@ -393,11 +396,45 @@ class Additions:
         chosen = [selected_experts_for_tokens, scores_for_selected_experts]
         return self._new(tokens.IMoELayer, [hidden_states, *chosen])
 
+    # -- plugins ----------------------------------------------------------------------------------
+
+    def add_plugin_v2(
+        self, inputs: Sequence[ITensor], plugin: IPluginV2
+    ) -> plugins.IPluginV2Layer | None:
+        """None for what is no IPluginV2DynamicExt, which is logged."""
+        return self._plugin(plugins.IPluginV2Layer, inputs, (), plugin)
+
+    def add_plugin_v3(
+        self, inputs: Sequence[ITensor], shape_inputs: Sequence[ITensor], plugin: IPluginV3
+    ) -> plugins.IPluginV3Layer | None:
+        """``shape_inputs``: integers that shapes tell, for sizes of outputs. None for what is no
+        IPluginV3, which is logged.
+        """
+        return self._plugin(plugins.IPluginV3Layer, inputs, shape_inputs, plugin)
+
+    def _plugin(
+        self,
+        cls: type[L],
+        inputs: Sequence[ITensor],
+        shapes: Sequence[ITensor],
+        plugin: IPluginV2 | IPluginV3,
+    ) -> L | None:
+        from tactix_tensorrt.plugin_steps.views import view_of
+
+        network: INetworkDefinition = self  # type: ignore[assignment]
+        try:
+            outputs = view_of(plugin).num_outputs
+        except TactixError as e:
+            network.fail(e)
+            return None
+        name = network.next_name(cls.TYPE.name)
+        layer = cls(network, name, [*inputs, *shapes], outputs)
+        layer.attributes |= {"plugin": plugin, "num_shape_inputs": len(shapes)}
+        return network.add(layer)
+
     # -- what is not there ------------------------------------------------------------------------
 
     add_loop = refused("add_loop", ONNX)
     add_if_conditional = refused("add_if_conditional", ONNX)
     add_dist_collective = refused("add_dist_collective", "Run an engine on each device")
     add_plugin = refused("add_plugin", PLUGINS)
-    add_plugin_v2 = refused("add_plugin_v2", PLUGINS)
-    add_plugin_v3 = refused("add_plugin_v3", PLUGINS)

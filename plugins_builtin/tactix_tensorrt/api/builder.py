@@ -93,7 +93,7 @@ class Builder(Rooted):
         return IOptimizationProfile(self._logger)
 
     def get_plugin_registry(self) -> object:
-        from tactix_tensorrt.api.plugins import get_plugin_registry
+        from tactix_tensorrt.api.plugin_registry import get_plugin_registry
 
         return get_plugin_registry()
 
@@ -108,13 +108,16 @@ class Builder(Rooted):
         """The plan's bytes; None if it cannot be built, and the log tells why."""
         from tactix.plan import container
         from tactix.run.admission import signer_of
+        from tactix_tensorrt.plugin_steps.launcher import building
+        from tactix_tensorrt.plugin_steps.lowering import configure
 
         lowered = network.lowered()
         self._check_profiles(network, config)
         with _cache_file(config) as cache:
             native = config.native(network.open_inputs(), network.precise_layers(config), cache)
             self._finish(native, config)
-            plan = self.native.build_plan(lowered, native)
+            with building(configure(lowered, native.profiles)):
+                plan = self.native.build_plan(lowered, native)
         return IHostMemory(container.dump(plan, signer_of(self.native.session)))
 
     def _finish(self, native: BuilderConfig, config: IBuilderConfig) -> None:

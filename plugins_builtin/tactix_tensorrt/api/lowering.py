@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tactix.contracts.graph import Node, Value
+    from tactix.contracts.layer import Layer
     from tactix.network.definition import NetworkDefinition
     from tactix_tensorrt.api.layer import ILayer
     from tactix_tensorrt.api.tensor import ITensor
@@ -47,7 +48,13 @@ class Lowering:
 
     def all(self, kind: str, inputs: Sequence[Value | None], **fields: Any) -> tuple[Value, ...]:
         """The outputs of a layer of tactix's, such as ``Relu``."""
-        made = self._net.add_layer(f"tactix.{kind}", inputs, name=self._layer.name, **fields)
+        return self.layers(f"tactix.{kind}", inputs, **fields)
+
+    def layers(
+        self, layer: str | Layer, inputs: Sequence[Value | None], **fields: Any
+    ) -> tuple[Value, ...]:
+        """The outputs of a layer, by key or itself."""
+        made = self._net.add_layer(layer, inputs, name=self._layer.name, **fields)
         node = made[0].producer
         assert node is not None
         self.nodes.append(node)

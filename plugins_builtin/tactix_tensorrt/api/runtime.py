@@ -56,12 +56,15 @@ class Runtime(Rooted):
         self, serialized_engine: bytes | IStreamReader | IStreamReaderV2
     ) -> ICudaEngine | None:
         """The engine of a plan's bytes, or of what a reader gives; None if it cannot be."""
+        from tactix_tensorrt.plugin_steps.launcher import check
+
         if isinstance(serialized_engine, IStreamReader | IStreamReaderV2):
             serialized_engine = _all_of(serialized_engine)
         if self.max_threads:
             self.native.max_threads = self.max_threads
         content = bytes(memoryview(serialized_engine).cast("B"))
         engine = self.native.deserialize(content)
+        check(engine.plan)
         if getattr(engine, "streamable_weights_size", 1):
             return ICudaEngine(engine, self._logger, self.native.session)
         return self._streamed(content)
@@ -86,7 +89,7 @@ class Runtime(Rooted):
         return out
 
     def get_plugin_registry(self) -> object:
-        from tactix_tensorrt.api.plugins import get_plugin_registry
+        from tactix_tensorrt.api.plugin_registry import get_plugin_registry
 
         return get_plugin_registry()
 

@@ -36,15 +36,12 @@ REFUSED: dict[str, frozenset[str]] = {
         "unmark_unfused_tensors_as_debug_tensors",
         "IExecutionContext": "set_all_tensors_debug_state set_communicator set_tensor_debug_state",
         "Refitter": "set_weights",
-        "IExprBuilder": "declare_size_tensor",
     }.items()
 }
 
 _NOT_CALLED = (
-    "DimsExprs DynamicPluginTensorDesc IAlgorithm IAlgorithmContext IAlgorithmIOInfo "
-    "IAlgorithmSelector IAlgorithmVariant IDebugListener IDimensionExpr IExprBuilder "
-    "IGpuAllocator IGpuAsyncAllocator IInt8Calibrator IPluginCapability IPluginCreatorInterface "
-    "IPluginResource IPluginResourceContext IPluginV2 IPluginV3 KernelLaunchParams "
-    "PluginTensorDesc"
+    "IAlgorithm IAlgorithmContext IAlgorithmIOInfo IAlgorithmSelector IAlgorithmVariant "
+    "IDebugListener IGpuAllocator IGpuAsyncAllocator IInt8Calibrator IPluginResourceContext "
+    "KernelLaunchParams"
 )
 NOT_CALLED = frozenset(_NOT_CALLED.split())

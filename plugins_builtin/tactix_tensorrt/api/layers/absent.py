@@ -14,14 +14,6 @@ class IPluginLayer(ILayer):
     TYPE = LayerType.PLUGIN
 
 
-class IPluginV2Layer(ILayer):
-    TYPE = LayerType.PLUGIN_V2
-
-
-class IPluginV3Layer(ILayer):
-    TYPE = LayerType.PLUGIN_V3
-
-
 class ILoopBoundaryLayer(ILayer):
     TYPE = LayerType.LOOP_OUTPUT
 

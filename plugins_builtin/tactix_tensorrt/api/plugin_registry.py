@@ -1,0 +1,102 @@
+"""Creators of plugins by name, version and namespace, and what plugins share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tactix_tensorrt.api.logger import ILogger
+from tactix_tensorrt.api.plugins import (
+    IPluginCreator,
+    IPluginCreatorInterface,
+    IPluginResource,
+)
+from tactix_tensorrt.levels import at_this_level
+
+
+@dataclass
+class _Shared:
+    """A resource, and how often it was acquired."""
+
+    resource: IPluginResource
+    count: int = 0
+
+
+@at_this_level
+class IPluginRegistry:
+    """Creators by name, version and namespace."""
+
+    def __init__(self) -> None:
+        self._creators: dict[tuple[str, str, str], IPluginCreatorInterface] = {}
+        self._resources: dict[str, _Shared] = {}
+        self.parent_search_enabled = True
+        self.error_recorder: object = None
+
+    def register_creator(
+        self, creator: IPluginCreatorInterface, plugin_namespace: str = ""
+    ) -> bool:
+        """False if one of that name, version and namespace is there."""
+        key = (creator.name, str(creator.plugin_version), plugin_namespace)
+        taken = self._creators.setdefault(key, creator) is not creator
+        if not taken:
+            creator.plugin_namespace = plugin_namespace
+        return not taken
+
+    def deregister_creator(self, creator: IPluginCreatorInterface) -> bool:
+        gone = [k for k, c in self._creators.items() if c is creator]
+        for key in gone:
+            del self._creators[key]
+        return bool(gone)
+
+    def get_creator(
+        self, type: str, version: str, plugin_namespace: str = ""
+    ) -> IPluginCreatorInterface | None:
+        return self._creators.get((type, str(version), plugin_namespace))
+
+    def get_plugin_creator(
+        self, type: str, version: str, plugin_namespace: str = ""
+    ) -> IPluginCreator | None:
+        """One of plugins before version 3."""
+        found = self.get_creator(type, version, plugin_namespace)
+        return found if isinstance(found, IPluginCreator) else None
+
+    @property
+    def all_creators(self) -> list[IPluginCreatorInterface]:
+        return list(self._creators.values())
+
+    all_creators_recursive = all_creators
+
+    @property
+    def plugin_creator_list(self) -> list[IPluginCreator]:
+        """Those of plugins before version 3."""
+        return [c for c in self.all_creators if isinstance(c, IPluginCreator)]
+
+    def acquire_plugin_resource(self, key: str, resource: IPluginResource) -> IPluginResource:
+        """The resource of that key: a clone of the first one that was given."""
+        if key not in self._resources:
+            self._resources[key] = _Shared(resource.clone())
+        self._resources[key].count += 1
+        return self._resources[key].resource
+
+    def release_plugin_resource(self, key: str) -> bool:
+        """Whether it was there; released as often as acquired, it is gone."""
+        shared = self._resources.get(key)
+        if shared is None:
+            return False
+        shared.count -= 1
+        if not shared.count:
+            del self._resources[key]
+            shared.resource.release()
+        return True
+
+
+_REGISTRY = IPluginRegistry()
+
+
+def get_plugin_registry() -> IPluginRegistry:
+    """The one of this process."""
+    return _REGISTRY
+
+
+def init_libnvinfer_plugins(logger: ILogger | None, namespace: str) -> bool:
+    """Nothing has to be initialised: what tactix has, it finds."""
+    return True

@@ -1,0 +1,9 @@
+"""Programs' plugins of TensorRT as layers of tactix: a layer, a tactic, and launchers that call
+them with addresses.
+"""
+
+from __future__ import annotations
+
+LAYER = "tactix.TensorRTPlugin@1"
+HOST, CUDA = "tactix.tensorrt_plugin@1", "tactix.cuda_tensorrt_plugin@1"
+"""Keys of the launchers and of the tactics, for a processor and for a GPU."""

@@ -28,9 +28,16 @@ def layers() -> list[Layer]:
 
 @pack.rule
 def rules() -> list[Rule]:
-    from tactix_ops.rules import all_rules, lowering_rules, processor_rules, reordering_rules
+    from tactix_ops.rules import (
+        all_rules,
+        graphics_rules,
+        lowering_rules,
+        processor_rules,
+        reordering_rules,
+    )
 
-    return [*all_rules(), *processor_rules(), *reordering_rules(), *lowering_rules()]
+    for_some = (processor_rules, graphics_rules, reordering_rules, lowering_rules)
+    return [*all_rules(), *(rule for rules in for_some for rule in rules())]
 
 
 @pack.tactic

@@ -45,6 +45,7 @@ MODULES = (
     "matmul.gemm",
     "matmul.gemm_amx",
     "matmul.gemv",
+    "matmul.few_bits",
     "attention",
     "attention_bf16",
     "rnn.tactic",

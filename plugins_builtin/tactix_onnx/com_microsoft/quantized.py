@@ -1,7 +1,8 @@
 """Quantised operators of ``com.microsoft``: what they compute on the dequantised tensors, quantised
 again.
 
-Weights of few bits in blocks are written out at import, in the dtype that they are multiplied in.
+Weights of few bits in blocks stay as they are stored; where columns of them change places, or
+only running tells them, they are written out in the dtype that they are multiplied in.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tactix_onnx.com_microsoft.compositions import (
 from tactix_onnx.convert import Context, Table
 from tactix_onnx.weights import Array
 from tactix_ops.layers.common import axis_of
+from tactix_ops.layers.few_bits import fields
 
 CONVERTERS = Table()
 
@@ -269,15 +271,32 @@ def matmul_bits(ctx: Context, node: Any) -> Value:
     blocks = int(ceildiv(k, block))  # type: ignore[arg-type]
     if any(v is not None and v.const is None for v in ctx.inputs[1:4]):
         return _plus(ctx, _matmul_computed(ctx, (k, n, blocks, block), bits), 5)
-    numbers = _fields(ctx.array(1).reshape(n, -1), bits)[:, :k].astype(np.float32)
-    group = np.arange(k) // block if ctx.input(4) is None else ctx.array(4)[:k]
-    scale, zero = ctx.array(2).reshape(n, blocks).astype(np.float32), _zeros(ctx, n, blocks, bits)
+    if ctx.input(4) is None:
+        return _plus(ctx, _matmul_packed(ctx, (k, n, blocks, block), bits), 5)
+    numbers = fields(ctx.array(1).reshape(n, -1), bits)[:, :k].astype(np.float32)
+    group = ctx.array(4)[:k]
+    scale = ctx.array(2).reshape(n, blocks).astype(np.float32)
+    middle = np.full((n, blocks), 1 << bits - 1)
+    zero = (middle if ctx.input(3) is None else _zeros(ctx, n, blocks, bits)).astype(np.float32)
     weights = ((numbers - zero[:, group]) * scale[:, group]).T
     a = ctx.tensor()
     y = ctx.layer(
         "tactix.MatMul", [a, ctx.constant(np.ascontiguousarray(weights).astype(a.spec.dtype.numpy))]
     )
     return _plus(ctx, y, 5)
+
+
+def _matmul_packed(ctx: Context, sizes: tuple[int, int, int, int], bits: int) -> Value:
+    """The product whose weights stay as they are stored; ``sizes``: K, N, blocks, their length."""
+    _, n, blocks, block = sizes
+    inputs = [
+        ctx.tensor(),
+        ctx.reshape(ctx.tensor(1), (n, blocks, block * bits // 8)),
+        ctx.reshape(ctx.tensor(2), (n, blocks)),
+    ]
+    if ctx.input(3) is not None:
+        inputs.append(ctx.constant(_zeros(ctx, n, blocks, bits)))
+    return ctx.layer("tactix.FewBitsMatMul", inputs, bits=bits, block_size=block)
 
 
 def _matmul_computed(ctx: Context, sizes: tuple[int, int, int, int], bits: int) -> Value:
@@ -305,7 +324,7 @@ def _matmul_computed(ctx: Context, sizes: tuple[int, int, int, int], bits: int) 
 
 
 def _split(ctx: Context, raw: Value, n: int, bits: int) -> Value:
-    """Numbers of so many bits, (n, count) from bytes, the lowest bits first: as ``_fields`` of what
+    """Numbers of so many bits, (n, count) from bytes, the lowest bits first: as ``fields`` of what
     is not constant.
     """
     count = 8 // bits
@@ -325,19 +344,11 @@ def _sliced(ctx: Context, x: Value, size: int) -> Value:
 
 
 def _zeros(ctx: Context, n: int, blocks: int, bits: int) -> Array:
-    """Zero points (N, blocks): packed as the weights, a number each, or mid-range."""
-    if ctx.input(3) is None:
-        return np.full((n, blocks), 1 << bits - 1, np.float32)
+    """Zero points (N, blocks), given as bytes packed as the weights, or as floats."""
     given = ctx.array(3)
     if given.dtype.kind == "u" and given.dtype.itemsize == 1:
-        given = _fields(given.reshape(n, -1), bits)[:, :blocks]
-    return given.reshape(n, blocks).astype(np.float32)
-
-
-def _fields(raw: Array, bits: int) -> Array:
-    """Numbers of so many bits from bytes (rows, bytes), the lowest bits first."""
-    parts = [raw >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)]
-    return np.stack(parts, axis=-1).reshape(len(raw), -1)
+        given = fields(given.reshape(n, -1), bits)[:, :blocks]
+    return np.ascontiguousarray(given.reshape(n, blocks))
 
 
 @CONVERTERS("GatherBlockQuantized", domain=MICROSOFT)
@@ -375,7 +386,7 @@ def _unpacked(ctx: Context, i: int, bits: int, count: Any = None) -> Value:
     ``count``.
     """
     raw = ctx.array(i)
-    numbers = _fields(raw.reshape(-1, raw.shape[-1]), bits).reshape(*raw.shape[:-1], -1)
+    numbers = fields(raw.reshape(-1, raw.shape[-1]), bits).reshape(*raw.shape[:-1], -1)
     return ctx.constant(np.ascontiguousarray(numbers[..., :count]))
 
 

@@ -25,9 +25,16 @@ def all_rules() -> list[Rule]:
 
 def processor_rules() -> list[Rule]:
     """The built-in rules for processors alone, which change no number."""
-    from tactix_ops.rules import half, prologue, rotary
+    from tactix_ops.rules import half, prologue, rnn, rotary
 
-    return [*half.RULES, *rotary.RULES, *prologue.RULES]
+    return [*half.RULES, *rotary.RULES, *prologue.RULES, *rnn.PROCESSOR_RULES]
+
+
+def graphics_rules() -> list[Rule]:
+    """The built-in rules for GPUs alone, which change no number."""
+    from tactix_ops.rules import few_bits
+
+    return [*few_bits.RULES]
 
 
 def reordering_rules() -> list[Rule]:

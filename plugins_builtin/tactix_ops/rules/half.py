@@ -22,7 +22,7 @@ from tactix_ops.rules.facts import again, fields_of
 T = P.tactix
 PRODUCTS = frozenset({
     "Convolution", "ConvTranspose", "MatMul", "Gemm", "Attention", "TokenAttention", "LSTM", "GRU",
-    "RNN", "WideConvolution", "WideConvTranspose", "WideMatMul",
+    "RNN", "FewBitsMatMul", "WideConvolution", "WideConvTranspose", "WideMatMul",
 })  # fmt: skip
 """Layers whose kernels do not read float16."""
 HALVES = (DType.FP16, DType.BF16)
@@ -63,6 +63,8 @@ def _lacks_kernel(node: Node) -> bool:
     name, x = node.layer.name, node.given[0].spec
     if x.dtype is not DType.BF16 or name in SOME_KERNEL:
         return False
+    if name == "FewBitsMatMul":
+        return True
     constants = all(v.const is not None for v in node.given[1:])
     if not constants:
         return True

@@ -86,6 +86,9 @@ RULES = (
         benefit=50,
         example=_example,
     ),
+)
+
+PROCESSOR_RULES = (
     Rule(
         "tactix.steps_first",
         _LAYERS,

@@ -72,6 +72,7 @@ def table(device: DeviceProperties) -> list[h.Case]:
         reformats(device.lanes),
         products(),
         recurrent(),
+        few_bits(),
         calculations(),
     )
     convolutions_and_bytes = (
@@ -354,6 +355,14 @@ def recurrent() -> Iterator[h.Case]:
     fields = {"hidden_size": hidden, "activations": names, "clip": 0.7}
     yield plain("rnn", "LSTM", arrays, (1, 2, 3), **fields)
     yield plain("rnn", "LSTM", arrays, (), **fields)
+
+
+def few_bits() -> Iterator[h.Case]:
+    for bits, rows in ((4, 1), (8, 3), (2, 21)):
+        raw = RNG.integers(0, 256, (37, 3, 2 * bits), np.uint8)
+        zero = RNG.integers(0, 1 << bits, (37, 3)).astype(np.uint8)
+        arrays = [floats(rows, 45), raw, np.abs(floats(37, 3)), zero]
+        yield plain("few_bits", "FewBitsMatMul", arrays, (1, 2, 3), bits=bits, block_size=16)
 
 
 def convolutions() -> Iterator[h.Case]:

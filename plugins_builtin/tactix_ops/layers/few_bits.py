@@ -1,0 +1,86 @@
+"""Products with weights of few bits, which stay as they are stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
+from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
+from tactix.base.tensor import TensorSpec
+from tactix.contracts.layer import Layer
+from tactix_ops.layers.common import Array, Specs, optional, pick, required, wide
+
+WIDTHS = (2, 4, 8)
+"""Bits that a number of weights may have."""
+
+
+@dataclass(frozen=True)
+class FewBitsMatMulAttrs:
+    """``bits`` of a number of the weights; ``block_size``: numbers along k that share a scale."""
+
+    bits: int = 4
+    block_size: int = 32
+
+
+class FewBitsMatMul(Layer):
+    """``a`` (..., k) times the transpose of n rows of k numbers; y (..., n).
+
+    Inputs: a; the rows as bytes (n, blocks, block_size bits / 8), the lowest bits first; scales (n,
+    blocks) of floats; zero points (n, blocks) of u8 or floats, mid-range if absent. A number of the
+    weights is ``(q - zero) scale``.
+    """
+
+    key = "tactix.FewBitsMatMul@1"
+    takes_epilogue = True
+    Attrs = FewBitsMatMulAttrs
+
+    def infer(self, attrs: FewBitsMatMulAttrs, inputs: Specs) -> list[TensorSpec]:
+        a, w, scale = required(self, inputs, 3)
+        if attrs.bits not in WIDTHS or attrs.block_size < 1 or attrs.block_size * attrs.bits % 8:
+            raise InvalidArgument(
+                f"{self.key}: blocks of {attrs.block_size} numbers of {attrs.bits} bits",
+                do="Give 2, 4 or 8 bits, and blocks of whole bytes",
+            )
+        if not a.rank or not isinstance(a.shape[-1], int) or w.rank != 3:
+            raise ShapeError(f"{self.key} takes rows of known length and bytes (n, ., .): {a}, {w}")
+        blocks = -(-a.shape[-1] // attrs.block_size)
+        rows: tuple[Dim, ...] = (w.shape[0], blocks)
+        zero = optional(inputs, 3)
+        if w.shape[1:] != (blocks, attrs.block_size * attrs.bits // 8) or any(
+            s.shape != rows for s in (scale, zero) if s is not None
+        ):
+            raise ShapeError(
+                f"{self.key}: weights {w}, scales {scale} and zero points {zero} for {a}, "
+                f"of which a row has {blocks} blocks"
+            )
+        if not (a.dtype.is_float and scale.dtype.is_float and w.dtype is DType.UINT8):
+            raise DTypeError(f"{self.key} takes floats, bytes and scales of floats: {inputs}")
+        return [TensorSpec(a.dtype, (*a.shape[:-1], w.shape[0]))]
+
+    def reference(self, attrs: FewBitsMatMulAttrs, *inputs: Array) -> tuple[Array, ...]:
+        a = wide(inputs[0])
+        weights = written_out(attrs, a.shape[-1], inputs[1], inputs[2], pick(inputs, 3))
+        return (np.matmul(a, weights.T).astype(inputs[0].dtype, copy=False),)
+
+
+def written_out(
+    attrs: FewBitsMatMulAttrs, k: int, raw: Array, scale: Array, zero: Array | None
+) -> Array:
+    """The rows (n, k) as float32."""
+    n, blocks = scale.shape
+    numbers = fields(raw.reshape(n, -1), attrs.bits).reshape(n, blocks, attrs.block_size)
+    middle = np.float32(1 << attrs.bits - 1) if zero is None else wide(zero)[:, :, None]
+    weights = (numbers.astype(np.float32) - middle) * wide(scale)[:, :, None]
+    return weights.astype(np.float32).reshape(n, -1)[:, :k]
+
+
+def fields(raw: Array, bits: int) -> Array:
+    """Numbers of so many bits from bytes (rows, bytes), the lowest bits first."""
+    parts = [raw >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).reshape(len(raw), -1)
+
+
+LAYERS: tuple[Layer, ...] = (FewBitsMatMul(),)

@@ -35,7 +35,7 @@ def inferred(path: str | Path) -> dict[str, onnx.TypeProto]:
     inference fails.
     """
     import onnx
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError
 
     model = onnx.load(path, load_external_data=False)
     _drop_weights(model.graph)

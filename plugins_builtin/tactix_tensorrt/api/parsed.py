@@ -9,10 +9,12 @@ from tactix_tensorrt.api.enums import (
     PoolingType,
 )
 from tactix_tensorrt.api.layer import ILayer
-from tactix_tensorrt.api.layers import arithmetic, moving, windows
+from tactix_tensorrt.api.layers import arithmetic, moving, plugins, windows
 from tactix_tensorrt.api.layers.absent import IIfConditionalOutputLayer, ILoopOutputLayer
+from tactix_tensorrt.api.plugins import IPluginV2
 from tactix_tensorrt.api.tensor import ITensor
 from tactix_tensorrt.api.values import Dims
+from tactix_tensorrt.plugin_steps.layer import PluginAttrs
 
 if TYPE_CHECKING:
     from tactix.contracts.graph import Node, Value
@@ -116,17 +118,27 @@ def _copied(network: INetworkDefinition, tensor: ITensor, value: Value) -> ITens
 
 def _layer(network: INetworkDefinition, node: Node, tensors: dict[Value, ITensor]) -> ILayer:
     kind = node.layer.name
-    cls, operation = OPERATIONS.get(kind, (CLASSES.get(kind, arithmetic.IIdentityLayer), None))
+    cls, operation = OPERATIONS.get(kind, (_class(node), None))
     inputs = [None if v is None else tensors[v] for v in node.inputs]
     layer = cls(network, node.name, inputs, len(node.outputs))
     layer.parsed_node, layer.values = node, list(node.outputs)
     for tensor, value in zip(layer.outputs, node.outputs, strict=True):
         tensor.name = value.name
+    if isinstance(node.attrs, PluginAttrs):
+        layer.attributes["plugin"] = node.attrs.plugin.view.plugin
     operation = KINDS.get(kind, operation)
     if operation is not None:
         layer.attributes["op" if hasattr(layer, "op") else "kind"] = operation
     layer.attributes.update(_attributes(node))
     return layer
+
+
+def _class(node: Node) -> type[ILayer]:
+    """TensorRT's layer of one of tactix's; of a plugin by the interface that it has."""
+    if not isinstance(node.attrs, PluginAttrs):
+        return CLASSES.get(node.layer.name, arithmetic.IIdentityLayer)
+    old = isinstance(node.attrs.plugin.view.plugin, IPluginV2)
+    return plugins.IPluginV2Layer if old else plugins.IPluginV3Layer
 
 
 def _attributes(node: Node) -> dict[str, object]:

@@ -11,6 +11,7 @@ from tactix_tensorrt.api.flags import Flagged
 from tactix_tensorrt.api.logger import ILogger
 from tactix_tensorrt.api.network import INetworkDefinition
 from tactix_tensorrt.api.parser_errors import ListingErrors
+from tactix_tensorrt.api.plugin_nodes import PluginNodes, plugin_names
 from tactix_tensorrt.levels import at_this_level
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class OnnxParser(Flagged, ListingErrors):
 
     def _read(self, source: str | bytes) -> NetworkDefinition | None:
         try:
-            return self.network.builder.native.import_model(source)
+            return PluginNodes(self.network, self._operators).read(source)
         except (ModelImportError, TactixError) as e:
             self._failed(e)
             return None
@@ -83,8 +84,8 @@ class OnnxParser(Flagged, ListingErrors):
     # -- what is supported ------------------------------------------------------------------------
 
     def supports_operator(self, op_name: str) -> bool:
-        """Whether tactix has an operator of ONNX's own."""
-        return ("ai.onnx", op_name) in self._operators()
+        """Whether tactix has an operator of ONNX's own, or a plugin of that name is there."""
+        return ("ai.onnx", op_name) in self._operators() or op_name in plugin_names()
 
     def supports_model(
         self, model: bytes, path: str | None = None
@@ -126,9 +127,11 @@ class OnnxParser(Flagged, ListingErrors):
     def _parts(self, model: onnx.ModelProto) -> list[Subgraph]:
         """Runs of nodes by whether their operators are there."""
         known = self._operators() | {(f.domain, f.name) for f in model.functions}
+        plugins = plugin_names()
         out: list[Subgraph] = []
         for i, node in enumerate(model.graph.node):
-            supported = (node.domain or "ai.onnx", node.op_type) in known
+            own = (node.domain or "ai.onnx", node.op_type) in known
+            supported = own or node.op_type in plugins
             if out and out[-1].supported is supported:
                 out[-1].nodes.append(i)
             else:

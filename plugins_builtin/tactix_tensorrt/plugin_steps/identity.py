@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tactix.base.errors import ExecutionError
-from tactix_tensorrt.api.enums import PluginFieldType, TensorRTPhase
+from tactix_tensorrt.api.enums import PluginFieldType, QuickPluginCreationRequest, TensorRTPhase
 from tactix_tensorrt.api.plugin_fields import PluginField, PluginFieldCollection
 from tactix_tensorrt.api.plugin_registry import get_plugin_registry
 from tactix_tensorrt.api.plugins import (
@@ -95,11 +95,36 @@ class Saved:
         if isinstance(creator, IPluginCreator):
             data = self.fields[0][2] if self.fields else b""
             return _made(who, called(who, creator, "deserialize_plugin", name, data))
-        fields, phase = self.collection(), TensorRTPhase.RUNTIME
-        if isinstance(creator, IPluginCreatorV3Quick):
-            own = (self.identity.name, self.identity.namespace, fields, phase)
-            return _made(who, called(who, creator, "create_plugin", *own))
-        return _made(who, called(who, creator, "create_plugin", name, fields, phase))
+        return _of_fields(self.identity, creator, name, self.collection(), (TensorRTPhase.RUNTIME,))
+
+
+def made_for_a_build(
+    identity: Identity,
+    creator: IPluginCreatorInterface,
+    fields: PluginFieldCollection,
+    request: QuickPluginCreationRequest,
+) -> object:
+    """A plugin of fields that a model gives. Raises ExecutionError."""
+    if isinstance(creator, IPluginCreator):
+        name = identity.name
+        return _made(str(identity), called(str(identity), creator, "create_plugin", name, fields))
+    quick = isinstance(creator, IPluginCreatorV3Quick)
+    how = (TensorRTPhase.BUILD, request) if quick else (TensorRTPhase.BUILD,)
+    return _of_fields(identity, creator, identity.name, fields, how)
+
+
+def _of_fields(
+    identity: Identity,
+    creator: IPluginCreatorInterface,
+    name: str,
+    fields: PluginFieldCollection,
+    how: Sequence[object],
+) -> object:
+    """A plugin of version 3. ``how``: the phase, and what else its creator is told."""
+    given: tuple[object, ...] = (name, fields)
+    if isinstance(creator, IPluginCreatorV3Quick):
+        given = (identity.name, identity.namespace, fields)
+    return _made(str(identity), called(str(identity), creator, "create_plugin", *given, *how))
 
 
 def _made(who: str, plugin: object) -> object:

@@ -1,0 +1,149 @@
+"""Nodes of ONNX models that name a plugin: a converter for each creator that is registered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from tactix.base.errors import ModelImportError, TactixError
+from tactix.contracts.importer import Converter, check_source
+from tactix_tensorrt.api.enums import (
+    NetworkDefinitionCreationFlag,
+    QuickPluginCreationRequest,
+)
+from tactix_tensorrt.api.plugin_fields import PluginField, PluginFieldCollection
+from tactix_tensorrt.api.plugin_registry import get_plugin_registry
+
+if TYPE_CHECKING:
+    from tactix.base.dtypes import DType
+    from tactix.contracts.graph import Value
+    from tactix.contracts.layer import Layer
+    from tactix.network.definition import NetworkDefinition
+    from tactix_tensorrt.api.network import INetworkDefinition
+
+FORMAT = "onnx"
+OWN = ("plugin_version", "plugin_namespace", "aot")
+"""Attributes that say which plugin it is; all others may be fields."""
+
+
+class NodeContext(Protocol):
+    """What is used of what converters get."""
+
+    op: str
+    node: object
+    inputs: Sequence[Value | None]
+
+    def attr(self, name: str, default: object = None) -> object: ...
+    def has_attr(self, name: str) -> bool: ...
+    def ignore(self, *names: str) -> None: ...
+    def unread(self) -> list[str]: ...
+    def fail(self, why: str, do: str = "") -> NoReturn: ...
+    def layers(
+        self, layer: Layer, inputs: Sequence[Value | None], **fields: object
+    ) -> tuple[Value, ...]: ...
+    def cast(self, x: Value, dtype: DType, /) -> Value: ...
+
+
+class PluginNodes:
+    """Reads models for a network of TensorRT's. ``known``: gives operators that tactix has, which
+    no plugin takes.
+    """
+
+    def __init__(
+        self, network: INetworkDefinition, known: Callable[[], set[tuple[str, str]]]
+    ) -> None:
+        self._network, self._known = network, known
+
+    def read(self, source: str | bytes) -> NetworkDefinition:
+        """tactix's network of a model. Raises ModelImportError, TactixError."""
+        native = self._network.builder.native
+        check_source(source)
+        importer, own = native.importer_of(source), self._converters(source)
+        if importer is None or importer.format != FORMAT or not own:
+            return native.import_model(source)
+        network = native.create_network(Path(source).stem if isinstance(source, str) else "")
+        importer.load(source, network, [*native.session.active_converters(), *own])
+        return network
+
+    def _converters(self, source: str | bytes) -> list[Converter]:
+        names = plugin_names()
+        if not names:
+            return []
+        pairs = {(d, name) for d in _domains(source) for name in names} - self._known()
+        return [Converter(FORMAT, f"{d}::{name}", self._convert) for d, name in sorted(pairs)]
+
+    def _convert(self, ctx: NodeContext, node: object) -> list[Value]:
+        """The outputs of the plugin that a node names. Raises ModelImportError."""
+        from tactix_tensorrt.plugin_steps.lowering import lowered
+        from tactix_tensorrt.plugin_steps.views import view_of
+
+        given = [v for v in ctx.inputs if v is not None]
+        if len(given) != len(ctx.inputs):
+            ctx.fail("plugins have no optional inputs")
+        try:
+            view = view_of(self._plugin(ctx))
+            return lowered(view, given, (), ctx)
+        except ModelImportError:
+            raise
+        except TactixError as e:
+            ctx.fail(str(e))
+
+    def _plugin(self, ctx: NodeContext) -> object:
+        from tactix_tensorrt.plugin_steps.identity import Identity, made_for_a_build
+
+        version, namespace = ctx.attr("plugin_version", "1"), ctx.attr("plugin_namespace", "")
+        identity = Identity(ctx.op, str(version), str(namespace))
+        creator = identity.creator()
+        declared: Sequence[PluginField] = getattr(creator, "field_names", ())
+        fields = [_field(f, ctx.attr(f.name)) for f in declared if ctx.has_attr(f.name)]
+        request = self._request(ctx)
+        ctx.ignore(*OWN, *ctx.unread())
+        return made_for_a_build(identity, creator, PluginFieldCollection(fields), request)
+
+    def _request(self, ctx: NodeContext) -> QuickPluginCreationRequest:
+        """How it is to be made, if there is a choice: what the node says, else the network."""
+        if ctx.has_attr("aot"):
+            aot = bool(ctx.attr("aot"))
+            asked = QuickPluginCreationRequest
+            return asked.STRICT_AOT if aot else asked.STRICT_JIT
+        return preferred(self._network)
+
+
+def plugin_names() -> set[str]:
+    """Of all creators that are registered."""
+    return {c.name for c in get_plugin_registry().all_creators}
+
+
+def preferred(network: INetworkDefinition) -> QuickPluginCreationRequest:
+    """What a network's flags say of plugins with two implementations."""
+    flags = NetworkDefinitionCreationFlag
+    if network.get_flag(flags.PREFER_JIT_PYTHON_PLUGINS):
+        return QuickPluginCreationRequest.PREFER_JIT
+    if network.get_flag(flags.PREFER_AOT_PYTHON_PLUGINS):
+        return QuickPluginCreationRequest.PREFER_AOT
+    return QuickPluginCreationRequest.UNKNOWN
+
+
+def _field(declared: PluginField, value: object) -> PluginField:
+    """A node's attribute, in the type that the creator declares."""
+    import numpy as np
+
+    data = value.encode() if isinstance(value, str) else np.asarray(value).reshape(-1)
+    return PluginField(declared.name, data, declared.type)
+
+
+def _domains(source: str | bytes) -> set[str]:
+    """Those of the model's operators: plugins are found in any. Raises ModelImportError."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        if isinstance(source, bytes):
+            model = onnx.load_model_from_string(source)
+        else:
+            model = onnx.load_model(source, load_external_data=False)
+    except (DecodeError, OSError, ValueError):
+        return set()  # whoever imports it says what is wrong
+    nodes = [n for part in (model.graph, *model.functions) for n in part.node]
+    return {n.domain or "ai.onnx" for n in nodes}

@@ -36,6 +36,9 @@ def main(argv: Sequence[str]) -> int:
         lines.fail(str(e))
         _headline("FAILED", argv)
         return FAILED
+    except Exception:
+        _headline("FAILED", argv)
+        raise
     _headline("PASSED", argv)
     return PASSED
 

@@ -13,6 +13,7 @@ import pytest
 
 from tactix.base.errors import InvalidArgument
 from tactix_tools import cli
+from tactix_tools.trtexec import program
 from tactix_tools.trtexec.arguments import Arguments, shapes, size
 from tactix_tools.trtexec.flags import KNOWN, Standing
 from tactix_tools.trtexec.installing import install
@@ -258,6 +259,15 @@ def test_a_failure_is_one_in_the_last_line_and_the_status(
     found = capsys.readouterr()
     assert re.search(rf"{STAMP}.*{re.escape(told)}", found.err)
     assert found.out.splitlines()[-1].startswith("&&&& FAILED TensorRT.trtexec ")
+
+
+def test_a_fault_of_the_program_is_a_failure_too(
+    onnx: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "engine_of", lambda options, lines: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main([onnx])
+    assert capsys.readouterr().out.splitlines()[-1].startswith("&&&& FAILED TensorRT.trtexec ")
 
 
 def test_raw_inputs_of_another_size_are_refused(

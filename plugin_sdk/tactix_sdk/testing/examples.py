@@ -83,6 +83,10 @@ EXAMPLES: dict[str, list[Example]] = {
         ),
     ],
     "RotaryEmbedding": [({}, "f32 2 3 4 10; f32 4 10; f32 1 1 4 10")],
+    "ByteMatMul": [
+        ({}, "u8 2 3 7; i8 2 7 5; i32 1; i32 1"),
+        ({}, "i8 3 7; u8 7 5"),
+    ],
     "FewBitsMatMul": [
         ({"bits": 8, "block_size": 16}, "f32 3 40; u8 5 3 16; f32 5 3"),
         ({}, "f32 2 2 64; u8 7 2 16; f32 7 2; u8 7 2"),

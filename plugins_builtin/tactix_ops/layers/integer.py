@@ -109,6 +109,37 @@ class IntegerMatMul(Layer):
         return _samples(inputs, rng)
 
 
+class ByteMatMul(Layer):
+    """``(a - z) @ (b - w)`` in int32, which wraps: a (..., m, k) and b (..., k, n) as MatMul takes
+    them, u8 or i8; z and w: one int32 each, or absent for 0.
+    """
+
+    key = "tactix.ByteMatMul@1"
+    takes_epilogue = True
+
+    def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
+        a, b = required(self, inputs, 2)
+        zeros = [s for s in (optional(inputs, 2), optional(inputs, 3)) if s is not None]
+        if any(s.dtype not in BYTES for s in (a, b)) or any(
+            z.dtype is not DType.INT32 or z.numel != 1 for z in zeros
+        ):
+            raise DTypeError(
+                f"{self.key} takes 8-bit integers and zero points of one int32: {inputs}"
+            )
+        (y,) = MatMul().infer(attrs, [a, b])
+        return [TensorSpec(DType.INT32, y.shape)]
+
+    def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
+        a, b = (x.astype(np.float64) for x in inputs[:2])
+        z, w = (pick(inputs, i) for i in (2, 3))
+        a = a if z is None else a - z.reshape(())
+        b = b if w is None else b - w.reshape(())
+        return (np.asarray(np.matmul(a, b)).astype(np.int64).astype(np.int32),)
+
+    def sample(self, attrs: Any, inputs: Specs, rng: Any) -> list[Any]:
+        return _samples(inputs, rng)
+
+
 @dataclass(frozen=True)
 class ToIntegerAttrs:
     """``zero``: added after rounding; ``dtype``: of the result, whose range it is kept in."""
@@ -145,4 +176,10 @@ DEQUANTIZE = PointwiseLayer(
     "tactix.Dequantize@1", _dequantize, FromIntegerAttrs, doc="``(x - zero) scale``."
 )
 
-LAYERS: tuple[Layer, ...] = (IntegerConvolution(), IntegerMatMul(), QUANTIZE, DEQUANTIZE)
+LAYERS: tuple[Layer, ...] = (
+    IntegerConvolution(),
+    IntegerMatMul(),
+    ByteMatMul(),
+    QUANTIZE,
+    DEQUANTIZE,
+)

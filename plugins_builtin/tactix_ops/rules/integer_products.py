@@ -75,6 +75,50 @@ def _matmul_example(net: Any) -> None:
         net.mark_output(net.add_layer("tactix.MatMul", [shifted, w])[0])
 
 
+# -- two computed matrices -----------------------------------------------------------------------
+
+
+def _computed_when(
+    root: Node,
+    x: Value,
+    wide: Node,
+    y: Value,
+    other: Node,
+    z: Value | None = None,
+    w: Value | None = None,
+) -> bool:
+    """Whether zero points are one number each."""
+    bytes_ = _read(x, wide) and _read(y, other) and x.const is None and y.const is None
+    same_rank = [v.spec.rank for v in root.given] == [x.spec.rank, y.spec.rank]
+    single = all(v is None or all(d == 1 for d in v.spec.shape) for v in (z, w))
+    return bytes_ and same_rank and single
+
+
+def _computed(
+    root: Node,
+    x: Value,
+    wide: Node,
+    y: Value,
+    other: Node,
+    z: Value | None = None,
+    w: Value | None = None,
+) -> Op:
+    return T.ByteMatMul(x, y, z, w)
+
+
+def _computed_example(net: Any) -> None:
+    casts = [
+        net.add_layer("tactix.Cast", [net.add_input(name, "u8", shape)], to=DType.INT32)[0]
+        for name, shape in (("a", ["n", 3, 5]), ("b", ["n", 5, 6]))
+    ]
+    zeros = [net.add_constant(np.int32(128)), net.add_input("z", "i32", [])]
+    shifted = [
+        net.add_layer("tactix.Sub", list(pair))[0] for pair in zip(casts, zeros, strict=True)
+    ]
+    net.mark_output(net.add_layer("tactix.MatMul", shifted)[0], "y")
+    net.mark_output(net.add_layer("tactix.MatMul", casts)[0], "plain")
+
+
 # -- convolutions --------------------------------------------------------------------------------
 
 
@@ -124,6 +168,23 @@ def _conv_example(net: Any) -> None:
 
 
 _WIDE = T.Cast(var("x")) >> "wide"
+
+_OTHER = T.Cast(var("y")) >> "other"
+_LEFT = (T.Sub(_WIDE, var("z")), _WIDE)
+_RIGHT = (T.Sub(_OTHER, var("w")), _OTHER)
+
+PROCESSOR_RULES = (
+    Rule(
+        "tactix.bytes_of_computed_matmul",
+        any_of(*(T.MatMul(a, b) for a in _LEFT for b in _RIGHT)),
+        _computed,
+        _computed_when,
+        benefit=55,
+        exclusive=False,
+        example=_computed_example,
+        device="cpu",
+    ),
+)
 
 RULES = tuple(
     Rule(

@@ -10,7 +10,7 @@ import pytest
 from tactix.base.dtypes import DType
 from tactix.fuse.rewrite import fuse
 from tactix.network.verify import verify
-from tactix_ops.rules import all_rules
+from tactix_ops.rules import all_rules, processor_rules
 from tactix_sdk.evaluate import evaluate
 
 
@@ -33,7 +33,7 @@ def zero_of(net: Any, kind: str, shape: tuple[int, ...]) -> Any:
 
 def kinds(net: Any) -> list[str]:
     """The layers after the rules, whose numbers are those before, at two batches."""
-    out, _ = fuse(net, all_rules())
+    out, _ = fuse(net, [*all_rules(), *processor_rules()])
     verify(out, deep=True)
     for batch in (1, 3):
         rng = np.random.default_rng(batch)
@@ -65,6 +65,24 @@ def test_matrices(net, dtype, zero, shape):
     y = net.add("MatMul", x if z is None else net.add("Sub", x, z), whole(net, 9, 6))
     net.mark_output(net.add("Mul", net.add("Cast", y, to=DType.FP32), net.c(0.5)), "y")
     assert "IntegerMatMul" in kinds(net)
+
+
+@pytest.mark.parametrize("dtypes", [("u8", "i8"), ("i8", "u8")], ids=str)
+@pytest.mark.parametrize("zeros", [("none", "none"), ("constant", "none"), ("told", "constant")])
+def test_two_computed_matrices(net, dtypes, zeros):
+    """On processors: elsewhere the products are those of int32."""
+    sides = []
+    for name, dtype, shape, zero in zip("ab", dtypes, ((2, 5, 9), (2, 9, 6)), zeros, strict=True):
+        x, z = wide(net, net.x(*shape, name=name, dtype=dtype)), zero_of(net, zero, (1,))
+        sides.append(x if z is None else net.add("Sub", x, z))
+    net.mark_output(net.add("MatMul", *sides), "y")
+    assert "ByteMatMul" in kinds(net)
+
+
+def test_computed_matrices_with_zero_points_of_rows_stay(net):
+    a, b = (wide(net, net.x(5, 5, name=n, dtype="u8")) for n in "ab")
+    net.mark_output(net.add("MatMul", net.add("Sub", a, zero_of(net, "told", (5, 1))), b), "y")
+    assert "ByteMatMul" not in kinds(net)
 
 
 @pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 0, 2, 1)])

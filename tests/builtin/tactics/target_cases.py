@@ -358,6 +358,10 @@ def recurrent() -> Iterator[h.Case]:
 
 
 def few_bits() -> Iterator[h.Case]:
+    a, b = (RNG.integers(0, 256, s, np.uint8) for s in ((2, 17, 11), (2, 11, 37)))
+    zeros = [np.array([z], np.int32) for z in (7, -3)]
+    yield plain("byte_product", "ByteMatMul", [a, b.view(np.int8), *zeros], ())
+    yield plain("byte_product", "ByteMatMul", [a.view(np.int8), b], ())
     for bits, rows in ((4, 1), (8, 3), (2, 21)):
         raw = RNG.integers(0, 256, (37, 3, 2 * bits), np.uint8)
         zero = RNG.integers(0, 1 << bits, (37, 3)).astype(np.uint8)

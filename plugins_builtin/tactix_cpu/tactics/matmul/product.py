@@ -109,7 +109,7 @@ def product(
                 else None
             )
             return _gemm(node, anchor.attrs, inputs, _scaled(epi, anchor.attrs, c))
-        return _matmul(node, inputs, epi)
+        return matrix_product(node, inputs, epi)
     except ShapeError as e:
         return Reject(str(e))
 
@@ -152,7 +152,8 @@ def _gemm(node: Node, attrs: Any, inputs: Sequence[int], epi: Epilogue) -> CpuPr
     )
 
 
-def _matmul(node: Node, inputs: Sequence[int], epi: Epilogue) -> CpuProduct:
+def matrix_product(node: Node, inputs: Sequence[int], epi: Epilogue) -> CpuProduct:
+    """The product ``a @ b`` of given inputs, of whatever dtypes. Raises ShapeError."""
     a, b = (node.given[i].spec for i in inputs[:2])
     left: Shape = a.shape if a.rank > 1 else (1, *a.shape)
     right: Shape = b.shape if b.rank > 1 else (*b.shape, 1)

@@ -14,7 +14,6 @@ from tactix_tensorrt.api.layers.absent import IIfConditionalOutputLayer, ILoopOu
 from tactix_tensorrt.api.plugins import IPluginV2
 from tactix_tensorrt.api.tensor import ITensor
 from tactix_tensorrt.api.values import Dims
-from tactix_tensorrt.plugin_steps.layer import PluginAttrs
 
 if TYPE_CHECKING:
     from tactix.contracts.graph import Node, Value
@@ -124,8 +123,8 @@ def _layer(network: INetworkDefinition, node: Node, tensors: dict[Value, ITensor
     layer.parsed_node, layer.values = node, list(node.outputs)
     for tensor, value in zip(layer.outputs, node.outputs, strict=True):
         tensor.name = value.name
-    if isinstance(node.attrs, PluginAttrs):
-        layer.attributes["plugin"] = node.attrs.plugin.view.plugin
+    if (plugin := _plugin(node)) is not None:
+        layer.attributes["plugin"] = plugin
     operation = KINDS.get(kind, operation)
     if operation is not None:
         layer.attributes["op" if hasattr(layer, "op") else "kind"] = operation
@@ -135,10 +134,17 @@ def _layer(network: INetworkDefinition, node: Node, tensors: dict[Value, ITensor
 
 def _class(node: Node) -> type[ILayer]:
     """TensorRT's layer of one of tactix's; of a plugin by the interface that it has."""
-    if not isinstance(node.attrs, PluginAttrs):
+    plugin = _plugin(node)
+    if plugin is None:
         return CLASSES.get(node.layer.name, arithmetic.IIdentityLayer)
-    old = isinstance(node.attrs.plugin.view.plugin, IPluginV2)
-    return plugins.IPluginV2Layer if old else plugins.IPluginV3Layer
+    return plugins.IPluginV2Layer if isinstance(plugin, IPluginV2) else plugins.IPluginV3Layer
+
+
+def _plugin(node: Node) -> object | None:
+    """The program's plugin that a node is, if it is one."""
+    from tactix_tensorrt.plugin_steps.layer import PluginAttrs
+
+    return node.attrs.plugin.view.plugin if isinstance(node.attrs, PluginAttrs) else None
 
 
 def _attributes(node: Node) -> dict[str, object]:

@@ -64,3 +64,9 @@ def test_a_level_that_is_none_is_an_error() -> None:
 def test_the_level_is_chosen_before_the_import() -> None:
     ask = "from tactix_tensorrt import api, levels; levels.choose('11.1')"
     assert "imported at level 10.16" in run("-c", ask).stderr
+
+
+def test_the_pack_gives_its_tactics_to_processes_that_have_not_imported_the_api() -> None:
+    code = "from tactix_tensorrt.plugin import tactics, launchers; print(len(tactics()), len(launchers()))"
+    found = run("-c", code)
+    assert found.stdout.split() == ["2", "2"], found.stderr

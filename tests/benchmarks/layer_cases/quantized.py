@@ -85,6 +85,11 @@ def quantized() -> Iterator[Case]:
     attrs = {"K": 1024, "N": 1024, "bits": 4, "block_size": 32}
     yield Case(f"{one}MatMulNBits", packed, attrs, "row", slack=64)
     yield Case(f"{one}MatMulNBits", ("f32[64,1024]", *packed[1:]), attrs, "64 rows", slack=64)
+    bytes_ = ("f32[1,1024]", "= u8[1024,32,32]", "= f32[32768] 0.001:0.002")
+    yield Case(f"{one}MatMulNBits", bytes_, {**attrs, "bits": 8}, "row of 8 bits", slack=64)
+    points = ("f32[4,1023]", "= u8[1001,8,64]", "= f32[8008] 0.01:0.02", "= u8[4004]")
+    wide = {"K": 1023, "N": 1001, "bits": 4, "block_size": 128}
+    yield Case(f"{one}MatMulNBits", points, wide, "zero points", slack=64)
     table = ("= u8[4096,128] 0:255", "i64[64] 0:4096", "= f32[4096,8] 0.01:0.02")
     yield Case(
         f"{one}GatherBlockQuantized", table, {"bits": 4, "block_size": 32, "quantize_axis": 1}

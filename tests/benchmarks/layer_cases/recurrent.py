@@ -32,6 +32,25 @@ def recurrent() -> Iterator[Case]:
         "GRU", inner, {"hidden_size": 64, "linear_before_reset": 1}, "linear before reset", slack=16
     )
 
+    yield from _options()
+
+
+def _options() -> Iterator[Case]:
+    """What sets these layers' attributes and optional inputs apart."""
+    lstm = ("f32[16,4,64]", "= f32[1,256,64] -0.1:0.1", "= f32[1,256,64] -0.1:0.1")
+    gru = ("f32[16,4,64]", "= f32[1,192,64] -0.1:0.1", "= f32[1,192,64] -0.1:0.1")
+    bias, lengths = "= f32[1,512] -0.1:0.1", "i32[4] 1:17"
+    peepholes = "= f32[1,192] -0.1:0.1"
+    same = {"hidden_size": 64}
+    others = {**same, "activations": ["HardSigmoid", "Softsign"]}
+    yield Case("LSTM", (*lstm, bias, lengths), same, "lengths", 2, slack=16)
+    yield Case("LSTM", (*lstm, bias, "", "", "", peepholes), same, "peepholes", 2, slack=16)
+    yield Case("LSTM", (*lstm, bias), {**same, "clip": 0.5}, "clipped", 2, slack=16)
+    yield Case("GRU", (*gru, "", lengths), same, "lengths", 2, slack=16)
+    yield Case("GRU", gru, others, "hard sigmoid", 2, slack=16)
+    told = (lstm[0], *(w.removeprefix("= ") for w in lstm[1:]))
+    yield Case("LSTM", told, same, "told weights", 2, slack=16)
+
 
 def signals() -> Iterator[Case]:
     for n in (512, 1000, 509):

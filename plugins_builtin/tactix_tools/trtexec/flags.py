@@ -49,6 +49,23 @@ _TUNER = "Tune with --builderOptimizationLevel"
 _COMPARE = "Use `tactix compare`"
 _MEASURED = "tactix decides what to measure by --builderOptimizationLevel"
 _GRAPHS = "tactix records kernels in graphs of its own, where the device has any"
+TUNING = (
+    "tuneBuildRoutes",
+    "tuneBuildRouteFile",
+    "tuningSearch",
+    "tuningCacheFile",
+    "tuningResultFile",
+    "tuningTimeOut",
+    "setBuildRoute",
+)
+COMPARING = (
+    "loadRefOutputs",
+    "accuracyAlgorithm",
+    "atol",
+    "rtol",
+    "accuracyThreshold",
+    "refPair",
+)
 
 MODEL = (Flag("onnx", "FILE", "the model"),)
 
@@ -129,14 +146,15 @@ BUILD = (
     _refused("getPlanVersionOnly", "", "print a plan's version", "Use `tactix inspect PLAN`"),
     _refused("remoteAutoTuningConfig", "SPEC", "tune elsewhere", "Build where the plan will run"),
     _refused("cpuOnly", "", "build without a GPU", "Set TACTIX_TENSORRT_DEVICE=cpu"),
-    _refused("workspace", "N", "MiB of scratch memory", "Use --memPoolSize=workspace:N"),
+    Flag("workspace", "N", "before TensorRT 10: as --memPoolSize=workspace:N"),
+    _kept("heuristic", "", "before TensorRT 10: guess tactics", _MEASURED),
+    _kept("minTiming", "N", "before TensorRT 10: measurements of a tactic", _MEASURED),
     _refused("maxBatch", "N", "before TensorRT 10", "Use --maxShapes"),
     _refused("safe", "", "safety builds", _SAFE),
     _refused("std", "", "standard builds beside --safe", _SAFE),
     _refused("restricted", "", "safety's restrictions", _SAFE),
     _refused("consistency", "", "check a plan for safety", _SAFE),
-    _refused("tuneBuildRoutes", "SPEC", "the tuner of TensorRT 11", _TUNER),
-    _refused("setBuildRoute", "SPEC", "a route of the tuner", _TUNER),
+    *(_refused(name, "SPEC", "the tuner of TensorRT 11", _TUNER) for name in TUNING),
 )
 
 INFERENCE = (
@@ -168,8 +186,7 @@ INFERENCE = (
     _refused("batch", "N", "before TensorRT 10", "Use --shapes"),
     _refused("saveDebugTensors", "SPEC", "write marked tensors", _DEBUG),
     _refused("saveAllDebugTensors", "SPEC", "write tensors", _DEBUG),
-    _refused("loadRefOutputs", "SPEC", "outputs to compare with", _COMPARE),
-    _refused("accuracyAlgorithm", "NAME", "how to compare", _COMPARE),
+    *(_refused(name, "SPEC", "a comparison of TensorRT 11", _COMPARE) for name in COMPARING),
 )
 
 REPORTING = (
@@ -196,9 +213,13 @@ SYSTEM = (
     _refused("buildDLAStandalone", "", "a plan for a DLA", _NO_DLA),
     _refused("adjustForDLA", "", "a model for a DLA", _NO_DLA),
     _refused("reportCapabilityDLA", "", "what a DLA has", _NO_DLA),
-    _refused("plugins", "FILE", "a library of plugins", _PACKS),
-    _refused("staticPlugins", "FILE", "a library of plugins", _PACKS),
-    _refused("dynamicPlugins", "FILE", "a library of plugins", _PACKS),
+    Flag("plugins", "FILE", "as --staticPlugins"),
+    Flag(
+        "staticPlugins",
+        "FILE",
+        "run a file of Python that registers plugins; libraries are refused",
+    ),
+    Flag("dynamicPlugins", "FILE", "as --staticPlugins"),
     _refused("setPluginsToSerialize", "FILE", "a library in the plan", _PACKS),
     _kept("ignoreParsedPluginLibs", "", "libraries that a model names", "none are loaded"),
     _refused("safetyPlugins", "FILE", "a library of plugins", _PACKS),

@@ -51,6 +51,7 @@ POOLS = {
 }
 LAYER_PRECISIONS = ("fp32", "fp16", "bf16")
 CONSTRAINTS = {"obey": "OBEY_PRECISION_CONSTRAINTS", "prefer": "PREFER_PRECISION_CONSTRAINTS"}
+PLUGINS = ("plugins", "staticPlugins", "dynamicPlugins")
 RANGES = ("minShapes", "optShapes", "maxShapes")
 DEFAULT_LEVEL = -1
 
@@ -125,9 +126,10 @@ class ReportingOptions:
 
 @dataclass(frozen=True)
 class AllOptions:
-    """``onnx``: the model's file, empty where a plan is loaded."""
+    """``onnx``: the model's file, empty where a plan is loaded. ``plugins``: files."""
 
     onnx: str
+    plugins: tuple[str, ...]
     build: BuildOptions
     inference: InferenceOptions
     reporting: ReportingOptions
@@ -137,7 +139,8 @@ def read(args: Arguments) -> AllOptions:
     """All of a command line."""
     inference = _inference(args)
     build = _build(args, inference.shapes)
-    out = AllOptions(args.text("onnx"), build, inference, _reporting(args))
+    plugins = tuple(path for _, path in args.ordered(*PLUGINS))
+    out = AllOptions(args.text("onnx"), plugins, build, inference, _reporting(args))
     if not (out.onnx or out.build.load):
         raise InvalidArgument("Model missing or format not recognized", do="Give --onnx=FILE")
     if out.build.load and out.build.save:
@@ -263,7 +266,9 @@ def _pools(args: Arguments) -> dict[str, int]:
             out[POOLS[pool]] = size(amount)
         return out
 
-    return args.given("memPoolSize", convert, {})
+    workspace = args.given("workspace", size, 0)
+    named: dict[str, int] = args.given("memPoolSize", convert, {})
+    return {"WORKSPACE": workspace, **named} if workspace else named
 
 
 def _inference(args: Arguments) -> InferenceOptions:

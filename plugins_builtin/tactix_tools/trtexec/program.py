@@ -15,6 +15,7 @@ from tactix_tools.trtexec.installing import install
 from tactix_tools.trtexec.lines import ReportLines, as_trtexec
 from tactix_tools.trtexec.models import MIB, TrtexecFailure, engine_of, refit
 from tactix_tools.trtexec.options import AllOptions, InferenceOptions, ReportingOptions, read
+from tactix_tools.trtexec.plugin_files import load_plugins
 from tactix_tools.trtexec.queries import Measured, measure
 from tactix_tools.trtexec.sections import print_options
 
@@ -74,6 +75,8 @@ def _run(args: Arguments, lines: ReportLines) -> None:
         if flag.standing is Standing.KEPT:
             lines.info(f"--{flag.name} changes nothing here: {flag.why}")
     lines.info(f"TensorRT version: {trt.__version__}, as tactix {tactix.__version__} has it")
+    for path in options.plugins:
+        load_plugins(path)
     engine = engine_of(options, lines)
     if options.inference.time_deserialize:
         return
@@ -116,7 +119,7 @@ def _infer(engine: trt.ICudaEngine, options: AllOptions, lines: ReportLines) -> 
     reports.print_performance(found, told, asked.warm_up, engine.native.device.host_memory, lines)
     _tell_of_results(bindings[0], found, told, lines)
     if told.profile or "dumpProfile" in told.dumps:
-        _tell_of_layers(contexts[0], bindings[0], options, lines)
+        _tell_of_layers(contexts[0], bindings[0], told, lines)
 
 
 def _context(
@@ -156,22 +159,16 @@ def _tell_of_results(
 
 
 def _tell_of_layers(
-    context: trt.IExecutionContext, bindings: Bindings, options: AllOptions, lines: ReportLines
+    context: trt.IExecutionContext,
+    bindings: Bindings,
+    options: ReportingOptions,
+    lines: ReportLines,
 ) -> None:
-    """Times of layers, of queries that are run for them. Raises TrtexecFailure where a file was
-    asked for and nothing can be in it.
-    """
+    """Times of layers, of queries that are run for them: reports cost time."""
     times = reports.LayerTimes()
     context.profiler = times
-    few = InferenceOptions(iterations=PROFILED, warm_up=0.0, duration=0.0)
-    measure([context], [bindings], few)
-    if times.rows:
-        if "dumpProfile" in options.reporting.dumps:
-            times.print(lines)
-        if options.reporting.profile:
-            times.export(options.reporting.profile)
-        return
-    told = "Times of layers are not taken in runs: `tactix explain` has those of the build"
-    if options.reporting.profile:
-        raise TrtexecFailure(f"--exportProfile: {told}")
-    lines.warn(f"--dumpProfile: {told}")
+    measure([context], [bindings], InferenceOptions(iterations=PROFILED, warm_up=0.0, duration=0.0))
+    if "dumpProfile" in options.dumps:
+        times.print(lines)
+    if options.profile:
+        times.export(options.profile)

@@ -20,7 +20,7 @@ def print_options(options: AllOptions, lines: ReportLines) -> None:
     model = {"Format": "ONNX" if options.onnx else "*", "Model": options.onnx, "Output": ""}
     _section("Model", model, lines)
     _section("Build", _build(options.build), lines)
-    _section("System", {"Device": 0, "DLACore": "", "Plugins": ""}, lines)
+    _section("System", {"Device": 0, "DLACore": "", "Plugins": " ".join(options.plugins)}, lines)
     _section("Inference", _inference(options.inference), lines)
     _section("Reporting", _reporting(options.reporting), lines)
 

@@ -6,12 +6,15 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from tactix.base.errors import InvalidArgument
+from tactix_tensorrt import api as trt
 from tactix_tools import cli
 from tactix_tools.trtexec import program
 from tactix_tools.trtexec.arguments import Arguments, shapes, size
@@ -93,6 +96,7 @@ def test_sizes_have_units() -> None:
     assert size("7B") == 7
     pools = options("--memPoolSize=workspace:1,tacticSharedMem:2K").build.pools
     assert pools == {"WORKSPACE": 1 << 20, "TACTIC_SHARED_MEMORY": 2 << 10}
+    assert options("--workspace=4096").build.pools == {"WORKSPACE": 4 << 30}
     assert shapes("s:scalar") == {"s": ()}
 
 
@@ -118,7 +122,9 @@ def test_sizes_have_units() -> None:
         ("--loadInputs=x", "not of the form name:value"),
         ("--calib=c.cache", "Q/DQ nodes"),
         ("--useDLACore=0", "There is no DLA here"),
-        ("--staticPlugins=p.so", "Make a pack of it"),
+        ("--setPluginsToSerialize=p.so", "Make a pack of it"),
+        ("--atol=1e-3", "tactix compare"),
+        ("--tuningTimeOut=5", "Tune with --builderOptimizationLevel"),
         ("--markDebug=x", "Mark the tensors as outputs"),
         ("--layerOutputTypes=a:fp16", "Put Cast nodes"),
         ("--saveEngine=a --loadEngine=b", "Incompatible load and save"),
@@ -229,13 +235,63 @@ def test_a_plan_is_refitted_and_timed(plan: Path, capsys: pytest.CaptureFixture[
     assert "Starting inference" not in out
 
 
-def test_times_of_layers_are_told_where_they_are_taken(
+def test_times_of_layers_are_told(
     plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "p.json"
-    passed = main([f"--loadEngine={plan}", *QUICK, f"--exportProfile={path}"]) == 0
-    assert passed == path.exists()
-    assert passed or "tactix explain" in capsys.readouterr().err
+    assert main([f"--loadEngine={plan}", *QUICK, "--dumpProfile", f"--exportProfile={path}"]) == 0
+    out = capsys.readouterr().out
+    assert "=== Profile (10 iterations ) ===" in out
+    assert re.search(r"\[I\] +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+   head\n", out)
+    count, *layers = json.loads(path.read_text())
+    assert count == {"count": 10}
+    assert layers[-1]["name"] == "head"
+    assert layers[-1].keys() == {"name", "timeMs", "averageMs", "medianMs", "percentage"}
+    assert sum(layer["percentage"] for layer in layers) == pytest.approx(100)
+
+
+PLUGINS = """
+import numpy as np
+import tensorrt as trt
+from trt_plugins import CircularPad, Creator
+
+pads = trt.PluginField("pads", np.array([]), trt.PluginFieldType.INT32)
+trt.get_plugin_registry().register_creator(Creator(CircularPad, pads), "")
+"""
+
+
+def test_a_file_registers_plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "tensorrt", trt)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    node = helper.make_node("CircularPad", ["x"], ["y"], "pad", domain="acme", pads=[1, 0])
+    graph = helper.make_graph([node], "net", [x], [y])
+    opsets = [helper.make_opsetid("acme", 1), helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    Path("m.onnx").write_bytes(model.SerializeToString())
+    Path("plugins.py").write_text(PLUGINS)
+    np.arange(6, dtype=np.float32).tofile("x.raw")
+    flags = ("--onnx=m.onnx", "--loadInputs=x:x.raw", "--exportOutput=o.json", *QUICK)
+    try:
+        assert main([*flags, "--staticPlugins=plugins.py"]) == 0
+    finally:
+        registry = trt.get_plugin_registry()
+        registry.deregister_creator(registry.get_creator("CircularPad", "1", ""))
+    assert json.loads(Path("o.json").read_text())[0]["values"] == [2, 0, 1, 2, 5, 3, 4, 5]
+    assert main([*flags, "--plugins=libplugins.so"]) == 1
+    assert "no plugins can be had of libplugins.so" in capsys.readouterr().err
+
+
+def test_weights_are_streamed_within_a_budget(
+    onnx: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--allowWeightStreaming", "--shapes=x:1x3x8x8")
+    assert main([onnx, *QUICK, *flags, "--weightStreamingBudget=50%"]) == 0
+    assert main([onnx, *QUICK, *flags, "--weightStreamingBudget=half"]) == 1
+    assert "--weightStreamingBudget=half" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ pack = BasePack("tactix")
 
 @pack.tactic
 def tactics() -> list[Tactic]:
+    from tactix_tensorrt.plugin_steps.kernel_tactic import KernelTactic
     from tactix_tensorrt.plugin_steps.tactic import CudaPluginTactic, PluginTactic
 
-    return [PluginTactic(), CudaPluginTactic()]
+    return [PluginTactic(), CudaPluginTactic(), KernelTactic()]
 
 
 @pack.launcher

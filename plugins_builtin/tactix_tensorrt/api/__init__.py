@@ -5,6 +5,9 @@ Names that the level of this process lacks are not there (``tactix_tensorrt.leve
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
+
 from tactix_tensorrt import levels
 from tactix_tensorrt.api.builder import (
     Builder,
@@ -519,3 +522,10 @@ __all__ = [
 for _name in levels.absent():
     del globals()[_name]
     __all__.remove(_name)
+
+
+def __getattr__(name: str) -> ModuleType:
+    """The module ``plugin``, which is imported when it is first asked for."""
+    if name == "plugin" and levels.current() != "8.6":
+        return importlib.import_module(f"{__name__}.plugin")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

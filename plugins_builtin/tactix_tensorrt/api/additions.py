@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from tactix.base.errors import TactixError
 from tactix_tensorrt.api.enums import (
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from tactix_tensorrt.api.network import INetworkDefinition
     from tactix_tensorrt.api.plugins import IPluginV2, IPluginV3
     from tactix_tensorrt.api.values import Array, Weights
+    from tactix_tensorrt.quick.definitions import Creation
 
     Numbers = Weights | Array | None
 
 L = TypeVar("L", bound=ILayer)
 
 ONNX = "Write that part as an ONNX model, and parse it"
-PLUGINS = "Write it as a layer of a tactix pack (docs/plugins), and name it in an ONNX model"
 
 
 class Additions:
@@ -412,6 +412,22 @@ class Additions:
         """
         return self._plugin(plugins.IPluginV3Layer, inputs, shape_inputs, plugin)
 
+    def add_plugin(self, func: Creation, aot: bool | None = None) -> plugins.IPluginV3Layer | None:
+        """What ``tensorrt.plugin.op.NAMESPACE.NAME(...)`` gives. ``aot``: by its compiled kernels,
+        or by its ``impl``; else as the network's flags say. None if that cannot be.
+        """
+        from tactix_tensorrt.api.plugin_nodes import asked
+        from tactix_tensorrt.plugin_steps.calling import called
+
+        network: INetworkDefinition = self  # type: ignore[assignment]
+        try:
+            made = called("tensorrt.plugin.op", func, "__call__", asked(network, aot))
+        except TactixError as e:
+            network.fail(e)
+            return None
+        inputs, shapes, plugin = cast("tuple[list[ITensor], list[ITensor], IPluginV3]", made)
+        return self.add_plugin_v3(inputs, shapes, plugin)
+
     def _plugin(
         self,
         cls: type[L],
@@ -437,4 +453,3 @@ class Additions:
     add_loop = refused("add_loop", ONNX)
     add_if_conditional = refused("add_if_conditional", ONNX)
     add_dist_collective = refused("add_dist_collective", "Run an engine on each device")
-    add_plugin = refused("add_plugin", PLUGINS)

@@ -97,17 +97,10 @@ class PluginNodes:
         creator = identity.creator()
         declared: Sequence[PluginField] = getattr(creator, "field_names", ())
         fields = [_field(f, ctx.attr(f.name)) for f in declared if ctx.has_attr(f.name)]
-        request = self._request(ctx)
+        aot = bool(ctx.attr("aot")) if ctx.has_attr("aot") else None
+        request = asked(self._network, aot)
         ctx.ignore(*OWN, *ctx.unread())
         return made_for_a_build(identity, creator, PluginFieldCollection(fields), request)
-
-    def _request(self, ctx: NodeContext) -> QuickPluginCreationRequest:
-        """How it is to be made, if there is a choice: what the node says, else the network."""
-        if ctx.has_attr("aot"):
-            aot = bool(ctx.attr("aot"))
-            asked = QuickPluginCreationRequest
-            return asked.STRICT_AOT if aot else asked.STRICT_JIT
-        return preferred(self._network)
 
 
 def plugin_names() -> set[str]:
@@ -115,8 +108,13 @@ def plugin_names() -> set[str]:
     return {c.name for c in get_plugin_registry().all_creators}
 
 
-def preferred(network: INetworkDefinition) -> QuickPluginCreationRequest:
-    """What a network's flags say of plugins with two implementations."""
+def asked(network: INetworkDefinition, aot: bool | None) -> QuickPluginCreationRequest:
+    """Which implementation of a plugin: by its compiled kernels or not, else as the network's flags
+    say.
+    """
+    if aot is not None:
+        strict = QuickPluginCreationRequest
+        return strict.STRICT_AOT if aot else strict.STRICT_JIT
     flags = NetworkDefinitionCreationFlag
     if network.get_flag(flags.PREFER_JIT_PYTHON_PLUGINS):
         return QuickPluginCreationRequest.PREFER_JIT

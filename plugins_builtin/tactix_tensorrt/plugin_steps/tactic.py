@@ -24,7 +24,9 @@ class PluginTactic(Tactic[Held]):
 
     def match(self, node: Node, device: DeviceProperties) -> Held | Reject:
         attrs = node.attrs
-        return attrs.plugin if isinstance(attrs, PluginAttrs) else Reject("it runs a plugin alone")
+        if not isinstance(attrs, PluginAttrs):
+            return Reject("it runs a plugin alone")
+        return Reject("its kernels are compiled") if attrs.plugin.view.kernels else attrs.plugin
 
     def variants(self, held: Held, device: DeviceProperties) -> Sequence[Variant]:
         return [Variant.of(tactic=t) for t in held.tactics] or [Variant()]

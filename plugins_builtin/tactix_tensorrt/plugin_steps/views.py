@@ -55,6 +55,11 @@ class PluginView(ABC):
     @abstractmethod
     def num_outputs(self) -> int: ...
 
+    @property
+    def kernels(self) -> bool:
+        """Whether a build compiles its kernels, and a run does not need it."""
+        return False
+
     def clone(self) -> Self:
         """Another one of the same state."""
         copy = called(self.who, self.plugin, "clone")
@@ -297,6 +302,10 @@ class ViewV3(PluginView):
 
 class ViewQuick(ViewV3):
     """IPluginV3 of the quick capabilities: it lists combinations, and is told strides."""
+
+    @property
+    def kernels(self) -> bool:
+        return bool(getattr(self.plugin, "kernels", False))
 
     def output_types(self, types: Sequence[DataType], ranks: Sequence[int]) -> list[DataType]:
         found = self._build("get_output_data_types", list(types), list(ranks))

@@ -1,0 +1,1 @@
+"""``tensorrt.plugin``: plugins that are a few functions with a decorator each."""

@@ -17,7 +17,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.launcher import MOST_THREADS
 from tactix.plan.reader import LIMIT
 from tactix.run.shapes import shape_of
-from tactix.select.enumerate import Bids
+from tactix.select.enumerate import Bids, Candidate
 
 
 class BuilderFlag(enum.Enum):
@@ -136,6 +136,17 @@ class Locked(Protocol):
         """Leave every node its one candidate. Raises LockError."""
 
 
+@runtime_checkable
+class Selector(Protocol):
+    """What a program has to say about the candidates of a build."""
+
+    def select(self, node: Node, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Those that may run a node, before any is measured; all of them where none is named. A
+        node is asked for again where it is tried in another precision, and a part of it where it is
+        split.
+        """
+
+
 def _fits(value: Any, kind: Any) -> bool:
     """Whether a value is of an annotated type, and so is all that it holds."""
     if isinstance(kind, types.UnionType):
@@ -160,6 +171,7 @@ class BuilderConfig:
     measured, nor compiled but what the plan needs; the rest is chosen by estimate.
     ``trial_budget``: seconds that trials of one pack's kernels may take that fail; then no more of
     its kernels are tried.
+    ``selector``: what says which candidates of a node may race; a lock's are not asked for.
     ``threads``: of one inference, at most MOST_THREADS; 0 means TACTIX_NUM_THREADS or all usable
     cores. ``device``: its key or its kind, such as ``cpu`` or ``cuda``. ``enabled``: packs that may
     touch layers of others. ``target``: what to build for, if not this machine's device as it is:
@@ -183,6 +195,7 @@ class BuilderConfig:
     frozen: bool | str | Path | Locked = False
     budget: float | int = float("inf")
     trial_budget: float | int = 15.0
+    selector: Selector | None = None
     threads: int = 0
     device: str = "cpu"
     target: str = ""

@@ -11,8 +11,10 @@ from typing import Any
 from tactix.base.errors import LockError
 from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType, OptimizationProfile
 
-APART = frozenset({"timing_cache", "frozen", "budget", "trial_budget", "sign", "progress_monitor"})
-"""Options that change how a build goes, or how its plan is kept."""
+APART = frozenset(
+    {"timing_cache", "frozen", "budget", "trial_budget", "selector", "sign", "progress_monitor"}
+)
+"""Options that change how a build goes, or how its plan is kept, or whose effect a lock holds."""
 
 Decode = Callable[[Any], Any]
 DECODERS: Mapping[str, Decode] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from tactix.base.errors import (
     ModelImportError,
     PlanFormatError,
 )
+from tactix.contracts.graph import Node
+from tactix.select.enumerate import Candidate
 from tactix.select.timing_cache import TimingCache
 from tactix_lock import document as lock
 
@@ -183,6 +186,34 @@ def test_a_profiler_is_told_of_each_step_of_a_run_until_it_is_taken_away() -> No
     context.profiler = None
     context.run(given)
     assert len(told) == 2 * len(names)
+
+
+def test_a_selector_says_which_candidates_of_a_node_may_run_it() -> None:
+    class Slowest:
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+            self.names_some = True
+
+        def select(self, node: Node, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+            self.asked.append(node.name)
+            return [candidates[-1]] if self.names_some else []
+
+    builder = tactix.Builder()
+    network = builder.create_network("small")
+    given = [
+        network.add_input(name, "f32", shape) for name, shape in (("x", (4, 8)), ("w", (8, 9)))
+    ]
+    (y,) = network.add_layer("tactix.MatMul", given, name="own")
+    network.mark_output(y, "y")
+    config = tactix.BuilderConfig(timing_cache=False, builder_optimization_level=0, device="cpu")
+    (usual,) = builder.build_plan(network, config).steps
+    config.selector = selector = Slowest()
+    (chosen,) = builder.build_plan(network, config).steps
+    assert selector.asked == ["own"]
+    assert chosen.info["tactic"] != usual.info["tactic"]
+    selector.names_some = False
+    (chosen,) = builder.build_plan(network, config).steps
+    assert chosen.info["tactic"] == usual.info["tactic"]
 
 
 def test_what_cannot_be_compiled_is_said_before_any_tactic_is_asked(

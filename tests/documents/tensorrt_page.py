@@ -24,9 +24,10 @@ OURS = {
     "INetworkDefinition": "add adopt fail inputs is_parsed layers lowered native "
     "next_name open_inputs outdated outputs precise_layers reshape_input retype value_of warn",
     "IAttention": "align attributes changed computed",
-    "IBuilderConfig": "fail names native warn",
+    "IBuilderConfig": "facts fail names native selection warn",
+    "ICudaEngine": "kept renewed",
     "ITensor": "value",
-    "IOptimizationProfile": "fail native warn",
+    "IOptimizationProfile": "fail native value_rows warn",
 }
 """Attributes that the adapter has beside TensorRT's."""
 

@@ -128,10 +128,14 @@ def _ways(
         logger.warning(text)
     rules = [r for r in session.active_rules() if r.numerics in kinds and r.device in ("", device)]
     tactics = [t for t in session.active_tactics() if t.numerics in kinds]
-    ways = {r.numerics for r in rules} | {t.numerics for t in tactics if t.device == device}
-    for lower in sorted(LOWER & config.numerics - ways):
+    has = {r.numerics for r in session.active_rules() if r.device in ("", device)}
+    has |= {t.numerics for t in session.active_tactics() if t.device == device}
+    for lower in sorted(LOWER & config.numerics - has):
+        others = " or ".join(sorted(BuilderFlag(name).name for name in LOWER & has))
+        cure = f"; there are some for {others}: set that flag" if others else ""
         logger.warning(
-            f"{config.device} has no way to compute in {lower}: the flag changes nothing"
+            f"{config.device} has no kernels that compute float32 layers in {lower}, which stay "
+            f"float32{cure}"
         )
     return rules, tactics
 

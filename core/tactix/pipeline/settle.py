@@ -8,7 +8,7 @@ or cannot do it either, the build fails.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tactix.base.dims import sym, symbol_name
@@ -127,14 +127,23 @@ class Settler:
                 tactics = self._able(n, n in produced)
                 exact = bool(self.state.precisions.of(n))
                 key = n if n in produced else (exact, likeness(n, tactics, self.state.context))
-                found = new[n] = shared.get(key) or bid(n, tactics, self.state.context, terms)
+                found = shared.get(key) or bid(n, tactics, self.state.context, terms)
                 found.produced = n in produced
                 if found.candidates and not any(c.tactic.fallback for c in found.candidates):
                     shared[key] = found  # but not the reference's, which names its node
+                new[n] = self._selected(n, found)
             monitor.step("bid", i + 1, n.name)
         monitor.finish("bid")
         self.bids |= new
         return new
+
+    def _selected(self, n: Node, found: Bids) -> Bids:
+        """What the program's selector leaves of a node's bids."""
+        selector = self.state.config.selector
+        if selector is None or isinstance(self.state.config.frozen, Locked):
+            return found
+        own = [replace(c) for c in found.candidates]
+        return replace(found, candidates=list(selector.select(n, own)) or own)
 
     def _able(self, n: Node, produced: bool) -> list[Tactic]:
         """Tactics that the node may have, as far as its shapes and its precision tell."""

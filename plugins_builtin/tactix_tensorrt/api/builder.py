@@ -5,12 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tactix.base.errors import NetworkError
 from tactix_tensorrt import device
+from tactix_tensorrt.api import plan_facts
 from tactix_tensorrt.api.callbacks import IProgressMonitor, IStreamWriter
 from tactix_tensorrt.api.config import IBuilderConfig
 from tactix_tensorrt.api.logger import Forwarding, Rooted, returns
@@ -116,8 +118,12 @@ class Builder(Rooted):
         with _cache_file(config) as cache:
             native = config.native(network.open_inputs(), network.precise_layers(config), cache)
             self._finish(native, config)
+            native.selector = selection = config.selection()
             with building(configure(lowered, native.profiles)):
                 plan = self.native.build_plan(lowered, native)
+        if selection is not None:
+            selection.report(plan)
+        plan = replace(plan, meta={**plan.meta, plan_facts.KEY: config.facts().entry()})
         return IHostMemory(container.dump(plan, signer_of(self.native.session)))
 
     def _finish(self, native: BuilderConfig, config: IBuilderConfig) -> None:

@@ -159,8 +159,9 @@ class IInt8MinMaxCalibrator(IInt8Calibrator):
 class IAlgorithmIOInfo:
     """How an input or output of an algorithm lies."""
 
-    def __init__(self, dtype: DataType, strides: Dims) -> None:
+    def __init__(self, dtype: DataType, strides: Dims, axis: int, components: int) -> None:
         self._dtype, self._strides = dtype, strides
+        self._axis, self._components = axis, components
 
     @property
     def dtype(self) -> DataType:
@@ -172,11 +173,13 @@ class IAlgorithmIOInfo:
 
     @property
     def vectorized_dim(self) -> int:
-        return -1
+        """The axis that lies in blocks, -1 for none."""
+        return self._axis
 
     @property
     def components_per_element(self) -> int:
-        return 1
+        """Of a block, -1 where there is none."""
+        return self._components
 
 
 class IAlgorithmVariant:
@@ -197,8 +200,9 @@ class IAlgorithmVariant:
 class IAlgorithmContext:
     """The layer that an algorithm is for."""
 
-    def __init__(self, name: str, shapes: list[list[Dims]]) -> None:
+    def __init__(self, name: str, shapes: list[list[Dims]], inputs: int) -> None:
         self.name, self._shapes = name, shapes
+        self.num_inputs, self.num_outputs = inputs, len(shapes) - inputs
 
     def get_shape(self, index: int) -> list[Dims]:
         """Lowest, tuned for, highest."""
@@ -208,8 +212,16 @@ class IAlgorithmContext:
 class IAlgorithm:
     """One way to run a layer."""
 
-    def __init__(self, variant: IAlgorithmVariant, io: list[IAlgorithmIOInfo]) -> None:
+    def __init__(
+        self, variant: IAlgorithmVariant, io: list[IAlgorithmIOInfo], seconds: float | None
+    ) -> None:
         self._variant, self._io = variant, io
+        self._seconds = seconds
+
+    @property
+    def timing_msec(self) -> float:
+        """What is estimated: nothing is measured before the choice."""
+        return 0.0 if self._seconds is None else self._seconds * 1e3
 
     @property
     def algorithm_variant(self) -> IAlgorithmVariant:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tactix.base.errors import ConfigError
 from tactix.base.host_memory import physical_memory
 from tactix_tensorrt import device, levels
 from tactix_tensorrt.api.callbacks import IAlgorithmSelector, IInt8Calibrator, IProgressMonitor
@@ -25,7 +26,9 @@ from tactix_tensorrt.api.enums import (
 )
 from tactix_tensorrt.api.flags import Flagged
 from tactix_tensorrt.api.logger import ILogger, Reporting
+from tactix_tensorrt.api.plan_facts import PlanFacts
 from tactix_tensorrt.api.profile import IOptimizationProfile
+from tactix_tensorrt.api.selection import Selection, left_out
 from tactix_tensorrt.api.standing import IGNORED
 from tactix_tensorrt.api.timing_cache import ITimingCache
 from tactix_tensorrt.levels import at_this_level
@@ -79,6 +82,8 @@ NO_EFFECT = {
     "STRICT_NANS",
     "DISTRIBUTIVE_INDEPENDENCE",
     "MONITOR_MEMORY",
+    "DIRECT_IO",
+    "ERROR_ON_TIMING_CACHE_MISS",
 }
 """Flags that are served elsewhere, or ask for what tactix does anyway; the others are ignored, with
 a warning."""
@@ -130,6 +135,7 @@ class IBuilderConfig(Flagged, Reporting):
         previews, sources = ON_AT_FIRST[levels.current()]
         self._previews = {PreviewFeature[name] for name in previews.split()}
         self._sources = sum(TacticSource[name].mask for name in sources.split())
+        self._left_out = frozenset[str]()
         self._devices: dict[ILayer, DeviceType] = {}
 
     # -- flags ------------------------------------------------------------------------------------
@@ -167,7 +173,10 @@ class IBuilderConfig(Flagged, Reporting):
         self._limits[MemoryPoolType.WORKSPACE] = size
 
     def set_tactic_sources(self, tactic_sources: int) -> bool:
-        self._sources = tactic_sources
+        """Libraries that may be called; without a call all that are there may. Sources of kernels
+        of TensorRT's own change nothing.
+        """
+        self._sources, self._left_out = tactic_sources, left_out(tactic_sources)
         return True
 
     def get_tactic_sources(self) -> int:
@@ -212,7 +221,8 @@ class IBuilderConfig(Flagged, Reporting):
         return self._devices.get(layer, self.default_device_type)
 
     def is_device_type_set(self, layer: ILayer) -> bool:
-        return layer in self._devices
+        """Whether it is another than the default."""
+        return self.get_device_type(layer) is not self.default_device_type
 
     def reset_device_type(self, layer: ILayer) -> None:
         self._devices.pop(layer, None)
@@ -244,6 +254,7 @@ class IBuilderConfig(Flagged, Reporting):
         from tactix.config import BuilderConfig
         from tactix.config import MemoryPoolType as NativePool
 
+        self._check_target()
         self._warn_of_ignored()
         out = BuilderConfig(device=device.chosen())
         out.flags = self._native_flags(out.device)
@@ -253,6 +264,8 @@ class IBuilderConfig(Flagged, Reporting):
             asked = self.profiles or [IOptimizationProfile(self._logger)]
             out.profiles = [p.native(inputs) for p in asked]
         out.timing_cache = False if self.get_flag(BuilderFlag.DISABLE_TIMING_CACHE) else cache
+        out.frozen = self.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
+        out.plugins_to_serialize = list(self.plugins_to_serialize)
         limit = self._limits[MemoryPoolType.WORKSPACE]
         if limit != WHOLE_DEVICE and limit > 0:
             out.set_memory_pool_limit(NativePool.WORKSPACE, limit)
@@ -262,6 +275,21 @@ class IBuilderConfig(Flagged, Reporting):
             if wanted := PRECISION.get(layer.own_precision):
                 out.set_layer_precision(_literal(layer.name), wanted)
         return out
+
+    def _check_target(self) -> None:
+        """Raises ConfigError for what would run elsewhere, or otherwise, than the program asks."""
+        if self.engine_capability is not EngineCapability.STANDARD:
+            what = f"no engine of {self.engine_capability} is built"
+            raise ConfigError(what, do="Leave EngineCapability.STANDARD")
+        if self.runtime_platform is not RuntimePlatform.SAME_AS_BUILD:
+            what = f"no engine for {self.runtime_platform} is built here"
+            raise ConfigError(what, do="Build it there, and leave RuntimePlatform.SAME_AS_BUILD")
+        on_dla = self.default_device_type is DeviceType.DLA
+        if (on_dla or DeviceType.DLA in self._devices.values()) and not self.get_flag(
+            BuilderFlag.GPU_FALLBACK
+        ):
+            do = "Set BuilderFlag.GPU_FALLBACK, and they run beside the others"
+            raise ConfigError("layers are for a DLA, and there is none", do=do)
 
     def _warn_of_ignored(self) -> None:
         """Of attributes that were set and change nothing."""
@@ -280,6 +308,22 @@ class IBuilderConfig(Flagged, Reporting):
                 self.warn(f"BuilderFlag.{name} changes nothing here: tactix has no counterpart")
         wanted = {FLAGS[n] for n in names if n in FLAGS and (n != "TF32" or kind == "cuda")}
         return {NativeFlag[n] for n in wanted}
+
+    def selection(self) -> Selection | None:
+        """What is said about tactics; None where nothing is."""
+        said = self._left_out or self.max_num_tactics > 0 or self.algorithm_selector is not None
+        if not said:
+            return None
+        return Selection(self._left_out, self.max_num_tactics, self.algorithm_selector)
+
+    def facts(self) -> PlanFacts:
+        """What engines tell of it."""
+        return PlanFacts(
+            self.profiling_verbosity,
+            self.hardware_compatibility_level,
+            self._sources,
+            tuple(p.value_rows() for p in self.profiles),
+        )
 
 
 def _literal(name: str) -> str:

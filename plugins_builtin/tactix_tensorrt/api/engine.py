@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tactix.base.dims import Expr, evaluate, symbols
 from tactix.base.errors import TactixError
 from tactix_tensorrt import levels
+from tactix_tensorrt.api import plan_facts
 from tactix_tensorrt.api.context import IExecutionContext
 from tactix_tensorrt.api.enums import (
     DataType,
@@ -68,10 +69,7 @@ class ICudaEngine(Reporting):
     renewed = False
     kept: object = None
 
-    tactic_sources = 0
-    profiling_verbosity = ProfilingVerbosity.DETAILED
     engine_capability = EngineCapability.STANDARD
-    hardware_compatibility_level = HardwareCompatibilityLevel.NONE
     num_aux_streams = 0
 
     def __init__(self, native: Engine, logger: ILogger, session: SessionView) -> None:
@@ -79,6 +77,7 @@ class ICudaEngine(Reporting):
         self.native, self.session = native, session
         self._ios: dict[str, TensorIO] = {io.name: io for io in (*native.inputs, *native.outputs)}
         self._profiles: tuple[Profile, ...] = native.plan.profiles
+        self._facts = plan_facts.of(native.plan)
 
     # -- facts ------------------------------------------------------------------------------------
 
@@ -89,6 +88,18 @@ class ICudaEngine(Reporting):
     @property
     def num_io_tensors(self) -> int:
         return len(self._ios)
+
+    @property
+    def profiling_verbosity(self) -> ProfilingVerbosity:
+        return self._facts.profiling_verbosity
+
+    @property
+    def hardware_compatibility_level(self) -> HardwareCompatibilityLevel:
+        return self._facts.hardware_compatibility_level
+
+    @property
+    def tactic_sources(self) -> int:
+        return self._facts.tactic_sources
 
     @property
     def num_layers(self) -> int:
@@ -156,7 +167,7 @@ class ICudaEngine(Reporting):
         return TensorIOMode.INPUT if index < len(self.native.inputs) else TensorIOMode.OUTPUT
 
     def get_tensor_location(self, name: str) -> TensorLocation:
-        return TensorLocation.DEVICE
+        return TensorLocation.HOST if self.is_shape_inference_io(name) else TensorLocation.DEVICE
 
     def get_tensor_format(self, name: str, profile_index: int = 0) -> TensorFormat:
         return TensorFormat.LINEAR
@@ -179,7 +190,11 @@ class ICudaEngine(Reporting):
         return next(found, "")
 
     def is_shape_inference_io(self, name: str) -> bool:
-        return False
+        """Whether it lies on the host, and profiles have its values: not on a GPU, whose engines
+        read all inputs there.
+        """
+        on_host = self.native.device.host_memory
+        return on_host and any(name in profile for profile in self._facts.values)
 
     def is_debug_tensor(self, name: str) -> bool:
         return False
@@ -208,8 +223,10 @@ class ICudaEngine(Reporting):
         return evaluate(dim, env)
 
     def get_tensor_profile_values(self, name: str, profile_index: int) -> list[list[int]]:
-        """Of shape tensors: their content is no matter of profiles here."""
-        return []
+        """Of a shape tensor, as the profile was told; empty for others."""
+        told = self._facts.values
+        rows = told[profile_index].get(name, ()) if profile_index in range(len(told)) else ()
+        return [list(row) for row in rows]
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -389,15 +406,25 @@ class EngineInspector:
             )
         return out
 
+    def _told(self, index: int) -> dict[str, object] | str:
+        """What the engine's verbosity tells of a layer."""
+        layer, verbosity = self._layer(index), self._engine.profiling_verbosity
+        if verbosity is ProfilingVerbosity.DETAILED:
+            return layer
+        return str(layer["Name"]) if verbosity is ProfilingVerbosity.LAYER_NAMES_ONLY else ""
+
     def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:
+        """By the verbosity that the engine was built with: all, its name, or nothing."""
+        told = self._told(layer_index)
         if format is LayerInformationFormat.JSON:
-            return json.dumps(self._layer(layer_index))
-        layer = self._layer(layer_index)
-        return f"{layer['Name']}: {layer['TacticName']}\n"
+            return json.dumps(told)
+        line = told if isinstance(told, str) else f"{told['Name']}: {told['TacticName']}"
+        return f"{line}\n" if line else ""
 
     def get_engine_information(self, format: LayerInformationFormat) -> str:
         count = self._engine.num_layers
         if format is not LayerInformationFormat.JSON:
             return "".join(self.get_layer_information(i, format) for i in range(count))
         io = "Bindings" if levels.current() != "11.1" else "I/O Tensors"
-        return json.dumps({"Layers": [self._layer(i) for i in range(count)], io: [*self._engine]})
+        layers = [told for i in range(count) if (told := self._told(i))]
+        return json.dumps({"Layers": layers, io: [*self._engine]})

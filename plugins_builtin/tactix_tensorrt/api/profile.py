@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tactix.base.errors import TactixError
 from tactix_tensorrt.api.logger import ILogger, Reporting
+from tactix_tensorrt.api.plan_facts import Ranges
 from tactix_tensorrt.api.values import Dims
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class IOptimizationProfile(Reporting):
     def __init__(self, logger: ILogger) -> None:
         super().__init__(logger)
         self.shapes: dict[str, ShapeRange] = {}
-        self.values: dict[str, ShapeRange] = {}
+        self.values: dict[str, Ranges] = {}
 
     def set_shape(
         self, input: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]
@@ -50,15 +51,25 @@ class IOptimizationProfile(Reporting):
     def set_shape_input(
         self, input: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]
     ) -> bool:
-        """The range of a shape tensor's values, which changes nothing here."""
-        self.warn(f"the values of {input!r} are ignored: no profile of tactix's has values")
-        self.values[input] = ShapeRange(Dims(min), Dims(opt), Dims(max))
+        """The range of a shape tensor's values, which engines tell; False for one that is not in
+        order. Shapes are tuned for as they come: any values may be given to a run.
+        """
+        rows = [tuple(int(n) for n in row) for row in (min, opt, max)]
+        if len({len(row) for row in rows}) != 1 or any(
+            not a <= b <= c for a, b, c in zip(*rows, strict=True)
+        ):
+            self.fail(f"values of {input!r}: min {rows[0]}, opt {rows[1]}, max {rows[2]}")
+            return False
+        self.values[input] = (rows[0], rows[1], rows[2])
         return True
 
     def get_shape_input(self, input: str) -> list[list[int]]:
         """As ``get_shape``, of values."""
-        found = self.values.get(input)
-        return [list(d) for d in found.listed()] if found else []
+        return [list(row) for row in self.values.get(input, ())]
+
+    def value_rows(self) -> dict[str, Ranges]:
+        """Of all shape tensors."""
+        return dict(self.values)
 
     def _range(
         self, name: str, low: Sequence[int], opt: Sequence[int], high: Sequence[int]

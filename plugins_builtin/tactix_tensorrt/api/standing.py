@@ -11,16 +11,16 @@ from __future__ import annotations
 IGNORED: dict[str, frozenset[str]] = {
     name: frozenset(members.split())
     for name, members in {
-        "IBuilderConfig": "DLA_core algorithm_selector avg_timing_iterations calibration_profile "
-        "clear_quantization_flag default_device_type engine_capability get_calibration_profile "
-        "get_quantization_flag int8_calibrator l2_limit_for_tiling max_num_tactics "
-        "plugins_to_serialize profile_stream profiling_verbosity quantization_flags "
-        "reset_device_type runtime_platform set_calibration_profile set_device_type "
-        "set_preview_feature set_quantization_flag set_tactic_sources tiling_optimization_level",
+        "IBuilderConfig": "DLA_core avg_timing_iterations calibration_profile "
+        "clear_quantization_flag default_device_type get_calibration_profile "
+        "get_quantization_flag int8_calibrator l2_limit_for_tiling "
+        "profile_stream quantization_flags "
+        "reset_device_type set_calibration_profile set_device_type "
+        "set_preview_feature set_quantization_flag tiling_optimization_level",
         "Builder": "DLA_core gpu_allocator max_threads reset",
         "Runtime": "DLA_core gpu_allocator tempfile_control_flags",
         "IExecutionContext": "debug_sync nvtx_verbosity set_aux_streams set_debug_listener",
-        "IOptimizationProfile": "extra_memory_target set_shape_input get_shape_input",
+        "IOptimizationProfile": "extra_memory_target",
         "ITensor": "dynamic_range location reset_dynamic_range set_dynamic_range",
         "OnnxParser": "clear_flag flags set_builder_config set_flag",
         "Refitter": "max_threads weights_validation",
@@ -40,7 +40,6 @@ REFUSED: dict[str, frozenset[str]] = {
 }
 
 _NOT_CALLED = (
-    "IAlgorithm IAlgorithmContext IAlgorithmIOInfo IAlgorithmSelector IAlgorithmVariant "
     "IDebugListener IGpuAllocator IGpuAsyncAllocator IInt8Calibrator IPluginResourceContext "
     "KernelLaunchParams"
 )

@@ -78,6 +78,7 @@ def parsed(network: trt.INetworkDefinition, logger: Kept, model: bytes) -> trt.I
 @pytest.fixture
 def profiled(builder: trt.Builder, config: trt.IBuilderConfig) -> trt.IBuilderConfig:
     """A configuration for batches of 1 to 4."""
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     profile = builder.create_optimization_profile()
     profile.set_shape("x", (1, 3, 8, 8), (2, 3, 8, 8), (4, 3, 8, 8))
     assert config.add_optimization_profile(profile) == 0

@@ -116,10 +116,10 @@ def test_a_flag_without_effect_is_told(
     logger: Kept,
 ) -> None:
     profiled.set_flag(trt.BuilderFlag.SPARSE_WEIGHTS)
-    profiled.max_num_tactics = 3
+    profiled.avg_timing_iterations = 3
     assert builder.build_serialized_network(parsed, profiled) is not None
     assert [t.split()[0] for t in logger.warnings if "no counterpart" in t] == [
-        "IBuilderConfig.max_num_tactics",
+        "IBuilderConfig.avg_timing_iterations",
         "BuilderFlag.SPARSE_WEIGHTS",
     ]
 

@@ -1,0 +1,58 @@
+"""What a plan keeps of the program's configuration, for its engines to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tactix.plan.reader import Reader
+from tactix_tensorrt.api.enums import HardwareCompatibilityLevel, ProfilingVerbosity
+
+if TYPE_CHECKING:
+    from tactix.plan.schema import Plan
+
+KEY = "tensorrt"
+"""In ``Plan.meta``."""
+
+Ranges = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""Lowest values of a shape tensor, those to tune for, highest."""
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """``profiling_verbosity``: what inspectors tell. ``values``: of the shape tensors that profiles
+    name, profile by profile. Enumerations are kept by name, for their numbers are those of a level.
+    """
+
+    profiling_verbosity: ProfilingVerbosity = ProfilingVerbosity.DETAILED
+    hardware_compatibility_level: HardwareCompatibilityLevel = HardwareCompatibilityLevel.NONE
+    tactic_sources: int = 0
+    values: tuple[Mapping[str, Ranges], ...] = field(default_factory=tuple)
+
+    def entry(self) -> dict[str, object]:
+        """Of ``Plan.meta``."""
+        return {
+            "profiling_verbosity": self.profiling_verbosity.name,
+            "hardware_compatibility_level": self.hardware_compatibility_level.name,
+            "tactic_sources": self.tactic_sources,
+            "values": [{name: list(rows) for name, rows in p.items()} for p in self.values],
+        }
+
+
+def of(plan: Plan) -> PlanFacts:
+    """What a plan tells; the defaults where something else built it. Raises PlanFormatError."""
+    if KEY not in plan.meta:
+        return PlanFacts()
+    r = Reader(plan.meta[KEY], f"meta.{KEY}")
+    return PlanFacts(
+        ProfilingVerbosity[r.at("profiling_verbosity").text()],
+        HardwareCompatibilityLevel[r.at("hardware_compatibility_level").text()],
+        r.at("tactic_sources").integer(),
+        tuple({name: _ranges(v) for name, v in p.fields().items()} for p in r.at("values").items()),
+    )
+
+
+def _ranges(r: Reader) -> Ranges:
+    low, opt, high = (tuple(n.integer() for n in row.items()) for row in r.row(3))
+    return low, opt, high

@@ -41,7 +41,6 @@ from tactix_refit.trace import Term, Traced, Tracer
 Array = Any
 FLOATS = frozenset({DType.FP64, DType.FP32, DType.FP16, DType.BF16})
 QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear"})
-ROUNDING = frozenset({"fp16", "bf16"})
 IMPORTED = "the importer built its values into a layer"
 
 
@@ -125,16 +124,16 @@ class RefitBuild(Tracer, Part):
                 ):
                     return False
                 verdict = True if rule.when is None else call(rule.when, bound)
-            if (
-                rule.numerics in ROUNDING
-            ):  # whether numbers fit is asked once: others are rounded, or limited
-                looks.clear()
             if verdict is True and (
                 tensors := sorted(n for n in looks if self._weights[n].size > 1)
             ):
                 return f"it would build in the values of {tensors[0]!r}"
             seen[bound["root"]] = looks
             return verdict  # type: ignore[no-any-return]
+
+        def fits(**bound: Any) -> bool | str:
+            with self.pause():
+                return True if rule.fits is None else call(rule.fits, bound)
 
         def fire(**bound: Any) -> Any:
             with self.scope() as looks:
@@ -143,7 +142,7 @@ class RefitBuild(Tracer, Part):
                 self.fixed.setdefault(name, f"its values are built in by rule {rule.key}")
             return made
 
-        return replace(rule, pattern=pattern, when=when, replace=fire)
+        return replace(rule, pattern=pattern, when=when, fits=fits, replace=fire)
 
     # -- the plan ---------------------------------------------------------------------------------
 

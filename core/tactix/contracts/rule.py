@@ -174,10 +174,15 @@ class Rule:
     ``reassociates`` (rounding differs), or what float32 is lowered to, ``fp16`` or ``bf16``;
     builder flags gate these. ``device``: the kind of devices that it is for, empty for all.
     ``exclusive``: interior tensors must have no use outside the match.
+    ``fits``: asked where ``when`` agrees, with the same names: whether what the rule computes of
+    constants stays within their dtype. It alone may hang on what weights hold: a build for refits
+    asks it once, of the weights that it is given.
     ``example``: a function of a NetworkDefinition that adds a case on which the rule fires.
     ``phase``: ``canonical`` rules run to a fixpoint before ``fuse`` rules. ``captures_root``:
-    whether ``when`` or ``replace`` looks at the root's attributes by itself; by default, whether
-    one of them has a parameter ``root``. Raises PluginError for a field that makes no sense.
+    whether ``when``, ``fits`` or ``replace`` looks at the root's attributes by itself; by default,
+    whether one of them has a parameter ``root``.
+
+    Raises PluginError for a field that makes no sense.
     """
 
     key: str
@@ -192,10 +197,12 @@ class Rule:
     device: str = ""
     where: str = field(default="", compare=False)
     captures_root: bool | None = None
+    fits: Callable[..., bool | str] | None = None
 
     def __post_init__(self) -> None:
         if self.captures_root is None:
-            asked = [_signature(f)[1] or () for f in (self.when, self.replace) if callable(f)]
+            functions = (self.when, self.fits, self.replace)
+            asked = [_signature(f)[1] or () for f in functions if callable(f)]
             object.__setattr__(self, "captures_root", any("root" in names for names in asked))
         if not self.where:
             frame = sys._getframe(2)
@@ -208,6 +215,11 @@ class Rule:
                 raise PluginError(
                     f"its {name} is {said!r}", who=self.key, do=f"There are: {', '.join(known)}"
                 )
+
+    def verdict(self, bound: Mapping[str, object]) -> bool | str:
+        """True where it fires on what is bound; else False, or the reason."""
+        verdict = True if self.when is None else call(self.when, bound)
+        return verdict if verdict is not True or self.fits is None else call(self.fits, bound)
 
     def roots(self) -> frozenset[str]:
         """Layer names (or traits) that the pattern's root can be. Raises PluginError if it is

@@ -173,7 +173,7 @@ class Rewriter:
     def _ask(self, rule: Rule, m: Match) -> tuple[Any, ...] | None:
         """The rule's templates for this match; None if it declines."""
         bound = {**m.bound, "root": m.nodes[0], "graph": self.view}
-        verdict = True if rule.when is None else call(rule.when, bound)
+        verdict = rule.verdict(bound)
         if isinstance(verdict, str):
             self.trace.miss(rule.key, m.nodes[0].name, verdict)
         if verdict is not True:

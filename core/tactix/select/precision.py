@@ -12,7 +12,7 @@ from typing import Any
 
 from tactix.base.errors import ConfigError, punctuated
 from tactix.contracts.graph import Node
-from tactix.contracts.rule import Rule, call
+from tactix.contracts.rule import Rule
 from tactix.fuse.trace import Trace
 from tactix.select.choose import NEAR_TIE, Choice
 from tactix.select.enumerate import Bids, Candidate, reasons
@@ -61,13 +61,13 @@ class Precisions:
                 return False
             if not want and (why := stays(root.name)):
                 return why
-            verdict = rule.when is None or call(rule.when, bound)
+            verdict = rule.verdict(bound)
             if verdict is True:
                 self.of(root, rule.numerics)
                 self.obeyed |= {root.name} if want else set()
-            return verdict  # type: ignore[no-any-return]
+            return verdict
 
-        return replace(rule, when=when) if rule.numerics in LOWER else rule
+        return replace(rule, when=when, fits=None) if rule.numerics in LOWER else rule
 
     def check(self) -> None:
         """Raises ConfigError for a wish that nothing fulfilled."""

@@ -13,7 +13,7 @@ from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Pattern, Rule, any_of, const, literal, var
-from tactix_ops.rules.facts import Array, again, along_axis
+from tactix_ops.rules.facts import Array, again, along_axis, holds_magnitudes
 
 CONVS = ("Convolution", "ConvTranspose")
 
@@ -59,6 +59,26 @@ def _scaled(conv: Node, scale: Array, shift: Array) -> Op:
     )
 
 
+def _holds(conv: Node, scale: Array, shift: Array) -> bool | str:
+    """Whether the weights' dtype holds each output channel times its factor, and the bias."""
+    w, b = conv.given[1], _bias(conv)
+    dtype = w.spec.dtype
+    factor = np.abs(scale)
+    largest = (_magnitudes(conv, np.abs(w.array)).astype(np.float64) * factor)[factor != 1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        bias = (shift if b is None else b.array * scale + shift).astype(dtype.numpy)
+    held = holds_magnitudes(dtype, largest) and bool(np.isfinite(bias).all())
+    return True if held else "the weights' dtype does not hold the result"
+
+
+def _magnitudes(conv: Node, w: Array) -> Array:
+    """The largest of each output channel."""
+    if conv.layer.name == "Convolution":
+        return w.reshape(w.shape[0], -1).max(axis=1, initial=0)
+    grouped = w.reshape(conv.attrs.group, w.shape[0] // conv.attrs.group, w.shape[1], -1)
+    return grouped.max(axis=(1, 3), initial=0).reshape(-1)
+
+
 def _constants(conv: Node, *values: Value) -> bool:
     return _fixed(conv) and all(v.const is not None for v in values)
 
@@ -75,6 +95,10 @@ def _affine(norm: Node) -> tuple[Array, Array]:
 
 def _norm_when(root: Node, conv: Node) -> bool:
     return _constants(conv, *root.given[1:])
+
+
+def _norm_fits(root: Node, conv: Node) -> bool | str:
+    return _holds(conv, *_affine(root))
 
 
 def _norm_into_conv(root: Node, conv: Node) -> Op:
@@ -116,6 +140,15 @@ def _pointwise_when(root: Node) -> bool:
     return all(v.const is not None for v in root.given[1:])
 
 
+def _pointwise_fits(root: Node) -> bool:
+    """Whether the dtype holds the factors and terms; else they are computed in float32."""
+    factor, term = _affine(root)
+    dtype = root.given[0].spec.dtype
+    with np.errstate(over="ignore"):
+        finite = bool(np.isfinite(term.astype(dtype.numpy)).all())
+    return finite and holds_magnitudes(dtype, np.abs(factor))
+
+
 def _pointwise_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 4, 5])
     (y,) = net.add_layer(
@@ -125,7 +158,9 @@ def _pointwise_example(net: Any) -> None:
 
 
 def _norm_of_tensors(root: Node) -> Op:
-    """As the layer computes it, for statistics that only running tells: in float32 at least."""
+    """As the layer computes it, for statistics that only running tells, or that are beyond the
+    dtype: in float32 at least.
+    """
     x = root.given[0].spec
     wide = DType.FP32 if x.dtype.bits < 32 else x.dtype
     shape = (x.shape[1], *(1,) * (x.rank - 2))
@@ -165,13 +200,25 @@ def _channel_when(root: Node, conv: Node, c: Value) -> bool:
     return _per_channel(root, conv, c) is not None
 
 
+def _channel_fits(root: Node, conv: Node, c: Value) -> bool | str:
+    v = _per_channel(root, conv, c)
+    assert v is not None
+    return _holds(conv, *_factor_and_term(root, v))
+
+
+def _factor_and_term(root: Node, v: Array) -> tuple[Array, Array]:
+    """What a layer with a number for each channel does, in float64."""
+    v = v.astype(np.float64)
+    one, zero = np.ones_like(v), np.zeros_like(v)
+    with np.errstate(divide="ignore"):
+        pairs = {"Mul": (v, zero), "Div": (one / v, zero), "Add": (one, v), "Sub": (one, -v)}
+    return pairs[root.layer.name]
+
+
 def _channel_into_conv(root: Node, conv: Node, c: Value) -> Op:
     v = _per_channel(root, conv, c)
     assert v is not None
-    v = v.astype(np.float64)
-    one, zero = np.ones_like(v), np.zeros_like(v)
-    pairs = {"Mul": (v, zero), "Div": (one / v, zero), "Add": (one, v), "Sub": (one, -v)}
-    return _scaled(conv, *pairs[root.layer.name])
+    return _scaled(conv, *_factor_and_term(root, v))
 
 
 def _channel_pattern(layer: str) -> Any:
@@ -192,6 +239,7 @@ def _channel_rule(layer: str) -> Rule:
         _channel_pattern(layer),
         _channel_into_conv,
         _channel_when,
+        fits=_channel_fits,
         benefit=35,
         numerics="reassociates",
         example=example,
@@ -232,6 +280,7 @@ RULES = (
         _conv_patterns(lambda conv: P.tactix.BatchNormalization(conv)),
         _norm_into_conv,
         _norm_when,
+        fits=_norm_fits,
         benefit=35,
         numerics="reassociates",
         example=_norm_example,
@@ -241,6 +290,7 @@ RULES = (
         P.tactix.BatchNormalization(var("x")),
         _norm_as_pointwise,
         _pointwise_when,
+        fits=_pointwise_fits,
         benefit=10,
         numerics="reassociates",
         example=_pointwise_example,
@@ -249,7 +299,7 @@ RULES = (
         "tactix.norm_of_tensors",
         P.tactix.BatchNormalization(var("x")),
         _norm_of_tensors,
-        lambda root: not _pointwise_when(root),
+        fits=lambda root: not (_pointwise_when(root) and _pointwise_fits(root)),
         benefit=5,
         example=_tensors_example,
     ),

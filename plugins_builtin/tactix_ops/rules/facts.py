@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tactix.base.dims import Dim, Expr, Shape
@@ -127,3 +128,15 @@ def narrows_for_reader(node: Node, graph: Any) -> bool:
         and reader.body.anchor is None
         and graph.only_use(node.given[0]) is not node
     )
+
+
+def holds_magnitudes(dtype: DType, largest: Array) -> bool:
+    """Whether a dtype holds numbers of so large magnitudes in place of those that they are made of:
+    as normal numbers, so that they are rounded no more than those were. ``largest``: of each
+    channel, in float64; 0 where it has nothing but zeros. What is below the normal numbers of a
+    channel whose largest is one is lost beside that.
+    """
+    find: Any = ml_dtypes.finfo
+    limits = find(dtype.numpy)
+    normal = (largest >= float(limits.tiny)) & (largest <= float(limits.max))
+    return bool((normal | (largest == 0)).all())

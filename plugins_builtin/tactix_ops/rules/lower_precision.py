@@ -29,13 +29,14 @@ def _halved(w: Any) -> Any:
 
 
 def _floats(root: Node, x: Value, w: Value) -> bool:
-    """Whether everything is float32, and the weights stay finite."""
+    """Whether everything is float32, and the weights are all that is constant."""
     all_floats = all(v.spec.dtype is DType.FP32 for v in (x, w, root.outputs[0]))
-    return (
-        all_floats
-        and x.const is None
-        and bool(np.isfinite(w.array.astype(DType.BF16.numpy).astype(np.float32)).all())
-    )
+    return all_floats and x.const is None
+
+
+def _finite(w: Value) -> bool:
+    """Whether weights stay finite in bfloat16."""
+    return bool(np.isfinite(w.array.astype(DType.BF16.numpy).astype(np.float32)).all())
 
 
 def _bias(root: Node) -> Value | None:
@@ -194,6 +195,7 @@ RULES = (
         P.tactix.Convolution(var("x"), const("w")),
         _conv,
         _conv_when,
+        fits=_finite,
         benefit=90,
         example=_conv_example,
     ),
@@ -202,6 +204,7 @@ RULES = (
         P.tactix.ConvTranspose(var("x"), const("w")),
         _spread,
         _spread_when,
+        fits=_finite,
         benefit=90,
         example=_spread_example,
     ),
@@ -210,6 +213,7 @@ RULES = (
         P.tactix.MatMul(var("x"), const("w")),
         _matmul,
         _matmul_when,
+        fits=_finite,
         benefit=90,
         example=_matmul_example,
     ),
@@ -226,6 +230,7 @@ RULES = (
         any_of(*(layer(var("x"), const("w"), const("r")) for layer in RECURRENT)),
         _recurrent,
         _recurrent_when,
+        fits=lambda w, r: _finite(w) and _finite(r),
         benefit=90,
         example=_recurrent_example,
     ),

@@ -8,7 +8,13 @@ import numpy as np
 
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
-from tactix_ops.rules.facts import Array, along_axis, contiguous, scalar_const
+from tactix_ops.rules.facts import (
+    Array,
+    along_axis,
+    contiguous,
+    holds_magnitudes,
+    scalar_const,
+)
 
 # -- gemm -----------------------------------------------------------------------------------------
 
@@ -69,13 +75,32 @@ def _factor(root: Node, product: Node, c: Value) -> Array | None:
     )
 
 
+def _into_weights_fits(root: Node, product: Node, c: Value) -> bool | str:
+    v, w = _factor(root, product, c), product.inputs[1]
+    assert v is not None
+    assert w is not None
+    return _holds(w, _multiplier(root, v))
+
+
+def _multiplier(factor: Node, v: Array) -> Array:
+    """What a Mul or Div by a constant multiplies by, in float64."""
+    with np.errstate(divide="ignore"):
+        return v.astype(np.float64) if factor.layer.name == "Mul" else 1 / v.astype(np.float64)
+
+
+def _holds(w: Value, factor: Array) -> bool | str:
+    """Whether the weights' dtype holds each column times its factor."""
+    largest = np.abs(w.array).max(axis=0, initial=0).astype(np.float64) * np.abs(factor)
+    held = holds_magnitudes(w.spec.dtype, largest)
+    return True if held else "the weights' dtype does not hold the result"
+
+
 def _into_weights(root: Node, product: Node, c: Value) -> Op:
     x, w = product.inputs
     v = _factor(root, product, c)
     assert v is not None
     assert w is not None
-    factor = v if root.layer.name == "Mul" else 1 / v.astype(np.float64)
-    return P.tactix.MatMul(x, _scaled(w, factor))
+    return P.tactix.MatMul(x, _scaled(w, _multiplier(root, v)))
 
 
 def _scaled(w: Value, factor: Any) -> Any:
@@ -95,9 +120,12 @@ def _input_factor_when(c: Value, w: Value) -> bool:
     return scalar_const(c) is not None and w.spec.rank == 2 and c.spec.rank <= 1
 
 
+def _input_factor_fits(w: Value, c: Value, factor: Node) -> bool | str:
+    return _holds(w, _multiplier(factor, c.array.reshape(())))
+
+
 def _input_factor(x: Value, w: Value, c: Value, factor: Node) -> Op:
-    number = c.array.reshape(()).astype(np.float64)
-    return P.tactix.MatMul(x, _scaled(w, number if factor.layer.name == "Mul" else 1 / number))
+    return P.tactix.MatMul(x, _scaled(w, _multiplier(factor, c.array.reshape(()))))
 
 
 def _input_factor_example(net: Any) -> None:
@@ -133,6 +161,7 @@ RULES = (
         any_of(P.tactix.Mul(_PRODUCT, const("c")), P.tactix.Div(_PRODUCT, const("c"))),
         _into_weights,
         lambda root, product, c: _factor(root, product, c) is not None,
+        fits=_into_weights_fits,
         benefit=35,
         numerics="reassociates",
         example=_factor_example,
@@ -142,6 +171,7 @@ RULES = (
         P.tactix.MatMul(_SCALED, const("w")),
         _input_factor,
         _input_factor_when,
+        fits=_input_factor_fits,
         benefit=35,
         numerics="reassociates",
         example=_input_factor_example,

@@ -103,7 +103,7 @@ def _is_product(root: Node) -> bool:
     return name in PRODUCTS and not (name == "MatMul" and first.spec.shape[-1] == 1)
 
 
-def _lowers(dtype: DType, root: Node) -> bool | str:
+def _lowers(dtype: DType, root: Node) -> bool:
     name, floats = root.layer.name, [v for v in root.given if v.spec.dtype.is_float]
     square = name == "Mul" and root.inputs[0] is root.inputs[1]
     known = (
@@ -122,9 +122,13 @@ def _lowers(dtype: DType, root: Node) -> bool | str:
         return False
     if not (_is_product(root) or any(_widened(v, dtype) for v in floats)):
         return False
-    if not all(_holds(v, dtype, root.layer.is_pointwise) for v in floats if v.const is not None):
-        return f"{dtype.name} does not hold its constants"
     return _infers(root, dtype)
+
+
+def _fits(dtype: DType, root: Node) -> bool | str:
+    constants = (v for v in root.given if v.spec.dtype.is_float and v.const is not None)
+    held = all(_holds(v, dtype, root.layer.is_pointwise) for v in constants)
+    return True if held else f"{dtype.name} does not hold its constants"
 
 
 def _infers(root: Node, dtype: DType) -> bool:
@@ -162,12 +166,14 @@ def _example(net: Any) -> None:
 
 def _rule(dtype: DType, benefit: int) -> Rule:
     kind = dtype.name.lower()
-    when: Callable[..., bool | str] = partial(_lowers, dtype)
+    when: Callable[..., bool] = partial(_lowers, dtype)
+    fits: Callable[..., bool | str] = partial(_fits, dtype)
     return Rule(
         f"tactix.stored_{kind}",
         anything(),
         partial(_lowered, dtype),
         when,
+        fits=fits,
         benefit=benefit,
         numerics=kind,
         example=_example,

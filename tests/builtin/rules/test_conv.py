@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tactix.fuse.rewrite import fuse
+from tactix_ops.rules import conv
+
 
 def normalised(net, x, channels):
     parameters = [net.random(channels) for _ in range(3)]
@@ -134,3 +137,28 @@ def test_statistics_of_another_dtype(net, apply):
     net.mark_output(net.add("BatchNormalization", x, *parameters, variance), "y")
     kinds = apply(net, rtol=2e-3)[0]
     assert not any("BatchNormalization" in k for k in kinds)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("factor", [1e-6, 3e4])
+def test_what_half_weights_cannot_hold_stays_apart(net, transposed, factor):
+    layer = "ConvTranspose" if transposed else "Convolution"
+    w = net.c(net.rng.standard_normal((4, 4, 3)) * 10, np.float16)
+    y = net.add(layer, net.x("n", 4, 9, dtype="f16"), w)
+    c = np.ones((4, 1))
+    c[2] = factor
+    net.mark_output(net.add("Mul", y, net.c(c, np.float16)), "y")
+    out, _ = fuse(net, conv.RULES)
+    assert [n.layer.name for n in out.nodes] == [layer, "Mul"]
+
+
+def test_a_normalisation_that_halves_cannot_hold_is_computed_in_float32(net):
+    scale, bias, mean, variance = (np.ones(4), np.zeros(4), np.zeros(4), np.ones(4))
+    statistics = [net.c(v, np.float16) for v in (scale * 6e-5, bias, mean, variance * 100)]
+    w = net.c(net.rng.standard_normal((4, 4, 3)), np.float16)
+    y = net.add("Convolution", net.x("n", 4, 9, dtype="f16"), w)
+    net.mark_output(net.add("BatchNormalization", y, *statistics), "y")
+    out, trace = fuse(net, conv.RULES)
+    assert "tactix.norm_into_conv" not in trace.counts
+    assert "tactix.norm_of_tensors" in trace.counts
+    assert out.nodes[0].inputs[1].array.dtype == np.float16

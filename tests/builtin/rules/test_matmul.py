@@ -77,3 +77,39 @@ def test_factors_of_the_inputs_columns_do_not(net, apply):
     y = net.add("Mul", net.x("n", 5), net.random(5))
     net.mark_output(net.add("MatMul", y, net.random(5, 3)), "y")
     assert apply(net)[0] == ["Mul", "MatMul"]
+
+
+BEYOND = [
+    (np.float16, 1e3, 1e3),
+    (np.float16, 1e-3, 1e-4),
+    (np.float32, 1e20, 1e20),
+    (np.float32, 1e-25, 1e-25),
+]
+
+
+@pytest.mark.parametrize(("dtype", "first", "second"), BEYOND)
+@pytest.mark.parametrize("layer", ["Mul", "Div"])
+def test_what_the_weights_cannot_hold_stays_apart(net, dtype, first, second, layer):
+    w = net.c(net.rng.standard_normal((4, 6)) * first, dtype)
+    y = net.add("MatMul", net.x("n", 4, dtype="f16" if dtype == np.float16 else "f32"), w)
+    other = 1 / second if layer == "Div" else second
+    c = net.c(other, dtype)
+    net.mark_output(net.add(layer, y, c), "y")
+    rules = [r for r in matmul.RULES if r.key != "tactix.gemm"]
+    out, _ = fuse(net, rules)
+    assert [n.layer.name for n in out.nodes] == ["MatMul", layer]
+
+
+def test_columns_of_zeros_keep_no_factor_apart(net, apply):
+    w = net.rng.standard_normal((4, 6)).astype(np.float32)
+    w[:, 2] = 0
+    y = net.add("MatMul", net.x("n", 4), net.c(w))
+    net.mark_output(net.add("Mul", y, net.c(0.5)), "y")
+    assert apply(net, "factor_into_weights")[0] == ["MatMul"]
+
+
+def test_a_factor_before_that_the_weights_cannot_hold_stays(net):
+    x = net.add("Mul", net.x("n", 4, dtype="f16"), net.c(1e-5, np.float16))
+    net.mark_output(net.add("MatMul", x, net.c(np.full((4, 5), 0.01), np.float16)), "y")
+    out, _ = fuse(net, matmul.RULES)
+    assert [n.layer.name for n in out.nodes] == ["Mul", "MatMul"]

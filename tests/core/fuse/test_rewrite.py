@@ -345,3 +345,26 @@ def test_the_type_of_a_tensor_must_stay(net, x, array):
     net.mark_output(chain(net, x, "Relu", "Neg"), "y")
     with pytest.raises(InternalError, match="a rule changed a tensor's type: 'relu' was"):
         fuse(net, [Rule("toy.wrong", P.toy.Relu(var("x")), lambda: literal(array))])
+
+
+def test_fits_is_asked_where_when_agrees(net, x):
+    asked = []
+
+    def fits(c, root):
+        asked.append(float(c.array))
+        return True if c.array < 3 else "three is too much"
+
+    rule = Rule(
+        "toy.factor",
+        P.toy.Add(var("x"), const("c")),
+        lambda x: P.toy.Neg(x),
+        lambda c: bool(c.array > 1),
+        fits=fits,
+    )
+    for k in (1, 2, 3):
+        (y,) = net.add_layer("toy.Add", [x, net.add_constant(np.float32(k))])
+        net.mark_output(y, f"y{k}")
+    out, trace = fuse(net, [rule])
+    assert set(asked) == {2, 3}
+    assert names(out) == ["Add", "Neg", "Add"]
+    assert [m.reason for m in trace.near_misses] == ["three is too much"]

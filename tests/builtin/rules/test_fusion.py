@@ -58,8 +58,12 @@ def test_attention_of_tokens_takes_an_epilogue(net, apply):
 
 
 def test_every_anchor_is_tried():
-    """Gemm is left out: it is a MatMul by then; products of integers and halves in test_quantize."""
+    """Gemm is left out: it is a MatMul by then; products of integers, halves, bytes and few bits
+    have tests of their own.
+    """
     others = {
+        "ByteMatMul",
+        "FewBitsMatMul",
         "Gemm",
         "IntegerConvolution",
         "IntegerMatMul",

@@ -80,6 +80,7 @@ NEEDS = {
         "ConfigError BuilderFlag.VERSION_COMPATIBLE cannot be served",
     ),
     "tools": ("", ""),
+    "trtops": ("", ""),
     "trust": (
         "tactix.Runtime(session=builder.session).deserialize(folder + '/it.plan')",
         "UntrustedPlan",

@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         "tactix_runtime",
         "tactix_trust",
     },
+    "tactix_trtops": MEANING | {"tactix_onnx"},
     "tactix_tensorrt": GROUND | {"tactix_refit", "tactix_cpu", "tactix_trust"},
 }
 """The command line, ``tactix_tools``, is the roof: it may import every pack, and none imports it.

@@ -11,9 +11,17 @@ from tactix.plugins.pack import BasePack
 
 if TYPE_CHECKING:
     from tactix.contracts.launcher import Launcher
+    from tactix.contracts.layer import Layer
     from tactix.contracts.tactic import Tactic
 
 pack = BasePack("tactix")
+
+
+@pack.layer
+def layers() -> list[Layer]:
+    from tactix_tensorrt.plugin_steps.layer import PluginLayer
+
+    return [PluginLayer()]
 
 
 @pack.tactic

@@ -264,7 +264,7 @@ class IBuilderConfig(Flagged, Reporting):
             asked = self.profiles or [IOptimizationProfile(self._logger)]
             out.profiles = [p.native(inputs) for p in asked]
         out.timing_cache = False if self.get_flag(BuilderFlag.DISABLE_TIMING_CACHE) else cache
-        out.frozen = self.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
+        out.frozen = "ERROR_ON_TIMING_CACHE_MISS" in self.names()  # TensorRT 8 has no such flag
         out.plugins_to_serialize = list(self.plugins_to_serialize)
         limit = self._limits[MemoryPoolType.WORKSPACE]
         if limit != WHOLE_DEVICE and limit > 0:
@@ -311,10 +311,10 @@ class IBuilderConfig(Flagged, Reporting):
 
     def selection(self) -> Selection | None:
         """What is said about tactics; None where nothing is."""
-        said = self._left_out or self.max_num_tactics > 0 or self.algorithm_selector is not None
-        if not said:
+        selector: IAlgorithmSelector | None = getattr(self, "algorithm_selector", None)  # not in 11
+        if not (self._left_out or self.max_num_tactics > 0 or selector is not None):
             return None
-        return Selection(self._left_out, self.max_num_tactics, self.algorithm_selector)
+        return Selection(self._left_out, self.max_num_tactics, selector)
 
     def facts(self) -> PlanFacts:
         """What engines tell of it."""

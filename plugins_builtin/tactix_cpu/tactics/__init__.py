@@ -46,7 +46,6 @@ MODULES = (
     "matmul.gemm_amx",
     "matmul.gemv",
     "matmul.few_bits",
-    "matmul.few_bits_amx",
     "matmul.byte_product",
     "attention",
     "attention_bf16",

@@ -9,14 +9,22 @@ import time
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TypeVar
 
 from tactix.base.errors import InvalidArgument
 from tactix.base.files import replacing
 from tactix_tensorrt import api as trt
 from tactix_tools.options import Shapes
 from tactix_tools.trtexec.lines import ReportLines, as_trtexec
-from tactix_tools.trtexec.options import DEFAULT_LEVEL, AllOptions, BuildOptions, ProfileShapes
+from tactix_tools.trtexec.options import (
+    DEFAULT_LEVEL,
+    PLATFORMS,
+    AllOptions,
+    BuildOptions,
+    ProfileShapes,
+)
 
+Flagging = TypeVar("Flagging", trt.BuilderFlag, trt.NetworkDefinitionCreationFlag, trt.TacticSource)
 MIB = 1 << 20
 HARDWARE = {"none": "NONE", "ampere+": "AMPERE_PLUS"}
 
@@ -81,8 +89,9 @@ def _build(options: AllOptions, lines: ReportLines) -> bytes:
 def _network(
     options: AllOptions, builder: trt.Builder, lines: ReportLines
 ) -> trt.INetworkDefinition:
-    flag = trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED
-    network = builder.create_network(flag.mask if options.build.strongly_typed else 0)
+    kind = trt.NetworkDefinitionCreationFlag
+    typed = options.build.strongly_typed
+    network = builder.create_network(_member(kind, "STRONGLY_TYPED").mask if typed else 0)
     begin = time.perf_counter()
     lines.info("Start parsing network model.")
     parser = trt.OnnxParser(network, lines)
@@ -125,6 +134,9 @@ def _config(
     config.hardware_compatibility_level = trt.HardwareCompatibilityLevel[
         HARDWARE[options.compatibility]
     ]
+    if options.platform != "SameAsBuild":
+        config.runtime_platform = trt.RuntimePlatform[PLATFORMS[options.platform]]
+    _set_tactics(options, config)
     _set_precisions(options, network, lines)
     if options.timing_cache:
         path = Path(options.timing_cache)
@@ -133,7 +145,19 @@ def _config(
     return config
 
 
-def _member(kind: type[trt.BuilderFlag], name: str) -> trt.BuilderFlag:
+def _set_tactics(options: BuildOptions, config: trt.IBuilderConfig) -> None:
+    """What may be tried."""
+    if options.tactics > 0:
+        config.max_num_tactics = options.tactics
+    sources = config.get_tactic_sources()
+    for item in options.sources:
+        mask = _member(trt.TacticSource, item[1:]).mask
+        sources = sources | mask if item.startswith("+") else sources & ~mask
+    if options.sources:
+        config.set_tactic_sources(sources)
+
+
+def _member(kind: type[Flagging], name: str) -> Flagging:
     """A flag that this level has. Raises InvalidArgument."""
     found = kind.__members__.get(name)
     if found is None:

@@ -49,6 +49,8 @@ POOLS = {
     "dlaGlobalDRAM": "DLA_GLOBAL_DRAM",
     "tacticSharedMem": "TACTIC_SHARED_MEMORY",
 }
+SOURCES = ("CUBLAS", "CUBLAS_LT", "CUDNN", "EDGE_MASK_CONVOLUTIONS", "JIT_CONVOLUTIONS")
+PLATFORMS = {"SameAsBuild": "SAME_AS_BUILD", "WindowsAMD64": "WINDOWS_AMD64"}
 LAYER_PRECISIONS = ("fp32", "fp16", "bf16")
 CONSTRAINTS = {"obey": "OBEY_PRECISION_CONSTRAINTS", "prefer": "PREFER_PRECISION_CONSTRAINTS"}
 PLUGINS = ("plugins", "staticPlugins", "dynamicPlugins")
@@ -68,7 +70,8 @@ class ProfileShapes:
 @dataclass(frozen=True)
 class BuildOptions:
     """``flags``: the builder's. ``pools``: bytes. ``input_types``, ``output_types``: names of
-    DataType, one for all or one each.
+    DataType, one for all or one each. ``tactics``: to try for a layer, -1 for
+    all that the level allows; ``sources``: ``+NAME`` or ``-NAME`` of TacticSource.
     """
 
     save: str = ""
@@ -84,6 +87,9 @@ class BuildOptions:
     pools: dict[str, int] = field(default_factory=dict)
     level: int = DEFAULT_LEVEL
     aux_streams: int = -1
+    tactics: int = -1
+    sources: tuple[str, ...] = ()
+    platform: str = "SameAsBuild"
     timing_cache: str = ""
     compatibility: str = "none"
     verbosity: str = "layer_names_only"
@@ -178,6 +184,9 @@ def _build(args: Arguments, inferred: Shapes) -> BuildOptions:
         pools=_pools(args),
         level=args.number("builderOptimizationLevel", DEFAULT_LEVEL, 0, 5),
         aux_streams=args.number("maxAuxStreams", -1),
+        tactics=args.number("maxTactics", -1, 1),
+        sources=args.given("tacticSources", _sources, ()),
+        platform=args.choice("runtimePlatform", tuple(PLATFORMS), "SameAsBuild"),
         timing_cache=args.text("timingCacheFile"),
         compatibility=args.choice("hardwareCompatibilityLevel", ("none", "ampere+"), "none"),
         verbosity=args.choice(
@@ -242,6 +251,14 @@ def _types(text: str) -> tuple[str, ...]:
             raise ValueError(f"{item!r}: the format is chw here")
         out.append(TYPES[kind])
     return tuple(out)
+
+
+def _sources(text: str) -> tuple[str, ...]:
+    """Names of TacticSource, each with its sign. Raises ValueError."""
+    out = tuple(text.upper().split(","))
+    if not all(item[:1] in ("+", "-") and item[1:] in SOURCES for item in out):
+        raise ValueError(f"write + or - before {', '.join(SOURCES)}")
+    return out
 
 
 def _layer_precisions(args: Arguments) -> dict[str, str]:

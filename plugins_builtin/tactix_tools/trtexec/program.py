@@ -45,9 +45,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _headline(state: str, argv: Sequence[str]) -> None:
-    """What scripts look for. The version is as TensorRT writes it: v101600."""
+    """What scripts look for. The version is as TensorRT writes it: v101600, before 10 v8601."""
     major, minor, patch = (int(part) for part in trt.__version__.split("."))
-    number = major * 10000 + minor * 100 + patch
+    number = major * (10000 if major >= 10 else 1000) + minor * 100 + patch
     words = " ".join(["trtexec", *argv])
     told = f"[TensorRT v{number}] [tactix {tactix.__version__}] # {words}"
     print(f"&&&& {state} TensorRT.trtexec {told}", flush=True)

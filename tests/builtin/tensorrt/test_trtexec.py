@@ -119,6 +119,8 @@ def test_sizes_have_units() -> None:
         ("--layerPrecisions=a:int8", "int8 of 'a'"),
         ("--sparsity=force", "would change the weights"),
         ("--device=1", "Set CUDA_VISIBLE_DEVICES"),
+        ("--tacticSources=CUDNN", "write + or - before CUBLAS"),
+        ("--runtimePlatform=Linux", "WindowsAMD64"),
         ("--loadInputs=x", "not of the form name:value"),
         ("--calib=c.cache", "Q/DQ nodes"),
         ("--useDLACore=0", "There is no DLA here"),
@@ -157,6 +159,7 @@ def test_a_model_is_built_run_and_reported(
         "--shapes=x:3x3x8x8", "--loadInputs=x:x.raw", "--exportTimes=t.json", "--exportOutput=o.json",
         "--exportLayerInfo=l.json", "--dumpOutput", "--dumpLayerInfo", "--dumpRawBindingsToFile",
         "--timingCacheFile=c.cache", "--avgRuns=2", "--percentile=50,99", "--useCudaGraph", "--verbose",
+        "--profilingVerbosity=detailed", "--tacticSources=-CUDNN,+CUBLAS", "--maxTactics=2",
         "--outputIOFormats=fp32:chw", "--layerPrecisions=head:fp32", "--precisionConstraints=obey",
     )  # fmt: skip
     assert main([onnx, *QUICK, *flags]) == 0
@@ -303,6 +306,7 @@ def test_weights_are_streamed_within_a_budget(
         (["--onnx=m.onnx", "--shapes=z:1x3x8x8"], 'Cannot find input tensor with name "z"'),
         (["--onnx=m.onnx", "--inputIOFormats=fp16:chw"], "Change it in the ONNX file"),
         (["--onnx=m.onnx", "--inputIOFormats=fp32:chw,fp32:chw"], "2 formats for 1 tensors"),
+        (["--onnx=m.onnx", "--runtimePlatform=WindowsAMD64"], "no engine for"),
         (["--onnx=m.onnx", "--fp61"], "Unknown option: --fp61"),
         (["--onnx=m.onnx", "--minShapes=x:2x3x8x8", "--optShapes=x:1x3x8x8",
           "--maxShapes=x:3x3x8x8"], "Shapes of x are not in order"),
@@ -374,6 +378,27 @@ def test_it_is_a_tool(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--calib=FILE" in out
     assert "refused: Quantize the model's file" in out
     assert cli.main(["trtexec", "--fp61"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("level", "number", "flag", "status"),
+    [
+        ("8.6", "v8601", "--fp16", 0),
+        ("11.1", "v110100", "--fp16", 1),
+        ("11.1", "v110100", "--refit", 0),
+    ],
+)
+def test_a_level_has_its_version_and_its_flags(
+    plan: Path, level: str, number: str, flag: str, status: int
+) -> None:
+    flags = [f"--onnx={plan.with_name('m.onnx')}", "--skipInference", *QUICK, flag]
+    env = {**os.environ, "TACTIX_TENSORRT_LEVEL": level}
+    found = subprocess.run(
+        [sys.executable, "-m", "tactix", "trtexec", *flags], env=env, capture_output=True, text=True
+    )
+    assert found.returncode == status, found.stderr
+    assert f"RUNNING TensorRT.trtexec [TensorRT {number}]" in found.stdout
+    assert ("has no FP16" in found.stderr) is (status == 1)
 
 
 def test_a_program_is_installed_and_runs(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tactix.base.errors import InvalidArgument
 from tactix_codegen.c.scalar import element, float_literal, stored
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda.entry import KernelEntry
+from tactix_ops.layers.rnn import GateFunction, activation_functions
 
 if TYPE_CHECKING:
     from tactix_cuda.tactics.rnn import CudaRecurrence
@@ -24,15 +25,14 @@ PLAIN = {
     "softplus": "tx_fmax(x, 0.0f) + log1pf(expf(-fabsf(x)))",
 }
 SHAPED = {
-    "leakyrelu": ("x < 0.0f ? {a} * x : x", (0.01,)),
-    "thresholdedrelu": ("x > {a} ? x : 0.0f", (1.0,)),
-    "elu": ("x < 0.0f ? {a} * expm1f(x) : x", (1.0,)),
-    "affine": ("{a} * x + {b}", (1.0, 0.0)),
-    "scaledtanh": ("{a} * tanhf({b} * x)", ()),
-    "hardsigmoid": ("tx_fmin(tx_fmax({a} * x + {b}, 0.0f), 1.0f)", (0.2, 0.5)),
+    "leakyrelu": "x < 0.0f ? {a} * x : x",
+    "thresholdedrelu": "x > {a} ? x : 0.0f",
+    "elu": "x < 0.0f ? {a} * expm1f(x) : x",
+    "affine": "{a} * x + {b}",
+    "scaledtanh": "{a} * tanhf({b} * x)",
+    "hardsigmoid": "tx_fmin(tx_fmax({a} * x + {b}, 0.0f), 1.0f)",
 }
-"""Activations by ONNX's names, with their defaults for alpha and beta; ``scaledtanh`` has none."""
-_TAKE_TWO = ("affine", "scaledtanh", "hardsigmoid")
+"""Activations by ONNX's names."""
 
 
 class Steps:
@@ -58,9 +58,7 @@ class Steps:
         InvalidArgument.
         """
         a, own = self.r.attrs, self.r.layer.functions
-        names = a.activations or own * a.directions
-        alphas, betas = list(a.activation_alpha), list(a.activation_beta)
-        texts = [_activation(n.lower(), alphas, betas) for n in names]
+        texts = [_activation(f) for f in activation_functions(a, own)]
         out = ""
         for i in range(len(own)):
             choice = texts[i] if a.directions == 1 else f"d ? {texts[i + len(own)]} : ({texts[i]})"
@@ -275,19 +273,10 @@ class Steps:
         ]
 
 
-def _activation(name: str, alphas: list[float], betas: list[float]) -> str:
-    """The expression of ``x``; takes its parameters from the lists. Raises InvalidArgument."""
-    if name in PLAIN:
-        return PLAIN[name]
-    if name not in SHAPED:
-        raise InvalidArgument(f"no activation {name!r} in CUDA")
-    form, default = SHAPED[name]
-    a = alphas.pop(0) if alphas else default[0] if default else None
-    b = (
-        (betas.pop(0) if betas else default[1] if len(default) > 1 else None)
-        if name in _TAKE_TWO
-        else 0.0
-    )
-    if a is None or b is None:
-        raise InvalidArgument(f"activation {name!r} has no default alpha and beta")
-    return form.format(a=float_literal(a), b=float_literal(b))
+def _activation(f: GateFunction) -> str:
+    """The expression of ``x``. Raises InvalidArgument."""
+    if f.name in PLAIN:
+        return PLAIN[f.name]
+    if f.name not in SHAPED:
+        raise InvalidArgument(f"no activation {f.name!r} in CUDA")
+    return SHAPED[f.name].format(a=float_literal(f.alpha), b=float_literal(f.beta))

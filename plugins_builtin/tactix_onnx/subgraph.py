@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tactix.base.dims import sym, symbols
 from tactix.base.dtypes import DType
 from tactix.base.errors import ModelImportError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
 from tactix.network.definition import NetworkDefinition
 from tactix_onnx.loose import Loose, firm
-from tactix_ops.layers.sequences import element_of, join, outside
+from tactix_ops.layers.control import either
+from tactix_ops.layers.sequences import element_of, join
 
 if TYPE_CHECKING:
     import onnx
@@ -161,15 +161,6 @@ def _raised(body: ImportedBody, ranks: Sequence[int]) -> ImportedBody:
 # -- specs of what leaves a body -----------------------------------------------------------------
 
 
-def visible(spec: TensorSpec, known: frozenset[str], symbol: str) -> TensorSpec:
-    """The spec as it looks outside: dims with symbols of the body's own are fresh symbols."""
-    shape = tuple(
-        sym(f"{symbol}_{i}") if symbols(d) - known else d for i, d in enumerate(spec.shape)
-    )
-    element = None if spec.element is None else outside(spec.element, known)
-    return replace(spec.plain(), shape=shape, element=element)
-
-
 def merged(ctx: Context, a: TensorSpec, b: TensorSpec, what: str, symbol: str) -> TensorSpec:
     """What fits both; dims where they differ are symbols. Raises UnsupportedOperator."""
     if a.dtype is DType.OPTIONAL and b.dtype is not DType.OPTIONAL:
@@ -180,11 +171,7 @@ def merged(ctx: Context, a: TensorSpec, b: TensorSpec, what: str, symbol: str) -
         )
     if a.element is not None:
         return replace(a, element=join(element_of(a), element_of(b)).of)
-    shape = tuple(
-        d if d == e else sym(f"{symbol}_{i}")
-        for i, (d, e) in enumerate(zip(a.shape, b.shape, strict=True))
-    )
-    return replace(a, shape=shape)
+    return replace(a, shape=either(a.shape, b.shape, symbol))
 
 
 def all_firm(body: ImportedBody, title: str, who: str) -> ImportedBody:

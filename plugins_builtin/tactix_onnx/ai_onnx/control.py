@@ -23,11 +23,10 @@ from tactix_onnx.subgraph import (
     import_body,
     level,
     merged,
-    visible,
 )
 from tactix_onnx.survey import Unreached
 from tactix_ops.layers.common import axis_of
-from tactix_ops.layers.control import Bodies
+from tactix_ops.layers.control import Bodies, visible
 
 CONVERTERS = Table()
 

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tactix.base.dims import Shape, sym, symbols
 from tactix.base.dims import evaluate as evaluate_dim
-from tactix.base.dims import symbols
 from tactix.base.errors import ExecutionError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.attrs import Scoped, symbols_in
 from tactix.contracts.launcher import Call
 from tactix.contracts.layer import Layer
 from tactix_ops.layers.common import Array, Specs
+from tactix_ops.layers.sequences import outside
 
 if TYPE_CHECKING:
     from tactix.network.definition import NetworkDefinition
@@ -278,6 +279,24 @@ def _scan(call: Running, values: Sequence[Any]) -> list[Any]:
     stacks = call.stacked(rows, n, p["output_axes"])
     flipped = zip(stacks, p["output_axes"], p["output_directions"], strict=True)
     return [*states, *(np.flip(y, axis) if backwards else y for y, axis, backwards in flipped)]
+
+
+# -- specs of what leaves a body -----------------------------------------------------------------
+
+
+def visible(spec: TensorSpec, known: frozenset[str], symbol: str) -> TensorSpec:
+    """The spec as it looks outside: dims with symbols of the body's own are fresh symbols."""
+    shape = tuple(
+        sym(f"{symbol}_{i}") if symbols(d) - known else d for i, d in enumerate(spec.shape)
+    )
+    element = None if spec.element is None else outside(spec.element, known)
+    return dataclasses.replace(spec.plain(), shape=shape, element=element)
+
+
+def either(a: Shape, b: Shape, symbol: str) -> Shape:
+    """A shape that fits both of one rank; dims where they differ are symbols."""
+    pairs = enumerate(zip(a, b, strict=True))
+    return tuple(d if d == e else sym(f"{symbol}_{i}") for i, (d, e) in pairs)
 
 
 def truth(x: Any) -> bool:

@@ -205,8 +205,8 @@ REPORTING = (
 
 SYSTEM = (
     Flag("device", "N", "refused but for 0: set CUDA_VISIBLE_DEVICES"),
-    _refused("useDLACore", "N", "a DLA", _NO_DLA),
-    _kept("allowGPUFallback", "", "layers that a DLA has not", "there is no DLA"),
+    Flag("useDLACore", "N", "layers are for a DLA: refused without --allowGPUFallback"),
+    Flag("allowGPUFallback", "", "they run beside the others"),
     _refused("buildDLAStandalone", "", "a plan for a DLA", _NO_DLA),
     _refused("adjustForDLA", "", "a model for a DLA", _NO_DLA),
     _refused("reportCapabilityDLA", "", "what a DLA has", _NO_DLA),

@@ -136,6 +136,8 @@ def _config(
     ]
     if options.platform != "SameAsBuild":
         config.runtime_platform = trt.RuntimePlatform[PLATFORMS[options.platform]]
+    if options.dla >= 0:
+        config.default_device_type, config.DLA_core = trt.DeviceType.DLA, options.dla
     _set_tactics(options, config)
     _set_precisions(options, network, lines)
     if options.timing_cache:

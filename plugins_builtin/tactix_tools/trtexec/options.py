@@ -71,7 +71,8 @@ class ProfileShapes:
 class BuildOptions:
     """``flags``: the builder's. ``pools``: bytes. ``input_types``, ``output_types``: names of
     DataType, one for all or one each. ``tactics``: to try for a layer, -1 for
-    all that the level allows; ``sources``: ``+NAME`` or ``-NAME`` of TacticSource.
+    all that the level allows; ``sources``: ``+NAME`` or ``-NAME`` of TacticSource;
+    ``dla``: the DLA's number, -1 for none.
     """
 
     save: str = ""
@@ -90,6 +91,7 @@ class BuildOptions:
     tactics: int = -1
     sources: tuple[str, ...] = ()
     platform: str = "SameAsBuild"
+    dla: int = -1
     timing_cache: str = ""
     compatibility: str = "none"
     verbosity: str = "layer_names_only"
@@ -187,6 +189,7 @@ def _build(args: Arguments, inferred: Shapes) -> BuildOptions:
         tactics=args.number("maxTactics", -1, 1),
         sources=args.given("tacticSources", _sources, ()),
         platform=args.choice("runtimePlatform", tuple(PLATFORMS), "SameAsBuild"),
+        dla=args.number("useDLACore", -1),
         timing_cache=args.text("timingCacheFile"),
         compatibility=args.choice("hardwareCompatibilityLevel", ("none", "ampere+"), "none"),
         verbosity=args.choice(

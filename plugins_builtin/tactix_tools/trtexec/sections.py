@@ -20,7 +20,8 @@ def print_options(options: AllOptions, lines: ReportLines) -> None:
     model = {"Format": "ONNX" if options.onnx else "*", "Model": options.onnx, "Output": ""}
     _section("Model", model, lines)
     _section("Build", _build(options.build), lines)
-    _section("System", {"Device": 0, "DLACore": "", "Plugins": " ".join(options.plugins)}, lines)
+    dla = "" if options.build.dla < 0 else options.build.dla
+    _section("System", {"Device": 0, "DLACore": dla, "Plugins": " ".join(options.plugins)}, lines)
     _section("Inference", _inference(options.inference), lines)
     _section("Reporting", _reporting(options.reporting), lines)
 

@@ -123,7 +123,7 @@ def test_sizes_have_units() -> None:
         ("--runtimePlatform=Linux", "WindowsAMD64"),
         ("--loadInputs=x", "not of the form name:value"),
         ("--calib=c.cache", "Q/DQ nodes"),
-        ("--useDLACore=0", "There is no DLA here"),
+        ("--buildDLAStandalone", "There is no DLA here"),
         ("--setPluginsToSerialize=p.so", "Make a pack of it"),
         ("--atol=1e-3", "tactix compare"),
         ("--tuningTimeOut=5", "Tune with --builderOptimizationLevel"),
@@ -201,6 +201,13 @@ def test_a_model_is_built_run_and_reported(
     assert [layer["Name"] for layer in layers["Layers"]][-1] == "head"
     assert layers["Bindings"] == ["x", "y"]
     assert json.loads(Path("c.cache").read_text())["version"] == 1
+
+
+def test_layers_for_a_dla_run_beside_the_others(
+    onnx: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([onnx, *QUICK, "--skipInference", "--useDLACore=1", "--allowGPUFallback"]) == 0
+    assert "[I] DLACore: 1" in capsys.readouterr().out
 
 
 def test_an_open_shape_is_1_with_a_warning(onnx: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,6 +314,7 @@ def test_weights_are_streamed_within_a_budget(
         (["--onnx=m.onnx", "--inputIOFormats=fp16:chw"], "Change it in the ONNX file"),
         (["--onnx=m.onnx", "--inputIOFormats=fp32:chw,fp32:chw"], "2 formats for 1 tensors"),
         (["--onnx=m.onnx", "--runtimePlatform=WindowsAMD64"], "no engine for"),
+        (["--onnx=m.onnx", "--useDLACore=0"], "layers are for a DLA, and there is none"),
         (["--onnx=m.onnx", "--fp61"], "Unknown option: --fp61"),
         (["--onnx=m.onnx", "--minShapes=x:2x3x8x8", "--optShapes=x:1x3x8x8",
           "--maxShapes=x:3x3x8x8"], "Shapes of x are not in order"),

@@ -21,11 +21,14 @@ COMMAND = "python tests/documents/tensorrt_page.py"
 BEGIN, END = f"<!-- members: written by {COMMAND} -->\n", "<!-- end of members -->"
 FLAGS_BEGIN, FLAGS_END = f"<!-- flags: written by {COMMAND} -->\n", "<!-- end of flags -->"
 OURS = {
-    "INetworkDefinition": "add adopt fail inputs is_parsed layers lowered native "
-    "next_name open_inputs outdated outputs precise_layers reshape_input retype value_of warn",
+    "INetworkDefinition": "add adopt constructs fail input_value inputs is_parsed layers lowered "
+    "native next_name open_inputs outdated outputs precise_layers reshape_input retype value_of warn",
     "IAttention": "align attributes changed computed",
     "IBuilderConfig": "facts fail names native selection warn",
     "ICudaEngine": "kept renewed",
+    "IIfConditional": "KIND bound bounds check label layers lowered of tensors",
+    "IIteratorLayer": "slice_at",
+    "ILoop": "KIND bound bounds check conditions counts inside label layers lowered of tensors",
     "ITensor": "value",
     "IOptimizationProfile": "fail native value_rows warn",
 }
@@ -44,7 +47,7 @@ def classes() -> Iterator[type]:
 
 def members(cls: type) -> list[str]:
     """Public names of a class, its own or those of a base, that TensorRT has, too."""
-    own = INNER | set(OURS.get(cls.__name__, "").split()) | set(vars(api.ILayer))
+    own = INNER | set(OURS.get(cls.__name__, "").split()) | set(vars(api.ILayer)) | {"owner"}
     layer = issubclass(cls, api.ILayer) and cls is not api.ILayer
     hidden = own if layer else INNER | set(OURS.get(cls.__name__, "").split())
     plain = set(dir(list)) | set(dir(bytes)) if issubclass(cls, list | bytes) else set()

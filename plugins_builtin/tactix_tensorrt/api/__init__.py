@@ -117,19 +117,8 @@ from tactix_tensorrt.api.layer import (
     ILayer,
 )
 from tactix_tensorrt.api.layers.absent import (
-    IConditionLayer,
     IDistCollectiveLayer,
-    IIfConditional,
-    IIfConditionalBoundaryLayer,
-    IIfConditionalInputLayer,
-    IIfConditionalOutputLayer,
-    IIteratorLayer,
-    ILoop,
-    ILoopBoundaryLayer,
-    ILoopOutputLayer,
     IPluginLayer,
-    IRecurrenceLayer,
-    ITripLimitLayer,
 )
 from tactix_tensorrt.api.layers.arithmetic import (
     IActivationLayer,
@@ -156,6 +145,21 @@ from tactix_tensorrt.api.layers.attention import (
 )
 from tactix_tensorrt.api.layers.blocks import (
     IDynamicQuantizeLayer,
+)
+from tactix_tensorrt.api.layers.branches import (
+    IConditionLayer,
+    IIfConditional,
+    IIfConditionalBoundaryLayer,
+    IIfConditionalInputLayer,
+    IIfConditionalOutputLayer,
+)
+from tactix_tensorrt.api.layers.loops import (
+    IIteratorLayer,
+    ILoop,
+    ILoopBoundaryLayer,
+    ILoopOutputLayer,
+    IRecurrenceLayer,
+    ITripLimitLayer,
 )
 from tactix_tensorrt.api.layers.moving import (
     IAssertionLayer,

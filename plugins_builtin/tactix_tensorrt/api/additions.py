@@ -29,12 +29,15 @@ from tactix_tensorrt.api.layers import (
     arithmetic,
     attention,
     blocks,
+    branches,
+    loops,
     moving,
     plugins,
     selecting,
     tokens,
     windows,
 )
+from tactix_tensorrt.api.layers.bounds import Construct
 from tactix_tensorrt.api.refusal import refused
 from tactix_tensorrt.api.tensor import ITensor
 
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     Numbers = Weights | Array | None
 
 L = TypeVar("L", bound=ILayer)
+C = TypeVar("C", bound=Construct)
 
 ONNX = "Write that part as an ONNX model, and parse it"
 
@@ -396,6 +400,20 @@ class Additions:
         chosen = [selected_experts_for_tokens, scores_for_selected_experts]
         return self._new(tokens.IMoELayer, [hidden_states, *chosen])
 
+    # -- loops and branches -----------------------------------------------------------------------
+
+    def add_loop(self) -> loops.ILoop:
+        return self._construct(loops.ILoop)
+
+    def add_if_conditional(self) -> branches.IIfConditional:
+        return self._construct(branches.IIfConditional)
+
+    def _construct(self, cls: type[C]) -> C:
+        network: INetworkDefinition = self  # type: ignore[assignment]
+        made = cls(self._new, network.layers)
+        network.constructs.append(made)
+        return made
+
     # -- plugins ----------------------------------------------------------------------------------
 
     def add_plugin_v2(
@@ -450,6 +468,4 @@ class Additions:
 
     # -- what is not there ------------------------------------------------------------------------
 
-    add_loop = refused("add_loop", ONNX)
-    add_if_conditional = refused("add_if_conditional", ONNX)
     add_dist_collective = refused("add_dist_collective", "Run an engine on each device")

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OWN = {
-    "TYPE", "OUTPUTS", "attributes", "changed", "has_precision", "inputs", "is_parsed", "kind",
-    "lower", "network", "output_types", "outputs", "own_precision", "owner",
-    "parsed_node", "values",
+    "TYPE", "OUTPUTS", "attributes", "before", "changed", "has_precision", "inputs", "is_parsed",
+    "kind", "lower", "network", "output_types", "outputs", "own_precision", "owner",
+    "parsed_node", "reads", "values",
 }  # fmt: skip
 """Attributes of layers that TensorRT's do not have."""
 
@@ -194,6 +194,16 @@ class ILayer:
         return self._output_types
 
     # -- towards tactix ---------------------------------------------------------------------------
+
+    @property
+    def reads(self) -> Sequence[ITensor]:
+        """All that it hangs on."""
+        return [t for t in self.inputs if t is not None]
+
+    @property
+    def before(self) -> Sequence[ITensor]:
+        """What has to be lowered before it in its scope."""
+        return self.reads
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
         """tactix's layers in its place, which ``emit`` adds. Raises TactixError."""

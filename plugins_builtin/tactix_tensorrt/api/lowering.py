@@ -15,26 +15,30 @@ if TYPE_CHECKING:
 
     from tactix.contracts.graph import Node, Value
     from tactix.contracts.layer import Layer
-    from tactix.network.definition import NetworkDefinition
     from tactix_tensorrt.api.layer import ILayer
+    from tactix_tensorrt.api.scope import Scope
     from tactix_tensorrt.api.tensor import ITensor
     from tactix_tensorrt.api.values import Array
 
 
 class Lowering:
-    """Adds tactix's layers in place of one. ``nodes``: those that it added."""
+    """Adds tactix's layers in place of one, where ``scope`` is. ``nodes``: those that it added."""
 
-    def __init__(self, net: NetworkDefinition, layer: ILayer) -> None:
-        self._net, self._layer = net, layer
+    def __init__(self, scope: Scope, layer: ILayer) -> None:
+        self.scope, self._net, self._layer = scope, scope.native, layer
         self.nodes: list[Node] = []
 
     def value(self, tensor: ITensor) -> Value:
         """tactix's of another tensor than an input."""
-        return tensor.value()
+        return self.scope.value_of(tensor)
+
+    def symbol(self, what: str) -> str:
+        """The name of a size that only running tells."""
+        return f"{self.scope.label}{what}_{self._layer.name}"
 
     @property
     def inputs(self) -> list[Value | None]:
-        return [None if t is None else t.value() for t in self._layer.inputs]
+        return [None if t is None else self.value(t) for t in self._layer.inputs]
 
     def input(self, index: int) -> Value:
         """Raises NetworkError for one that is not there."""
@@ -44,7 +48,8 @@ class Lowering:
         return found
 
     def optional(self, index: int) -> Value | None:
-        return self.inputs[index] if index < len(self._layer.inputs) else None
+        tensor = self._layer.get_input(index)
+        return None if tensor is None else self.value(tensor)
 
     def all(self, kind: str, inputs: Sequence[Value | None], **fields: Any) -> tuple[Value, ...]:
         """The outputs of a layer of tactix's, such as ``Relu``."""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from tactix.base.dims import Expr
-from tactix.base.errors import NetworkError, TactixError
+from tactix.base.errors import NetworkError
 from tactix_tensorrt.api import parsed
 from tactix_tensorrt.api.additions import Additions
 from tactix_tensorrt.api.enums import DataType, NetworkDefinitionCreationFlag, TensorFormat
 from tactix_tensorrt.api.layer import ILayer
 from tactix_tensorrt.api.logger import Reporting
-from tactix_tensorrt.api.lowering import Lowering
+from tactix_tensorrt.api.scope import Scope
 from tactix_tensorrt.api.tensor import ITensor
 from tactix_tensorrt.api.values import NATIVE, Dims
 from tactix_tensorrt.levels import at_this_level
@@ -22,8 +22,36 @@ if TYPE_CHECKING:
     from tactix.network.definition import NetworkDefinition
     from tactix_tensorrt.api.builder import Builder
     from tactix_tensorrt.api.config import IBuilderConfig
+    from tactix_tensorrt.api.layers.bounds import Construct
 
 Layer = TypeVar("Layer", bound=ILayer)
+
+
+class Whole(Scope):
+    """The network itself. ``values``: of inputs, and of what a parser read; ``nodes``: those that
+    were added for a layer.
+    """
+
+    def __init__(self, network: INetworkDefinition) -> None:
+        super().__init__()
+        self._network = network
+        self.values: dict[ITensor, Value] = {}
+        self.nodes: dict[ILayer, list[Node]] = {}
+
+    @property
+    def native(self) -> NetworkDefinition:
+        return self._network.native
+
+    def taken(self, tensor: ITensor) -> Value | None:
+        if tensor not in self.values and tensor.layer is None:
+            self.values[tensor] = self._network.input_value(tensor)
+        return self.values.get(tensor)
+
+    def made(self, layer: ILayer) -> Sequence[Value] | None:
+        return layer.values
+
+    def keep(self, layer: ILayer, values: list[Value], nodes: list[Node]) -> None:
+        layer.values, self.nodes[layer] = values, nodes
 
 
 @at_this_level
@@ -44,8 +72,8 @@ class INetworkDefinition(Additions, Reporting):
         self.layers: list[ILayer] = []
         self._net: NetworkDefinition | None = None
         self._parsed = False
-        self._values: dict[ITensor, Value] = {}
-        self._nodes: dict[ILayer, list[Node]] = {}
+        self.constructs: list[Construct] = []
+        self._whole = Whole(self)
 
     # -- what it is -------------------------------------------------------------------------------
 
@@ -154,11 +182,9 @@ class INetworkDefinition(Additions, Reporting):
 
     def _forget(self) -> None:
         """All that was made, unless a parser made it."""
-        if self.is_parsed:
+        if self._net is None or self.is_parsed:
             return
-        self._net = None
-        self._values.clear()
-        self._nodes.clear()
+        self._net, self._whole = None, Whole(self)
         for layer in self.layers:
             layer.values = None
 
@@ -174,14 +200,19 @@ class INetworkDefinition(Additions, Reporting):
         return f"(Unnamed Layer* {len(self.layers)}) [{kind}]"
 
     def outdated(self, layer: ILayer) -> None:
-        """Forget what was made of a layer, and of all that read it."""
+        """Forget what was made of a layer, and of all that read it; loops and branches, where a
+        layer becomes several, are made anew with all that is there.
+        """
+        if self.constructs:
+            self._forget()
+            return
         stale = [layer]
         while stale:
             gone = stale.pop()
             if gone.values is None:
                 continue
             gone.values = None
-            for node in self._nodes.pop(gone, ()):
+            for node in self._whole.nodes.pop(gone, ()):
                 self.native.discard(node)
                 self.native.free_name(node.name)
             read = set(gone.outputs)
@@ -206,60 +237,21 @@ class INetworkDefinition(Additions, Reporting):
         if self.layers or self.inputs:
             raise NetworkError("the network has layers", do="Parse into a network of its own")
         self._net, self._parsed = net, True
-        self._values = parsed.fill(self, net)
+        self._whole.values = parsed.fill(self, net)
 
     def value_of(self, tensor: ITensor) -> Value:
         """tactix's tensor. Raises TactixError for layers that make no sense."""
-        if tensor in self._values:
-            return self._values[tensor]
-        if tensor.layer is None:
-            return self._input_value(tensor)
-        self._lower(tensor.layer)
-        values = tensor.layer.values
-        assert values is not None
-        return values[tensor.index]
+        return self._whole.value_of(tensor)
 
-    def _input_value(self, tensor: ITensor) -> Value:
+    def input_value(self, tensor: ITensor) -> Value:
+        """tactix's input for one of the network's."""
         shape = [
             n if n >= 0 else tensor.get_dimension_name(i)
             for i, n in enumerate(tensor.given_shape or ())
         ]
-        native = NATIVE[tensor.wanted_dtype or DataType.FLOAT]
-        value = self._values[tensor] = self.native.add_input(tensor.name, native, shape)
-        return value
-
-    def _lower(self, wanted: ILayer) -> None:
-        """A layer after all that it reads; by a stack, as networks are deep."""
-        stack, waiting = [wanted], {wanted}
-        while stack:
-            layer = stack[-1]
-            before = [
-                t.layer
-                for t in layer.inputs
-                if t is not None and t.layer is not None and t.layer.values is None
-            ]
-            if layer.values is not None or not before:
-                stack.pop()
-                self._emit(layer)
-                continue
-            if before[0] in waiting:
-                raise NetworkError("the layers form a cycle", who=layer.name)
-            waiting.add(before[0])
-            stack.append(before[0])
-
-    def _emit(self, layer: ILayer) -> None:
-        if layer.values is not None:
-            return
-        emit = Lowering(self.native, layer)
-        try:
-            values = list(layer.lower(emit))
-        except TactixError as e:
-            e.who = e.who or layer.name
-            raise
-        for i, dtype in layer.output_types.items():
-            values[i] = emit.cast(values[i], NATIVE[dtype])
-        layer.values = values
-        self._nodes[layer] = emit.nodes
+        return self.native.add_input(
+            tensor.name, NATIVE[tensor.wanted_dtype or DataType.FLOAT], shape
+        )
 
     def lowered(self) -> NetworkDefinition:
         """tactix's network with the outputs that are marked. Raises NetworkError without any,
@@ -271,6 +263,8 @@ class INetworkDefinition(Additions, Reporting):
             self.value_of(tensor)
         for tensor in (*self.inputs, *self.outputs):
             _check_format(tensor)
+        for construct in self.constructs:
+            construct.check(self.outputs)
         values = [self._output_value(t) for t in self.outputs]
         for name in self.native.output_names:
             self.native.unmark_output(name)

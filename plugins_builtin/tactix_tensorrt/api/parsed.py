@@ -10,7 +10,8 @@ from tactix_tensorrt.api.enums import (
 )
 from tactix_tensorrt.api.layer import ILayer
 from tactix_tensorrt.api.layers import arithmetic, moving, plugins, windows
-from tactix_tensorrt.api.layers.absent import IIfConditionalOutputLayer, ILoopOutputLayer
+from tactix_tensorrt.api.layers.branches import IIfConditionalOutputLayer
+from tactix_tensorrt.api.layers.loops import ILoopOutputLayer
 from tactix_tensorrt.api.plugins import IPluginV2
 from tactix_tensorrt.api.tensor import ITensor
 from tactix_tensorrt.api.values import Dims

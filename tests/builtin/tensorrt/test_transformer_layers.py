@@ -223,6 +223,7 @@ def test_a_cache_is_written_from_places_of_each_sample_on(network: Net, logger: 
     np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.compiler
 def test_a_cache_may_be_written_in_place(network: Net, config: trt.IBuilderConfig) -> None:
     cache, row = np.zeros((1, 2, 4, 3), np.float32), normal(1, 2, 1, 3)
     given = [network.add_input("cache", trt.float32, cache.shape)]

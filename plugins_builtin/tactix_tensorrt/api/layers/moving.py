@@ -181,7 +181,7 @@ class INonZeroLayer(ILayer):
     indices_type = Attribute(DataType.INT32)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
-        where = emit.one("NonZero", emit.input(0), symbol=f"nonzero_{self.name}")
+        where = emit.one("NonZero", emit.input(0), symbol=emit.symbol("nonzero"))
         return [emit.cast(where, NATIVE[self.indices_type])]
 
 

@@ -31,7 +31,7 @@ class IOneHotLayer(ILayer):
         indices = emit.cast(emit.input(0), DType.INT64)
         depth = emit.reshape(emit.cast(emit.input(2), DType.INT64), ())
         if depth.spec.known() is None:
-            fields = {"axis": self.axis, "symbol": f"depth_{self.name}"}
+            fields = {"axis": self.axis, "symbol": emit.symbol("depth")}
             return [emit.one("DynamicOneHot", indices, depth, emit.input(1), **fields)]
         return [self._among(emit, indices, depth)]
 
@@ -107,7 +107,7 @@ class INMSLayer(ILayer):
 
     def _found(self, emit: Lowering, inputs: Sequence[Value]) -> Value:
         centred = self.bounding_box_format is BoundingBoxFormat.CENTER_SIZES
-        fields = {"center_point_box": centred, "symbol": f"boxes_{self.name}"}
+        fields = {"center_point_box": centred, "symbol": emit.symbol("boxes")}
         return emit.one("NonMaxSuppression", *inputs, **fields)
 
     @staticmethod

@@ -4,7 +4,7 @@
     python -m tactix_tensorrt [--level ...] -m package ARGS
     python -m tactix_tensorrt --folder          # what to put on PYTHONPATH instead
 
-Without a GPU CUDA's names are there, too, over the host's memory (``cuda_stand_in``).
+Without a GPU CUDA's names are there, too, over the host's memory (``cuda_stand_in``): in both ways.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import sys
 
 from tactix.base.errors import ConfigError
 from tactix_tensorrt import cuda_stand_in, levels
-from tactix_tensorrt.installing import FOLDER, for_children, take_name
+from tactix_tensorrt.installing import folders, for_children, take_name
 
 
 def parser() -> argparse.ArgumentParser:
     out = argparse.ArgumentParser("python -m tactix_tensorrt", description=(__doc__ or ""))
     out.formatter_class = argparse.RawDescriptionHelpFormatter
     out.add_argument("--level", choices=list(levels.VERSIONS), help="whose names there are")
-    out.add_argument("--folder", action="store_true", help="print the folder for PYTHONPATH")
+    out.add_argument("--folder", action="store_true", help="print what goes to PYTHONPATH")
     out.add_argument("-m", dest="package", action="store_true", help="PROGRAM is a module")
     out.add_argument("program", nargs="?", help="a script, or a module after -m")
     out.add_argument("args", nargs=argparse.REMAINDER, help="what the program gets")
@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     asked = parser().parse_args()
     if asked.folder:
-        print(FOLDER)
+        print(os.pathsep.join(str(p) for p in folders()))
         return
     if asked.program is None:
         parser().error("name a script")

@@ -6,9 +6,20 @@ import os
 import sys
 from pathlib import Path
 
+from tactix_tensorrt.device import chosen
+
 NAME = "tensorrt"
 FOLDER = Path(__file__).parent / "as_tensorrt"
 """What is on PYTHONPATH of processes that shall find it: it holds a package ``tensorrt``."""
+
+
+def folders() -> list[Path]:
+    """What goes to PYTHONPATH of a program: where engines are built for the processor the stand-in
+    for CUDA, too. Raises ConfigError.
+    """
+    from tactix_tensorrt.cuda_stand_in.folder import AT_START
+
+    return [FOLDER] if chosen() == "cuda" else [FOLDER, AT_START]
 
 
 def take_name() -> None:

@@ -78,6 +78,7 @@ class ICudaEngine(Reporting):
         self._ios: dict[str, TensorIO] = {io.name: io for io in (*native.inputs, *native.outputs)}
         self._profiles: tuple[Profile, ...] = native.plan.profiles
         self._facts = plan_facts.of(native.plan)
+        self._budget: int | None = None
 
     # -- facts ------------------------------------------------------------------------------------
 
@@ -251,16 +252,20 @@ class ICudaEngine(Reporting):
 
     @property
     def weight_streaming_budget_v2(self) -> int:
-        return int(getattr(self.native, "weight_streaming_budget_v2", 0))
+        """What was set; at first all that can be streamed."""
+        return self.streamable_weights_size if self._budget is None else self._budget
 
     @weight_streaming_budget_v2.setter
     def weight_streaming_budget_v2(self, size: int) -> None:
-        """Bytes of weights in memory; at least what the step with the most weights needs."""
+        """Bytes of weights in memory; runs take at least what the step with the most weights
+        needs.
+        """
         if not hasattr(self.native, "weight_streaming_budget_v2"):
             self.fail("a budget of weights needs BuilderFlag.WEIGHT_STREAMING")
             return
         try:
             self.native.weight_streaming_budget_v2 = max(size, self.minimum_weight_streaming_budget)
+            self._budget = size
         except TactixError as e:
             self.fail(e)
 

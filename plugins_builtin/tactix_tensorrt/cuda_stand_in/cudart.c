@@ -10,10 +10,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DIRECTION = 21, INVALID_DEVICE = 101, INVALID_HANDLE = 400 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_PITCH = 12, INVALID_DIRECTION = 21, INVALID_DEVICE = 101, INVALID_HANDLE = 400 };
 enum { HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT };
 enum place { DEVICE, PINNED };
+enum { UNREGISTERED, ON_HOST, ON_DEVICE, NO_DEVICE = -2 }; /* cudaMemoryType, cudaInvalidDeviceId */
 enum { FIRST_STREAM = 0x10000, STREAM_STEP = 0x10, CUDA_VERSION = 12090 };
+
+struct pointer_attributes {
+  int type, device;
+  void *for_device, *for_host;
+};
 
 struct allocation {
   uintptr_t start;
@@ -137,6 +143,16 @@ static int copy(const char *call, void *to, const void *from, size_t size, int k
   return why ? refuse(INVALID_VALUE, call, why, where) : SUCCESS;
 }
 
+static int copy_rows(const char *call, char *to, size_t to_pitch, const char *from, size_t from_pitch, size_t width, size_t height,
+                     int kind) {
+  if (width > to_pitch || width > from_pitch) return refuse(INVALID_PITCH, call, "has rows that overlap", to);
+  for (size_t i = 0; i < height; i++) {
+    int status = copy(call, to + i * to_pitch, from + i * from_pitch, width, kind);
+    if (status) return status;
+  }
+  return SUCCESS;
+}
+
 static int fill(const char *call, void *to, int value, size_t size) {
   if (!size) return SUCCESS;
   pthread_mutex_lock(&lock);
@@ -162,6 +178,23 @@ int cudaMemcpy(void *to, const void *from, size_t size, int kind) { return copy(
 int cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) {
   int status = check_stream(__func__, stream);
   return status ? status : copy(__func__, to, from, size, kind);
+}
+int cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, int kind) {
+  return copy_rows(__func__, to, to_pitch, from, from_pitch, width, height, kind);
+}
+int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, int kind, void *stream) {
+  int status = check_stream(__func__, stream);
+  return status ? status : copy_rows(__func__, to, to_pitch, from, from_pitch, width, height, kind);
+}
+int cudaPointerGetAttributes(struct pointer_attributes *out, const void *address) {
+  if (!is_mapped(out, sizeof *out)) return refuse(INVALID_VALUE, __func__, "cannot hold the result", out);
+  pthread_mutex_lock(&lock);
+  struct allocation *found = holding((uintptr_t)address);
+  *out = (struct pointer_attributes){UNREGISTERED, NO_DEVICE, NULL, (void *)address};
+  if (found && found->place == DEVICE) *out = (struct pointer_attributes){ON_DEVICE, 0, (void *)address, NULL};
+  else if (found) *out = (struct pointer_attributes){ON_HOST, 0, (void *)address, (void *)address};
+  pthread_mutex_unlock(&lock);
+  return SUCCESS;
 }
 int cudaMemset(void *to, int value, size_t size) { return fill(__func__, to, value, size); }
 int cudaMemsetAsync(void *to, int value, size_t size, void *stream) {
@@ -212,6 +245,7 @@ static const struct { int status; const char *name, *text; } texts[] = {
     {SUCCESS, "cudaSuccess", "no error"},
     {INVALID_VALUE, "cudaErrorInvalidValue", "invalid argument"},
     {OUT_OF_MEMORY, "cudaErrorMemoryAllocation", "out of memory"},
+    {INVALID_PITCH, "cudaErrorInvalidPitchValue", "invalid pitch argument"},
     {INVALID_DIRECTION, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
     {INVALID_DEVICE, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {INVALID_HANDLE, "cudaErrorInvalidResourceHandle", "invalid resource handle"},

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ctypes import c_float, c_int, c_size_t, c_uint, c_void_p
 
 from tactix_tensorrt.cuda_stand_in import addresses, device_facts
-from tactix_tensorrt.cuda_stand_in.machine import MACHINE
+from tactix_tensorrt.cuda_stand_in.machine import MACHINE, Rows
 from tactix_tensorrt.cuda_stand_in.memory import MemoryPlace
 from tactix_tensorrt.cuda_stand_in.runtime_enums import cudaError_t
 from tactix_tensorrt.cuda_stand_in.statuses import (
@@ -26,6 +26,7 @@ from tactix_tensorrt.cuda_stand_in.statuses import (
 CType = type[c_void_p] | type[c_size_t] | type[c_int] | type[c_uint]
 Out = type[c_void_p] | type[c_size_t] | type[c_int] | type[c_float]
 
+_INT = ctypes.sizeof(c_int)
 _ENTRIES: dict[str, tuple[Callable[..., int], tuple[CType, ...]]] = {}
 """Functions by name, with the types of their arguments."""
 
@@ -116,6 +117,30 @@ def cudaMemcpy(dst: int, src: int, count: int, kind: int) -> None:
 def cudaMemcpyAsync(dst: int, src: int, count: int, kind: int, stream: int) -> None:
     MACHINE.stream(stream)
     MACHINE.copy(dst, src, count, kind)
+
+
+@_entry(c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int)
+def cudaMemcpy2D(
+    dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int
+) -> None:
+    MACHINE.copy_rows(Rows(dst, dpitch), Rows(src, spitch), (width, height), kind)
+
+
+@_entry(c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int, c_void_p)
+def cudaMemcpy2DAsync(
+    dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int, stream: int
+) -> None:
+    MACHINE.stream(stream)
+    MACHINE.copy_rows(Rows(dst, dpitch), Rows(src, spitch), (width, height), kind)
+
+
+@_entry(c_void_p, c_void_p)
+def cudaPointerGetAttributes(attributes: int, ptr: int) -> None:
+    facts = MACHINE.pointer_facts(ptr)
+    _put(c_int, attributes, facts.kind)
+    _put(c_int, attributes + _INT, facts.device)
+    _put(c_void_p, attributes + 2 * _INT, facts.device_pointer)
+    _put(c_void_p, attributes + 2 * _INT + ctypes.sizeof(c_void_p), facts.host_pointer)
 
 
 @_entry(c_void_p, c_int, c_size_t)

@@ -11,6 +11,7 @@ import ctypes
 import enum
 import threading
 import time
+from dataclasses import dataclass
 
 from tactix.base.logger import Logger
 from tactix_tensorrt.cuda_stand_in import addresses
@@ -28,6 +29,7 @@ from tactix_tensorrt.cuda_stand_in.statuses import (
     INVALID_DEVICE,
     INVALID_DIRECTION,
     INVALID_HANDLE,
+    INVALID_PITCH,
     INVALID_VALUE,
     SUCCESS,
     CudaRefusal,
@@ -36,6 +38,11 @@ from tactix_tensorrt.cuda_stand_in.statuses import (
 _NANOSECONDS_PER_MILLISECOND = 1e6
 _ALWAYS = (0, 1, 2)
 """The default stream, and cudaStreamLegacy and cudaStreamPerThread."""
+_UNREGISTERED = 0
+_KINDS = {MemoryPlace.PINNED: 1, MemoryPlace.DEVICE: 2, MemoryPlace.MANAGED: 3}
+"""Numbers of cudaMemoryType."""
+_NO_DEVICE = -2
+"""cudaInvalidDeviceId."""
 DEFAULT_POOL = 1
 """Handle of the pool that a device has from the start."""
 
@@ -56,6 +63,26 @@ class CopyDirection(enum.IntEnum):
     @property
     def to_device(self) -> bool:
         return self in (CopyDirection.HOST_TO_DEVICE, CopyDirection.DEVICE_TO_DEVICE)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One end of a copy by rows, which begin ``pitch`` bytes apart."""
+
+    start: object
+    pitch: int
+
+
+@dataclass(frozen=True)
+class PointerFacts:
+    """Of an address: a number of cudaMemoryType, the device (-2 for none), and the address for the
+    device and for the host, 0 where it is none.
+    """
+
+    kind: int
+    device: int
+    device_pointer: int
+    host_pointer: int
 
 
 class _LastStatus(threading.local):
@@ -105,6 +132,15 @@ class StandInMachine:
     def free_on_device(self, pointer: object) -> None:
         self.free(pointer, *ON_DEVICE)
 
+    def pointer_facts(self, pointer: object) -> PointerFacts:
+        """What memory an address is; memory of the caller's own is not registered."""
+        address = addresses.address(pointer)
+        found = self.memory.holding(address)
+        if found is None:
+            return PointerFacts(_UNREGISTERED, _NO_DEVICE, 0, address)
+        on_host = 0 if found.place is MemoryPlace.DEVICE else address
+        return PointerFacts(_KINDS[found.place], 0, address, on_host)
+
     def holding(self, pointer: object) -> StandInAllocation:
         """The allocation that has an address."""
         found = self.memory.holding(address := addresses.address(pointer))
@@ -130,6 +166,28 @@ class StandInMachine:
         )
         ctypes.memmove(target.address, origin.address, count)
         del kept  # a free in another thread ends no memory that is being copied
+
+    def copy_rows(self, to: Rows, source: Rows, size: tuple[object, object], way: object) -> None:
+        """``size``: bytes of a row, and how many rows; ``way``: as ``direction`` of ``copy``."""
+        width, height = (addresses.size(n) for n in size)
+        if width > min(to.pitch, source.pitch):
+            what = f"rows of {width} bytes, which are {to.pitch} and {source.pitch} bytes apart"
+            raise CudaRefusal(INVALID_PITCH, what)
+        if not width or not height:
+            return
+        known = _direction(way)
+        ends = addresses.copy_end(to.start), addresses.copy_end(source.start)
+        on_device = known.to_device, known.from_device
+        kept = [
+            self.memory.span(end, (height - 1) * rows.pitch + width, there)
+            for end, rows, there in zip(ends, (to, source), on_device, strict=True)
+        ]
+        if not ends[0].writable:
+            raise CudaRefusal(INVALID_VALUE, "the target of a copy may not be written")
+        for i in range(height):
+            first, second = ends[0].address + i * to.pitch, ends[1].address + i * source.pitch
+            ctypes.memmove(first, second, width)
+        del kept  # as in ``copy``
 
     def fill(self, pointer: object, value: object, size: object, width: int = 1) -> None:
         """``size``: how many pieces of ``width`` bytes get the value."""

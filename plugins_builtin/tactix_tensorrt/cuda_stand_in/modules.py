@@ -19,6 +19,8 @@ from tactix_tensorrt.cuda_stand_in import (
     pycuda_autoinit,
     pycuda_compiler,
     pycuda_driver,
+    pycuda_gpuarray,
+    pycuda_tools,
     runtime,
 )
 from tactix_tensorrt.cuda_stand_in.cudart import CudartLibrary
@@ -29,6 +31,8 @@ PYCUDA = {
     "pycuda.autoinit": pycuda_autoinit,
     "pycuda.autoprimaryctx": pycuda_autoinit,
     "pycuda.compiler": pycuda_compiler,
+    "pycuda.gpuarray": pycuda_gpuarray,
+    "pycuda.tools": pycuda_tools,
 }
 CUDA_PYTHON = {
     "cuda.bindings.runtime": runtime,

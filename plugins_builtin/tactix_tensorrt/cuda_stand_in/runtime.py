@@ -8,7 +8,7 @@ from __future__ import annotations
 from tactix_tensorrt.cuda_stand_in import addresses, device_facts
 from tactix_tensorrt.cuda_stand_in.answers import CudaAnswers
 from tactix_tensorrt.cuda_stand_in.driver import CUevent, CUmemoryPool, CUstream
-from tactix_tensorrt.cuda_stand_in.machine import DEFAULT_POOL, MACHINE
+from tactix_tensorrt.cuda_stand_in.machine import DEFAULT_POOL, MACHINE, PointerFacts, Rows
 from tactix_tensorrt.cuda_stand_in.memory import MemoryPlace
 from tactix_tensorrt.cuda_stand_in.runtime_enums import (
     cudaDeviceAttr,
@@ -17,6 +17,7 @@ from tactix_tensorrt.cuda_stand_in.runtime_enums import (
     cudaMemAllocationType,
     cudaMemcpyKind,
     cudaMemLocationType,
+    cudaMemoryType,
     cudaMemPoolAttr,
 )
 from tactix_tensorrt.cuda_stand_in.statuses import (
@@ -36,6 +37,7 @@ __all__ = [
     "cudaMemLocationType",
     "cudaMemPoolAttr",
     "cudaMemcpyKind",
+    "cudaMemoryType",
 ]
 
 cudaStreamDefault = 0
@@ -86,6 +88,15 @@ class cudaMemPoolProps:
         self.handleTypes = cudaMemAllocationHandleType.cudaMemHandleTypeNone
         self.location = cudaMemLocation()
         self.maxSize = 0
+
+
+class cudaPointerAttributes:
+    """What memory an address is."""
+
+    def __init__(self, facts: PointerFacts) -> None:
+        self.type = cudaMemoryType(facts.kind)
+        self.device = facts.device
+        self.devicePointer, self.hostPointer = facts.device_pointer, facts.host_pointer
 
 
 class cudaDeviceProp:
@@ -190,6 +201,33 @@ def cudaMemcpyAsync(
 ) -> None:
     MACHINE.stream(stream)
     MACHINE.copy(dst, src, count, kind)
+
+
+@_status
+def cudaMemcpy2D(
+    dst: object, dpitch: int, src: object, spitch: int, width: object, height: object, kind: object
+) -> None:
+    MACHINE.copy_rows(Rows(dst, dpitch), Rows(src, spitch), (width, height), kind)
+
+
+@_status
+def cudaMemcpy2DAsync(
+    dst: object,
+    dpitch: int,
+    src: object,
+    spitch: int,
+    width: object,
+    height: object,
+    kind: object,
+    stream: object = None,
+) -> None:
+    MACHINE.stream(stream)
+    MACHINE.copy_rows(Rows(dst, dpitch), Rows(src, spitch), (width, height), kind)
+
+
+@_value
+def cudaPointerGetAttributes(ptr: object) -> cudaPointerAttributes:
+    return cudaPointerAttributes(MACHINE.pointer_facts(ptr))
 
 
 @_status

@@ -13,6 +13,7 @@ class cudaError_t(enum.IntEnum):
     cudaErrorMemoryAllocation = 2
     cudaErrorInitializationError = 3
     cudaErrorCudartUnloading = 4
+    cudaErrorInvalidPitchValue = 12
     cudaErrorInvalidMemcpyDirection = 21
     cudaErrorInsufficientDriver = 35
     cudaErrorNoDevice = 100
@@ -37,6 +38,15 @@ class cudaMemcpyKind(enum.IntEnum):
     cudaMemcpyDeviceToHost = 2
     cudaMemcpyDeviceToDevice = 3
     cudaMemcpyDefault = 4
+
+
+class cudaMemoryType(enum.IntEnum):
+    """What memory at an address is."""
+
+    cudaMemoryTypeUnregistered = 0
+    cudaMemoryTypeHost = 1
+    cudaMemoryTypeDevice = 2
+    cudaMemoryTypeManaged = 3
 
 
 class cudaDeviceAttr(enum.IntEnum):

@@ -8,6 +8,7 @@ STANDS_IN = "tactix's stand-in: host memory"
 SUCCESS = 0
 INVALID_VALUE = 1
 OUT_OF_MEMORY = 2
+INVALID_PITCH = 12
 INVALID_DIRECTION = 21
 NO_DEVICE = 100
 INVALID_DEVICE = 101
@@ -21,6 +22,7 @@ TEXTS = {
     OUT_OF_MEMORY: "out of memory",
     3: "initialization error",
     4: "driver shutting down",
+    INVALID_PITCH: "invalid pitch argument",
     INVALID_DIRECTION: "invalid copy direction for memcpy",
     35: "CUDA driver version is insufficient for CUDA runtime version",
     NO_DEVICE: "no CUDA-capable device is detected",

@@ -435,8 +435,9 @@ def test_weights_come_and_go_within_a_budget(
     given = {"x": np.ones((2, 3, 8, 8), np.float32)}
     expected = engine.create_execution_context().native.run(given)["y"]
     engine.weight_streaming_budget_v2 = 0
+    assert engine.weight_streaming_budget_v2 == engine.weight_streaming_budget == 0
     least = engine.minimum_weight_streaming_budget
-    assert engine.weight_streaming_budget_v2 == least < engine.streamable_weights_size
+    assert engine.native.weight_streaming_budget_v2 == least < engine.streamable_weights_size
     np.testing.assert_array_equal(
         engine.create_execution_context().native.run(given)["y"], expected
     )

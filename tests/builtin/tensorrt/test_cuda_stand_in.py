@@ -237,6 +237,38 @@ def test_fills() -> None:
     good(runtime.cudaFree(place))
 
 
+def test_rows_are_copied() -> None:
+    data = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    place, back = device_memory(64), np.zeros((3, 2), np.uint8)
+    stream = good(runtime.cudaStreamCreate())
+    to, fro = Kind.cudaMemcpyHostToDevice, Kind.cudaMemcpyDeviceToHost
+    assert runtime.cudaMemcpy2D(place, 16, data, 4, 4, 3, to) == (OK,)
+    rows = [data[0].tobytes(), bytes(12), data[1].tobytes(), bytes(12), data[2].tobytes()]
+    assert ctypes.string_at(place, 36) == b"".join(rows)
+    assert runtime.cudaMemcpy2DAsync(back, 2, place + 1, 16, 2, 3, fro, stream) == (OK,)
+    np.testing.assert_array_equal(back, data[:, 1:3])
+    assert runtime.cudaMemcpy2D(place, 16, data, 4, 4, 4, to) == (INVALID,)
+    assert runtime.cudaMemcpy2D(place, 16, data, 4, 4, 0, to) == (OK,)
+    narrow = runtime.cudaMemcpy2D(place, 2, data, 4, 4, 3, to)
+    assert narrow == (runtime.cudaError_t.cudaErrorInvalidPitchValue,)
+    good(runtime.cudaFree(place))
+
+
+def test_what_memory_an_address_is() -> None:
+    types = runtime.cudaMemoryType
+    own = np.zeros(1)
+    for address, kind, device, both in (
+        (device_memory(8), types.cudaMemoryTypeDevice, 0, (True, False)),
+        (good(runtime.cudaMallocHost(8)), types.cudaMemoryTypeHost, 0, (True, True)),
+        (good(runtime.cudaMallocManaged(8)), types.cudaMemoryTypeManaged, 0, (True, True)),
+        (own.ctypes.data, types.cudaMemoryTypeUnregistered, -2, (False, True)),
+    ):
+        found = good(runtime.cudaPointerGetAttributes(address))
+        assert (found.type, found.device) == (kind, device)
+        pointers = found.devicePointer, found.hostPointer
+        assert pointers == tuple(address if there else 0 for there in both)
+
+
 def test_streams() -> None:
     stream = good(runtime.cudaStreamCreateWithFlags(runtime.cudaStreamNonBlocking))
     other = good(runtime.cudaStreamCreateWithPriority(0, -1))
@@ -663,6 +695,41 @@ def test_pycuda_arrays() -> None:
     assert managed.tolist() == [9] * 4
 
 
+def test_pycuda_arrays_on_the_device(installed: tuple[str, ...]) -> None:
+    import pycuda.gpuarray as gpuarray
+
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    made = gpuarray.to_gpu(data)
+    assert (made.shape, made.dtype, made.nbytes, made.size, len(made)) == ((2, 3), "f4", 24, 6, 2)
+    assert made.ptr == int(made.gpudata)
+    np.testing.assert_array_equal(made.get(), data)
+    other = gpuarray.zeros_like(made)
+    assert not other.get().any()
+    other.set(data * 2)
+    np.testing.assert_array_equal(other.copy().reshape((3, -1)).get(), (data * 2).reshape(3, 2))
+    np.testing.assert_array_equal(other.fill(7).ravel().get(), [7] * 6)
+    turned = gpuarray.to_gpu_async(data.T)
+    assert turned.strides == data.T.strides
+    np.testing.assert_array_equal(turned.get(), data.T)
+    assert gpuarray.empty((0, 3), np.int32).get().shape == (0, 3)
+    with pytest.raises(ValueError, match=r"float32 \(2, 3\) is needed, not of float64"):
+        other.set(data.astype(np.float64))
+
+
+def test_pycuda_tools(installed: tuple[str, ...]) -> None:
+    from pycuda import gpuarray, tools
+
+    context = tools.make_default_context()
+    assert context.get_device() == tools.get_default_device()
+    pool = tools.DeviceMemoryPool()
+    np.testing.assert_array_equal(gpuarray.zeros(3, np.int32, pool.allocate).get(), [0] * 3)
+    pool.free_held()
+    assert tools.PageLockedMemoryPool().allocate((2, 2), np.int8).shape == (2, 2)
+    assert tools.context_dependent_memoize(lambda: [1])() == [1]
+    tools.clear_context_caches()
+    context.pop()
+
+
 def test_pycuda_device() -> None:
     pycuda.init()
     device = pycuda.Device(0)
@@ -710,6 +777,36 @@ def test_the_seven_entries_as_polygraphy_calls_them(cudart: Any) -> None:
     assert cudart.cudaStreamDestroy(stream) == 0
     assert cudart.cudaStreamDestroy(stream) == 400
     assert cudart.cudaMemcpyAsync(place, host, size, to, stream) == 400
+
+
+class PointerAttributes(ctypes.Structure):
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("devicePointer", ctypes.c_void_p),
+        ("hostPointer", ctypes.c_void_p),
+    )
+
+
+def test_rows_and_pointers_of_the_library(cudart: Any) -> None:
+    place, found = ctypes.c_void_p(), PointerAttributes()
+    assert cudart.cudaMalloc(ctypes.byref(place), ctypes.c_size_t(64)) == 0
+    assert place.value is not None
+    data, back = np.arange(12, dtype=np.uint8).reshape(3, 4), np.zeros((3, 2), np.uint8)
+    sizes = [ctypes.c_size_t(n) for n in range(17)]
+    host, result = ctypes.c_void_p(data.ctypes.data), ctypes.c_void_p(back.ctypes.data)
+    assert cudart.cudaMemcpy2D(place, sizes[16], host, sizes[4], sizes[4], sizes[3], 1) == 0
+    inner, none = ctypes.c_void_p(place.value + 1), ctypes.c_void_p(None)
+    rows = (result, sizes[2], inner, sizes[16], sizes[2], sizes[3], 2)
+    assert cudart.cudaMemcpy2DAsync(*rows, none) == 0
+    np.testing.assert_array_equal(back, data[:, 1:3])
+    assert cudart.cudaMemcpy2D(place, sizes[2], host, sizes[4], sizes[4], sizes[3], 1) == 12
+    assert cudart.cudaPointerGetAttributes(ctypes.byref(found), inner) == 0
+    assert (found.type, found.device, found.devicePointer) == (2, 0, inner.value)
+    assert found.hostPointer is None
+    assert cudart.cudaPointerGetAttributes(ctypes.byref(found), host) == 0
+    assert (found.type, found.device, found.hostPointer) == (0, -2, host.value)
+    assert cudart.cudaFree(place) == 0
 
 
 def test_the_library_refuses(cudart: Any, capfd: pytest.CaptureFixture[str]) -> None:

@@ -81,3 +81,20 @@ print(*unresolved(session.layers, session.active_rules(), session.active_tactics
     found = run("-c", code)
     assert "TensorRT" not in found.stdout
     assert found.stdout.endswith("told\n"), found.stderr
+
+
+CUDA = """
+import tensorrt
+from cuda import cudart
+print(tensorrt.__version__, int(cudart.cudaMalloc(8)[0]))
+"""
+
+
+def test_the_folders_have_the_stand_in_for_cuda_where_engines_are_for_the_processor() -> None:
+    on_cpu, on_gpu = (
+        run("-m", "tactix_tensorrt", "--folder", TACTIX_TENSORRT_DEVICE=device).stdout.strip()
+        for device in ("cpu", "cuda")
+    )
+    assert on_cpu.split(os.pathsep)[0] == on_gpu
+    found = run("-c", CUDA, PYTHONPATH=on_cpu, TACTIX_TENSORRT_DEVICE="cpu")
+    assert found.stdout.split() == ["10.16.0", "0"], found.stderr

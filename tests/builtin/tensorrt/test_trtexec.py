@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,12 @@ from tactix_tensorrt import api as trt
 from tactix_tools import cli
 from tactix_tools.trtexec import program
 from tactix_tools.trtexec.arguments import Arguments, shapes, size
+from tactix_tools.trtexec.bindings import Bindings
 from tactix_tools.trtexec.flags import KNOWN, Standing
 from tactix_tools.trtexec.installing import install
 from tactix_tools.trtexec.options import AllOptions, read
 from tactix_tools.trtexec.program import main
-from tactix_tools.trtexec.queries import QueryTimes
+from tactix_tools.trtexec.queries import DeviceQuery, QueryTimes
 from tactix_tools.trtexec.reports import LayerTimes, spread
 
 QUICK = ("--builderOptimizationLevel=0", "--iterations=3", "--duration=0", "--warmUp=0")
@@ -347,6 +349,20 @@ def test_raw_inputs_of_another_size_are_refused(
     assert "has 4 bytes: the input takes 1536" in capsys.readouterr().err
     assert main([f"--loadEngine={plan}", *QUICK, f"--loadInputs=z:{path}"]) == 1
     assert 'Cannot find input tensor with name "z"' in capsys.readouterr().err
+
+
+def test_queries_in_a_stream_are_timed_by_its_events(engine: trt.ICudaEngine) -> None:
+    """As on a GPU, with the processor's streams and events, which are threads and clocks."""
+    context = engine.create_execution_context()
+    x = np.ones((2, 3, 8, 8), np.float32)
+    bindings = Bindings(engine, context, {"x": x})
+    query = DeviceQuery(context, bindings, True, time.perf_counter())
+    query.launch()
+    q = query.finish()
+    assert 0 < q.h2d_start <= q.h2d_end == q.compute_start <= q.compute_end == q.d2h_start
+    assert q.d2h_start <= q.d2h_end
+    assert q.enqueue > 0
+    assert bindings.download()["y"].any()
 
 
 # -- numbers --------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def test_every_length_runs_with_the_same_linked_steps(
     links: list[int] = []
     link = LinkedPlan.link
     monkeypatch.setattr(
-        LinkedPlan, "link", lambda self, cached=0: links.append(1) or link(self, cached)
+        LinkedPlan, "link", lambda self, *given: links.append(1) or link(self, *given)
     )
     for _ in range(5):
         context.run({"x": _rows(1)})

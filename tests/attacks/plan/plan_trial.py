@@ -109,7 +109,7 @@ class Trial:
             return "ran"
         if not plan.produced:
             program = engine._program
-            bound = BoundPlan(program, program.layout(symbols))
+            bound = BoundPlan(program, program.layout(symbols), program.link)
             bound.runnable.bind(bound.layout.env, [1 << 20] * len(plan.buffers))
         return "bound"
 

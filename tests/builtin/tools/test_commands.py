@@ -566,6 +566,7 @@ def test_plugins_list(tool: Run, capsys: pytest.CaptureFixture[str]) -> None:
         "refit",
         "run",
         "sign",
+        "trtexec",
         "trust",
         "verify",
     ]

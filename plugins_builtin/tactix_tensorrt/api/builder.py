@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -25,7 +25,11 @@ from tactix_tensorrt.levels import at_this_level
 if TYPE_CHECKING:
     from tactix.builder import Builder as NativeBuilder
     from tactix.config import BuilderConfig
+    from tactix.contracts.graph import Value
+    from tactix.network.definition import NetworkDefinition
+    from tactix.plan.schema import Plan
     from tactix_tensorrt.api.engine import ICudaEngine
+    from tactix_tensorrt.api.plan_facts import PlanFacts
 
 OPEN = (
     "Network has dynamic or shape inputs, but no optimization profile has been defined. "
@@ -121,10 +125,23 @@ class Builder(Rooted):
             native.selector = selection = config.selection()
             with building(configure(lowered, native.profiles)):
                 plan = self.native.build_plan(lowered, native)
+                unfused = unfused_values(lowered, plan) if network.tells_unfused else []
+                if unfused:
+                    plan = self.native.build_plan(_with_outputs(lowered, unfused), native)
         if selection is not None:
             selection.report(plan)
-        plan = replace(plan, meta={**plan.meta, plan_facts.KEY: config.facts().entry()})
+        facts = self._facts(network, config, [v.name for v in unfused])
+        plan = replace(plan, meta={**plan.meta, plan_facts.KEY: facts.entry()})
         return IHostMemory(container.dump(plan, signer_of(self.native.session)))
+
+    @staticmethod
+    def _facts(
+        network: INetworkDefinition, config: IBuilderConfig, unfused: Sequence[str]
+    ) -> PlanFacts:
+        """What the plan keeps of the program."""
+        marked = tuple(t.name for t in network.debug)
+        hidden = (*(t.name for t in network.hidden), *unfused)
+        return replace(config.facts(), debug=marked, unfused=tuple(unfused), hidden=hidden)
 
     def _finish(self, native: BuilderConfig, config: IBuilderConfig) -> None:
         native.threads = 0
@@ -163,6 +180,20 @@ class Builder(Rooted):
                 continue
             if not config.profiles or any(name not in p.shapes for p in config.profiles):
                 raise NetworkError(OPEN.format(name=name))
+
+
+def unfused_values(network: NetworkDefinition, plan: Plan) -> list[Value]:
+    """Tensors of a network that a plan of it stores, but for its outputs."""
+    stored = {b.name for b in plan.buffers if b.kind == "arena"}
+    values = (v for node in network.nodes for v in node.outputs)
+    return [v for v in values if v.name in stored and not network.is_output(v)]
+
+
+def _with_outputs(network: NetworkDefinition, values: Sequence[Value]) -> NetworkDefinition:
+    """The network with these outputs as well, under their own names."""
+    for value in values:
+        network.mark_output(value)
+    return network
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from tactix.base.errors import TactixError
 from tactix_tensorrt.api.callbacks import IDebugListener, IOutputAllocator, IProfiler
+from tactix_tensorrt.api.debug import DebugTensors, Seen
+from tactix_tensorrt.api.enums import TensorLocation
 from tactix_tensorrt.api.layer_times import LayerTimes
 from tactix_tensorrt.api.logger import ILogger, Reporting, returns
 from tactix_tensorrt.api.values import Dims, as_dims
@@ -18,14 +20,21 @@ if TYPE_CHECKING:
 
 
 class AskedAllocator:
-    """tactix's view of a program's output allocator. ``stream``: of the run that is under way."""
+    """tactix's view of a program's output allocator. ``stream``: of the run that is under way;
+    ``address``, ``shape``: of the last one.
+    """
 
     stream = 0
 
     def __init__(self, allocator: IOutputAllocator) -> None:
         self.allocator = allocator
+        self.address, self.shape = 0, Dims()
 
     def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:
+        self.address = self._asked(name, memory, size, alignment)
+        return self.address
+
+    def _asked(self, name: str, memory: int, size: int, alignment: int) -> int:
         cls = type(self.allocator)
         if cls.reallocate_output_async is not IOutputAllocator.reallocate_output_async:
             return int(
@@ -34,6 +43,7 @@ class AskedAllocator:
         return int(self.allocator.reallocate_output(name, memory, size, alignment))
 
     def notify_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        self.shape = Dims(shape)
         self.allocator.notify_shape(name, Dims(shape))
 
 
@@ -50,7 +60,9 @@ class IExecutionContext(Reporting):
     def __init__(self, engine: ICudaEngine, native: ExecutionContext, logger: ILogger) -> None:
         super().__init__(logger)
         self._engine, self.native = engine, native
-        self._listener: IDebugListener | None = None
+        self._debug = DebugTensors(engine.native.plan, engine.facts, engine.allocator())
+        for name in engine.facts.hidden:
+            native.set_output_allocator(name, self._debug.memory)
         self._times: LayerTimes | None = None
         self._allocators: dict[str, AskedAllocator] = {}
         self._streams = not engine.native.device.host_memory
@@ -202,9 +214,9 @@ class IExecutionContext(Reporting):
             if self._allocators:
                 for placed in self._allocators.values():
                     placed.stream = int(stream_handle)
-            if self._times is not None:
-                return self._timed(int(stream_handle))
-            return self._run(int(stream_handle) if self._streams else 0)
+            stream = int(stream_handle) if self._streams else 0
+            done = self._run(stream) if self._times is None else self._timed(stream)
+            return self._told(int(stream_handle)) if self._debug.listener else done
         except TactixError as e:
             self.fail(e)
             return False
@@ -212,7 +224,7 @@ class IExecutionContext(Reporting):
     def _timed(self, stream: int) -> bool:
         assert self._times is not None
         self._times.begin()
-        done = self._run(stream if self._streams else 0)
+        done = self._run(stream)
         if self.enqueue_emits_profile:
             self._times.tell()
         return done
@@ -222,12 +234,20 @@ class IExecutionContext(Reporting):
         """Run on addresses in the engine's order; it is over when this returns, and told to a
         profiler.
         """
+        if self.engine.facts.hidden:
+            return self._execute_named(bindings)
         if self._times is not None:
             self._times.begin()
         done = self.native.execute_v2([int(b) for b in bindings])
         if self._times is not None:
             self._times.tell()
         return done
+
+    def _execute_named(self, bindings: Sequence[int]) -> bool:
+        """On addresses of all that the engine shows."""
+        for name, address in zip(self.engine, bindings, strict=True):
+            self.native.set_tensor_address(name, int(address))
+        return self.execute_async_v3(0)
 
     def set_aux_streams(self, aux_streams: Sequence[int]) -> None:
         """Runs take streams of their own."""
@@ -245,20 +265,54 @@ class IExecutionContext(Reporting):
         self.native.profiler = self._times
 
     def set_debug_listener(self, listener: IDebugListener | None) -> bool:
-        self._listener = listener
+        """What is told of debug tensors whose state is on, after each run; None ends that."""
+        self._debug.listener = listener
         return True
 
     def get_debug_listener(self) -> IDebugListener | None:
-        return self._listener
+        return self._debug.listener
 
     def set_all_tensors_debug_state(self, flag: bool) -> bool:
-        return not flag
+        """Of those that were marked one by one."""
+        self._debug.states = dict.fromkeys(self._debug.states, flag)
+        return True
 
     def set_tensor_debug_state(self, name: str, flag: bool) -> bool:
-        return not flag
+        """False for what is no debug tensor."""
+        if name not in self._debug.states:
+            self.fail(f"{name!r} is no debug tensor: Call mark_debug before the build")
+            return False
+        self._debug.states[name] = flag
+        return True
 
     def get_debug_state(self, name: str) -> bool:
-        return False
+        """Off at first."""
+        return self._debug.states.get(name, False)
+
+    @property
+    def unfused_tensors_debug_state(self) -> bool:
+        """Of those that fusions left, if the network marked them."""
+        return self._debug.unfused
+
+    @unfused_tensors_debug_state.setter
+    def unfused_tensors_debug_state(self, flag: bool) -> None:
+        self._debug.unfused = flag
+
+    def _told(self, stream: int) -> bool:
+        """Tell the listener of a run; False where it could not take a tensor."""
+        on_host = self.engine.native.device.host_memory
+        location = TensorLocation.HOST if on_host else TensorLocation.DEVICE
+        failed = self._debug.tell(self._seen, stream, location)
+        if failed:
+            self.fail(f"the debug listener could not take {', '.join(failed)}")
+        return not failed
+
+    def _seen(self, name: str) -> Seen:
+        """Where an input or output lies after a run."""
+        placed = self._allocators.get(name)
+        if placed is not None:
+            return Seen(placed.address, placed.shape)
+        return Seen(self.get_tensor_address(name), self.get_tensor_shape(name))
 
     def report_to_profiler(self) -> bool:
         """Tell the profiler of the last run, where ``enqueue_emits_profile`` is off; False without

@@ -30,6 +30,7 @@ from tactix_tensorrt.api.values import FROM_NATIVE, Dims, IHostMemory, as_dims
 from tactix_tensorrt.levels import at_this_level
 
 if TYPE_CHECKING:
+    from tactix.contracts.allocator import Allocator
     from tactix.contracts.launcher import Operand
     from tactix.contracts.session import SessionView
     from tactix.plan.schema import Profile, TensorIO
@@ -75,9 +76,10 @@ class ICudaEngine(Reporting):
     def __init__(self, native: Engine, logger: ILogger, session: SessionView) -> None:
         super().__init__(logger)
         self.native, self.session = native, session
-        self._ios: dict[str, TensorIO] = {io.name: io for io in (*native.inputs, *native.outputs)}
+        self.facts = plan_facts.of(native.plan)
+        ios = (io for io in (*native.inputs, *native.outputs) if io.name not in self.facts.hidden)
+        self._ios: dict[str, TensorIO] = {io.name: io for io in ios}
         self._profiles: tuple[Profile, ...] = native.plan.profiles
-        self._facts = plan_facts.of(native.plan)
         self._budget: int | None = None
 
     # -- facts ------------------------------------------------------------------------------------
@@ -92,15 +94,15 @@ class ICudaEngine(Reporting):
 
     @property
     def profiling_verbosity(self) -> ProfilingVerbosity:
-        return self._facts.profiling_verbosity
+        return self.facts.profiling_verbosity
 
     @property
     def hardware_compatibility_level(self) -> HardwareCompatibilityLevel:
-        return self._facts.hardware_compatibility_level
+        return self.facts.hardware_compatibility_level
 
     @property
     def tactic_sources(self) -> int:
-        return self._facts.tactic_sources
+        return self.facts.tactic_sources
 
     @property
     def num_layers(self) -> int:
@@ -195,10 +197,16 @@ class ICudaEngine(Reporting):
         read all inputs there.
         """
         on_host = self.native.device.host_memory
-        return on_host and any(name in profile for profile in self._facts.values)
+        return on_host and any(name in profile for profile in self.facts.values)
 
     def is_debug_tensor(self, name: str) -> bool:
-        return False
+        return name in self.facts.debug
+
+    def allocator(self) -> Allocator:
+        """Of memory that contexts need beside their own."""
+        from tactix.run.link import allocator_of
+
+        return allocator_of(self.session, self.native.device)
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Dims]:
         """Lowest, tuned for, highest. Raises ValueError."""
@@ -225,7 +233,7 @@ class ICudaEngine(Reporting):
 
     def get_tensor_profile_values(self, name: str, profile_index: int) -> list[list[int]]:
         """Of a shape tensor, as the profile was told; empty for others."""
-        told = self._facts.values
+        told = self.facts.values
         rows = told[profile_index].get(name, ()) if profile_index in range(len(told)) else ()
         return [list(row) for row in rows]
 

@@ -63,12 +63,14 @@ class INetworkDefinition(Additions, Reporting):
     """
 
     name = "Unnamed Network 0"
+    tells_unfused = False
 
     def __init__(self, builder: Builder, flags: int) -> None:
         super().__init__(builder.logger)
         self.builder, self.flags = builder, flags
         self.inputs: list[ITensor] = []
         self.outputs: list[ITensor] = []
+        self.debug: list[ITensor] = []
         self.layers: list[ILayer] = []
         self._net: NetworkDefinition | None = None
         self._parsed = False
@@ -146,22 +148,31 @@ class INetworkDefinition(Additions, Reporting):
         self.inputs = [t for t in self.inputs if t is not tensor]
 
     def mark_debug(self, tensor: ITensor) -> bool:
-        """False: engines keep no tensor that nothing needs."""
-        self.fail(f"debug tensor {tensor.name!r}: tactix has none. Mark it as an output")
-        return False
+        """Let contexts tell a listener of it; False if they do so already."""
+        if self.is_debug_tensor(tensor):
+            return False
+        self.debug.append(tensor)
+        return True
 
     def unmark_debug(self, tensor: ITensor) -> bool:
-        return False
+        """False for what is no debug tensor."""
+        found = self.is_debug_tensor(tensor)
+        self.debug = [t for t in self.debug if t is not tensor]
+        return found
 
     def is_debug_tensor(self, tensor: ITensor) -> bool:
-        return False
+        return any(t is tensor for t in self.debug)
 
     def mark_unfused_tensors_as_debug_tensors(self) -> bool:
-        self.fail("debug tensors: tactix has none. Mark tensors as outputs")
-        return False
+        """Let contexts tell a listener of all tensors that fusions leave: a build then takes twice
+        as long.
+        """
+        self.tells_unfused = True
+        return True
 
     def unmark_unfused_tensors_as_debug_tensors(self) -> bool:
-        return False
+        self.tells_unfused = False
+        return True
 
     def reshape_input(self, tensor: ITensor, shape: Dims) -> None:
         """Other sizes of an input."""
@@ -264,13 +275,21 @@ class INetworkDefinition(Additions, Reporting):
         for tensor in (*self.inputs, *self.outputs):
             _check_format(tensor)
         for construct in self.constructs:
-            construct.check(self.outputs)
+            construct.check([*self.outputs, *self.debug])
         values = [self._output_value(t) for t in self.outputs]
         for name in self.native.output_names:
             self.native.unmark_output(name)
         for tensor, value in zip(self.outputs, values, strict=True):
             self.native.mark_output(value, tensor.name)
+        for tensor in self.hidden:
+            self.native.mark_output(self.value_of(tensor), tensor.name)
         return self.native
+
+    @property
+    def hidden(self) -> list[ITensor]:
+        """Debug tensors that are no inputs or outputs."""
+        shown = {*self.inputs, *self.outputs}
+        return [t for t in self.debug if t not in shown]
 
     def _output_value(self, tensor: ITensor) -> Value:
         value = self.value_of(tensor)

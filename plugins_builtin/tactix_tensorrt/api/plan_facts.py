@@ -23,12 +23,17 @@ Ranges = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 class PlanFacts:
     """``profiling_verbosity``: what inspectors tell. ``values``: of the shape tensors that profiles
     name, profile by profile. Enumerations are kept by name, for their numbers are those of a level.
+    ``debug``: names of tensors that listeners may be told of, ``unfused``: those that fusions left;
+    ``hidden``: outputs of the plan that engines do not show.
     """
 
     profiling_verbosity: ProfilingVerbosity = ProfilingVerbosity.DETAILED
     hardware_compatibility_level: HardwareCompatibilityLevel = HardwareCompatibilityLevel.NONE
     tactic_sources: int = 0
     values: tuple[Mapping[str, Ranges], ...] = field(default_factory=tuple)
+    debug: tuple[str, ...] = ()
+    unfused: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
     def entry(self) -> dict[str, object]:
         """Of ``Plan.meta``."""
@@ -37,6 +42,9 @@ class PlanFacts:
             "hardware_compatibility_level": self.hardware_compatibility_level.name,
             "tactic_sources": self.tactic_sources,
             "values": [{name: list(rows) for name, rows in p.items()} for p in self.values],
+            "debug": list(self.debug),
+            "unfused": list(self.unfused),
+            "hidden": list(self.hidden),
         }
 
 
@@ -50,6 +58,7 @@ def of(plan: Plan) -> PlanFacts:
         HardwareCompatibilityLevel[r.at("hardware_compatibility_level").text()],
         r.at("tactic_sources").integer(),
         tuple({name: _ranges(v) for name, v in p.fields().items()} for p in r.at("values").items()),
+        *(tuple(n.text() for n in r.at(k).items()) for k in ("debug", "unfused", "hidden")),
     )
 
 

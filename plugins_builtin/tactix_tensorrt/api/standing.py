@@ -19,7 +19,7 @@ IGNORED: dict[str, frozenset[str]] = {
         "set_preview_feature set_quantization_flag tiling_optimization_level",
         "Builder": "DLA_core gpu_allocator max_threads reset",
         "Runtime": "DLA_core gpu_allocator tempfile_control_flags",
-        "IExecutionContext": "debug_sync nvtx_verbosity set_aux_streams set_debug_listener",
+        "IExecutionContext": "debug_sync nvtx_verbosity set_aux_streams",
         "IOptimizationProfile": "extra_memory_target",
         "ITensor": "dynamic_range location reset_dynamic_range set_dynamic_range",
         "OnnxParser": "clear_flag flags set_builder_config set_flag",
@@ -32,15 +32,12 @@ REFUSED: dict[str, frozenset[str]] = {
     name: frozenset(members.split())
     for name, members in {
         "IBuilderConfig": "can_run_on_DLA",
-        "INetworkDefinition": "mark_debug mark_unfused_tensors_as_debug_tensors unmark_debug "
-        "unmark_unfused_tensors_as_debug_tensors",
-        "IExecutionContext": "set_all_tensors_debug_state set_communicator set_tensor_debug_state",
+        "IExecutionContext": "set_communicator",
         "Refitter": "set_weights",
     }.items()
 }
 
 _NOT_CALLED = (
-    "IDebugListener IGpuAllocator IGpuAsyncAllocator IInt8Calibrator IPluginResourceContext "
-    "KernelLaunchParams"
+    "IGpuAllocator IGpuAsyncAllocator IInt8Calibrator IPluginResourceContext KernelLaunchParams"
 )
 NOT_CALLED = frozenset(_NOT_CALLED.split())

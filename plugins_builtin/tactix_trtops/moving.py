@@ -26,7 +26,7 @@ def clip(ctx: Context) -> Value:
     return ctx.layer("tactix.Clip", [ctx.tensor()], min=low, max=high)
 
 
-@OPERATORS("BatchTilePlugin_TRT", "BatchTilePlugin")
+@OPERATORS("BatchTilePlugin_TRT", also=("BatchTilePlugin",))
 def batch_tile(ctx: Context) -> Value:
     """The second input (1, c, h, w) as often as the first has samples."""
     x = ctx.tensor(1)
@@ -116,7 +116,12 @@ def scatter_elements(ctx: Context) -> Value:
     )
 
 
-@OPERATORS("Split", fields={"axis": "int", "output_lengths": "ints"}, domains=FOREIGN, outputs=-1)
+@OPERATORS(
+    "Split",
+    fields={"axis": "int", "output_lengths": "ints"},
+    domains=FOREIGN,
+    outputs="output_lengths",
+)
 def split(ctx: Context) -> Result:
     """Parts of x along `axis`, `output_lengths` long."""
     axis = axis_of(ctx.attr("axis", 0), ctx.spec().rank, ctx.op)

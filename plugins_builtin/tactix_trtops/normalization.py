@@ -49,8 +49,8 @@ def group_normalization(ctx: Context) -> Value:
 LAYER = {"epsilon": "float", "axis": "int"}
 
 
-@OPERATORS("LayerNorm", "CustomLayerNorm", fields=LAYER)
-@OPERATORS("LayerNormalization", fields=LAYER, domains=FOREIGN)
+@OPERATORS(also=("LayerNorm", "CustomLayerNorm"), fields=LAYER)
+@OPERATORS(also=("LayerNormalization",), fields=LAYER, domains=FOREIGN)
 def layer_normalization(ctx: Context) -> Value:
     """Inputs x, scale, bias: the axes from `axis` on are normalized."""
     x, inputs = ctx.tensor(), [ctx.tensor(), ctx.tensor(1), ctx.input(2)]

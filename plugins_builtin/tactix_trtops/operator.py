@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,20 +21,34 @@ IDENTITY = ("plugin_version", "plugin_namespace")
 """Attributes by which TensorRT finds a plugin; each version that is known takes the same fields."""
 
 Convert = Callable[[Context], Result]
+Field = float | int | str | Sequence[float] | Sequence[int] | Array
 
 
 @dataclass(frozen=True)
 class PluginOperator:
-    """``names``: the first is TensorRT's, others are what exporters write for the same. ``fields``:
-    of TensorRT's creator, and what each is: ``float``, ``int``, ``floats`` or ``ints``.
+    """``own``: TensorRT's names of it; ``also``: what exporters write for the same. ``fields``: of
+    TensorRT's creator, and what each is: ``float``, ``int``, ``floats``, ``ints`` or ``text``.
+    ``outputs``: how many, or the field that has a number for each.
     """
 
-    names: tuple[str, ...]
+    own: tuple[str, ...]
+    also: tuple[str, ...]
     versions: tuple[str, ...]
     fields: Mapping[str, str]
     domains: tuple[str, ...]
-    outputs: int
+    outputs: int | str
     convert: Convert
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.own, *self.also)
+
+    def count(self, fields: Mapping[str, Field]) -> int:
+        """Outputs of a plugin with these fields."""
+        if isinstance(self.outputs, int):
+            return self.outputs
+        listed = fields.get(self.outputs, ())
+        return 1 if isinstance(listed, float | int | str) else len(listed)
 
     @property
     def summary(self) -> str:
@@ -65,14 +79,16 @@ class Operators(list[PluginOperator]):
 
     def __call__(
         self,
-        *names: str,
+        *own: str,
+        also: tuple[str, ...] = (),
         versions: tuple[str, ...] = ("1",),
         fields: Mapping[str, str] | None = None,
         domains: tuple[str, ...] = ANY,
-        outputs: int = 1,
+        outputs: int | str = 1,
     ) -> Callable[[Convert], Convert]:
         def add(function: Convert) -> Convert:
-            self.append(PluginOperator(names, versions, fields or {}, domains, outputs, function))
+            named = (own, also, versions, fields or {}, domains, outputs, function)
+            self.append(PluginOperator(*named))
             return function
 
         return add

@@ -50,8 +50,8 @@ PADDINGS = ("zeros", "border", "reflection")
 GRID = {"interpolation_mode": "int", "padding_mode": "int", "align_corners": "int"}
 
 
-@OPERATORS("GridSampler", "grid_sampler", "GridSamplePlugin", fields=GRID)
-@OPERATORS("GridSample", fields=GRID, domains=FOREIGN)
+@OPERATORS(also=("GridSampler", "grid_sampler", "GridSamplePlugin"), fields=GRID)
+@OPERATORS(also=("GridSample",), fields=GRID, domains=FOREIGN)
 def grid_sample(ctx: Context) -> Value:
     """Inputs x (b, c, spatial...), places (b, out..., rank): GridSample, its modes as PyTorch's
     numbers or words.
@@ -80,9 +80,7 @@ def _named(ctx: Context, given: Any, names: Sequence[str]) -> str:
 
 @OPERATORS(
     "ModulatedDeformConv2d",
-    "ModulatedDeformConv2d_TRT",
-    "TRTModulatedDeformConv2d",
-    "MMCVModulatedDeformConv2d",
+    also=("ModulatedDeformConv2d_TRT", "TRTModulatedDeformConv2d", "MMCVModulatedDeformConv2d"),
     versions=("1", "2"),
     fields={
         "stride": "ints", "padding": "ints", "dilation": "ints", "group": "int",
@@ -98,8 +96,7 @@ def modulated_deformable_convolution(ctx: Context) -> Value:
 
 
 @OPERATORS(
-    "MMCVDeformConv2d",
-    "TRTDeformConv2d",
+    also=("MMCVDeformConv2d", "TRTDeformConv2d"),
     fields={
         "stride": "ints", "padding": "ints", "dilation": "ints", "group": "int",
         "deformable_group": "int",
@@ -136,9 +133,11 @@ def _pair(given: int | Sequence[int]) -> tuple[int, ...]:
 
 @OPERATORS(
     "MultiscaleDeformableAttnPlugin_TRT",
-    "MultiScaleDeformableAttn",
-    "MultiScaleDeformableAttnTRT",
-    "MMCVMultiScaleDeformableAttention",
+    also=(
+        "MultiScaleDeformableAttn",
+        "MultiScaleDeformableAttnTRT",
+        "MMCVMultiScaleDeformableAttention",
+    ),
     versions=("1", "2"),
     domains=(*ANY, "mmcv"),
 )

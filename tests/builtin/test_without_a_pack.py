@@ -79,6 +79,7 @@ NEEDS = {
         FLAG.format("VERSION_COMPATIBLE"),
         "ConfigError BuilderFlag.VERSION_COMPATIBLE cannot be served",
     ),
+    "tensorrt": ("", ""),
     "tools": ("", ""),
     "trtops": ("", ""),
     "trust": (

@@ -23,6 +23,9 @@ layers of tactix's own, and fields that a plugin does not have are refused. They
 {", ".join(f"`{d}`" for d in FOREIGN)}; names that ONNX itself has are read as
 plugins in the latter alone. `plugin_version` and `plugin_namespace` are not needed.
 
+Of names that are TensorRT's own `trt.init_libnvinfer_plugins` registers creators; what programs make with these becomes
+the same layers.
+
 Meant is what TensorRT's kernels compute, with these differences:
 
 - Of equal scores the lower box comes first in `EfficientNMS`, where TensorRT leaves it open; the lower class does in

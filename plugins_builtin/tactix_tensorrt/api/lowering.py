@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tactix.base.dims import Dim
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tactix.contracts.graph import Node, Value
     from tactix.contracts.layer import Layer
+    from tactix.network.definition import NetworkDefinition
     from tactix_tensorrt.api.layer import ILayer
     from tactix_tensorrt.api.scope import Scope
     from tactix_tensorrt.api.tensor import ITensor
@@ -63,6 +64,13 @@ class Lowering:
         node = made[0].producer
         assert node is not None
         self.nodes.append(node)
+        return made
+
+    def by(self, add: Callable[[NetworkDefinition, str], list[Value]]) -> list[Value]:
+        """What another adds to the network under the layer's name."""
+        before = len(self._net.nodes)
+        made = add(self._net, self._layer.name)
+        self.nodes += self._net.nodes[before:]
         return made
 
     def one(self, kind: str, *inputs: Value | None, **fields: Any) -> Value:

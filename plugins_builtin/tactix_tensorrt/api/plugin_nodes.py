@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from tactix.base.errors import ModelImportError, TactixError
 from tactix.contracts.importer import Converter, check_source
+from tactix_tensorrt.api.built_in_plugins import BuiltInCreator, read_as_plugins
 from tactix_tensorrt.api.enums import (
     NetworkDefinitionCreationFlag,
     QuickPluginCreationRequest,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tactix_tensorrt.api.network import INetworkDefinition
 
 FORMAT = "onnx"
+Reader = Callable[..., object]
 OWN = ("plugin_version", "plugin_namespace", "aot")
 """Attributes that say which plugin it is; all others may be fields."""
 
@@ -63,15 +65,20 @@ class PluginNodes:
         if importer is None or importer.format != FORMAT or not own:
             return native.import_model(source)
         network = native.create_network(Path(source).stem if isinstance(source, str) else "")
-        importer.load(source, network, [*native.session.active_converters(), *own])
+        # The first of two counts: a program's own plugin before what tactix reads for that name.
+        importer.load(source, network, [*own, *native.session.active_converters()])
         return network
 
     def _converters(self, source: str | bytes) -> list[Converter]:
-        names = plugin_names()
-        if not names:
-            return []
-        pairs = {(d, name) for d in _domains(source) for name in names} - self._known()
-        return [Converter(FORMAT, f"{d}::{name}", self._convert) for d, name in sorted(pairs)]
+        own, built_in = _registered()
+        readers = {**built_in, **dict.fromkeys(own, self._convert)}
+        pairs = {(d, name) for d in _domains(source) for name in readers} if readers else set()
+        # A program's own plugin is taken before one of TensorRT's that tactix reads.
+        known = self._known()
+        taken = {
+            (d, n) for d, n in pairs & known if n not in own or (d, n) not in read_as_plugins()
+        }
+        return [Converter(FORMAT, f"{d}::{n}", readers[n]) for d, n in sorted(pairs - taken)]
 
     def _convert(self, ctx: NodeContext, node: object) -> list[Value]:
         """The outputs of the plugin that a node names. Raises ModelImportError."""
@@ -101,6 +108,15 @@ class PluginNodes:
         request = asked(self._network, aot)
         ctx.ignore(*OWN, *ctx.unread())
         return made_for_a_build(identity, creator, PluginFieldCollection(fields), request)
+
+
+def _registered() -> tuple[set[str], dict[str, Reader]]:
+    """Names of a program's own plugins; of TensorRT's own, with what reads a node of each."""
+    creators = get_plugin_registry().all_creators
+    built_in: dict[str, Reader] = {
+        c.name: c.operator.from_node for c in creators if isinstance(c, BuiltInCreator)
+    }
+    return {c.name for c in creators if not isinstance(c, BuiltInCreator)}, built_in
 
 
 def plugin_names() -> set[str]:

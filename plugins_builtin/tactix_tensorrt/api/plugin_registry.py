@@ -98,5 +98,9 @@ def get_plugin_registry() -> IPluginRegistry:
 
 
 def init_libnvinfer_plugins(logger: ILogger | None, namespace: str) -> bool:
-    """Nothing has to be initialised: what tactix has, it finds."""
+    """Registers creators of TensorRT's own plugins that tactix has, unless they are there."""
+    from tactix_tensorrt.api.built_in_plugins import creators
+
+    for creator in creators():
+        _REGISTRY.register_creator(creator, namespace)
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,17 @@ from trt_logger import Kept
 @pytest.fixture(autouse=True)
 def on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACTIX_TENSORRT_DEVICE", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def as_registered() -> Iterator[None]:
+    """What a test registers is gone after it."""
+    registry = trt.get_plugin_registry()
+    before = registry.all_creators
+    yield
+    for creator in registry.all_creators:
+        if creator not in before:
+            registry.deregister_creator(creator)
 
 
 @pytest.fixture

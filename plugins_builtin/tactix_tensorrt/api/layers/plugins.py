@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tactix_tensorrt.api.built_in_plugins import BuiltInPlugin
 from tactix_tensorrt.api.enums import LayerType
 from tactix_tensorrt.api.layer import ILayer
 
@@ -29,6 +30,8 @@ class _PluginLayer(ILayer):
         assert isinstance(shapes, int)
         tensors = len(self.inputs) - shapes
         given = [emit.input(i) for i in range(len(self.inputs))]
+        if isinstance(self.plugin, BuiltInPlugin):
+            return self.plugin.lower(emit, given)
         known = [emit.content(x, "sizes") for x in given[tensors:]]
         return lowered(view_of(self.plugin), given[:tensors], known, emit)
 

@@ -13,7 +13,7 @@ from tactix.contracts.graph import Value
 from tactix_onnx.ai_onnx.index import counting
 from tactix_onnx.ai_onnx_ml.classical import two
 from tactix_onnx.convert import Context
-from tactix_trtops.operator import Operators, columns, need_weights, number, weights
+from tactix_trtops.operator import ANY, Operators, columns, need_weights, number, weights
 
 OPERATORS = Operators()
 
@@ -209,6 +209,36 @@ def _by_class(
     unit = 0.0 if normalized else 1.0
     inputs = [boxes, scores]
     return ctx.layers("tactix.CombinedSuppression", inputs, unit=unit, classes_first=True, **fields)
+
+
+MMDEPLOY = {
+    "background_label_id": "int", "num_classes": "int", "topk": "int", "keep_topk": "int",
+    "score_threshold": "float", "iou_threshold": "float", "is_normalized": "int",
+    "clip_boxes": "int", "return_index": "int",
+}  # fmt: skip
+
+
+@OPERATORS(also=("TRTBatchedNMS",), fields=MMDEPLOY, domains=(*ANY, "mmcv"), outputs=2)
+def batched_nms_of_mmdeploy(ctx: Context) -> list[Value]:
+    """BatchedNMS as mmdeploy writes it: boxes with their scores (b, `keep_topk`, 5) and classes
+    int32.
+    """
+    ctx.ignore("num_classes")
+    if ctx.attr("return_index", 0):
+        ctx.fail("return_index is not supported", do="Export without indices")
+    fields = {
+        "rows": ctx.attr("keep_topk", 0),
+        "score_threshold": ctx.attr("score_threshold", 0.0),
+        "overlap_threshold": ctx.attr("iou_threshold", 0.0),
+        "background": ctx.attr("background_label_id", -1),
+        "class_candidates": max(ctx.attr("topk", 0), 0),
+    }
+    normalized = bool(ctx.attr("is_normalized", 1))
+    _, boxes, scores, classes, _ = _by_class(ctx, _boxes(ctx), _scores(ctx), normalized, fields)
+    if ctx.attr("clip_boxes", 0):
+        boxes = ctx.layer("tactix.Clip", [boxes], min=0.0, max=1.0)
+    column = ctx.reshape(ctx.cast(scores, boxes.spec.dtype), (*scores.spec.shape, 1))
+    return [ctx.layer("tactix.Concat", [boxes, column], axis=2), classes]
 
 
 # -- NMS -------------------------------------------------------------------------------------------

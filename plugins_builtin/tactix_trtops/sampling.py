@@ -154,7 +154,7 @@ def deformable_attention(ctx: Context) -> Value:
     batch, _, heads, depth = values.spec.shape
     queries, points = places.spec.shape[1], places.spec.shape[4]
     split = ctx.layers("tactix.Split", [values], axis=1, sizes=tuple(levels.prod(axis=1).tolist()))
-    at = ctx.layers("tactix.Split", [_grid(ctx, places)], axis=3, sizes=(1,) * len(levels))
+    at = ctx.layers("tactix.Split", [as_grid(ctx, places)], axis=3, sizes=(1,) * len(levels))
     sampled = []
     for (h, w), part, grid in zip(levels.tolist(), split, at, strict=True):
         image = ctx.layer("tactix.Transpose", [part], perm=(0, 2, 3, 1))
@@ -172,7 +172,7 @@ def deformable_attention(ctx: Context) -> Value:
     return ctx.layer("tactix.Transpose", [y], perm=(0, 3, 1, 2))
 
 
-def _grid(ctx: Context, places: Value) -> Value:
+def as_grid(ctx: Context, places: Value) -> Value:
     """Places from 0 to 1 as GridSample counts them, from -1 to 1."""
     return two(ctx, "Sub", two(ctx, "Mul", places, 2), 1)
 
@@ -190,11 +190,11 @@ def crop_and_resize(ctx: Context) -> Value:
     x, regions = ctx.tensor(), ctx.tensor(1)
     size = (ctx.attr("crop_height"), ctx.attr("crop_width"))
     batch, count = regions.spec.shape[:2]
-    found = _crops(ctx, x, ctx.reshape(regions, (batch, count, 4)), size)
+    found = crops(ctx, x, ctx.reshape(regions, (batch, count, 4)), size)
     return _inside(ctx, found, regions, x.spec.shape, size)
 
 
-def _crops(ctx: Context, x: Value, regions: Value, size: tuple[int, int]) -> Value:
+def crops(ctx: Context, x: Value, regions: Value, size: tuple[int, int]) -> Value:
     """(b, r, c, height, width): x at a grid over each region, whose corners are at the centres of
     the outermost elements.
     """
@@ -204,7 +204,8 @@ def _crops(ctx: Context, x: Value, regions: Value, size: tuple[int, int]) -> Val
     grid = [ctx.layer("tactix.Expand", [a], shape=shape) for a in (xs, y)]
     pairs = [ctx.reshape(a, (*shape, 1)) for a in grid]
     both = ctx.reshape(
-        _grid(ctx, ctx.layer("tactix.Concat", pairs, axis=4)), (batch, count * size[0], size[1], 2)
+        as_grid(ctx, ctx.layer("tactix.Concat", pairs, axis=4)),
+        (batch, count * size[0], size[1], 2),
     )
     fields = {"mode": "linear", "padding_mode": "border", "align_corners": True}
     found = ctx.layer("tactix.GridSample", [x, both], **fields)

@@ -183,6 +183,17 @@ def test_batched_nms_of_pixels_of_classes() -> None:
         run("BatchedNMS_TRT", [pixels, scores], 4, **asked, caffeSemantics=0)
 
 
+def test_batched_nms_of_mmdeploy() -> None:
+    boxes, scores = drawn(14)
+    asked = {"background_label_id": -1, "num_classes": 3, "topk": 20, "keep_topk": 9,
+             "score_threshold": 0.3, "iou_threshold": 0.4, "is_normalized": 1, "clip_boxes": 0}  # fmt: skip
+    got = run("TRTBatchedNMS", [boxes, scores], 2, domain="mmdeploy", **asked)
+    _, found, best, classes = batched(boxes, scores, False)
+    same(got, [np.concatenate([found, best[..., None]], axis=2), classes.astype(I32)])
+    with pytest.raises(UnsupportedOperator, match="return_index"):
+        run("TRTBatchedNMS", [boxes, scores], 2, domain="mmdeploy", **asked, return_index=1)
+
+
 # -- NMS -------------------------------------------------------------------------------------------
 
 

@@ -82,6 +82,24 @@ def reorganize(ctx: Context) -> Value:
     return ctx.reshape(turned, (batch, c * s * s, rows, cols))
 
 
+@OPERATORS("Region_TRT", fields={"num": "int", "coords": "int", "classes": "int"})
+def region(ctx: Context) -> Value:
+    """x (b, `num` (5 + `classes`), h, w) of YOLOv2: sigmoids of centres and objectness, a softmax
+    of the classes; sizes stay.
+    """
+    x, boxes, classes = ctx.tensor(), ctx.attr("num"), ctx.attr("classes")
+    if ctx.attr("coords", 4) != 4:
+        ctx.fail("its coords are not 4", do="Give 4, as TensorRT asks for")
+    batch, channels, h, w = x.spec.shape
+    apart = ctx.reshape(x, (batch, boxes, 5 + classes, h, w))
+    sizes = (2, 2, 1, classes)
+    centre, size, there, scores = ctx.layers("tactix.Split", [apart], axis=2, sizes=sizes)
+    centre, there = (ctx.layer("tactix.Sigmoid", [v]) for v in (centre, there))
+    chances = ctx.layer("tactix.Softmax", [scores], axis=2)
+    y = ctx.layer("tactix.Concat", [centre, size, there, chances], axis=2)
+    return ctx.reshape(y, (batch, channels, h, w))
+
+
 @OPERATORS("CoordConvAC")
 def coordinates(ctx: Context) -> Value:
     """x (b, c, h, w) with two channels more: its rows and its columns, from -1 to 1."""

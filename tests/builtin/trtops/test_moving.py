@@ -72,6 +72,25 @@ def test_neighbours_become_channels() -> None:
     same([got], [want.reshape(n, c * s * s, h // s, w // s)])
 
 
+def test_regions_of_yolo() -> None:
+    b, boxes, classes, h, w = 2, 3, 4, 2, 5
+    x = normal(b, boxes * (5 + classes), h, w)
+    want = x.copy()
+    for s, k, i, j in np.ndindex(b, boxes, h, w):
+        at = k * (5 + classes)
+        for c in (0, 1, 4):
+            want[s, at + c, i, j] = 1 / (1 + np.exp(-x[s, at + c, i, j]))
+        e = np.exp(x[s, at + 5 : at + 5 + classes, i, j])
+        want[s, at + 5 : at + 5 + classes, i, j] = e / e.sum()
+    for symbols in ({}, {2: "n"}):
+        if symbols:
+            x, want = x[:, :, :1], want[:, :, :1]
+        got = run("Region_TRT", [x], symbols=symbols, num=boxes, coords=4, classes=classes)
+        same(got, [want])
+    with pytest.raises(UnsupportedOperator, match="coords are not 4"):
+        run("Region_TRT", [x], num=boxes, coords=5, classes=classes)
+
+
 def test_coordinates() -> None:
     x = normal(2, 3, 3, 5)
     rows = np.array([[-1 + i * 2 / 2] * 5 for i in range(3)], F32)

@@ -419,3 +419,110 @@ def test_attention_of_11_counts_keys_and_aligns_to_the_last() -> None:
     }
     done = subprocess.run([sys.executable, "-c", DYNAMIC], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def engine_run(
+    network: Net, config: trt.IBuilderConfig, feeds: list[dict[str, Array]], logger: Kept
+) -> list[list[Array]]:
+    """What an engine for sizes of 1 to 9 gives for each of the feeds."""
+    profile = network.builder.create_optimization_profile()
+    for i in range(network.num_inputs):
+        tensor = network.get_input(i)
+        rows = ([n if n >= 0 else size for n in tensor.shape] for size in (1, 4, 9))
+        profile.set_shape(tensor.name, *rows)
+    config.add_optimization_profile(profile)
+    engine = network.builder.build_engine_with_config(network, config)
+    assert engine is not None, logger.errors
+    context, out = engine.create_execution_context(), []
+    for given in feeds:
+        for name, x in given.items():
+            assert context.set_input_shape(name, x.shape), logger.errors
+            context.set_tensor_address(name, x.ctypes.data)
+        made = [network.get_output(i).name for i in range(network.num_outputs)]
+        arrays = [np.empty(context.get_tensor_shape(n), np.float32) for n in made]
+        for name, y in zip(made, arrays, strict=True):
+            context.set_tensor_address(name, y.ctypes.data)
+        assert context.execute_async_v3(0), logger.errors
+        out.append(arrays)
+    return out
+
+
+def test_open_sizes(network: Net, config: trt.IBuilderConfig, logger: Kept) -> None:
+    x = network.add_input("x", trt.float32, (-1, 2, -1, 6))
+    indices = network.add_input("indices", trt.int32, (-1,))
+    angles = network.add_input("angles", trt.float32, (-1, -1, 3))
+    rows = network.add_shuffle(x)
+    rows.reshape_dims = (0, -1, 6)
+    bounds = network.add_constant((1, 1, 1), trt.Weights(np.array([4], np.int32))).get_output(0)
+    shape = network.add_shape(rows.get_output(0)).get_output(0)
+    one = constant(network, np.array([1, 1, 0], np.int64))
+    last = constant(network, np.array([0, 0, 1], np.int64))
+    ones = network.add_elementwise(shape, one, trt.ElementWiseOperation.PROD).get_output(0)
+    wanted = network.add_elementwise(ones, last, trt.ElementWiseOperation.SUM).get_output(0)
+    spread = network.add_slice(bounds, (0, 0, 0), (1, 1, 1), (0, 0, 0))
+    spread.set_input(2, wanted)
+    made = [
+        network.add_one_hot(
+            indices,
+            constant(network, np.array([-1, 7], np.float32)),
+            constant(network, np.array(4, np.int32)),
+            0,
+        ),
+        network.add_ragged_softmax(rows.get_output(0), spread.get_output(0)),
+        network.add_rotary_embedding(x, angles, angles, False, 0),
+        network.add_attention(x, x, x, SOFTMAX, True),
+    ]
+    for layer in made:
+        network.mark_output(layer.get_output(0))
+    feeds = [
+        {
+            "x": normal(b, 2, s, 6),
+            "indices": np.arange(i, dtype=np.int32),
+            "angles": normal(b, s, 3),
+        }
+        for b, s, i in ((2, 3, 5), (1, 7, 2))
+    ]
+    for given, (hot, ragged, turned, seen) in zip(
+        feeds, engine_run(network, config, feeds, logger), strict=True
+    ):
+        x_, a = given["x"], given["angles"][:, None]
+        np.testing.assert_array_equal(hot, one_hot(given["indices"], 4, 0))
+        flat = x_.reshape(len(x_), -1, 6)
+        np.testing.assert_allclose(ragged[..., :4], softmax(flat[..., :4]), atol=1e-6)
+        assert not ragged[..., 4:].any()
+        u, v = x_[..., :3], x_[..., 3:]
+        both = np.concatenate([u * a - v * a, u * a + v * a], -1)
+        np.testing.assert_allclose(turned, both, atol=1e-5)
+        bias = np.where(np.tri(x_.shape[2], dtype=bool), 0, -np.inf).astype(np.float32)
+        np.testing.assert_allclose(seen, attended(x_, x_, x_, bias), rtol=1e-4, atol=1e-5)
+
+
+def test_open_batches_of_experts_caches_and_blocks(
+    network: Net, config: trt.IBuilderConfig, logger: Kept
+) -> None:
+    x = network.add_input("x", trt.float32, (-1, -1, 16))
+    cache = network.add_input("cache", trt.float32, (-1, 2, 5, 3))
+    row = network.add_input("row", trt.float32, (-1, 2, 1, 3))
+    places = network.add_input("places", trt.int32, (-1,))
+    chosen = network.add_input("chosen", trt.int32, (-1, -1, 2))
+    scores = network.add_input("scores", trt.float32, (-1, -1, 2))
+    weights = [normal(4, 16, 5), normal(4, 16, 5), normal(4, 5, 16)]
+    moe = network.add_moe(x, chosen, scores)
+    moe.set_gated_weights(*(constant(network, w) for w in weights), trt.MoEActType.SILU)
+    kept = network.add_kv_cache_update(cache, row, places, trt.KVCacheMode.LINEAR)
+    blocks = network.add_dynamic_quantize(x, 2, 16, trt.fp4, trt.float32)
+    for layer, index in ((moe, 0), (kept, 0), (blocks, 1)):
+        network.mark_output(layer.get_output(index))
+    feeds = []
+    for b, s in ((3, 2), (1, 6)):
+        given = {"x": normal(b, s, 16), "cache": normal(b, 2, 5, 3), "row": normal(b, 2, 1, 3)}
+        given["places"] = (np.arange(b) % 5).astype(np.int32)
+        given["chosen"] = (np.arange(b * s * 2).reshape(b, s, 2) % 4).astype(np.int32)
+        feeds.append(given | {"scores": RNG.random((b, s, 2)).astype(np.float32)})
+    found = engine_run(network, config, feeds, logger)
+    for given, (mixed, written, scale) in zip(feeds, found, strict=True):
+        wanted = experts(given["x"], given["chosen"], given["scores"], weights, [np.zeros(4)] * 3)
+        np.testing.assert_allclose(mixed, wanted, rtol=1e-3, atol=1e-3)
+        for i, place in enumerate(given["places"]):
+            np.testing.assert_array_equal(written[i, :, place], given["row"][i, :, 0])
+        np.testing.assert_allclose(scale[..., 0], abs(given["x"]).max(-1) / 6, rtol=1e-6)

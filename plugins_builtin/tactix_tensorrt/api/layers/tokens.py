@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tactix.base.dims import Dim, floordiv
+from tactix.base.dims import Dim, broadcast_shapes, floordiv
 from tactix.base.dtypes import DType
 from tactix_tensorrt.api.enums import DataType, KVCacheMode, LayerType, MoEActType
 from tactix_tensorrt.api.layer import Attribute, ILayer
@@ -38,7 +38,7 @@ class IRotaryEmbeddingLayer(ILayer):
         turned: Dim = self.rotary_embedding_dim or width
         own = x if turned == width else emit.part(x, 3, 0, turned)
         tables = [self._table(emit, i) for i in (1, 2)]
-        y = (self._neighbours if self.interleaved else self._halves)(emit, own, tables)
+        y = self._turned(emit, own, tables)
         if turned == width:
             return [y]
         return [emit.one("Concat", y, emit.part(x, 3, turned, width - turned), axis=3)]
@@ -54,25 +54,27 @@ class IRotaryEmbeddingLayer(ILayer):
         batch, sequence, pairs = table.spec.shape
         return emit.reshape(table, (batch, 1, sequence, pairs))
 
-    @staticmethod
-    def _halves(emit: Lowering, x: Value, tables: Sequence[Value]) -> Value:
+    def _turned(self, emit: Lowering, x: Value, tables: Sequence[Value]) -> Value:
+        """With tactix's layer where sizes tell that a table goes along x."""
         twice = [emit.one("Concat", t, t, axis=3) for t in tables]
-        return emit.one("RotaryEmbedding", x, *twice)
-
-    @staticmethod
-    def _neighbours(emit: Lowering, x: Value, tables: Sequence[Value]) -> Value:
+        fits = all(broadcast_shapes(x.spec.shape, t.spec.shape) == x.spec.shape for t in twice)
+        if fits and not self.interleaved:
+            return emit.one("RotaryEmbedding", x, *twice)
         cosines, sines = tables
-        *outer, width = x.spec.shape
+        width = x.spec.shape[3]
         pairs = floordiv(width, 2)
-        a, b = (emit.part(x, 3, i, pairs, 2) for i in range(2))
+        begins, step = ((0, 1), 2) if self.interleaved else ((0, pairs), 1)
+        a, b = (emit.part(x, 3, i, pairs, step) for i in begins)
 
         def times(u: Value, v: Value) -> Value:
             return emit.one("Mul", u, v)
 
         first = emit.one("Sub", times(a, cosines), times(b, sines))
         second = emit.one("Add", times(a, sines), times(b, cosines))
-        both = [emit.reshape(t, (*outer, pairs, 1)) for t in (first, second)]
-        return emit.reshape(emit.one("Concat", *both, axis=4), (*outer, width))
+        if not self.interleaved:
+            return emit.one("Concat", first, second, axis=3)
+        both = [emit.reshape(t, (*t.spec.shape, 1)) for t in (first, second)]
+        return emit.reshape(emit.one("Concat", *both, axis=4), (*first.spec.shape[:3], width))
 
 
 class IKVCacheUpdateLayer(ILayer):

@@ -253,6 +253,16 @@ def test_what_a_loop_cannot_be_is_refused(network: Net, logger: Kept) -> None:
     assert "LAST_VALUE is that of a recurrence" in logger.errors[-1]
 
 
+def test_a_length_makes_a_last_value_a_stack(network: Net) -> None:
+    count = number(network, 2)
+    loop, state = power(network, network.add_input("x", trt.float32, (3, 3)), count)
+    out = loop.add_loop_output(state.get_output(0), LAST)
+    assert list(out.get_output(0).shape) == [3, 3]
+    out.set_input(1, count)
+    assert out.kind is STACK
+    assert list(out.get_output(0).shape) == [2, 3, 3]
+
+
 def test_a_loop_without_a_limit_is_refused(network: Net, logger: Kept) -> None:
     x = network.add_input("x", trt.float32, (3,))
     loop = network.add_loop()

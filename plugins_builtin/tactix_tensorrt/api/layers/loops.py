@@ -108,6 +108,12 @@ class ILoopOutputLayer(ILoopBoundaryLayer):
     axis = Attribute(0)
     kind = Attribute(LoopOutput.LAST_VALUE)
 
+    def set_input(self, index: int, tensor: ITensor | None) -> None:
+        """A length makes a last value a stack."""
+        if index == 1 and self.kind is LoopOutput.LAST_VALUE:
+            self.kind = LoopOutput.CONCATENATE
+        super().set_input(index, tensor)
+
     @property
     def reads(self) -> Sequence[ITensor]:
         return self.loop.tensors if self.loop else super().reads

@@ -90,3 +90,32 @@ def test_an_output_in_an_input_that_is_read_again_is_refused(shift: int) -> None
         context.set_input_shape(name, x.shape)
     with pytest.raises(InvalidArgument, match="'grown' lies in the memory of input 'cache'"):
         context.execute_v2([*addresses.values()])
+
+
+def _chain(reads_again: bool) -> Engine:
+    """Two steps, and where the input is read again a third one."""
+    builder = tactix.Builder()
+    net = builder.create_network("chain")
+    x = net.add_input("x", "f32", (3, 5))
+    (y,) = net.add_layer("tactix.Softmax", [x], axis=1)
+    (y,) = net.add_layer("tactix.CumSum", [y], axis=0)
+    if reads_again:
+        (y,) = net.add_layer("tactix.Add", [x, y])
+    net.mark_output(y, "y")
+    config = builder.create_builder_config()
+    config.builder_optimization_level = 0
+    return builder.build(net, config)
+
+
+def test_an_output_may_lie_where_an_input_was_read_before() -> None:
+    engine, x = _chain(reads_again=False), np.arange(15, dtype=np.float32).reshape(3, 5) / 7
+    assert engine.plan.in_place == frozenset()
+    wanted, place = engine(x), x.copy()
+    assert engine.create_execution_context().execute_v2([place.ctypes.data] * 2)
+    np.testing.assert_array_equal(place, wanted)
+
+
+def test_an_output_may_not_lie_where_an_input_is_read_again() -> None:
+    place = np.zeros((3, 5), np.float32)
+    with pytest.raises(InvalidArgument, match="'y' lies in the memory of input 'x'"):
+        _chain(reads_again=True).create_execution_context().execute_v2([place.ctypes.data] * 2)

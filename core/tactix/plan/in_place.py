@@ -1,12 +1,15 @@
-"""Which outputs of a plan may lie where an input lies: a step changes it, and copies nothing."""
+"""Which outputs of a plan may lie where an input lies: a step changes it, and copies nothing, or
+the input has been read by then.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tactix.contracts.launcher import Step
+    from tactix.contracts.launcher import Operand, Step
     from tactix.plan.schema import Plan
 
 
@@ -16,11 +19,41 @@ def in_place(plan: Plan) -> frozenset[tuple[str, str]]:
     """
     if plan.kernel_sets:
         return frozenset.intersection(*(p.in_place for p in plan.steps[0].plans))
-    reads = Counter(o.buffer for s in plan.steps for o in s.inputs)
-    inputs = {io.buffer: io.name for io in plan.inputs if reads[io.buffer] == 1}
+    inputs = _read_once(plan)
     outputs = {io.buffer: io.name for io in plan.outputs}
     found = (pair for s in plan.steps for pair in _pairs(s))
     return frozenset((inputs[i], outputs[o]) for i, o in found if i in inputs and o in outputs)
+
+
+def one_memory(plan: Plan) -> frozenset[tuple[str, str]]:
+    """Names of (input, output) that may be one piece of memory: those that are made in place, and
+    where whatever writes the output needs what the only reader of the input makes.
+    """
+    if plan.kernel_sets:
+        return frozenset.intersection(*(p.one_memory for p in plan.steps[0].plans))
+    found = ((name, o) for i, name in _read_once(plan).items() for o in _written_later(plan, i))
+    return plan.in_place | frozenset(found)
+
+
+def _read_once(plan: Plan) -> dict[int, str]:
+    """Inputs that one step reads, by buffer."""
+    reads = Counter(o.buffer for s in plan.steps for o in s.inputs)
+    return {io.buffer: io.name for io in plan.inputs if reads[io.buffer] == 1}
+
+
+def _written_later(plan: Plan, buffer: int) -> list[str]:
+    """Outputs that only steps write which need what the reader of a buffer makes."""
+    first = next(k for k, s in enumerate(plan.steps) if buffer in _buffers(s.inputs))
+    made = _buffers(plan.steps[first].outputs)
+    early = {o for s in plan.steps[: first + 1] for o in _buffers(s.outputs)}
+    for s in plan.steps[first + 1 :]:
+        known = made if _buffers(s.inputs) & made else early
+        known |= _buffers(s.outputs)
+    return [io.name for io in plan.outputs if io.buffer in made - early]
+
+
+def _buffers(operands: Sequence[Operand]) -> set[int]:
+    return {o.buffer for o in operands}
 
 
 def _pairs(step: Step) -> list[tuple[int, int]]:

@@ -22,7 +22,7 @@ from tactix.contracts.trust import Seal
 from tactix.plan import states
 from tactix.plan.demands import Demand, demands
 from tactix.plan.extents import Extent, extents
-from tactix.plan.in_place import in_place
+from tactix.plan.in_place import in_place, one_memory
 from tactix.plan.kernel_sets import check as check_sets
 from tactix.plan.kernel_sets import kernel_sets
 
@@ -192,6 +192,11 @@ class Plan:
     def in_place(self) -> frozenset[tuple[str, str]]:
         """Names of inputs and outputs that may be one piece of memory."""
         return in_place(self)
+
+    @functools.cached_property
+    def one_memory(self) -> frozenset[tuple[str, str]]:
+        """Names of (input, output) that may be one piece of memory."""
+        return one_memory(self)
 
     @functools.cached_property
     def demands(self) -> Mapping[int, tuple[Demand, ...]]:

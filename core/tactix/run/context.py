@@ -586,18 +586,19 @@ class ExecutionContext(Recorded):
 
     def _check_apart(self, addresses: Sequence[int], shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Raises InvalidArgument for an output in the memory of an input, unless the plan makes
-        that output in place.
+        that output in place, or has read the input by then.
         """
         ios = (*self._inputs, *self._outputs)
         sizes = [math.prod(shapes[io.name]) * io.dtype.itemsize for io in ios]
         count = len(self._inputs)
         for i, j in crossing(addresses, sizes, count):
             read, written = ios[i].name, ios[j].name
-            if addresses[i] != addresses[j] or (read, written) not in self._program.plan.in_place:
+            together = addresses[i] == addresses[j]
+            if not together or (read, written) not in self._program.plan.one_memory:
                 raise InvalidArgument(
                     f"output {written!r} lies in the memory of input {read!r}",
                     who=self.name,
-                    why="the plan does not make it in place",
+                    why="the plan may still read the input when it writes there",
                     do="Give each memory of its own",
                 )
 

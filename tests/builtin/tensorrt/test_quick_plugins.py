@@ -74,7 +74,8 @@ def test_a_size_that_the_run_tells(network: Net, config: trt.IBuilderConfig, log
 
 
 def test_in_place(network: Net, config: trt.IBuilderConfig, logger: Kept) -> None:
-    output(network, network.add_plugin(trtp.op.t.add_(input_of(network), amount=6.0)))
+    first = network.add_plugin(trtp.op.t.add_(input_of(network), amount=2.0))
+    output(network, network.add_plugin(trtp.op.t.add_(first.get_output(0), amount=4.0)))
     context, x = built(network, config, logger).create_execution_context(), X.copy()
     for name in ("x", "y0"):
         assert context.set_tensor_address(name, x.ctypes.data)

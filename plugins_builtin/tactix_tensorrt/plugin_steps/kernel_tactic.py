@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tactix.base.dims import Dim
 from tactix.contracts.artifact import (
@@ -18,15 +18,15 @@ from tactix.contracts.artifact import (
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix_tensorrt.api.values import FROM_NATIVE
 from tactix_tensorrt.plugin_steps import KERNELS, LAYER
-from tactix_tensorrt.plugin_steps.layer import Held, PluginAttrs, ranged
-from tactix_tensorrt.quick.sizes import ShapeExpr, ShapeExprs, SymIntExpr
-from tactix_tensorrt.quick.template import QuickKernelPlugin
-from tactix_tensorrt.quick.tensors import TensorDesc
+from tactix_tensorrt.plugin_steps.layer import PluginAttrs
 
 if TYPE_CHECKING:
+    from tactix_tensorrt.plugin_steps.held import Held
     from tactix_tensorrt.quick.kernels import KernelLaunchParams
+    from tactix_tensorrt.quick.sizes import SymIntExpr
+    from tactix_tensorrt.quick.template import QuickKernelPlugin
+    from tactix_tensorrt.quick.tensors import TensorDesc
 
 CUBIN = "tactix.cuda.cubin@1"
 """The launcher, which loads PTX as well: the driver compiles it."""
@@ -53,11 +53,11 @@ class KernelTactic(Tactic[Compiled]):
     def match(self, node: Node, device: DeviceProperties) -> Compiled | Reject:
         attrs = node.attrs
         held = attrs.plugin if isinstance(attrs, PluginAttrs) else None
-        if held is None or not isinstance(held.view.plugin, QuickKernelPlugin):
+        if held is None or not held.view.kernels:
             return Reject("it compiles no kernels")
         if held.sizes or held.aliases:
             return Reject("kernels of aot_impl have memory of their own, and tell no sizes")
-        return Compiled(held, held.view.plugin, node)
+        return Compiled(held, cast("QuickKernelPlugin", held.view.plugin), node)
 
     def variants(self, work: Compiled, device: DeviceProperties) -> Sequence[Variant]:
         return [Variant.of(tactic=t) for t in work.held.tactics] or [Variant()]
@@ -77,6 +77,11 @@ class KernelTactic(Tactic[Compiled]):
 
 
 def _described(value: Value) -> TensorDesc:
+    from tactix_tensorrt.api.values import FROM_NATIVE
+    from tactix_tensorrt.plugin_steps.held import ranged
+    from tactix_tensorrt.quick.sizes import ShapeExpr, ShapeExprs
+    from tactix_tensorrt.quick.tensors import TensorDesc
+
     sizes = ShapeExprs.from_tuple(ShapeExpr.of(d) for d in value.spec.shape)
     out = TensorDesc(sizes, FROM_NATIVE[value.spec.dtype])
     out.tell(ranged(value.spec, {}))

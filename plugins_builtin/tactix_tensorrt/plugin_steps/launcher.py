@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,7 +17,7 @@ from tactix_tensorrt.plugin_steps import CUDA, HOST
 
 if TYPE_CHECKING:
     from tactix.plan.schema import Plan
-    from tactix_tensorrt.plugin_steps.layer import Held
+    from tactix_tensorrt.plugin_steps.held import Held
     from tactix_tensorrt.plugin_steps.running import Task
     from tactix_tensorrt.plugin_steps.views import PluginView
 
@@ -154,6 +155,7 @@ class PluginStep:
         self._env: dict[str, int] | None = None
         self._places: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
+        weakref.finalize(self, _ended, self._view)
 
     def bind(self, env: Env, addresses: Sequence[int]) -> None:
         """Raises ExecutionError."""
@@ -199,10 +201,6 @@ class PluginStep:
 
     def _at(self, operands: Sequence[Operand]) -> list[int]:
         return [self._places.get(o.buffer, 0) for o in operands]
-
-    def __del__(self) -> None:
-        if hasattr(self, "_task"):
-            _ended(self._view)
 
 
 class PluginRun:

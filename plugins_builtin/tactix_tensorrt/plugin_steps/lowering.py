@@ -14,7 +14,8 @@ from tactix_tensorrt.api.plugin_sizes import DimsExprs, IDimensionExpr, IExprBui
 from tactix_tensorrt.api.values import FROM_NATIVE, NATIVE
 from tactix_tensorrt.plugin_steps import LAYER
 from tactix_tensorrt.plugin_steps.calling import PluginFailure
-from tactix_tensorrt.plugin_steps.layer import Held, PluginAttrs, PluginLayer, Range, ranged
+from tactix_tensorrt.plugin_steps.held import Held, Range, ranged
+from tactix_tensorrt.plugin_steps.layer import PluginAttrs, PluginLayer
 
 if TYPE_CHECKING:
     from tactix.base.dtypes import DType

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tactix.base import dims
 from tactix.contracts.artifact import KernelArtifact
@@ -10,10 +11,13 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_tensorrt.plugin_steps import CUDA, HOST, LAYER
-from tactix_tensorrt.plugin_steps.layer import Held, PluginAttrs
+from tactix_tensorrt.plugin_steps.layer import PluginAttrs
+
+if TYPE_CHECKING:
+    from tactix_tensorrt.plugin_steps.held import Held
 
 
-class PluginTactic(Tactic[Held]):
+class PluginTactic(Tactic["Held"]):
     """Addresses of the host for a program's plugin."""
 
     key = HOST

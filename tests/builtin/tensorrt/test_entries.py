@@ -66,11 +66,6 @@ def test_the_level_is_chosen_before_the_import() -> None:
     assert "imported at level 10.16" in run("-c", ask).stderr
 
 
-def test_the_pack_gives_its_tactics_to_processes_that_have_not_imported_the_api() -> None:
-    found = run("-c", "from tactix_tensorrt.plugin import tactics; print(*tactics())")
-    assert "tactix.tensorrt_plugin@1" in found.stdout, found.stderr
-
-
 def test_no_build_is_told_of_the_layer_that_plugins_are() -> None:
     code = """
 from tactix.plugins.session import Session
@@ -98,3 +93,12 @@ def test_the_folders_have_the_stand_in_for_cuda_where_engines_are_for_the_proces
     assert on_cpu.split(os.pathsep)[0] == on_gpu
     found = run("-c", CUDA, PYTHONPATH=on_cpu, TACTIX_TENSORRT_DEVICE="cpu")
     assert found.stdout.split() == ["10.16.0", "0"], found.stderr
+
+
+def test_what_sessions_find_of_the_pack_imports_nothing_of_the_api() -> None:
+    code = "from tactix_tensorrt.plugin import launchers, layers, tactics\nimport sys\n"
+    code += "print([x.key for made in (layers(), launchers(), tactics()) for x in made])\n"
+    code += "print('tactix_tensorrt.api' in sys.modules)"
+    first, second = run("-c", code).stdout.splitlines()
+    assert "tactix.TensorRTPlugin@1" in first
+    assert second == "False"

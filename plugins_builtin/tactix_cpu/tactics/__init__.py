@@ -46,6 +46,7 @@ MODULES = (
     "matmul.gemm_amx",
     "matmul.gemv",
     "matmul.few_bits",
+    "matmul.few_bits_amx",
     "matmul.byte_product",
     "attention",
     "attention_bf16",

@@ -367,6 +367,8 @@ def few_bits() -> Iterator[h.Case]:
         zero = RNG.integers(0, 1 << bits, (37, 3)).astype(np.uint8)
         arrays = [floats(rows, 45), raw, np.abs(floats(37, 3)), zero]
         yield plain("few_bits", "FewBitsMatMul", arrays, (1, 2, 3), bits=bits, block_size=16)
+    arrays = [floats(40, 64), RNG.integers(0, 256, (37, 2, 16), np.uint8), floats(37, 2)]
+    yield plain("few_bits_amx", "FewBitsMatMul", arrays, (1, 2))
 
 
 def convolutions() -> Iterator[h.Case]:

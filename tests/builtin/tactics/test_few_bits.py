@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import asked
@@ -14,8 +15,10 @@ from tactix.api import configure
 from tactix.base.dims import Dim
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix_cpu.tactics.matmul.few_bits import FewBitsTactic
+from tactix_cpu.tactics.matmul.few_bits_amx import AmxFewBitsTactic
 
 FEW = FewBitsTactic()
+MATRIX = replace(h.NATIVE, features=h.NATIVE.features | {"amx_tile", "amx_bf16"})
 RNG = np.random.default_rng(37)
 
 
@@ -104,6 +107,38 @@ def test_rows_of_no_number() -> None:
     assert case.arrays is not None
     case.arrays[0][1, 7] = np.nan
     h.check_all([case])
+
+
+def on_the_matrix_unit(*sizes: int, **more: Any) -> h.Case:
+    return replace(product(*sizes, device=MATRIX, **more), tactic=AmxFewBitsTactic())
+
+
+@h.needs("amx_tile", "amx_bf16", *h.V4)
+def test_many_rows_on_the_matrix_unit() -> None:
+    """The accuracy is that of float32; rows that are not finite go through vectors."""
+    cases = [on_the_matrix_unit(40, 96, 70, bits, nt=(1, 2, 3)) for bits in (2, 4, 8)]
+    cases += [on_the_matrix_unit(33, 1023, 37, zeros="u1"), on_the_matrix_unit(300, 64, 33)]
+    cases += [on_the_matrix_unit(35, 512, 33, 4, 128, scales="f2", zeros="f4")]
+    cases.append(on_the_matrix_unit(35, 70, 33))
+    assert cases[-1].arrays is not None
+    cases[-1].arrays[0][3, 4] = np.inf
+    h.check_all(cases)
+
+
+def test_what_the_matrix_unit_leaves_to_others() -> None:
+    """Few rows, rows that only running tells, long blocks, weights that are not finite."""
+    endless = arrays_of(40, 64, 9)
+    endless[2][0, 0] = np.inf
+    cases = [
+        product(8, 64, 9).node,
+        product(40, 64, 9, symbolic=True).node,
+        product(40, 40, 9, 4, 128).node,
+        h.node("FewBitsMatMul", endless, [1, 2]),
+    ]
+    for node in cases:
+        offered = asked.variants(AmxFewBitsTactic(), node, MATRIX)
+        assert isinstance(offered, Reject)
+        assert offered.reason
 
 
 def test_what_it_leaves_to_others() -> None:

@@ -89,6 +89,32 @@ class FewBitsProduct:
         return -(-self.k // self.block)
 
 
+def few_bits_product(node: Node) -> FewBitsProduct | Reject:
+    """What a node computes, or why kernels of these cannot take it."""
+    epi, anchor = epilogue(node), node.anchor
+    if isinstance(epi, Reject):
+        return epi
+    assert anchor is not None
+    a, w, scale, zero = (*anchor.inputs, -1)[:4]
+    x, weights = node.given[a].spec, node.given[w].spec
+    if not all(i < 0 or node.given[i].spec.is_const for i in (w, scale, zero)):
+        return Reject("this kernel takes constant weights, scales and zero points")
+    if x.dtype is not DType.FP32 or node.given[scale].spec.dtype not in SCALES:
+        return Reject("this kernel takes float32, and scales of float32 or float16")
+    if zero >= 0 and node.given[zero].spec.dtype not in ZEROS:
+        return Reject("this kernel takes zero points of u8, float32 or float16")
+    attrs, n, k = anchor.attrs, weights.shape[0], x.shape[-1]
+    assert isinstance(n, int)
+    assert isinstance(k, int)
+    if attrs.block_size * attrs.bits % 32:
+        return Reject("this kernel takes blocks of whole groups of 32 bits")
+    if 0 in (k, *epi.shape):
+        return Reject("a tensor is empty")
+    inputs = (a, w, scale, zero)
+    lead = epi.shape[:-1]
+    return FewBitsProduct(node, inputs, lead, n, k, attrs.bits, attrs.block_size, epi)
+
+
 class FewBitsTactic(Tactic[FewBitsProduct]):
     """float32 times constant weights; any sizes, rows may be symbolic."""
 
@@ -98,28 +124,7 @@ class FewBitsTactic(Tactic[FewBitsProduct]):
     by_signature = True
 
     def match(self, node: Node, device: DeviceProperties) -> FewBitsProduct | Reject:
-        epi, anchor = epilogue(node), node.anchor
-        if isinstance(epi, Reject):
-            return epi
-        assert anchor is not None
-        a, w, scale, zero = (*anchor.inputs, -1)[:4]
-        x, weights = node.given[a].spec, node.given[w].spec
-        if not all(i < 0 or node.given[i].spec.is_const for i in (w, scale, zero)):
-            return Reject("this kernel takes constant weights, scales and zero points")
-        if x.dtype is not DType.FP32 or node.given[scale].spec.dtype not in SCALES:
-            return Reject("this kernel takes float32, and scales of float32 or float16")
-        if zero >= 0 and node.given[zero].spec.dtype not in ZEROS:
-            return Reject("this kernel takes zero points of u8, float32 or float16")
-        attrs, n, k = anchor.attrs, weights.shape[0], x.shape[-1]
-        assert isinstance(n, int)
-        assert isinstance(k, int)
-        if attrs.block_size * attrs.bits % 32:
-            return Reject("this kernel takes blocks of whole groups of 32 bits")
-        if 0 in (k, *epi.shape):
-            return Reject("a tensor is empty")
-        inputs = (a, w, scale, zero)
-        lead = epi.shape[:-1]
-        return FewBitsProduct(node, inputs, lead, n, k, attrs.bits, attrs.block_size, epi)
+        return few_bits_product(node)
 
     def variants(self, p: FewBitsProduct, device: DeviceProperties) -> Sequence[Variant]:
         if isinstance(p.m, int) and p.m <= MOST_DIRECT:
@@ -158,52 +163,20 @@ def _direct_vectors(rows: int, device: DeviceProperties) -> tuple[int, ...]:
     return (2, 1) if rows <= 2 else (1,)
 
 
-class _Kernel:
-    """Writes one kernel."""
+class PackedNumbers:
+    """The weights as constants of a kernel, in panels of ``vectors`` vectors, and how vectors of
+    numbers are made of them. Sizes BLOCK, BLOCKS and WIDTH are the kernel's.
+    """
 
-    def __init__(self, p: FewBitsProduct, variant: Variant, ctx: CompileContext) -> None:
-        self.p, self.ctx = p, ctx
-        self.lanes = max(4, ctx.device.lanes)
-        self.rows, self.vectors = variant.number("rows"), variant.number("vectors")
-        self.width = self.vectors * self.lanes
+    def __init__(self, p: FewBitsProduct, args: Args, vectors: int, lanes: int) -> None:
+        self.p, self.args, self.vectors, self.lanes = p, args, vectors, lanes
+        self.width = vectors * lanes
         self.panels = -(-p.n // self.width)
-        self.args = Args(p.node)
-        self.functions = Functions(self.args)
-        sizes = {"M": p.m, "N": p.n, "K": p.k, "WIDTH": self.width, "PANELS": self.panels}
-        for name, size in {**sizes, "BLOCK": p.block, "BLOCKS": p.blocks}.items():
-            self.args.size(name, size)
-
-    def artifact(self) -> KernelArtifact:
-        p, args = self.p, self.args
-        self.x = args.input(p.inputs[0])
+        for name, size in {"BLOCK": p.block, "BLOCKS": p.blocks, "WIDTH": self.width}.items():
+            args.size(name, size)
         self.w = args.constant("b", self._packed_weights(), DType.UINT8)
         self.scales = self._vectors("s", p.inputs[2])
         self.zeros = self._vectors("z", p.inputs[3]) if p.inputs[3] >= 0 else ""
-        few = isinstance(p.m, int) and p.m <= MOST_DIRECT
-        direct = self._direct()
-        threads = max(1, self.ctx.threads)
-        room: Dim = 0
-        if not few:
-            room = threads * self._panel_bytes + self._sums_bytes * threads
-            self.panel = args.workspace(0)
-            start = args.workspace(threads * self._panel_bytes) if self._in_parts else ""
-            self._sums = f"{start} + tid * M * WIDTH"
-        body = direct if few else self._written()
-        if isinstance(p.m, int):
-            lines = [body]
-        else:
-            lines = [block(f"if (M <= {MOST_DIRECT})", direct, "return;"), body]
-        head = [] if few else c_text.at_most(threads)
-        return kernel(
-            args,
-            [*head, *lines],
-            self.ctx,
-            helpers=f"{GRID}{self.functions.text()}",
-            preludes=(*c_text.vector_preludes(), c_text.prelude("few_bits.h")),
-            workspace=room,
-        )
-
-    # -- constants ---------------------------------------------------------------------------------
 
     def _packed_weights(self) -> Packed:
         """Bytes (n, blocks, bytes) as [panel][group][column][byte]."""
@@ -227,11 +200,12 @@ class _Kernel:
         )
         return self.args.constant(name, Packed(index, steps), p.node.given[index].spec.dtype)
 
-    def _scale(self, vector: int) -> str:
+    def scale(self, vector: int) -> str:
         """A vector of the scales of block ``j``; ``col``: the panel's first column."""
         return self._of_block(self.scales, self.p.inputs[2], vector)
 
-    def _zero(self, vector: int) -> str:
+    def zero(self, vector: int) -> str:
+        """The same of the zero points."""
         if not self.zeros:
             return f"tx_splat({1 << self.p.bits - 1}.0f)"
         value = self._of_block(self.zeros, self.p.inputs[3], vector)
@@ -242,6 +216,104 @@ class _Kernel:
         dtype = self.p.node.given[index].spec.dtype
         place = self.args.sum(pointer, "col * BLOCKS + j * WIDTH", str(vector * self.lanes))
         return c_text.load(dtype, place)
+
+    @property
+    def panel(self) -> str:
+        """Where the panel of ``col`` begins."""
+        groups = self.p.blocks * self.p.block // self.p.group
+        return f"{self.w} + col * {4 * groups}"
+
+    def loads(self) -> list[str]:
+        """Declare the vectors of the group at ``w``."""
+        return [
+            f"const vi w{n} = tx_load_i32(w + {4 * n * self.lanes});" for n in range(self.vectors)
+        ]
+
+    def number(self, vector: int, i: int) -> str:
+        """Number ``i`` of a group."""
+        lane = f"tx_down(w{vector}, {self.p.bits * i})" if i else f"w{vector}"
+        return f"tx_number_{self.p.bits}({lane})"
+
+    def writer(self) -> tuple[str, list[str], str]:
+        """Parameters, body and comment of ``write(out, col, k0, depth)``: a part of a panel in
+        float32, [k][column].
+        """
+        p = self.p
+        each = range(self.vectors)
+        factors = [
+            line
+            for n in each
+            for line in (
+                f"const vf scale{n} = {self.scale(n)};",
+                f"const vf less{n} = {self.zero(n)} * scale{n};",
+            )
+        ]
+        stores = [
+            f"tx_store_f32({self.args.sum('out', str(i * self.width + n * self.lanes))}, "
+            f"{self.number(n, i)} * scale{n} - less{n});"
+            for i in range(p.group)
+            for n in each
+        ]
+        move = f"w += {4 * self.width}; out += {p.group * self.width};"
+        group = loop("g", "0", str(p.block // p.group), *self.loads(), *stores, move)
+        body = [
+            f"const uint8_t* w = {self.panel} + k0 / {p.group} * {4 * self.width};",
+            loop("j", "k0 / BLOCK", "(k0 + depth + BLOCK - 1) / BLOCK", *factors, group),
+        ]
+        about = (
+            f"depth steps of k from k0 on of the {self.width} columns from col on, in float32, "
+            "a row of columns for each."
+        )
+        return "float* out, int64_t col, int64_t k0, int64_t depth", body, about
+
+
+def few_bits_preludes() -> tuple[str, ...]:
+    """What the texts of ``PackedNumbers`` include."""
+    return (*c_text.vector_preludes(), c_text.prelude("few_bits.h"))
+
+
+class _Kernel:
+    """Writes one kernel."""
+
+    def __init__(self, p: FewBitsProduct, variant: Variant, ctx: CompileContext) -> None:
+        self.p, self.ctx = p, ctx
+        self.lanes = max(4, ctx.device.lanes)
+        self.rows, self.vectors = variant.number("rows"), variant.number("vectors")
+        self.width = self.vectors * self.lanes
+        self.panels = -(-p.n // self.width)
+        self.args = Args(p.node)
+        self.functions = Functions(self.args)
+        sizes = {"M": p.m, "N": p.n, "K": p.k, "PANELS": self.panels}
+        for name, size in sizes.items():
+            self.args.size(name, size)
+        self.numbers = PackedNumbers(p, self.args, self.vectors, self.lanes)
+
+    def artifact(self) -> KernelArtifact:
+        p, args = self.p, self.args
+        self.x = args.input(p.inputs[0])
+        few = isinstance(p.m, int) and p.m <= MOST_DIRECT
+        direct = self._direct()
+        threads = max(1, self.ctx.threads)
+        room: Dim = 0
+        if not few:
+            room = threads * self._panel_bytes + self._sums_bytes * threads
+            self.panel = args.workspace(0)
+            start = args.workspace(threads * self._panel_bytes) if self._in_parts else ""
+            self._sums = f"{start} + tid * M * WIDTH"
+        body = direct if few else self._written()
+        if isinstance(p.m, int):
+            lines = [body]
+        else:
+            lines = [block(f"if (M <= {MOST_DIRECT})", direct, "return;"), body]
+        head = [] if few else c_text.at_most(threads)
+        return kernel(
+            args,
+            [*head, *lines],
+            self.ctx,
+            helpers=f"{GRID}{self.functions.text()}",
+            preludes=few_bits_preludes(),
+            workspace=room,
+        )
 
     # -- few rows ----------------------------------------------------------------------------------
 
@@ -279,7 +351,7 @@ class _Kernel:
         part = [self._block(tile, "BLOCK", p.block)]
         body = [
             tile.zero(),
-            f"const uint8_t* w = {self._panel};",
+            f"const uint8_t* w = {self.numbers.panel};",
             loop("j", "0", str(whole), *part),
         ]
         if rest:
@@ -294,11 +366,6 @@ class _Kernel:
         self.functions.add(
             f"few{rows}", parameters, [*body, *finish(tile, p.epi, self._site)], about
         )
-
-    @property
-    def _panel(self) -> str:
-        groups = self.p.blocks * self.p.block // self.p.group
-        return f"{self.w} + col * {4 * groups}"
 
     @property
     def _site(self) -> RowSite:
@@ -324,15 +391,15 @@ class _Kernel:
                 f"({' + '.join(f'b{m}_{n}_{c}' for c in range(chains))} - zero * t{m});"
                 for m in range(tile.rows)
             ]
-            factors = f"const vf scale = {self._scale(n)}, zero = {self._zero(n)};"
+            factors = f"const vf scale = {self.numbers.scale(n)}, zero = {self.numbers.zero(n)};"
             lines.append(block("", factors, *added))
         return "\n".join(lines)
 
     def _group(self, tile: RegisterTile, count: int, chains: int) -> list[str]:
         """``count`` numbers of each column, and of each row of x from ``k`` on."""
-        lines = self._loads()
+        lines = self.numbers.loads()
         for i in range(count):
-            numbers = [f"const vf q{n} = {self._number(n, i)};" for n in range(tile.vectors)]
+            numbers = [f"const vf q{n} = {self.numbers.number(n, i)};" for n in range(tile.vectors)]
             sums = [
                 " ".join(
                     [
@@ -345,16 +412,6 @@ class _Kernel:
             ]
             lines.append(block("", *numbers, *sums))
         return [*lines, f"k += {count}; w += {4 * self.width};"]
-
-    def _loads(self) -> list[str]:
-        return [
-            f"const vi w{n} = tx_load_i32(w + {4 * n * self.lanes});" for n in range(self.vectors)
-        ]
-
-    def _number(self, vector: int, i: int) -> str:
-        """Number ``i`` of a group."""
-        lane = f"tx_down(w{vector}, {self.p.bits * i})" if i else f"w{vector}"
-        return f"tx_number_{self.p.bits}({lane})"
 
     # -- many rows ---------------------------------------------------------------------------------
 
@@ -379,7 +436,7 @@ class _Kernel:
 
     def _written(self) -> str:
         """Loops over this thread's panels, parts of k that it writes out, and tiles of rows."""
-        self._writer()
+        self.functions.add("write", *self.numbers.writer())
         sizes = self._sizes(self.rows)
         for rows in sizes:
             self._tile_function(rows)
@@ -410,37 +467,6 @@ class _Kernel:
                 loop("p", "g[2]", "g[3]", loop("k0", "0", "K", *parts, step=self._part)),
             ]
         )
-
-    def _writer(self) -> None:
-        """Add ``write(out, col, k0, depth)``: a part of a panel in float32, [k][column]."""
-        p = self.p
-        each = range(self.vectors)
-        factors = [
-            line
-            for n in each
-            for line in (
-                f"const vf scale{n} = {self._scale(n)};",
-                f"const vf less{n} = {self._zero(n)} * scale{n};",
-            )
-        ]
-        stores = [
-            f"tx_store_f32({self.args.sum('out', str(i * self.width + n * self.lanes))}, "
-            f"{self._number(n, i)} * scale{n} - less{n});"
-            for i in range(p.group)
-            for n in each
-        ]
-        move = f"w += {4 * self.width}; out += {p.group * self.width};"
-        group = loop("g", "0", str(p.block // p.group), *self._loads(), *stores, move)
-        body = [
-            f"const uint8_t* w = {self._panel} + k0 / {p.group} * {4 * self.width};",
-            loop("j", "k0 / BLOCK", "(k0 + depth + BLOCK - 1) / BLOCK", *factors, group),
-        ]
-        about = (
-            f"depth steps of k from k0 on of the {self.width} columns from col on, in float32, "
-            "a row of columns for each."
-        )
-        parameters = "float* out, int64_t col, int64_t k0, int64_t depth"
-        self.functions.add("write", parameters, body, about)
 
     def _tile_function(self, rows: int) -> None:
         chains = c_tile.chains_for(rows, self.vectors)

@@ -18,7 +18,7 @@ from math import inf
 
 import numpy as np
 
-from tactix.base.dims import Dim, ceildiv, evaluate, symbols
+from tactix.base.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -195,6 +195,19 @@ class PartsKernel:
         self.rate = next(r for r in (1, 2, 4, 8, 16) if r * pairs >= HIGH)
         self.tiles: Dim = ceildiv(m, HIGH)
 
+    @property
+    def preludes(self) -> tuple[str, ...] | None:
+        """What the text includes beside amx.h, if not what vectors need alone."""
+        return None
+
+    def right_side(self, start: Dim) -> tuple[str, Dim]:
+        """A pointer to ``panels``, and the bytes of workspace from ``start`` on that these take."""
+        return self.args.constant("b", self.panels()), 0
+
+    def before(self) -> list[str]:
+        """C statements of the first launch that make the right side, if it is no constant."""
+        return []
+
     def panels(self) -> Packed:
         """b as (matrices, panels, k, columns of a panel), zero past its end, float32: its parts
         would be half as much again to read.
@@ -232,18 +245,25 @@ class PartsKernel:
         sums: Dim = (
             groups * (panels * GROUP * HIGH * WIDTH * 4) if self.pass_steps < self.steps else 0
         )
-        self.w = args.constant("b", self.panels())
+        self.w, written = self.right_side(parts + flags + sums)
         self.right = "matrix" if self.matrices > 1 else self.w
         self.parts, self.flags = args.workspace(0, "uint16_t"), args.workspace(parts, "int32_t")
         self.sums = args.workspace(parts + flags) if sums != 0 else ""
         self._finish()
         body = [
-            block(f"if ({args.phase(0)} == 0)", self._cut(), "return;"),
+            block(f"if ({args.phase(0)} == 0)", self._cut(), *self.before(), "return;"),
             self._multiply(panels, args.dim(groups)),
         ]
         helpers = f"{prelude('amx.h')}{GRID}{self._round(2)}{self._round(1)}{self.functions.text()}"
+        size = parts + flags + sums + written
         return kernel(
-            args, body, self.ctx, helpers=helpers, workspace=parts + flags + sums, phases=2
+            args,
+            body,
+            self.ctx,
+            helpers=helpers,
+            preludes=self.preludes,
+            workspace=size,
+            phases=2,
         )
 
     def _finish(self) -> None:
@@ -469,17 +489,14 @@ class PartsKernel:
         ]
 
 
-class _GemmKernel(PartsKernel):
-    """Rows of a row-major matrix, into one."""
+class RowsKernel(PartsKernel):
+    """Rows of a row-major matrix, the given input ``a``; ``lead``: the axes that they flatten."""
 
-    def __init__(self, p: CpuProduct, ctx: CompileContext) -> None:
-        assert isinstance(p.k, int)
-        assert isinstance(p.n, int)
-        super().__init__(p.node, ctx, p.m, p.n, p.k, p.epi, 1)
-        self.p, self.k, self.x = p, p.k, self.args.input(p.a)
-
-    def panels(self) -> Packed:
-        return self.p.pack_b(WIDTH, self.steps * DEPTH)
+    def __init__(
+        self, node: Node, ctx: CompileContext, lead: Shape, n: int, k: int, epi: Epilogue, a: int
+    ) -> None:
+        super().__init__(node, ctx, prod(lead), n, k, epi, 1)
+        self.lead, self.k, self.x = lead, k, self.args.input(a)
 
     def place(self) -> list[str]:
         return [
@@ -492,4 +509,17 @@ class _GemmKernel(PartsKernel):
 
     def site(self) -> tuple[TileSite, str]:
         left = f"({self.n} - col)" if self.n % WIDTH else ""
-        return RowSite(self.args, self.p.lead, self.n, 16, left), ""
+        return RowSite(self.args, self.lead, self.n, 16, left), ""
+
+
+class _GemmKernel(RowsKernel):
+    """Times a constant matrix of float32."""
+
+    def __init__(self, p: CpuProduct, ctx: CompileContext) -> None:
+        assert isinstance(p.k, int)
+        assert isinstance(p.n, int)
+        super().__init__(p.node, ctx, p.lead, p.n, p.k, p.epi, p.a)
+        self.p = p
+
+    def panels(self) -> Packed:
+        return self.p.pack_b(WIDTH, self.steps * DEPTH)

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 L = TypeVar("L", bound=ILayer)
 C = TypeVar("C", bound=Construct)
 
-ONNX = "Write that part as an ONNX model, and parse it"
-
 
 class Additions:
     """``self`` is a network. Each gives the layer, whose attributes may be set until a build."""

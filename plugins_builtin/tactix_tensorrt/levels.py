@@ -55,7 +55,11 @@ _NEW_IN_11 = {
     "INetworkDefinition": "add_attention_v2",
 }
 
-_NEW_IN_10 = {"": "IStreamReaderV2 IStreamWriter IDebugListener"}
+_NEW_IN_10 = {
+    "": "IStreamReaderV2 IStreamWriter IDebugListener IGpuAsyncAllocator TimingCacheKey "
+    "TimingCacheValue",
+    "ITimingCache": "query queryKeys update",
+}
 
 
 def choose(level: str) -> None:

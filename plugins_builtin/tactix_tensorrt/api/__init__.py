@@ -267,6 +267,8 @@ from tactix_tensorrt.api.tensor import (
 )
 from tactix_tensorrt.api.timing_cache import (
     ITimingCache,
+    TimingCacheKey,
+    TimingCacheValue,
 )
 from tactix_tensorrt.api.values import (
     Dims,
@@ -299,6 +301,8 @@ ResizeMode = InterpolationMode
 SliceMode = SampleMode
 
 __all__ = [
+    "TimingCacheKey",
+    "TimingCacheValue",
     "ResizeMode",
     "SliceMode",
     "QuickPluginCreationRequest",

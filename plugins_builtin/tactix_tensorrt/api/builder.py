@@ -160,7 +160,11 @@ class Builder(Rooted):
     ) -> ICudaEngine | None:
         """The engine; None if it cannot be built."""
         plan = self.build_serialized_network(network, config)
-        return None if plan is None else Runtime(self._logger).deserialize_cuda_engine(plan)
+        if plan is None:
+            return None
+        runtime = Runtime(self._logger)
+        runtime.gpu_allocator = self.gpu_allocator
+        return runtime.deserialize_cuda_engine(plan)
 
     build_engine = build_engine_with_config
 

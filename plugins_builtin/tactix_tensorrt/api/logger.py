@@ -6,13 +6,16 @@ import functools
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from tactix.base.errors import TactixError
 from tactix.base.logger import Logger as NativeLogger
 from tactix.base.logger import Severity as NativeSeverity
 from tactix_tensorrt.api import enums
 from tactix_tensorrt.api.enums import ErrorCodeTRT, Severity
+
+if TYPE_CHECKING:
+    from tactix_tensorrt.api.callbacks import IGpuAllocator
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -118,7 +121,7 @@ class Reporting:
 class Rooted(Reporting):
     """What programs make first, with a logger of their own."""
 
-    gpu_allocator: object = None
+    gpu_allocator: IGpuAllocator | None = None
     DLA_core = -1
 
     @property

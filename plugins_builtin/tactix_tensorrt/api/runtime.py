@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tactix_tensorrt import device
+from tactix_tensorrt.api.allocation import ProgramAllocator
 from tactix_tensorrt.api.callbacks import IStreamReader, IStreamReaderV2
 from tactix_tensorrt.api.engine import ICudaEngine
 from tactix_tensorrt.api.enums import TempfileControlFlag
@@ -62,12 +64,19 @@ class Runtime(Rooted):
             serialized_engine = _all_of(serialized_engine)
         if self.max_threads:
             self.native.max_threads = self.max_threads
+        self.native.allocator = self._allocator()
         content = bytes(memoryview(serialized_engine).cast("B"))
         engine = self.native.deserialize(content)
         check(engine.plan)
         if getattr(engine, "streamable_weights_size", 1):
             return ICudaEngine(engine, self._logger, self.native.session)
         return self._streamed(content)
+
+    def _allocator(self) -> str | ProgramAllocator:
+        """The program's; tactix's own if there is none."""
+        if self.gpu_allocator is None:
+            return ""
+        return ProgramAllocator(self.gpu_allocator, device.chosen(), self._logger)
 
     def _streamed(self, plan: bytes) -> ICudaEngine:
         """The engine of a plan whose weights come and go: tactix maps them from a file, which is

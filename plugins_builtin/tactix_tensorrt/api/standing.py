@@ -17,8 +17,8 @@ IGNORED: dict[str, frozenset[str]] = {
         "profile_stream quantization_flags "
         "reset_device_type set_calibration_profile set_device_type "
         "set_preview_feature set_quantization_flag tiling_optimization_level",
-        "Builder": "DLA_core gpu_allocator max_threads reset",
-        "Runtime": "DLA_core gpu_allocator tempfile_control_flags",
+        "Builder": "DLA_core max_threads reset",
+        "Runtime": "DLA_core tempfile_control_flags",
         "IExecutionContext": "debug_sync nvtx_verbosity set_aux_streams",
         "IOptimizationProfile": "extra_memory_target",
         "ITensor": "dynamic_range location reset_dynamic_range set_dynamic_range",
@@ -37,7 +37,5 @@ REFUSED: dict[str, frozenset[str]] = {
     }.items()
 }
 
-_NOT_CALLED = (
-    "IGpuAllocator IGpuAsyncAllocator IInt8Calibrator IPluginResourceContext KernelLaunchParams"
-)
+_NOT_CALLED = "IInt8Calibrator IPluginResourceContext KernelLaunchParams"
 NOT_CALLED = frozenset(_NOT_CALLED.split())

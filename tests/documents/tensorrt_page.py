@@ -21,11 +21,11 @@ COMMAND = "python tests/documents/tensorrt_page.py"
 BEGIN, END = f"<!-- members: written by {COMMAND} -->\n", "<!-- end of members -->"
 FLAGS_BEGIN, FLAGS_END = f"<!-- flags: written by {COMMAND} -->\n", "<!-- end of flags -->"
 OURS = {
-    "INetworkDefinition": "add adopt constructs debug fail hidden input_value inputs is_parsed layers lowered "
+    "INetworkDefinition": "add adopt constructs debug fail formats hidden input_value inputs is_parsed layers lowered "
     "native next_name open_inputs outdated outputs precise_layers reshape_input retype tells_unfused value_of warn",
     "IAttention": "align attributes changed computed",
     "IBuilderConfig": "facts fail names native selection warn",
-    "ICudaEngine": "allocator facts kept renewed",
+    "ICudaEngine": "allocator facts kept layouts renewed",
     "IIfConditional": "KIND bound bounds check label layers lowered of tensors",
     "IIteratorLayer": "slice_at",
     "ILoop": "KIND bound bounds check conditions counts inside label layers lowered of tensors",

@@ -141,7 +141,13 @@ class Builder(Rooted):
         """What the plan keeps of the program."""
         marked = tuple(t.name for t in network.debug)
         hidden = (*(t.name for t in network.hidden), *unfused)
-        return replace(config.facts(), debug=marked, unfused=tuple(unfused), hidden=hidden)
+        return replace(
+            config.facts(),
+            formats=network.formats(),
+            debug=marked,
+            unfused=tuple(unfused),
+            hidden=hidden,
+        )
 
     def _finish(self, native: BuilderConfig, config: IBuilderConfig) -> None:
         native.threads = 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tactix.base.errors import TactixError
 from tactix_tensorrt.api.callbacks import IDebugListener, IOutputAllocator, IProfiler
+from tactix_tensorrt.api.converting import Converted
 from tactix_tensorrt.api.debug import DebugTensors, Seen
 from tactix_tensorrt.api.enums import TensorLocation
 from tactix_tensorrt.api.layer_times import LayerTimes
@@ -17,6 +18,10 @@ from tactix_tensorrt.levels import at_this_level
 if TYPE_CHECKING:
     from tactix.run.context import ExecutionContext
     from tactix_tensorrt.api.engine import ICudaEngine
+
+
+ALIGNMENT = 64
+"""Bytes, of what output allocators are asked for where tactix does not ask itself."""
 
 
 class AskedAllocator:
@@ -67,8 +72,33 @@ class IExecutionContext(Reporting):
         self._allocators: dict[str, AskedAllocator] = {}
         self._streams = not engine.native.device.host_memory
         self._run = native.execute_async_v3
+        self._converted = self._made_converted()
+        if self._converted is not None:
+            self._run = self._run_converted
         if len(engine.native.plan.profiles) > 1:
             native.set_optimization_profile(0)
+
+    def _made_converted(self) -> Converted | None:
+        """What holds tensors in other formats; None if there are none."""
+        layouts, engine = self.engine.layouts, self.engine.native
+        if not layouts:
+            return None
+        dtypes = {io.name: io.dtype.numpy for io in (*engine.inputs, *engine.outputs)}
+        return Converted(self.native, layouts, dtypes, self._place)
+
+    def _run_converted(self, stream: object = 0) -> bool:
+        assert self._converted is not None
+        names = frozenset(io.name for io in self.engine.native.inputs)
+        return self._converted.run(lambda: self.native.execute_async_v3(stream), names)
+
+    def _place(self, name: str, address: int, size: int, shape: tuple[int, ...]) -> int:
+        """Where an output in another format goes."""
+        asked = self._allocators.get(name)
+        if asked is None:
+            return address
+        found = asked.reallocate_output(name, address, max(1, size), ALIGNMENT)
+        asked.notify_shape(name, shape)
+        return found
 
     @property
     def engine(self) -> ICudaEngine:
@@ -124,7 +154,10 @@ class IExecutionContext(Reporting):
             return Dims()
 
     def get_tensor_strides(self, name: str) -> Dims:
-        """In elements."""
+        """In elements; in groups of channels where the format has some."""
+        layout = self.engine.layouts.get(name)
+        if layout is not None:
+            return Dims(layout.strides(self.get_tensor_shape(name)))
         out: list[int] = []
         step = 1
         for n in reversed(self.get_tensor_shape(name)):
@@ -136,7 +169,11 @@ class IExecutionContext(Reporting):
         """Bytes of an output at the set shapes; -1 if that is not known."""
         shape = self.get_tensor_shape(name)
         itemsize = self.engine.get_tensor_dtype(name).itemsize
-        return -1 if -1 in shape else int(shape.numel * itemsize)
+        if -1 in shape:
+            return -1
+        layout = self.engine.layouts.get(name)
+        stored = Dims(layout.storage_shape(shape)) if layout else shape
+        return int(stored.numel * itemsize)
 
     def infer_shapes(self) -> list[str]:
         """Names of inputs whose shape is not set; empty if outputs' shapes follow."""
@@ -155,6 +192,9 @@ class IExecutionContext(Reporting):
 
     @returns(False)
     def set_tensor_address(self, name: str, memory: int) -> bool:
+        if self._converted is not None and name in self._converted:
+            self._converted.addresses[name] = int(memory)
+            return True
         self.native.set_tensor_address(name, int(memory))
         return True
 
@@ -162,6 +202,8 @@ class IExecutionContext(Reporting):
 
     @returns(0)
     def get_tensor_address(self, name: str) -> int:
+        if self._converted is not None and name in self._converted:
+            return self._converted.addresses[name]
         return self.native.get_tensor_address(name)
 
     @returns(False)
@@ -172,7 +214,8 @@ class IExecutionContext(Reporting):
             self.native.set_output_allocator(name, None)
             return True
         placed = AskedAllocator(output_allocator)
-        self.native.set_output_allocator(name, placed)
+        if self._converted is None or name not in self._converted:
+            self.native.set_output_allocator(name, placed)
         self._allocators[name] = placed
         return True
 
@@ -234,7 +277,7 @@ class IExecutionContext(Reporting):
         """Run on addresses in the engine's order; it is over when this returns, and told to a
         profiler.
         """
-        if self.engine.facts.hidden:
+        if self.engine.facts.hidden or self._converted is not None:
             return self._execute_named(bindings)
         if self._times is not None:
             self._times.begin()
@@ -246,7 +289,8 @@ class IExecutionContext(Reporting):
     def _execute_named(self, bindings: Sequence[int]) -> bool:
         """On addresses of all that the engine shows."""
         for name, address in zip(self.engine, bindings, strict=True):
-            self.native.set_tensor_address(name, int(address))
+            if not self.set_tensor_address(name, address):
+                return False
         return self.execute_async_v3(0)
 
     def set_aux_streams(self, aux_streams: Sequence[int]) -> None:

@@ -24,6 +24,7 @@ from tactix_tensorrt.api.enums import (
     TensorIOMode,
     TensorLocation,
 )
+from tactix_tensorrt.api.formats import LAYOUTS, Layout
 from tactix_tensorrt.api.logger import ILogger, Reporting, returns
 from tactix_tensorrt.api.profile import ShapeRange
 from tactix_tensorrt.api.values import FROM_NATIVE, Dims, IHostMemory, as_dims
@@ -172,20 +173,35 @@ class ICudaEngine(Reporting):
     def get_tensor_location(self, name: str) -> TensorLocation:
         return TensorLocation.HOST if self.is_shape_inference_io(name) else TensorLocation.DEVICE
 
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        """Of tensors that are not linear."""
+        return {name: LAYOUTS[f] for name, f in self.facts.formats.items()}
+
     def get_tensor_format(self, name: str, profile_index: int = 0) -> TensorFormat:
-        return TensorFormat.LINEAR
+        return self.facts.formats.get(name, TensorFormat.LINEAR)
 
     def get_tensor_format_desc(self, name: str, profile_index: int = 0) -> str:
-        return "Row major linear format"
+        found = self.facts.formats.get(name)
+        kind = "Row major linear format" if found is None else f"{found.name} format"
+        return kind if found is None else f"{kind}, in groups of {LAYOUTS[found].lanes} channels"
 
     def get_tensor_vectorized_dim(self, name: str, profile_index: int = 0) -> int:
-        return -1
+        """The axis whose elements lie in groups, -1 for none."""
+        found = self.layouts.get(name)
+        grouped = found is not None and found.lanes > 1
+        return found.axis(len(self._io(name).shape)) if found and grouped else -1
 
     def get_tensor_components_per_element(self, name: str, profile_index: int = 0) -> int:
-        return -1
+        """Of a group, -1 where there are none."""
+        found = self.layouts.get(name)
+        return found.lanes if found and found.lanes > 1 else -1
 
     def get_tensor_bytes_per_component(self, name: str, profile_index: int = 0) -> int:
-        return -1
+        """Of an element, -1 where none lie in groups."""
+        if self.get_tensor_components_per_element(name) < 0:
+            return -1
+        return int(self.get_tensor_dtype(name).itemsize)
 
     def get_aliased_input_tensor(self, name: str) -> str:
         """The input whose address an output may have, as it is made in place; else nothing."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tactix.base.dims import Expr
 from tactix.base.errors import NetworkError
-from tactix_tensorrt.api import parsed
+from tactix_tensorrt import device
+from tactix_tensorrt.api import formats, parsed
 from tactix_tensorrt.api.additions import Additions
 from tactix_tensorrt.api.enums import DataType, NetworkDefinitionCreationFlag, TensorFormat
 from tactix_tensorrt.api.layer import ILayer
@@ -272,8 +273,7 @@ class INetworkDefinition(Additions, Reporting):
             raise NetworkError("Network must have at least one output", do="Call mark_output")
         for tensor in self.inputs:
             self.value_of(tensor)
-        for tensor in (*self.inputs, *self.outputs):
-            _check_format(tensor)
+        self.formats()
         for construct in self.constructs:
             construct.check([*self.outputs, *self.debug])
         values = [self._output_value(t) for t in self.outputs]
@@ -299,6 +299,23 @@ class INetworkDefinition(Additions, Reporting):
         name = f"{tensor.name} as output"
         return self.native.add_layer("tactix.Cast", [value], name, to=NATIVE[dtype])[0]
 
+    def formats(self) -> dict[str, TensorFormat]:
+        """Of inputs and outputs that may not be linear. Raises NetworkError for what no engine of
+        the device has: results would be taken for others.
+        """
+        found = {t.name: self._format(t) for t in (*self.inputs, *self.outputs)}
+        return {name: f for name, f in found.items() if f is not TensorFormat.LINEAR}
+
+    def _format(self, tensor: ITensor) -> TensorFormat:
+        allowed, rank = tensor.allowed_formats, self.value_of(tensor).spec.rank
+        found = formats.chosen(allowed, rank)
+        if found is None or (found is not TensorFormat.LINEAR and device.chosen() != "cpu"):
+            wanted = ", ".join(str(f) for f in TensorFormat if allowed & f.mask) or "no format"
+            what = f"no engine for this device has {tensor.name!r} in {wanted}"
+            do = "Allow TensorFormat.LINEAR, and transpose outside of the engine"
+            raise NetworkError(what, do=do)
+        return found
+
     def open_inputs(self) -> dict[str, Dims | None]:
         """Names of inputs with a size that the model leaves open; None where profiles give it, and
         the shape where the program has set one on what a parser read.
@@ -321,13 +338,3 @@ def _fixed(tensor: ITensor) -> Dims | None:
     """The shape that was set, if it has all sizes."""
     shape = tensor.given_shape
     return shape if shape is not None and min(shape, default=0) >= 0 else None
-
-
-def _check_format(tensor: ITensor) -> None:
-    """Raises NetworkError for a tensor that may not lie as engines have it: results would be
-    taken for others.
-    """
-    if not tensor.allowed_formats & TensorFormat.LINEAR.mask:
-        wanted = ", ".join(str(f) for f in TensorFormat if tensor.allowed_formats & f.mask)
-        do = "Allow TensorFormat.LINEAR, and transpose outside of the engine"
-        raise NetworkError(f"no engine has {tensor.name!r} in {wanted or 'no format'}", do=do)

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tactix.plan.reader import Reader
-from tactix_tensorrt.api.enums import HardwareCompatibilityLevel, ProfilingVerbosity
+from tactix_tensorrt.api.enums import (
+    HardwareCompatibilityLevel,
+    ProfilingVerbosity,
+    TensorFormat,
+)
 
 if TYPE_CHECKING:
     from tactix.plan.schema import Plan
@@ -23,14 +27,16 @@ Ranges = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 class PlanFacts:
     """``profiling_verbosity``: what inspectors tell. ``values``: of the shape tensors that profiles
     name, profile by profile. Enumerations are kept by name, for their numbers are those of a level.
-    ``debug``: names of tensors that listeners may be told of, ``unfused``: those that fusions left;
-    ``hidden``: outputs of the plan that engines do not show.
+    ``formats``: of inputs and outputs that are not linear. ``debug``: names of tensors that
+    listeners may be told of, ``unfused``: those that fusions left; ``hidden``: outputs of the plan
+    that engines do not show.
     """
 
     profiling_verbosity: ProfilingVerbosity = ProfilingVerbosity.DETAILED
     hardware_compatibility_level: HardwareCompatibilityLevel = HardwareCompatibilityLevel.NONE
     tactic_sources: int = 0
     values: tuple[Mapping[str, Ranges], ...] = field(default_factory=tuple)
+    formats: Mapping[str, TensorFormat] = field(default_factory=dict)
     debug: tuple[str, ...] = ()
     unfused: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
@@ -42,6 +48,7 @@ class PlanFacts:
             "hardware_compatibility_level": self.hardware_compatibility_level.name,
             "tactic_sources": self.tactic_sources,
             "values": [{name: list(rows) for name, rows in p.items()} for p in self.values],
+            "formats": {name: f.name for name, f in self.formats.items()},
             "debug": list(self.debug),
             "unfused": list(self.unfused),
             "hidden": list(self.hidden),
@@ -58,6 +65,7 @@ def of(plan: Plan) -> PlanFacts:
         HardwareCompatibilityLevel[r.at("hardware_compatibility_level").text()],
         r.at("tactic_sources").integer(),
         tuple({name: _ranges(v) for name, v in p.fields().items()} for p in r.at("values").items()),
+        {name: TensorFormat[f.text()] for name, f in r.at("formats").fields().items()},
         *(tuple(n.text() for n in r.at(k).items()) for k in ("debug", "unfused", "hidden")),
     )
 

@@ -270,9 +270,9 @@ def test_a_format_that_no_engine_has_builds_nothing(
     profiled: trt.IBuilderConfig,
     logger: Kept,
 ) -> None:
-    parsed.get_input(0).allowed_formats = 1 << int(trt.TensorFormat.HWC)
+    parsed.get_input(0).allowed_formats = 1 << int(trt.TensorFormat.DLA_LINEAR)
     assert builder.build_serialized_network(parsed, profiled) is None
-    assert "TensorFormat.HWC" in logger.errors[-1]
+    assert "TensorFormat.DLA_LINEAR" in logger.errors[-1]
 
 
 # -- engines ---------------------------------------------------------------------------------------

@@ -78,7 +78,10 @@ class Builder(Rooted):
 
     @property
     def platform_has_fast_fp16(self) -> bool:
-        return True
+        """Whether FP16 changes anything: a processor computes float32 layers in BF16 or not at all
+        in 16 bits.
+        """
+        return device.chosen() == "cuda"
 
     @property
     def platform_has_fast_int8(self) -> bool:

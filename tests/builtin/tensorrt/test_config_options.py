@@ -178,3 +178,11 @@ def test_an_engine_tells_the_values_that_profiles_have_of_shape_tensors(
     given = {"x": np.arange(6, dtype=np.float32), "shape": np.array([3, 2])}
     (found,) = engine.create_execution_context().native.run(given).values()
     np.testing.assert_array_equal(found, given["x"].reshape(3, 2))
+
+
+def test_a_processor_has_no_fast_fp16(
+    builder: trt.Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not builder.platform_has_fast_fp16
+    monkeypatch.setenv("TACTIX_TENSORRT_DEVICE", "cuda")
+    assert builder.platform_has_fast_fp16

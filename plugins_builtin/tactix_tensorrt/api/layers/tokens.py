@@ -81,7 +81,8 @@ class IKVCacheUpdateLayer(ILayer):
     """A cache (batch, heads, room, dim) with rows (batch, heads, new, dim) written from a place of
     each sample on.
 
-    The result is a tensor of its own, which may have the cache's address.
+    The result is a tensor of its own, which may have the cache's address where an engine's
+    ``get_aliased_input_tensor`` names that.
     """
 
     TYPE = LayerType.KV_CACHE_UPDATE

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from trt_logger import Kept
@@ -272,6 +276,36 @@ def test_a_plan_needs_the_creator_and_says_which(
     (line,) = logger.errors
     assert "CircularPad version 1" in line
     assert "registered: AddInPlace 1" in line
+
+
+ANOTHER_PROCESS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from trt_plugins import CircularPad, Creator
+from trt_runs import run
+from tactix_tensorrt import api as trt
+
+plan = open(sys.argv[2], "rb").read()
+runtime = trt.Runtime(trt.Logger(trt.Logger.INTERNAL_ERROR))
+print(runtime.deserialize_cuda_engine(plan))
+trt.get_plugin_registry().register_creator(Creator(CircularPad), "")
+x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+got = run(runtime.deserialize_cuda_engine(plan), {"x": x})["y0"]
+print(np.array_equal(got, np.pad(x, [(0, 0), (0, 0), (1, 1)], "wrap")))
+"""
+
+
+def test_another_process_runs_the_plan_once_it_has_registered_the_creator(
+    network: Net, config: trt.IBuilderConfig, logger: Kept, tmp_path: Path
+) -> None:
+    added(network, CircularPad(pads(1, 1)))
+    plan = tmp_path / "pad.plan"
+    plan.write_bytes(network.builder.build_serialized_network(network, config))
+    given = [str(Path(__file__).parent), str(plan)]
+    command = [sys.executable, "-c", ANOTHER_PROCESS, *given]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.stdout.split() == ["None", "True"], made.stderr
 
 
 def test_tactix_itself_runs_the_plan_where_the_creator_is_and_says_else_what_is_missing(

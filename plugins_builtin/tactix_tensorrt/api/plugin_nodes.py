@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 FORMAT = "onnx"
 Reader = Callable[..., object]
+PREFERENCES = {
+    "PREFER_JIT_PYTHON_PLUGINS": QuickPluginCreationRequest.PREFER_JIT,
+    "PREFER_AOT_PYTHON_PLUGINS": QuickPluginCreationRequest.PREFER_AOT,
+}
+"""What flags of a network say of plugins with two implementations."""
 OWN = ("plugin_version", "plugin_namespace", "aot")
 """Attributes that say which plugin it is; all others may be fields."""
 
@@ -131,12 +136,9 @@ def asked(network: INetworkDefinition, aot: bool | None) -> QuickPluginCreationR
     if aot is not None:
         strict = QuickPluginCreationRequest
         return strict.STRICT_AOT if aot else strict.STRICT_JIT
-    flags = NetworkDefinitionCreationFlag
-    if network.get_flag(flags.PREFER_JIT_PYTHON_PLUGINS):
-        return QuickPluginCreationRequest.PREFER_JIT
-    if network.get_flag(flags.PREFER_AOT_PYTHON_PLUGINS):
-        return QuickPluginCreationRequest.PREFER_AOT
-    return QuickPluginCreationRequest.UNKNOWN
+    flags = NetworkDefinitionCreationFlag.__members__  # TensorRT 8 has no such flags
+    said = (r for name, r in PREFERENCES.items() if name in flags and network.get_flag(flags[name]))
+    return next(said, QuickPluginCreationRequest.UNKNOWN)
 
 
 def _field(declared: PluginField, value: object) -> PluginField:

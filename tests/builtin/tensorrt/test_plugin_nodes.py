@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -199,3 +203,28 @@ def test_a_node_that_no_creator_has_is_not_supported(network: Net, logger: Kept)
     parser = trt.OnnxParser(network, logger)
     assert not parser.parse(model("CircularPad", pads=[1, 2]))
     assert parser.get_error(0).code() is trt.ErrorCode.UNSUPPORTED_NODE
+
+
+AT_8_6 = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_plugin_nodes import OldCreator, model
+from tactix_tensorrt import api as trt
+from trt_logger import Kept
+
+trt.get_plugin_registry().register_creator(OldCreator(), "")
+logger = Kept()
+network = trt.Builder(logger).create_network(1)
+print(trt.__version__, trt.OnnxParser(network, logger).parse(model("OldPad", pads=[1, 2])))
+"""
+
+
+def test_a_node_becomes_a_plugin_at_the_level_of_tensorrt_8() -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", AT_8_6, str(Path(__file__).parent)],
+        env={**os.environ, "TACTIX_TENSORRT_LEVEL": "8.6"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.stdout.split() == ["8.6.1", "True"], made.stderr

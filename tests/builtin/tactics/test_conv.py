@@ -12,6 +12,7 @@ import pytest
 
 from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, TensorSpec, blocked
+from tactix.contracts.artifact import Source
 from tactix.contracts.tactic import CompileContext, Reject, Tactic
 from tactix_cpu.tactics.conv.direct import CpuConvTactic
 from tactix_cpu.tactics.conv.general import GeneralConvTactic
@@ -354,3 +355,27 @@ def test_cost_prefers_tiles_that_fit() -> None:
     assert general is not None
     assert costs[0] is not None
     assert general > costs[0]
+
+
+def test_threads_share_a_line() -> None:
+    """Where there are few lines, as along one axis: tiles at its ends, and a width that only
+    running tells.
+    """
+    deep = {"pads": (3, 3), "dilations": (3,)}
+    volume = {"pads": (1, 1, 1, 1, 1, 1)}
+    cases = [
+        conv(floats(1, 32, 301), floats(32, 32, 3), floats(32), nt=(1, 3, 4), **deep),
+        conv(floats(1, 16, 97), floats(16, 16, 7), nt=(1, 8), pads=(3, 3), strides=(2,)),
+        conv(floats(1, 16, 5), floats(16, 16, 3), nt=(8,), pads=(1, 1)),
+        conv(floats(1, 3, 200), floats(16, 3, 5), nt=(4,), pads=(2, 2)),
+        conv(floats(1, 32, 301), floats(32, 32, 3), symbols=(1, 32, "w"), nt=(1, 4), **deep),
+        conv(floats(1, 16, 1, 2, 90), floats(16, 16, 3, 3, 3), nt=(5,), **volume),
+    ]
+    only = [first_variants(c, 2) for c in cases]
+    h.check_all(only)
+    device = cases[0].device
+    work = CONV.match(cases[0].node, device)
+    assert not isinstance(work, Reject)
+    made = CONV.compile(work, only[0].only[0], CompileContext(device, {}, 4))
+    assert isinstance(made.code, Source)
+    assert "PARTS" in made.code.text

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tactix.base.dims import Dim, ceildiv, prod
+from tactix.base.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.tactic import CompileContext, Variant
@@ -35,6 +35,10 @@ ResNet-50 from 33.6 to 31.8 ms (README); no measurement of these distances is on
 FEW_TILES = 4
 """Tiles of an image that are few: each panel is then read so few times that it comes from memory
 for most of them. No measurement of it is on record.
+"""
+PIECES = 4
+"""Pieces of work for each thread from which lines are shared out whole: the longest share is then a
+quarter over the mean at most. No measurement of it is on record.
 """
 UNKNOWN_WIDTH = 256
 """Pixels of a row where only running tells: what a sweep's input is reckoned with. A guess: it only
@@ -77,6 +81,24 @@ class ConvKernel:
         pads = win.pads[1] + win.pads[3]
         self.copied = bool(pads) and self.runs is None
         self.pitch: Dim = win.size[1] + pads if self.copied else win.size[1]
+        self.parts = self._parts_of_lines()
+
+    def _tiles_of_line(self) -> Dim:
+        if self.runs is None:
+            return ceildiv(self.win.out[1], self.tile.rows)
+        return sum(run.count for run in self.runs)
+
+    def _parts_of_lines(self) -> int:
+        """How many parts of a line, of some tiles each, threads may share: more than one where
+        there are few lines, as convolutions along one axis have one.
+        """
+        opt = self.ctx.opt
+        dims = (self.win.n * self.win.depth.out * self.win.out[0], self._tiles_of_line())
+        if self.flat or not all(symbols(d) <= set(opt) for d in dims):
+            return 1
+        lines, tiles = (evaluate(d, opt) for d in dims)
+        wanted = -(-PIECES * self.ctx.threads // max(1, lines * self.panels))
+        return max(1, min(wanted, tiles)) if self.ctx.threads > 1 else 1
 
     def _name_sizes(self) -> None:
         """What the text calls them by: of x in elements, of weights and results in floats."""
@@ -349,10 +371,19 @@ class ConvKernel:
 
     def _windowed(self) -> str:
         """Row after row of windows."""
-        rows = self.args.dim(self.win.depth.out * self.win.out[0])
-        bytes_in = self._row_bytes()
-        line = loop("y", "t", "t + next - u", *self._line())
-        return self._sweep(rows, bytes_in, [], [comment("lines of y"), line])
+        rows = self.args.dim(self.win.depth.out * self.win.out[0] * self.parts)
+        bytes_in = self._row_bytes() // self.parts
+        if self.parts == 1:
+            line = loop("y", "t", "t + next - u", *self._line())
+            return self._sweep(rows, bytes_in, [], [comment("lines of y"), line])
+        tiles = self.args.size("TILES", self._tiles_of_line())
+        parts = self.args.size("PARTS", self.parts)
+        part = [
+            f"const int64_t y = v / {parts}, part = v % {parts};",
+            f"const int64_t from = part * {tiles} / {parts}, to = (part + 1) * {tiles} / {parts};",
+        ]
+        walk = loop("v", "t", "t + next - u", *part, *self._line())
+        return self._sweep(rows, bytes_in, [], [comment("tiles [from, to) of lines of y"), walk])
 
     def _row_bytes(self) -> int:
         width = self.pitch if isinstance(self.pitch, int) else UNKNOWN_WIDTH
@@ -485,7 +516,12 @@ class ConvKernel:
             return [*head, *self._fixed_tiles(self.runs, call)]
         sizes = (self.tile.rows, *c_tile.rest_sizes(self.tile.rows, None))
         names = {s: self._function(s, None) for s in sizes}
-        return [*head, "int64_t q = 0;", by_rows(sizes, "q", wide, lambda s: call(names[s])("q"))]
+        start, end = "int64_t q = 0;", wide
+        if self.parts > 1:
+            rows = self.tile.rows
+            start, end = f"int64_t q = from * {rows};", "past"
+            head.append(f"const int64_t past = to * {rows} < {wide} ? to * {rows} : {wide};")
+        return [*head, start, by_rows(sizes, "q", end, lambda s: call(names[s])("q"))]
 
     def _slice_taps(self) -> list[str]:
         """Of three axes: which slices of the window of line ``y`` are inside."""
@@ -523,16 +559,27 @@ class ConvKernel:
     def _fixed_tiles(
         self, runs: list[TileRun], call: Callable[[str], Callable[[str], str]]
     ) -> list[str]:
-        out, names = [], {}
+        out, names, before = [], dict[Any, str](), 0
         for run in runs:
             if run.pattern not in names:
                 names[run.pattern] = self._function(run.size, run)
             at = call(names[run.pattern])
-            if run.count == 1:
-                out.append(at(str(run.start)))
+            if run.count > 1:
+                begin, end = self._bounds(before, run.count)
+                out.append(loop("q", begin, end, at(f"({run.start} + q * {run.size})")))
+            elif self.parts > 1:
+                out.append(block(f"if (from <= {before} && {before} < to)", at(str(run.start))))
             else:
-                out.append(loop("q", "0", str(run.count), at(f"({run.start} + q * {run.size})")))
+                out.append(at(str(run.start)))
+            before += run.count
         return out
+
+    def _bounds(self, before: int, count: int) -> tuple[str, str]:
+        """Of ``count`` tiles behind ``before`` others, those that the part of the line has."""
+        if self.parts == 1:
+            return "0", str(count)
+        begin = f"from > {before} ? from - {before} : 0"
+        return begin, f"(to < {before + count} ? to : {before + count}) - {before}"
 
     def _copy(self) -> str:
         """The first launch: input rows with zeros on both sides."""

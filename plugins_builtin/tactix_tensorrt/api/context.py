@@ -277,7 +277,8 @@ class IExecutionContext(Reporting):
         """Run on addresses in the engine's order; it is over when this returns, and told to a
         profiler.
         """
-        if self.engine.facts.hidden or self._converted is not None:
+        told = self.engine.facts.hidden or self._debug.listener is not None
+        if told or self._converted is not None:
             return self._execute_named(bindings)
         if self._times is not None:
             self._times.begin()
@@ -352,11 +353,11 @@ class IExecutionContext(Reporting):
         return not failed
 
     def _seen(self, name: str) -> Seen:
-        """Where an input or output lies after a run."""
+        """Where an input or output lies after a run, linear."""
         placed = self._allocators.get(name)
         if placed is not None:
             return Seen(placed.address, placed.shape)
-        return Seen(self.get_tensor_address(name), self.get_tensor_shape(name))
+        return Seen(self.native.get_tensor_address(name), self.get_tensor_shape(name))
 
     def report_to_profiler(self) -> bool:
         """Tell the profiler of the last run, where ``enqueue_emits_profile`` is off; False without

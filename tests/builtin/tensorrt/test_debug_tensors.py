@@ -126,6 +126,19 @@ def test_what_runs_on_bindings_tells_too(
     np.testing.assert_array_equal(listener.found["more"], a + 1)
 
 
+def test_outputs_alone_are_told_of_on_bindings(
+    network: Net, config: trt.IBuilderConfig, logger: Kept
+) -> None:
+    network.mark_debug(chain(network)[3])
+    context = built(network, config, logger).create_execution_context()
+    listener, a, y = Listener(), values(2), np.empty((2, 3), np.float32)
+    context.set_debug_listener(listener)
+    context.set_all_tensors_debug_state(True)
+    context.set_input_shape("x", a.shape)
+    assert context.execute_v2([a.ctypes.data, y.ctypes.data])
+    np.testing.assert_array_equal(listener.found["y"], np.floor((a + 1) * 3))
+
+
 class Placing(trt.IOutputAllocator):
     """Gives an array as memory."""
 

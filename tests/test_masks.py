@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,3 +68,22 @@ def test_masks_are_not_laid_over_another(runs: list[str], monkeypatch: pytest.Mo
 
 def test_what_runs_under_them_is_there() -> None:
     assert all((masks.ROOT / path).exists() for path in (*masks.PARTS, *masks.ONCE))
+
+
+def test_one_of_three_tests_is_the_same_one_each_time(tmp_path: Path) -> None:
+    """Together the thirds are all."""
+    tests = tmp_path / "test_ten.py"
+    tests.write_text("import pytest\n@pytest.mark.parametrize('i', range(30))\ndef test(i): pass\n")
+    (tmp_path / "conftest.py").write_text((masks.ROOT / "tests" / "conftest.py").read_text())
+
+    def collected(third: str) -> set[str]:
+        environment = {**os.environ, masks.THIRD: third, "PYTHONPATH": str(masks.ROOT / "tests")}
+        command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
+        made = subprocess.run(
+            [*command, str(tests)], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        return {line for line in made.stdout.splitlines() if "::" in line}
+
+    thirds = [collected(str(k)) for k in range(3)]
+    assert sum(map(len, thirds)) == len(set().union(*thirds)) == 30
+    assert collected("1") == thirds[1]

@@ -59,21 +59,37 @@ def _is_tensor(kind: object) -> bool:
 
 
 def _attribute(name: str, kind: object) -> Attribute:
-    import numpy as np
-
+    kind = _named(kind)
     if isinstance(kind, type) and kind in PLAIN:
         return Attribute(kind)
-    if typing.get_origin(kind) is np.ndarray:
-        (number,) = typing.get_args(typing.get_args(kind)[1])
-        dtype = np.dtype(number).name
-        if dtype in NUMBERS:
-            return Attribute(None, dtype)
+    dtype = _array_dtype(kind)
+    if dtype in NUMBERS:
+        return Attribute(None, dtype)
     plain = ", ".join(k.__name__ for k in PLAIN)
     arrays = ", ".join(NUMBERS)
     raise ValueError(
         f"Attribute {name!r} of type {kind} is not supported: annotate it as {plain}, or as "
         f"numpy.typing.NDArray of {arrays}"
     )
+
+
+def _array_dtype(kind: object) -> str:
+    """Of an annotation ``numpy.ndarray[shape, numpy.dtype[scalar]]``; "" of any other."""
+    import numpy as np
+
+    dtype = typing.get_args(kind)[-1] if typing.get_origin(kind) is np.ndarray else None
+    scalars = [_named(k) for k in typing.get_args(dtype)]
+    return next((n for n in NUMBERS if np.dtype(n).type in scalars), "")
+
+
+def _named(kind: object) -> object:
+    """What an alias of a type stands for. numpy.typing.NDArray is one from numpy 2.5 on; before,
+    it was numpy.ndarray[...] itself.
+    """
+    while (value := getattr(kind, "__value__", None)) is not None:
+        parameters = typing.get_args(kind)
+        kind = value[parameters] if parameters else value
+    return kind
 
 
 def _outputs(kind: object) -> int:

@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -18,6 +21,7 @@ from trt_runs import built, run
 
 from tactix_tensorrt import api as trt
 from tactix_tensorrt.installing import FOLDER
+from tactix_tensorrt.quick import signatures
 
 Net = trt.INetworkDefinition
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -137,6 +141,51 @@ def test_wrong_calls_and_definitions_are_errors_of_python(network: Net) -> None:
         trtp.impl("t::nobody")(_plain)
     with pytest.raises(AttributeError, match="nobody"):
         _ = trtp.op.t.nobody
+
+
+class Alias:
+    """As typing.TypeAliasType: what numpy.typing.NDArray is from numpy 2.5 on, on any Python."""
+
+    def __init__(self, value: object) -> None:
+        self.__value__ = value
+
+    def __getitem__(self, parameters: object) -> types.GenericAlias:
+        return types.GenericAlias(self, parameters)
+
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+BEFORE = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
+SINCE = Alias(np.ndarray[Alias(tuple[int, ...]), np.dtype[Scalar]])
+
+
+@pytest.mark.parametrize(
+    ("annotation", "wanted"),
+    [
+        (npt.NDArray[np.float16], "array of float16"),
+        ("npt.NDArray[np.bool_]", "array of bool"),
+        (BEFORE, "array of int32"),
+        (SINCE[np.int32], "array of int32"),
+        (Alias(SINCE[np.int8]), "array of int8"),
+        (SINCE[Alias(np.int64)], "array of int64"),
+        (Alias(bytes), "bytes"),
+    ],
+)
+def test_an_attribute_is_what_its_annotation_stands_for(annotation: object, wanted: str) -> None:
+    def desc(x: trtp.TensorDesc, own) -> trtp.TensorDesc: ...
+
+    desc.__annotations__["own"] = annotation
+    assert str(signatures.registered(desc).attributes["own"]) == wanted
+
+
+@pytest.mark.parametrize(
+    "annotation", [SINCE, SINCE[np.complex64], Alias(complex), np.ndarray, npt.NDArray[Any], list]
+)
+def test_an_attribute_of_another_type_is_refused(annotation: object) -> None:
+    def desc(x: trtp.TensorDesc, own) -> trtp.TensorDesc: ...
+
+    desc.__annotations__["own"] = annotation
+    with pytest.raises(ValueError, match=r"'own' of type .*: annotate it as int"):
+        signatures.registered(desc)
 
 
 def _plain(x: trtp.TensorDesc) -> trtp.TensorDesc:

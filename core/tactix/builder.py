@@ -21,7 +21,7 @@ from tactix.base.errors import (
 from tactix.base.garbage import rarely_collected
 from tactix.base.logger import Logger, checked_logger
 from tactix.config import BuilderConfig, BuilderFlag
-from tactix.contracts.importer import GIVE, Importer, check_source
+from tactix.contracts.importer import GIVE, Converter, Importer, check_source
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.assemble import assemble
 from tactix.pipeline.by_profile import by_profile
@@ -81,13 +81,14 @@ class Builder(Recorded):
         source: Any,
         enable: Iterable[str] = (),
         shapes: Mapping[str, Sequence[int | None]] | None = None,
+        converters: Sequence[Converter] = (),
     ) -> NetworkDefinition:
         """The network of a model: a path, bytes, or what an importer claims.
 
         ``enable``: packs whose converters may take operators that others provide. ``shapes``: of
         inputs whose rank the model does not tell, and of vectors that may be shapes; None for open
-        sizes. Raises ModelImportError, UnsupportedOperator, ConfigError for a pack that is not
-        there.
+        sizes. ``converters``: taken before those of packs. Raises ModelImportError,
+        UnsupportedOperator, ConfigError for a pack that is not there.
         """
         for pack in sorted(enable):
             self.session.enable(pack)
@@ -100,7 +101,7 @@ class Builder(Recorded):
         network = self.create_network(name)
         network.wanted = {k: tuple(s) for k, s in (shapes or {}).items()}
         with self._blaming(importer):
-            importer.load(source, network, self.session.active_converters())
+            importer.load(source, network, [*converters, *self.session.active_converters()])
         return network
 
     def _unclaimed(self, who: str) -> ModelImportError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tactix.base.errors import ModelImportError
-from tactix.contracts.importer import Converter
+from tactix.contracts.importer import ANY_DOMAIN, Converter
 from tactix.contracts.layer import Layer
 from tactix.plugins.names import OWN
 
@@ -85,13 +85,19 @@ class Catalog:
 
     def claim(self, domain: str, op: str, version: int) -> Claim | None:
         """The converter with the highest ``since`` up to the version, or the layer that imports the
-        operator.
+        operator, or the converter of its name in any domain.
         """
         key = f"{domain}::{op}"
+        if own := self._converter(key, version):
+            return Claim(convert=own.convert)
+        if key in self._layers:
+            return Claim(layer=self._layers[key])
+        anywhere = self._converter(f"{ANY_DOMAIN}::{op}", version)
+        return Claim(convert=anywhere.convert) if anywhere else None
+
+    def _converter(self, key: str, version: int) -> Converter | None:
         fitting = [c for c in self._converters.get(key, ()) if c.since <= version]
-        if fitting:
-            return Claim(convert=max(fitting, key=lambda c: c.since).convert)
-        return Claim(layer=self._layers[key]) if key in self._layers else None
+        return max(fitting, key=lambda c: c.since, default=None)
 
     def is_local(self, node: onnx.NodeProto) -> bool:
         """Whether the model has a function of its own for the node."""

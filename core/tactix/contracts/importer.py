@@ -14,6 +14,9 @@ from tactix.base.files import EMPTY, why_no_file
 
 Network = TypeVar("Network", contravariant=True)
 
+ANY_DOMAIN = "*"
+"""The domain of a converter that takes an operator's name wherever nobody else has it."""
+
 GIVE = "Give the path of a model's file, its bytes, or an object that an importer knows"
 
 
@@ -69,8 +72,8 @@ class Converter:
     """How one operator becomes layers. ``convert(ctx, node)`` is called by the importer of
     ``format``.
 
-    ``op``: ``domain::Name``. ``since``: lowest operator-set version it is for; the highest one that
-    fits is taken.
+    ``op``: ``domain::Name``; the domain may be ANY_DOMAIN. ``since``: lowest operator-set version
+    it is for; the highest one that fits is taken.
     """
 
     format: str

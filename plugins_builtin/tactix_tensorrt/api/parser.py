@@ -67,7 +67,7 @@ class OnnxParser(Flagged, ListingErrors):
 
     def _read(self, source: str | bytes) -> NetworkDefinition | None:
         try:
-            return PluginNodes(self.network, self._operators).read(source)
+            return PluginNodes(self.network).read(source)
         except (ModelImportError, TactixError) as e:
             self._failed(e)
             return None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from tactix.base.errors import ModelImportError, TactixError
-from tactix.contracts.importer import Converter, check_source
+from tactix.contracts.importer import ANY_DOMAIN, Converter
 from tactix_tensorrt.api.built_in_plugins import BuiltInCreator, read_as_plugins
 from tactix_tensorrt.api.enums import (
     NetworkDefinitionCreationFlag,
@@ -53,37 +52,25 @@ class NodeContext(Protocol):
 
 
 class PluginNodes:
-    """Reads models for a network of TensorRT's. ``known``: gives operators that tactix has, which
-    no plugin takes.
-    """
+    """Reads models for a network of TensorRT's."""
 
-    def __init__(
-        self, network: INetworkDefinition, known: Callable[[], set[tuple[str, str]]]
-    ) -> None:
-        self._network, self._known = network, known
+    def __init__(self, network: INetworkDefinition) -> None:
+        self._network = network
 
     def read(self, source: str | bytes) -> NetworkDefinition:
         """tactix's network of a model. Raises ModelImportError, TactixError."""
         native = self._network.builder.native
-        check_source(source)
-        importer, own = native.importer_of(source), self._converters(source)
-        if importer is None or importer.format != FORMAT or not own:
-            return native.import_model(source)
-        network = native.create_network(Path(source).stem if isinstance(source, str) else "")
-        # The first of two counts: a program's own plugin before what tactix reads for that name.
-        importer.load(source, network, [*own, *native.session.active_converters()])
-        return network
+        return native.import_model(source, converters=self._converters())
 
-    def _converters(self, source: str | bytes) -> list[Converter]:
+    def _converters(self) -> list[Converter]:
+        """By names in any domain, so that no operator that tactix has becomes a plugin; but a
+        program's own plugin is taken before one of TensorRT's that tactix reads.
+        """
         own, built_in = _registered()
         readers = {**built_in, **dict.fromkeys(own, self._convert)}
-        pairs = {(d, name) for d in _domains(source) for name in readers} if readers else set()
-        # A program's own plugin is taken before one of TensorRT's that tactix reads.
-        known = self._known()
-        taken = {
-            (d, n) for d, n in pairs & known if n not in own or (d, n) not in read_as_plugins()
-        }
-        return [Converter(FORMAT, f"{d}::{n}", readers[n]) for d, n in sorted(pairs - taken)]
+        places = {(ANY_DOMAIN, name) for name in readers}
+        places |= {(domain, name) for domain, name in read_as_plugins() if name in own}
+        return [Converter(FORMAT, f"{d}::{name}", readers[name]) for d, name in sorted(places)]
 
     def _convert(self, ctx: NodeContext, node: object) -> list[Value]:
         """The outputs of the plugin that a node names. Raises ModelImportError."""
@@ -147,19 +134,3 @@ def _field(declared: PluginField, value: object) -> PluginField:
 
     data = value.encode() if isinstance(value, str) else np.asarray(value).reshape(-1)
     return PluginField(declared.name, data, declared.type)
-
-
-def _domains(source: str | bytes) -> set[str]:
-    """Those of the model's operators: plugins are found in any. Raises ModelImportError."""
-    import onnx
-    from google.protobuf.message import DecodeError
-
-    try:
-        if isinstance(source, bytes):
-            model = onnx.load_model_from_string(source)
-        else:
-            model = onnx.load_model(source, load_external_data=False)
-    except (DecodeError, OSError, ValueError):
-        return set()  # whoever imports it says what is wrong
-    nodes = [n for part in (model.graph, *model.functions) for n in part.node]
-    return {n.domain or "ai.onnx" for n in nodes}

@@ -145,6 +145,25 @@ def test_the_highest_converter_that_fits_is_taken(imported: Any, model: Any) -> 
     assert [n.layer.name for n in net.nodes] == ["Exp"]
 
 
+def test_converters_of_the_caller_come_first_and_those_of_any_domain_last(model: Any) -> None:
+    def layer(name: str) -> Any:
+        return lambda ctx, node: ctx.layer(f"tactix.{name}", [ctx.tensor()])
+
+    nodes = [
+        make_node("Spin", ["x"], ["a"], domain="acme"),
+        make_node("Resize", ["a"], ["b"], domain="acme"),
+        make_node("Abs", ["b"], ["c"]),
+        make_node("Flatten", ["c"], ["d"]),
+        make_node("Exp", ["d"], ["y"]),
+    ]
+    own = {"*::Spin": "Neg", "*::Resize": "Floor", "*::Flatten": "Sin", "*::Exp": "Sin"}
+    own["ai.onnx::Abs"] = "Ceil"
+    table = [Converter("onnx", op, layer(name)) for op, name in own.items()]
+    source = model(nodes, {"x": (F32, [2, 3, 4])}, ["y"])
+    net = tactix.Builder().import_model(source, converters=table)
+    assert [n.layer.name for n in net.nodes] == ["Neg", "Floor", "Ceil", "Reshape", "Exp"]
+
+
 def test_a_layer_imports_its_operator_with_attributes_and_defaults(
     imported: Any, model: Any
 ) -> None:

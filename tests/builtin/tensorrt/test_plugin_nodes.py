@@ -199,6 +199,36 @@ def test_an_operator_that_tactix_has_is_no_plugin(
     assert creator.made == []
 
 
+def test_a_node_of_a_branch_becomes_the_plugin_of_its_name(network: Net, logger: Kept) -> None:
+    def branch(*node: str, **attributes: object) -> onnx.GraphProto:
+        own = helper.make_node(node[0], ["x"], ["b"], domain=node[1], **attributes)
+        return helper.make_graph([own], node[0], [], [helper.make_empty_tensor_value_info("b")])
+
+    branches = {
+        "then_branch": branch("CircularPad", "acme", pads=[1, 2]),
+        "else_branch": branch("Concat", "", axis=2),
+    }
+    branches["else_branch"].node[0].input.extend(["x"])
+    node = helper.make_node("If", ["c"], ["y"], **branches)
+    c = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, 4])
+    graph = helper.make_graph([node], "net", [c, x], [helper.make_empty_tensor_value_info("y")])
+    opsets = [helper.make_opsetid("", 16), helper.make_opsetid("acme", 1)]
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    with registered(padding()):
+        assert trt.OnnxParser(network, logger).parse(proto.SerializeToString()), logger.errors
+
+
+def test_a_model_is_parsed_by_its_importer_alone(
+    network: Net, logger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = model("CircularPad", pads=[1, 2])
+    for name in ("load_model", "load_model_from_string", "load", "load_from_string"):
+        monkeypatch.delattr(onnx, name)
+    with registered(padding()):
+        assert trt.OnnxParser(network, logger).parse(source), logger.errors
+
+
 def test_a_node_that_no_creator_has_is_not_supported(network: Net, logger: Kept) -> None:
     parser = trt.OnnxParser(network, logger)
     assert not parser.parse(model("CircularPad", pads=[1, 2]))

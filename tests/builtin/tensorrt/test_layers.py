@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 from trt_logger import Kept
+from trt_runs import built
+from trt_runs import run as open_run
 
 from tactix_tensorrt import api as trt
 
@@ -333,6 +336,50 @@ def test_an_open_batch_goes_through(network: Net, logger: Kept) -> None:
     profile.set_shape("x", (1, 6), (2, 6), (8, 6))
     config.add_optimization_profile(profile)
     assert network.builder.build_serialized_network(network, config), logger.errors
+
+
+@pytest.mark.parametrize("dtype", [trt.int32, trt.int64])
+def test_a_shuffle_takes_its_sizes_from_each_run(
+    network: Net, config: trt.IBuilderConfig, logger: Kept, dtype: trt.DataType
+) -> None:
+    x = network.add_input("x", trt.float32, (-1, 6))
+    sizes = network.add_input("sizes", dtype, (3,))
+    layer = network.add_shuffle(x)
+    layer.set_input(1, sizes)
+    layer.second_transpose = (2, 0, 1)
+    assert layer.get_output(0).shape == (-1, -1, -1)
+    layer.get_output(0).name = "y"
+    network.mark_output(layer.get_output(0))
+    profile = network.builder.create_optimization_profile()
+    profile.set_shape("x", (1, 6), (4, 6), (8, 6))
+    config.add_optimization_profile(profile)
+    engine = built(network, config, logger)
+    feed = RNG.standard_normal((4, 6)).astype(np.float32)
+    for told, shape in (((0, 2, -1), (4, 2, 3)), ((2, 3, 4), (2, 3, 4)), ((-1, 1, 1), (24, 1, 1))):
+        found = open_run(engine, {"x": feed, "sizes": np.array(told, trt.nptype(dtype))})["y"]
+        assert np.array_equal(found, feed.reshape(shape).transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("placeholder", [True, False])
+def test_a_zero_among_the_sizes_of_a_run_is_a_size_only_if_it_is_no_placeholder(
+    network: Net, config: trt.IBuilderConfig, logger: Kept, placeholder: bool
+) -> None:
+    x = network.add_input("x", trt.float32, (2, 3))
+    layer = network.add_shuffle(x)
+    layer.set_input(1, network.add_input("sizes", trt.int32, (2,)))
+    layer.zero_is_placeholder = placeholder
+    layer.get_output(0).name = "y"
+    network.mark_output(layer.get_output(0))
+    context = built(network, config, logger).create_execution_context()
+    feed, sizes = np.ones((2, 3), np.float32), np.array([0, 3], np.int32)
+    found = np.zeros((2, 3), np.float32)
+    for name, array in (("x", feed), ("sizes", sizes), ("y", found)):
+        assert context.set_tensor_address(name, array.ctypes.data)
+    assert context.execute_async_v3(0) is placeholder
+    if placeholder:
+        assert np.array_equal(found, feed)
+    else:
+        assert "6 elements" in logger.errors[-1]
 
 
 def test_layers_that_make_no_sense_build_nothing(network: Net, logger: Kept) -> None:

@@ -59,12 +59,19 @@ class IShuffleLayer(ILayer):
     def lower(self, emit: Lowering) -> Sequence[Value]:
         x = _transposed(emit, emit.input(0), self.first_transpose)
         given = emit.optional(1)
-        target: Sequence[Dim] | None = self.reshape_dims
         if given is not None:
-            target = emit.content(given, "the sizes of a reshape")
-        if target is not None:
-            x = emit.one("Reshape", x, shape=self._shape(emit, x, target))
+            x = self._told(emit, x, given)
+        elif self.reshape_dims is not None:
+            x = emit.reshape(x, self._shape(emit, x, self.reshape_dims))
         return [_transposed(emit, x, self.second_transpose)]
+
+    def _told(self, emit: Lowering, x: Value, sizes: Value) -> Value:
+        """Reshaped by a tensor, whose content shapes tell or each run."""
+        known = sizes.spec.known()
+        if known is not None:
+            return emit.reshape(x, self._shape(emit, x, known))
+        fields = {"symbol": emit.symbol("size"), "allowzero": not self.zero_is_placeholder}
+        return emit.one("DynamicReshape", x, sizes, **fields)
 
     def _shape(self, emit: Lowering, x: Value, target: Sequence[Dim]) -> tuple[Dim, ...]:
         """The target with 0 and -1 replaced."""

@@ -177,6 +177,28 @@ def test_bands_join_without_a_seam() -> None:
     h.check_all(cases)
 
 
+@needs_unit
+def test_lines_are_cut_into_rows() -> None:
+    """Of which the first and last need pads, and the last has fewer pixels; groups; strides beyond
+    the window.
+    """
+    cases = [
+        window((2, 32, 1100), (32, 32, 3), {"pads": (1, 1)}),
+        window((1, 40, 777), (17, 40, 11), {"pads": (25, 25), "dilations": (5,)}),
+        window((1, 64, 600), (128, 32, 3), {"pads": (2, 0), "group": 2}),
+        window((1, 32, 1300), (32, 32, 4), {"strides": (2,)}),
+        window((1, 16, 4100), (16, 16, 3), {"strides": (5,), "pads": (1, 1)}),
+        window((1, 16, 514), (16, 16, 3), {}),
+        window((1, 16, 512), (16, 16, 3), {"pads": (600, 600), "dilations": (600,)}),
+    ]
+    for c in cases:
+        work = work_of(c.node)
+        assert isinstance(work, AmxConvWork)
+        assert work.line > 0
+        assert bands_for(work.win, work.linear, 32, 8, work.line).bands > 1
+    h.check_all(cases)
+
+
 def transposed(x: Any, w: Any, strides: tuple[int, ...]) -> tuple[Any, list[Any]]:
     arrays = [halves(*x), halves(*w), floats(w[1])]
     return h.node("WideConvTranspose", arrays, [1, 2], strides=strides), arrays

@@ -6,6 +6,9 @@ there; of an image with few channels, cells of four channels, so that eight neig
 are 64 bytes. Output pixels are counted over rows of ``out_wide``, so that the cells of neighbours
 lie one step apart whatever the tap; those past the end of a row are computed and left. What stands
 for pads behind a row is what stands for those before the next one.
+
+A line of a convolution along one axis is cut into rows of some output pixels, so that it makes
+several bands; each row's copy has what its own pixels need, also what the next row's has.
 """
 
 from __future__ import annotations
@@ -31,11 +34,15 @@ of it is on record.
 
 @dataclass(frozen=True)
 class Bands:
-    """``rows``: output rows of a band; ``linear``: the input is a linear image of few channels."""
+    """``rows``: output rows of a band; ``linear``: the input is a linear image of few channels.
+
+    ``line``: output pixels of the line that rows are pieces of, 0 where rows are an image's.
+    """
 
     win: DotWindow
     linear: bool
     rows: int
+    line: int = 0
 
     @property
     def cell(self) -> int:
@@ -75,7 +82,7 @@ class Bands:
     @property
     def lead(self) -> int:
         """Cells before the first of a row."""
-        return -(-self.win.pads[1] // self.pick[1])
+        return 0 if self.line else -(-self.win.pads[1] // self.pick[1])
 
     @property
     def used(self) -> int:
@@ -192,6 +199,8 @@ class Bands:
         return [f"if (r % {step} == {q}) continue;" for q in range(step) if q not in read]
 
     def _row(self, args: Args) -> list[str]:
+        if self.line:
+            return self._piece(args)
         win, cell = self.win, self.cell
         left, end = self.lead * cell, (self.lead + self.count) * cell
         rest = self.wide * cell - end
@@ -209,7 +218,21 @@ class Bands:
             *self._joined(args, "y", str(self.count), out, column),
         ]
 
-    def _joined(self, args: Args, y: str, count: str, out: str, column: int = 0) -> list[str]:
+    def _piece(self, args: Args) -> list[str]:
+        """Of a line: its cells from the first that the row needs, with zeros on both sides."""
+        win, cell = self.win, self.cell
+        step = win.out[1] * win.strides[1]
+        return [
+            f"const int64_t from = (y0 + r) * {step} - {win.pads[1]};",
+            f"const int64_t rest = {win.size[1]} - from;",
+            f"const int64_t begin = from < 0 ? (-from < {self.used} ? -from : {self.used}) : 0;",
+            f"const int64_t end = rest > {self.used} ? {self.used} : rest > begin ? rest : begin;",
+            f"memset(out, 0, begin * {cell});",
+            f"memset(out + end * {cell}, 0, ({self.wide} - end) * {cell});",
+            *self._joined(args, "0", "end - begin", f"out + begin * {cell}", "from + begin"),
+        ]
+
+    def _joined(self, args: Args, y: str, count: str, out: str, column: int | str = 0) -> list[str]:
         """Statements that join the channels of ``count`` pixels from a row's ``column`` on."""
         win, pixels = self.win, self._pixels
         x = f"(const uint16_t*){args.input(win.inputs[0])}"
@@ -260,7 +283,7 @@ class Bands:
         return "\n".join(made) + "\n"
 
 
-def bands_for(win: DotWindow, linear: bool, pixels: int, threads: int) -> Bands:
+def bands_for(win: DotWindow, linear: bool, pixels: int, threads: int, line: int = 0) -> Bands:
     """Bands whose copies fit, with the fewest blocks of so many pixels; several for threads where
     weights are small.
     """
@@ -275,7 +298,7 @@ def bands_for(win: DotWindow, linear: bool, pixels: int, threads: int) -> Bands:
     )
     # Of the bands that fit, the smaller half reads the weights too often; in the others the fewest
     # blocks are the fewest pixels computed for nothing.
-    options = [Bands(win, linear, r) for r in range(1, min(high, max(1, most)) + 1)]
+    options = [Bands(win, linear, r, line) for r in range(1, min(high, max(1, most)) + 1)]
     fitting = [b for b in options if b.scratch(pixels) <= budget] or options[:1]
     kept = fitting[len(fitting) // 2 :]
     return min(reversed(kept), key=lambda b: b.blocks(pixels))

@@ -69,6 +69,10 @@ COPY, LINEAR_COPY = 3, 2
 """Cycles to copy a cell of 64 bytes of blocked channels, and to join the channels of a pixel of a
 linear image.
 """
+PIECE = 256
+"""Output pixels of the rows that a line is cut into: each row's copy has as many cells more as its
+window is long, a tenth for windows of 25. No measurement of it is on record.
+"""
 WEIGHTS = 8
 """Bytes of weights that come from the second cache per cycle, once for every image. No measurement
 of this or the three above is on record.
@@ -84,12 +88,15 @@ def tactics() -> list[Tactic]:
 class AmxConvWork:
     """``win``: what is summed; ``whole``: what becomes of it; ``turned``: it is transposed, and has
     ``taps``.
+
+    ``line``: output pixels of a line that is cut into the rows of ``win``; 0 if none is.
     """
 
     win: DotWindow
     whole: DotWindow
     taps: tuple[int, int] = (1, 1)
     turned: bool = False
+    line: int = 0
 
     @property
     def linear(self) -> bool:
@@ -105,7 +112,7 @@ def work_of(node: Node) -> AmxConvWork | Reject:
     """What a node has the kernel do, or why it cannot."""
     if node.anchor is None or node.anchor.layer.name != "WideConvTranspose":
         win = window.dot_window(node, HALVES, (1, 2, 3))
-        return win if isinstance(win, Reject) else AmxConvWork(win, win)
+        return win if isinstance(win, Reject) else _cut(AmxConvWork(win, win))
     found = spread(node)
     if isinstance(found, Reject):
         return found
@@ -141,6 +148,15 @@ def work_of(node: Node) -> AmxConvWork | Reject:
         found.epi,
     )
     return AmxConvWork(win, replace(win, out=sizes[2:]), found.strides, True)
+
+
+def _cut(work: AmxConvWork) -> AmxConvWork:
+    """A long line as rows of PIECE pixels, so that threads share it, and its copy fits."""
+    win, line = work.win, work.win.out[1]
+    alone = not win.has_depth and (win.kernel[0], win.size[0], win.out[0]) == (1, 1, 1)
+    if work.linear or not alone or win.kernel[1] == 1 or line < 2 * PIECE:
+        return work
+    return replace(work, win=replace(win, out=(-(-line // PIECE), PIECE)), line=line)
 
 
 class HalfAmxConvTactic(Tactic[AmxConvWork]):
@@ -196,7 +212,7 @@ def _cycles(work: AmxConvWork, shape: tuple[int, int], threads: int) -> float:
     weights from the second; results are written; the copy.
     """
     (pixels, vectors), win = shape, work.win
-    b = bands_for(win, work.linear, pixels, threads)
+    b = bands_for(win, work.linear, pixels, threads, work.line)
     steps = b.planes * win.kernel[0] * b.runs
     panels = work.panels(HIGH * vectors)
     far = steps * DEEP * HIGH * vectors > NEAR_CACHE
@@ -256,7 +272,7 @@ class _Kernel:
         self.pixels, self.vectors = variant.number("rows"), variant.number("vectors")
         self.columns = self.vectors * HIGH
         self.threads = max(1, ctx.threads)
-        self.bands = bands_for(self.win, work.linear, self.pixels, self.threads)
+        self.bands = bands_for(self.win, work.linear, self.pixels, self.threads, work.line)
         self.per_tap = -(-self.win.co_each // self.columns)
         self.panels = work.panels(self.columns)
         self.steps = self.bands.planes * self.win.kernel[0] * self.bands.runs
@@ -415,15 +431,15 @@ class _Kernel:
         """Statements that finish a block: all of it, or a run of sums for each row of pixels."""
         wide, pixels, out = self.bands.out_wide, self.pixels, self.win.out[1]
         call = "TX_NAME(finish)(a, {}, image, block, {});"
-        if self.bands.is_even and self.work.taps == (1, 1):
+        if self.bands.is_even and self.work.taps == (1, 1) and not self.work.line:
             count = f"places - k * {pixels} < {pixels} ? places - k * {pixels} : {pixels}"
             return [call.format(f"sums, {count}", f"{self._row0} * {out} + k * {pixels}")]
-        (sy, sx), row = self.work.taps, self.work.whole.out[1]
-        pixel = f"(({self._row0} + y) * {sy} + tap / {sx}) * {row} + column * {sx} + tap % {sx}"
+        there, pixel = self._place()
         run = [
             f"const int64_t y = f / {wide}, column = f % {wide};",
             f"const int64_t past = f + {wide} - column < stop ? f + {wide} - column : stop;",
-            f"const int64_t here = {out} - column < past - f ? {out} - column : past - f;",
+            f"const int64_t last = {there};",
+            "const int64_t here = last - column < past - f ? last - column : past - f;",
             (
                 "if (here > 0) "
                 f"{call.format(f'sums + (f - k * {pixels}) * {self.columns}, here', pixel)}"
@@ -434,6 +450,16 @@ class _Kernel:
             f"const int64_t stop = (k + 1) * {pixels} < places ? (k + 1) * {pixels} : places;",
             block(f"for (int64_t f = k * {pixels}; f < stop;)", *run),
         ]
+
+    def _place(self) -> tuple[str, str]:
+        """How many pixels row ``y`` of a band has, and which pixel that of ``column`` is."""
+        out, row = self.win.out[1], f"({self._row0} + y)"
+        if line := self.work.line:
+            return f"{line} - {row} * {out} < {out} ? {line} - {row} * {out} : {out}", (
+                f"{row} * {out} + column"
+            )
+        (sy, sx), wide = self.work.taps, self.work.whole.out[1]
+        return str(out), f"({row} * {sy} + tap / {sx}) * {wide} + column * {sx} + tap % {sx}"
 
     @property
     def _row0(self) -> str:

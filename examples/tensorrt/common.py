@@ -31,9 +31,25 @@ def build(
     """Parse a model and build its engine. Raises RuntimeError with the parser's errors."""
     builder = trt.Builder(LOGGER)
     network = builder.create_network(0)
+    parse(network, model)
+    return build_network(builder, network, level, profiles, flags)
+
+
+def parse(network: trt.INetworkDefinition, model: Path) -> None:
+    """Raises RuntimeError with the parser's errors."""
     parser = trt.OnnxParser(network, LOGGER)
     if not parser.parse_from_file(str(model)):
         raise RuntimeError("\n".join(str(parser.get_error(i)) for i in range(parser.num_errors)))
+
+
+def build_network(
+    builder: trt.Builder,
+    network: trt.INetworkDefinition,
+    level: int,
+    profiles: Sequence[dict[str, Range]] = (),
+    flags: Sequence[Any] = (),
+) -> trt.ICudaEngine:
+    """Raises RuntimeError if there is no engine; the log has said why."""
     config = builder.create_builder_config()
     config.builder_optimization_level = level
     config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1 << 28)
@@ -46,7 +62,7 @@ def build(
         config.add_optimization_profile(profile)
     plan = builder.build_serialized_network(network, config)
     if plan is None:
-        raise RuntimeError(f"no engine of {model}")
+        raise RuntimeError("no engine was built")
     return trt.Runtime(LOGGER).deserialize_cuda_engine(plan)
 
 

@@ -70,7 +70,9 @@ class Graph:
         self, path: Path, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto]
     ) -> None:
         graph = helper.make_graph(self.nodes, path.stem, inputs, outputs, self.weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        domains = {"": 17} | {node.domain: 1 for node in self.nodes if node.domain}
+        opsets = [helper.make_opsetid(*domain) for domain in domains.items()]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
         onnx.checker.check_model(model)
         onnx.save(model, path)
 
@@ -218,7 +220,41 @@ def selector(path: Path) -> None:
     g.save(path, [tensor("signal", FLOAT, "samples")], outputs)
 
 
-MODELS = {"detector": detector, "reader": reader, "classifier": classifier, "selector": selector}
+def panorama(path: Path) -> None:
+    """images (batch, 3, height, width) to features (batch, 4, height, width): rows go on at their other end."""
+    g = Graph(4)
+    x = g.add("CircularPad", ["images"], "wide", domain="examples", pads=[1, 1])
+    x = g.add(
+        "Conv", [x, g.weight("weight", 4, 3, 3, 3)], "conv", kernel_shape=[3, 3], pads=[1, 0, 1, 0]
+    )
+    g.add("Relu", [x], "features")
+    size = ("height", "width")
+    g.save(
+        path,
+        [tensor("images", FLOAT, "batch", 3, *size)],
+        [tensor("features", FLOAT, "batch", 4, *size)],
+    )
+
+
+def filters(path: Path) -> None:
+    """signal (batch, 1, samples) to bands (batch, 4, samples)."""
+    g = Graph(5)
+    g.add("Conv", ["signal", g.weight("weight", 4, 1, 7)], "bands", kernel_shape=[7], pads=[3, 3])
+    g.save(
+        path,
+        [tensor("signal", FLOAT, "batch", 1, "samples")],
+        [tensor("bands", FLOAT, "batch", 4, "samples")],
+    )
+
+
+MODELS = {
+    "detector": detector,
+    "reader": reader,
+    "classifier": classifier,
+    "selector": selector,
+    "panorama": panorama,
+    "filters": filters,
+}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The programs in examples/tensorrt run without a GPU, and find what ONNX Runtime finds."""
+"""The programs in examples/tensorrt run without a GPU, and find what ONNX Runtime and numpy find."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, numpy_helper
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "tensorrt"
 Arrays = dict[str, np.ndarray]
@@ -115,3 +115,27 @@ def test_a_refit_changes_the_weights_of_the_model(models: Path) -> None:
     changed = expected(model.SerializeToString(), {"images": found["images"]})
     hold({"scores": found["after"]}, changed)
     assert not np.allclose(found["before"], found["after"])
+
+
+def test_a_plugin_pads_for_a_network_and_for_a_model(models: Path) -> None:
+    path = models / "panorama.onnx"
+    found, _ = run("circular_pad", path)
+    padded = np.pad(found["images"], [(0, 0), (0, 0), (0, 0), (1, 1)], "wrap")
+    np.testing.assert_array_equal(found["padded"], padded)
+    model = onnx.load(path)
+    (node,) = (n for n in model.graph.node if n.domain)
+    model.graph.node.remove(node)
+    model.graph.input[0].CopyFrom(
+        onnx.helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, padded.shape)
+    )
+    hold(found, expected(model.SerializeToString(), {node.output[0]: padded}))
+
+
+def test_a_quick_plugin_follows_a_model(models: Path) -> None:
+    path = models / "filters.onnx"
+    found, told = run("snake", path)
+    for i in range(2):
+        arrays = part(found, i)
+        x = expected(path, {"signal": arrays["signal"]})["bands"]
+        hold(arrays, {"activated": x + np.sin(0.5 * x) ** 2 / 0.5})
+    assert len(told.splitlines()) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import ctypes.util
+import functools
 import importlib
 import os
 import sys
@@ -41,6 +42,8 @@ CUDA_PYTHON = {
     "cuda.cuda": driver,
 }
 """Modules by the names under which programs import them: those of today, then the older ones."""
+
+COMPILER = "cuda.bindings.nvrtc"
 
 _ABSENT = object()
 
@@ -81,6 +84,8 @@ class StandInModules:
         self._put("pycuda", _empty_package("pycuda"))
         for name, module in modules.items():
             self._put(name, module)
+        if COMPILER not in sys.modules:
+            self._put(COMPILER, _InstalledCompiler(find_spec(COMPILER)))
         self._open_libraries()
         return tuple(sorted(modules))
 
@@ -124,17 +129,40 @@ def _compiler() -> dict[str, ModuleType]:
     program longer than all of this. Else the stand-in for it.
     """
     if not _has_nvrtc():
-        return {"cuda.bindings.nvrtc": nvrtc, "cuda.nvrtc": nvrtc}
+        return {COMPILER: nvrtc, "cuda.nvrtc": nvrtc}
     older = _empty_package("cuda.nvrtc")
-    vars(older)["__getattr__"] = lambda name: getattr(
-        importlib.import_module("cuda.bindings.nvrtc"), name
-    )
+    vars(older)["__getattr__"] = lambda name: getattr(importlib.import_module(COMPILER), name)
     return {"cuda.nvrtc": older}
+
+
+class _InstalledCompiler(ModuleType):
+    """NVIDIA's, which is imported when a program first uses it."""
+
+    def __init__(self, spec: ModuleSpec | None) -> None:
+        super().__init__(COMPILER)
+        self.__spec__ = spec
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(_installed_compiler(), name)
+
+
+@functools.cache
+def _installed_compiler() -> ModuleType:
+    """Imported with NVIDIA's own driver module, of whose types it is made, in the place of the
+    stand-in's.
+    """
+    put = {n: sys.modules.pop(n) for n in (COMPILER, "cuda.bindings.driver") if n in sys.modules}
+    try:
+        return importlib.import_module(COMPILER)
+    finally:
+        sys.modules.update(put)
+        for name, module in put.items():
+            setattr(sys.modules["cuda.bindings"], name.rpartition(".")[2], module)
 
 
 def _has_nvrtc() -> bool:
     try:
-        return find_spec("cuda.bindings.nvrtc") is not None
+        return find_spec(COMPILER) is not None
     except ImportError:  # of what it is in
         return False
 

@@ -8,6 +8,7 @@ import ctypes
 import gc
 import importlib
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -998,6 +999,42 @@ def test_a_kernel_compiler_that_is_installed_stays(monkeypatch: pytest.MonkeyPat
         assert importlib.import_module("cuda.nvrtc").nvrtcVersion() == (0, 99, 1)
     finally:
         cuda_stand_in.uninstall()
+
+
+MADE_OF_THE_DRIVER = """
+from cuda.bindings.driver import OWN
+def nvrtcVersion():
+    return 0, OWN, 1
+"""
+USING_BOTH = """
+from tactix_tensorrt import cuda_stand_in
+cuda_stand_in.install(force=True)
+from cuda.bindings import driver, nvrtc
+from cuda import nvrtc as older
+print(nvrtc.nvrtcVersion(), older.nvrtcVersion())
+import cuda.bindings.driver, cuda.bindings.nvrtc
+from tactix_tensorrt.cuda_stand_in import driver as ours
+print(cuda.bindings.driver is driver is ours, cuda.bindings.nvrtc is nvrtc)
+"""
+
+
+def test_a_kernel_compiler_that_is_installed_is_imported_beside_its_own_driver(
+    tmp_path: Path,
+) -> None:
+    bindings = tmp_path / "cuda" / "bindings"
+    bindings.mkdir(parents=True)
+    contents = {"__init__": "", "driver": "OWN = 99", "nvrtc": MADE_OF_THE_DRIVER}
+    for name, content in contents.items():
+        (bindings / f"{name}.py").write_text(content)
+    (tmp_path / "cuda" / "__init__.py").touch()
+    made = subprocess.run(
+        [sys.executable, "-c", USING_BOTH],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.stdout.splitlines() == ["(0, 99, 1) (0, 99, 1)", "True True"], made.stderr
 
 
 def test_a_kernel_compiler_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

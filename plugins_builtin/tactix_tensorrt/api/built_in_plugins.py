@@ -1,4 +1,7 @@
-"""TensorRT's own plugins in the registry: what programs make of them becomes layers of tactix's."""
+"""TensorRT's own plugins in the registry: what programs make of them becomes layers of tactix's.
+
+What knows the operators imports tactix_onnx and numpy: that waits for a program that asks.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,6 @@ from typing import TYPE_CHECKING
 from tactix_tensorrt.api.enums import PluginFieldType
 from tactix_tensorrt.api.plugin_fields import PluginField, PluginFieldCollection
 from tactix_tensorrt.api.plugins import IPluginCreator, IPluginV2DynamicExt
-from tactix_trtops import operators
-from tactix_trtops.node import added
 
 if TYPE_CHECKING:
     from tactix.contracts.graph import Value
@@ -43,6 +44,8 @@ class BuiltInPlugin(IPluginV2DynamicExt):
 
     def lower(self, emit: Lowering, inputs: list[Value]) -> list[Value]:
         """The outputs of layers in place of it. Raises TactixError."""
+        from tactix_trtops.node import added
+
         return emit.by(lambda net, name: added(net, self.operator, name, inputs, self.fields))
 
 
@@ -85,6 +88,8 @@ def _value(field: PluginField, kind: str) -> Field:
 
 def creators() -> Iterator[BuiltInCreator]:
     """Those of every plugin of TensorRT's own that is known."""
+    from tactix_trtops import operators
+
     for operator in operators():
         for name in operator.own:
             for version in operator.versions:
@@ -93,4 +98,6 @@ def creators() -> Iterator[BuiltInCreator]:
 
 def read_as_plugins() -> set[tuple[str, str]]:
     """Domains and names of nodes that tactix reads as plugins of TensorRT."""
+    from tactix_trtops import operators
+
     return {(d, name) for o in operators() for d in o.domains for name in o.names}

@@ -102,3 +102,13 @@ def test_what_sessions_find_of_the_pack_imports_nothing_of_the_api() -> None:
     first, second = run("-c", code).stdout.splitlines()
     assert "tactix.TensorRTPlugin@1" in first
     assert second == "False"
+
+
+def test_importing_the_api_waits_for_what_builds_need() -> None:
+    """Numpy, readers of ONNX and layers cost as much as all the rest."""
+    code = (
+        "import sys; from tactix_tensorrt import api; "
+        "print([m for m in ('numpy', 'tactix_onnx', 'tactix_ops', 'tactix_sdk') if m in sys.modules])"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert made.stdout.strip() == "[]"

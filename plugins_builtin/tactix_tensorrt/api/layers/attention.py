@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from tactix.base.dims import exact_div
 from tactix.base.dtypes import DType
@@ -249,7 +248,7 @@ class IAttention:
         if not seen:
             return mask
         both = seen[0] if len(seen) == 1 else emit.one("And", *seen)
-        bias = emit.one("Where", both, emit.number(0.0, q), emit.number(-np.inf, q))
+        bias = emit.one("Where", both, emit.number(0.0, q), emit.number(-math.inf, q))
         return bias if mask is None else emit.one("Add", bias, mask)
 
     def _counted(self, emit: Lowering, k: Value) -> Value | None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tactix.base.dims import Dim, exact_div
 from tactix.base.dtypes import DType
 from tactix_tensorrt.api.enums import DataType, LayerType
 from tactix_tensorrt.api.layer import Attribute, ILayer
-from tactix_tensorrt.api.lowering import Lowering
+from tactix_tensorrt.api.lowering import Lowering, scalar
 from tactix_tensorrt.api.values import NATIVE, Dims
 
 if TYPE_CHECKING:
@@ -76,7 +74,7 @@ class IDynamicQuantizeLayer(ILayer):
         """The scale of the scales, 1 where none is set."""
         found = emit.optional(1)
         if found is None:
-            return emit.constant(np.array(1, np.float32))
+            return emit.constant(scalar(1, DType.FP32))
         return emit.reshape(emit.cast(found, DType.FP32), ())
 
     def _blocks(self, emit: Lowering, x: Value) -> list[tuple[Dim, Dim]]:

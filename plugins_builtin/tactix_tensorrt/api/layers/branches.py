@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from tactix.base.errors import NetworkError
 from tactix.base.tensor import TensorSpec
 from tactix.network.definition import NetworkDefinition
-from tactix_ops.layers.control import Bodies, either, visible
 from tactix_tensorrt.api.enums import LayerType
 from tactix_tensorrt.api.layer import ILayer
 from tactix_tensorrt.api.layers.bounds import BoundLayer, Construct, results_of
@@ -91,6 +90,8 @@ class IIfConditional(Construct):
 
     def lowered(self, emit: Lowering) -> Results:
         """What its output layers give. Raises NetworkError."""
+        from tactix_ops.layers.control import Bodies  # numpy comes with it
+
         conditions = [t for c in self.of(IConditionLayer) for t in c.reads]
         if not conditions:
             raise emit.refuse("it has no condition", "Call set_condition")
@@ -124,6 +125,8 @@ class IIfConditional(Construct):
         if a.dtype is not b.dtype or a.rank != b.rank:
             do = "Cast or reshape one of them"
             raise NetworkError(f"its branches give {a} and {b}", who=output.name, do=do)
+        from tactix_ops.layers.control import either, visible
+
         known, symbol = emit.scope.known_symbols(), emit.symbol(f"{output.name} of")
         a, b = (visible(s, known, f"{symbol} {i}") for i, s in enumerate((a, b)))
         return replace(a, shape=either(a.shape, b.shape, symbol))

@@ -10,25 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tactix.base.dims import Dim, sym
 from tactix.base.dtypes import DType
 from tactix.base.errors import NetworkError
 from tactix.base.tensor import TensorSpec
 from tactix.network.definition import NetworkDefinition
-from tactix_ops.layers.control import Bodies, either, visible
 from tactix_tensorrt.api.enums import LayerType, LoopOutput, TripLimit
 from tactix_tensorrt.api.layer import Attribute, ILayer
 from tactix_tensorrt.api.layers.bounds import BoundLayer, Construct, results_of
-from tactix_tensorrt.api.lowering import Lowering
+from tactix_tensorrt.api.lowering import Lowering, scalar
 from tactix_tensorrt.api.scope import Inner, Results, inside_of
 from tactix_tensorrt.api.tensor import ITensor
 
 if TYPE_CHECKING:
     from tactix.contracts.graph import Value
 
-ENDLESS = np.array((1 << 63) - 1)
+ENDLESS = (1 << 63) - 1
 """The most iterations of a loop that has no count."""
 
 
@@ -79,7 +76,7 @@ class IIteratorLayer(ILoopBoundaryLayer):
         return [*super().reads, *(self.loop.counts if self.loop and self.reverse else ())]
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
-        return [self.slice_at(emit, emit.constant(np.array(0, np.int64)))]
+        return [self.slice_at(emit, emit.constant(scalar(0, DType.INT64)))]
 
     def slice_at(self, emit: Lowering, iteration: Value) -> Value:
         """In an iteration; past the last one any slice, as it is not looked at."""
@@ -240,6 +237,8 @@ class ILoop(Construct):
         """What its output layers give, of kind LAST_VALUE as it is, else stacked along a new first
         axis. Raises NetworkError.
         """
+        from tactix_ops.layers.control import Bodies  # numpy comes with it
+
         self._check(emit)
         scope, states = emit.scope, self.of(IRecurrenceLayer)
         initial = [scope.value_of(r.reads[0]) for r in states]
@@ -247,7 +246,10 @@ class ILoop(Construct):
         bodies = Bodies((body.network(),), tuple(self._results(emit, body, specs)))
         most = [emit.cast(scope.value_of(t), DType.INT64) for t in self.counts]
         going = [scope.value_of(t) for t in self.conditions]
-        most, going = most or [emit.constant(ENDLESS)], going or [emit.constant(np.array(True))]
+        most, going = (
+            most or [emit.constant(scalar(ENDLESS, DType.INT64))],
+            going or [emit.constant(scalar(True, DType.BOOL))],
+        )
         given = [*most, *going, *initial, *body.scope.captured]
         made = emit.all("Loop", given, bodies=bodies, states=len(states))
         last = {r.get_output(0): v for r, v in zip(states, made, strict=False)}
@@ -289,6 +291,8 @@ class ILoop(Construct):
             who = self.of(IRecurrenceLayer)[i].name
             do = "Cast or reshape one of them"
             raise NetworkError(f"it begins as {a}, and goes on as {b}", who=who, do=do)
+        from tactix_ops.layers.control import either
+
         return replace(a, shape=either(a.shape, b.shape, f"{self._symbol(emit)} state {i}"))
 
     def _symbol(self, emit: Lowering) -> str:
@@ -298,6 +302,8 @@ class ILoop(Construct):
         self, emit: Lowering, body: LoopBody, states: Sequence[TensorSpec]
     ) -> list[TensorSpec]:
         """As they are outside."""
+        from tactix_ops.layers.control import visible
+
         known, symbol = emit.scope.known_symbols(), self._symbol(emit)
         specs = [*states, *(v.spec.plain() for v in body.rows.values())]
         seen = [visible(s, known, f"{symbol} result {i}") for i, s in enumerate(specs)]
@@ -334,9 +340,9 @@ class ILoop(Construct):
     def _going(self, scope: Inner, following: Sequence[Value], iteration: Value) -> Value:
         """Whether there is an iteration with the following states."""
         if not self.conditions:
-            return scope.native.add_constant(np.array(True), "going")
+            return scope.native.add_constant(scalar(True, DType.BOOL), "going")
         after = scope.beside(f"{self.label} next")
-        one = scope.native.add_constant(np.array(1, np.int64), "one")
+        one = scope.native.add_constant(scalar(1, DType.INT64), "one")
         later = scope.native.add_layer("tactix.Add", [iteration, one], "next iteration")[0]
         self._bind(after, following, later)
         return after.value_of(self.conditions[0])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from tactix.base.dims import Dim, compare, dmin
 from tactix.base.dtypes import DType
 from tactix_tensorrt.api.enums import BoundingBoxFormat, DataType, LayerType
 from tactix_tensorrt.api.layer import Attribute, ILayer
-from tactix_tensorrt.api.lowering import Lowering
+from tactix_tensorrt.api.lowering import Lowering, scalar
 from tactix_tensorrt.api.values import NATIVE
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class IRaggedSoftMaxLayer(ILayer):
             raise emit.refuse(f"its input is {x.spec}", "Give rows of elements")
         bounds = emit.reshape(bounds, (*x.spec.shape[:-1], 1))
         inside = emit.one("Less", emit.counter(x.spec.shape[last], last, last + 1), bounds)
-        seen = emit.one("Where", inside, x, emit.number(-np.inf, x))
+        seen = emit.one("Where", inside, x, emit.number(-math.inf, x))
         return [
             emit.one("Where", inside, emit.one("Softmax", seen, axis=last), emit.number(0.0, x))
         ]
@@ -115,7 +114,7 @@ class INMSLayer(ILayer):
         """A threshold as a scalar of float32."""
         found = emit.optional(index)
         if found is None:
-            return emit.constant(np.array(0, np.float32))
+            return emit.constant(scalar(0, DType.FP32))
         return emit.reshape(emit.cast(found, DType.FP32), ())
 
     def _best(self, emit: Lowering, scores: Value) -> Value:
@@ -129,7 +128,7 @@ class INMSLayer(ILayer):
         flat = emit.reshape(scores, (batch, all_of_one))
         k = dmin(all_of_one, self.topk_box_limit)
         values, where = emit.all("TopK", [flat], k=k, axis=1, largest=True, sorted=True)
-        never = emit.one("Expand", emit.number(-np.inf, scores), shape=(batch, all_of_one))
+        never = emit.one("Expand", emit.number(-math.inf, scores), shape=(batch, all_of_one))
         kept = emit.one("ScatterElements", never, where, values, axis=1)
         return emit.reshape(kept, (batch, classes, n))
 

@@ -83,7 +83,7 @@ class CircularPad(
         *above, width = input_desc[0].dims
         size, (before, behind) = trt.nptype(input_desc[0].type)().itemsize, self.pads.tolist()
         parts = ((width - before, before), (0, width), (0, behind))
-        x, y, kind = inputs[0], outputs[0], cudart.cudaMemcpyKind.cudaMemcpyDefault
+        x, y, kind = inputs[0], outputs[0], cudart.cudaMemcpyKind.cudaMemcpyDeviceToDevice
         x_pitch, y_pitch = width * size, (before + width + behind) * size
         for begin, columns in parts:
             source, wide = x + begin * size, columns * size

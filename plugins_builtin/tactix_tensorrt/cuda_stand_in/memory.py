@@ -10,7 +10,7 @@ import mmap
 import os
 import threading
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tactix.base.host_memory import largest
@@ -38,13 +38,13 @@ ON_DEVICE = frozenset({MemoryPlace.DEVICE, MemoryPlace.MANAGED})
 @dataclass(frozen=True)
 class StandInAllocation:
     """``pages``: what keeps the memory; it ends with the last reference, so that a copy that is
-    under way outlives a free.
+    under way outlives a free. None for memory that another lends.
     """
 
     address: int
     size: int
     place: MemoryPlace
-    pages: mmap.mmap
+    pages: mmap.mmap | None
 
     @property
     def end(self) -> int:
@@ -68,6 +68,7 @@ class AllocationTable:
         self._found: dict[int, StandInAllocation] = {}
         self._freed: deque[int] = deque(maxlen=_REMEMBERED)
         self._abandoned: deque[StandInAllocation] = deque()
+        self._lent: list[StandInAllocation] = []
         self._used = 0
 
     def allocate(self, size: int, place: MemoryPlace) -> StandInAllocation:
@@ -103,6 +104,22 @@ class AllocationTable:
         may run in a thread that has the lock.
         """
         self._abandoned.append(found)
+
+    @contextlib.contextmanager
+    def lent(self, sizes: Mapping[int, int]) -> Iterator[None]:
+        """Inside, memory of another is the device's, as many bytes from each address on. Several
+        may lend the same.
+        """
+        given = ((address, size) for address, size in sizes.items() if address and size)
+        spans = [StandInAllocation(*span, MemoryPlace.DEVICE, None) for span in given]
+        with self._lock:
+            self._lent += spans
+        try:
+            yield
+        finally:
+            with self._lock:
+                for span in spans:
+                    self._lent.remove(span)
 
     def holding(self, address: int) -> StandInAllocation | None:
         """The allocation that has this address."""
@@ -150,7 +167,10 @@ class AllocationTable:
     def _holding(self, address: int) -> StandInAllocation | None:
         index = bisect.bisect_right(self._starts, address) - 1
         found = self._found[self._starts[index]] if index >= 0 else None
-        return found if found is not None and address < found.end else None
+        if found is not None and address < found.end:
+            return found
+        lent = [s for s in self._lent if s.address <= address < s.end]
+        return max(lent, key=lambda s: s.end, default=None)
 
     def _why_not_freed(self, address: int, found: StandInAllocation | None) -> str:
         if found is not None:

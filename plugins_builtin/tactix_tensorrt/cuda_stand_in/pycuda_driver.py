@@ -416,6 +416,7 @@ def _array(shape: Shape, dtype: DTypeLike, order: str, place: MemoryPlace) -> np
     if not size:
         return np.empty(extents, kind)
     found = MACHINE.allocate_some(size, place)
+    assert found.pages is not None  # it was allocated
     whole = np.frombuffer(found.pages, np.uint8)
     weakref.finalize(whole, MACHINE.memory.abandon, found)
     return whole[:size].view(kind).reshape(extents, order="F" if order == "F" else "C")

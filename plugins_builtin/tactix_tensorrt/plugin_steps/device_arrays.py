@@ -29,25 +29,30 @@ class Place(Protocol):
 
 
 class OnHost:
-    """Memory of the process."""
+    """Memory of the process, which is the device's to what stands in for CUDA."""
 
     def __init__(self) -> None:
         self._held: list[Array] = []
+        self._lent = ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._lent.close()
         self._held.clear()
 
     def hold(self, array: Array) -> int:
         import numpy as np
+
+        from tactix_tensorrt.cuda_stand_in.machine import MACHINE
 
         raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
         self._held.append(raw)
         address = -(-raw.ctypes.data // ALIGNMENT) * ALIGNMENT
         given = np.ascontiguousarray(array)
         ctypes.memmove(address, given.ctypes.data, array.nbytes)
+        self._lent.enter_context(MACHINE.memory.lent({address: array.nbytes}))
         return address
 
     def fetch(self, address: int, array: Array) -> None:

@@ -177,6 +177,11 @@ class PluginStep:
         if buffer in self._places:
             self._places[buffer] = address
 
+    def lends(self) -> dict[int, int]:
+        """Bytes of what the plugin is given, by address."""
+        sizes = {**self._sizes, self._scratch: self._task.workspace}
+        return {place: sizes[buffer] for buffer, place in self._places.items()}
+
     def moves(self) -> list[tuple[int, int, int]]:
         """What is copied before a run, for plugins that change inputs where they lie: to, from,
         bytes. An input keeps its content that way, whoever reads it.
@@ -218,10 +223,13 @@ class PluginRun:
             s.rebind(buffer, address)
 
     def __call__(self) -> None:
+        from tactix_tensorrt.cuda_stand_in.machine import MACHINE
+
         for s in self.steps:
             for target, source, size in s.moves():
                 ctypes.memmove(target, source, size)
-            s.run(0)
+            with MACHINE.memory.lent(s.lends()):
+                s.run(0)
 
     def repeat(self, times: int) -> None:
         for _ in range(times):

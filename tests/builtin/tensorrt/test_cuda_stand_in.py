@@ -37,6 +37,7 @@ from tactix_tensorrt.cuda_stand_in import pycuda_driver as pycuda
 from tactix_tensorrt.cuda_stand_in.cudart import CudartLibrary
 from tactix_tensorrt.cuda_stand_in.machine import MACHINE
 from tactix_tensorrt.cuda_stand_in.pycuda_compiler import CompileError, SourceModule
+from tactix_tensorrt.plugin_steps.device_arrays import OnHost
 
 OK = runtime.cudaError_t.cudaSuccess
 INVALID = runtime.cudaError_t.cudaErrorInvalidValue
@@ -204,6 +205,36 @@ def test_copies(to: str, source: str, size: int, kind: int, status: int) -> None
     for name in ("device", "managed"):
         good(runtime.cudaFree(places[name]))
     good(runtime.cudaFreeHost(places["pinned"]))
+
+
+def test_what_a_plugin_is_given_is_the_devices_while_it_runs() -> None:
+    given, found = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
+
+    def copied(address: int, count: int) -> int:
+        return runtime.cudaMemcpy(found, address, count, Kind.cudaMemcpyDeviceToHost)[0]
+
+    with OnHost() as place:
+        first, second = place.hold(given), place.hold(given + 1)
+        assert copied(first, 24) == OK
+        assert np.array_equal(found, given)
+        assert copied(second + 8, 16) == OK
+        assert copied(second, 28) == INVALID
+        assert copied(second + 24, 1) == INVALID
+        assert runtime.cudaFree(first) == (INVALID,)
+    assert copied(first, 24) == INVALID
+
+
+def test_memory_is_lent_as_long_as_anyone_lends_it() -> None:
+    own = np.zeros(4, np.uint8)
+    address, lent = own.ctypes.data, MACHINE.memory.lent
+    with lent({address: 2, 0: 8}):
+        with lent({address: 4}):
+            assert good(runtime.cudaMemset(address, 1, 4)) == ()
+        assert runtime.cudaMemset(address, 2, 4) == (INVALID,)
+        assert good(runtime.cudaMemset(address, 2, 2)) == ()
+        assert runtime.cudaMemset(0, 2, 1) == (INVALID,)
+    assert runtime.cudaMemset(address, 3, 1) == (INVALID,)
+    assert own.tolist() == [2, 2, 1, 1]
 
 
 def test_a_copy_inside_of_an_allocation() -> None:

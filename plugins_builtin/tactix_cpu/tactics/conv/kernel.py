@@ -372,7 +372,7 @@ class ConvKernel:
     def _windowed(self) -> str:
         """Row after row of windows."""
         rows = self.args.dim(self.win.depth.out * self.win.out[0] * self.parts)
-        bytes_in = self._row_bytes() // self.parts
+        bytes_in = max(1, self._row_bytes() // self.parts)
         if self.parts == 1:
             line = loop("y", "t", "t + next - u", *self._line())
             return self._sweep(rows, bytes_in, [], [comment("lines of y"), line])

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tactix.base.errors import NetworkError
+from tactix.base.errors import BuildCancelled, NetworkError
 from tactix_tensorrt import device
 from tactix_tensorrt.api import plan_facts
 from tactix_tensorrt.api.callbacks import IProgressMonitor, IStreamWriter
@@ -38,24 +38,38 @@ OPEN = (
 
 
 class Progress:
-    """tactix's view of a program's monitor."""
+    """tactix's view of a program's monitor: every phase has a step at least, as programs divide by
+    their number, and who answers False has no plan.
+    """
 
     def __init__(self, monitor: IProgressMonitor) -> None:
         self._monitor = monitor
         self._stopped = False
+        self._uncounted: set[str] = set()
 
     def phase(self, name: str, total: int) -> None:
-        self._monitor.phase_start(name, None, total)
+        if not total:
+            self._uncounted.add(name)
+        self._monitor.phase_start(name, None, max(1, total))
 
     def step(self, name: str, done: int, message: str = "") -> None:
+        self._uncounted.discard(name)
         if self._monitor.step_complete(name, max(0, done - 1)) is False:
             self._stopped = True
 
     def finish(self, name: str) -> None:
+        if name in self._uncounted:
+            self.step(name, 1)
         self._monitor.phase_finish(name)
+        self.check()
 
     def cancelled(self) -> bool:
         return self._stopped
+
+    def check(self) -> None:
+        """Raises BuildCancelled once the monitor has answered False."""
+        if self._stopped:
+            raise BuildCancelled("the progress monitor stopped the build: step_complete gave False")
 
 
 @at_this_level

@@ -138,10 +138,15 @@ class Monitor(trt.IProgressMonitor):
         trt.IProgressMonitor.__init__(self)
         self.phases: list[tuple[str, str]] = []
 
+        self.counts: list[int] = []
+        self.stepped: set[str] = set()
+
     def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
         self.phases.append(("start", phase_name))
+        self.counts.append(num_steps)
 
     def step_complete(self, phase_name: str, step: int) -> bool:
+        self.stepped.add(phase_name)
         return True
 
     def phase_finish(self, phase_name: str) -> None:
@@ -155,6 +160,24 @@ def test_a_monitor_hears_of_phases(
     assert builder.build_serialized_network(parsed, profiled)
     started = {name for what, name in monitor.phases if what == "start"}
     assert started == {name for what, name in monitor.phases if what == "finish"} != set()
+    assert min(monitor.counts) >= 1
+    assert started == monitor.stepped
+
+
+def test_a_monitor_that_answers_false_ends_the_build(
+    builder: trt.Builder,
+    parsed: trt.INetworkDefinition,
+    profiled: trt.IBuilderConfig,
+    logger: Kept,
+) -> None:
+    class Stopping(Monitor):
+        def step_complete(self, phase_name: str, step: int) -> bool:
+            return False
+
+    profiled.progress_monitor = monitor = Stopping()
+    assert builder.build_serialized_network(parsed, profiled) is None
+    assert "stopped the build" in logger.errors[-1]
+    assert monitor.phases[-1][0] == "finish"
 
 
 def test_one_timing_cache_gives_one_plan(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tactix.base.errors import TactixError
@@ -12,6 +12,7 @@ from tactix_tensorrt.api.debug import DebugTensors, Seen
 from tactix_tensorrt.api.enums import TensorLocation
 from tactix_tensorrt.api.layer_times import LayerTimes
 from tactix_tensorrt.api.logger import ILogger, Reporting, returns
+from tactix_tensorrt.api.room import RoomCheck
 from tactix_tensorrt.api.values import Dims, as_dims
 from tactix_tensorrt.levels import at_this_level
 
@@ -71,6 +72,7 @@ class IExecutionContext(Reporting):
         self._times: LayerTimes | None = None
         self._allocators: dict[str, AskedAllocator] = {}
         self._streams = not engine.native.device.host_memory
+        self._room = None if self._streams else RoomCheck()
         self._run = native.execute_async_v3
         self._converted = self._made_converted()
         if self._converted is not None:
@@ -125,6 +127,7 @@ class IExecutionContext(Reporting):
     @returns(False)
     def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
         self.native.set_optimization_profile(profile_index)
+        self._moved()
         return True
 
     @returns(False)
@@ -142,6 +145,7 @@ class IExecutionContext(Reporting):
             )
             return False
         self.native.set_input_shape(name, wanted)
+        self._moved()
         return True
 
     def get_tensor_shape(self, name: str) -> Dims:
@@ -192,6 +196,7 @@ class IExecutionContext(Reporting):
 
     @returns(False)
     def set_tensor_address(self, name: str, memory: int) -> bool:
+        self._moved()
         if self._converted is not None and name in self._converted:
             self._converted.addresses[name] = int(memory)
             return True
@@ -199,6 +204,23 @@ class IExecutionContext(Reporting):
         return True
 
     set_input_tensor_address = set_tensor_address
+
+    def _moved(self) -> None:
+        """Tensors may lie elsewhere, or be larger, from now on."""
+        if self._room is not None:
+            self._room.due = True
+
+    def _placed(self) -> Iterator[tuple[str, int, int]]:
+        """Names, addresses and bytes of tensors whose place and size are known before a run."""
+        for name in self.engine:
+            size = 0 if name in self._allocators else self.get_max_output_size(name)
+            if size > 0:
+                yield name, self.get_tensor_address(name), size
+
+    def _bound(self, bindings: Sequence[int]) -> Iterator[tuple[str, int, int]]:
+        """As ``_placed``, at the addresses of a run."""
+        for name, address in zip(self.engine, bindings, strict=False):  # the run counts them
+            yield name, address, max(0, self.get_max_output_size(name))
 
     @returns(0)
     def get_tensor_address(self, name: str) -> int:
@@ -209,6 +231,7 @@ class IExecutionContext(Reporting):
     @returns(False)
     def set_output_allocator(self, name: str, output_allocator: IOutputAllocator | None) -> bool:
         """Ask it for memory in each run; None ends that."""
+        self._moved()
         if output_allocator is None:
             self._allocators.pop(name, None)
             self.native.set_output_allocator(name, None)
@@ -257,6 +280,8 @@ class IExecutionContext(Reporting):
             if self._allocators:
                 for placed in self._allocators.values():
                     placed.stream = int(stream_handle)
+            if self._room is not None and self._room.is_due():
+                self._room.check(self._placed())
             stream = int(stream_handle) if self._streams else 0
             done = self._run(stream) if self._times is None else self._timed(stream)
             return self._told(int(stream_handle)) if self._debug.listener else done
@@ -282,7 +307,10 @@ class IExecutionContext(Reporting):
             return self._execute_named(bindings)
         if self._times is not None:
             self._times.begin()
-        done = self.native.execute_v2([int(b) for b in bindings])
+        addresses = [int(b) for b in bindings]
+        if self._room is not None and self._room.is_due(addresses):
+            self._room.check(self._bound(addresses))
+        done = self.native.execute_v2(addresses)
         if self._times is not None:
             self._times.tell()
         return done

@@ -60,9 +60,12 @@ class FreeAndTotal:
 
 
 class AllocationTable:
-    """Allocations by address; any thread may call."""
+    """Allocations by address; any thread may call. ``changes``: how many there were and ended, 0
+    where nothing is allocated here.
+    """
 
     def __init__(self) -> None:
+        self.changes = 0
         self._lock = threading.Lock()
         self._starts: list[int] = []
         self._found: dict[int, StandInAllocation] = {}
@@ -87,6 +90,7 @@ class AllocationTable:
             bisect.insort(self._starts, start)
             self._found[start] = made
             self._used += size
+            self.changes += 1
         return made
 
     def free(self, address: int, places: Collection[MemoryPlace]) -> None:
@@ -126,6 +130,16 @@ class AllocationTable:
         with self._lock:
             return self._holding(address)
 
+    def room(self, address: int, count: int) -> int:
+        """How many of ``count`` bytes from an address on are the caller's: those that its
+        allocation has left, none where no memory is, and else all, as other memory is not known
+        here.
+        """
+        found = self.holding(address)
+        if found is not None:
+            return min(count, found.end - address)
+        return count if is_mapped(address, count) else 0
+
     def memory(self) -> FreeAndTotal:
         """Of this machine: all of it, less what the program has allocated here."""
         self._free_abandoned()
@@ -163,6 +177,7 @@ class AllocationTable:
         del self._starts[bisect.bisect_left(self._starts, found.address)]
         self._freed.append(found.address)
         self._used -= found.size
+        self.changes += 1
 
     def _holding(self, address: int) -> StandInAllocation | None:
         index = bisect.bisect_right(self._starts, address) - 1

@@ -5,30 +5,15 @@ operator sets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
-from tactix.base.dims import Dim, floordiv
+from tactix.base.dims import Dim
 from tactix.contracts.graph import Value
 from tactix_onnx.convert import Context, Table
 from tactix_ops.layers.common import axes_of
-from tactix_ops.layers.dynamic_resize import fitted, scaled_size
+from tactix_ops.layers.dynamic_resize import fitted, scaled
 
 CONVERTERS = Table()
-
-LARGEST_DENOMINATOR = 1000
-"""Scales are taken as fractions up to this denominator where that is the same float."""
-
-
-def scaled(size: Dim, scale: float) -> Dim:
-    """``floor(size * scale)``: in float32 for numbers, by the scale's fraction for symbols."""
-    if isinstance(size, int):
-        return scaled_size(size, scale)
-    simple = Fraction(scale).limit_denominator(LARGEST_DENOMINATOR)
-    ratio = simple if np.float32(float(simple)) == np.float32(scale) else Fraction(float(scale))
-    return floordiv(size * ratio.numerator, ratio.denominator)
 
 
 def _scales(ctx: Context, index: int) -> tuple[float, ...]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Shape
+from tactix.base.dims import Dim, Shape, floordiv
 from tactix.base.errors import ShapeError
 from tactix.contracts.layer import Layer
 from tactix_ops.layers.common import Array, Specs, pick, required
 from tactix_ops.layers.dynamic import Dynamic, fresh, numbers
 from tactix_ops.layers.resize import Resize, ResizeAttrs
+
+LARGEST_DENOMINATOR = 1000
+"""Scales are taken as fractions up to this denominator where that is the same float."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,15 @@ class DynamicResizeAttrs:
 def scaled_size(size: int, scale: float) -> int:
     """``floor(size * scale)`` in float32."""
     return int(np.floor(np.float32(size) * np.float32(scale)))
+
+
+def scaled(size: Dim, scale: float) -> Dim:
+    """``floor(size * scale)``: in float32 for numbers, by the scale's fraction for symbols."""
+    if isinstance(size, int):
+        return scaled_size(size, scale)
+    simple = Fraction(scale).limit_denominator(LARGEST_DENOMINATOR)
+    ratio = simple if np.float32(float(simple)) == np.float32(scale) else Fraction(float(scale))
+    return floordiv(size * ratio.numerator, ratio.denominator)
 
 
 def fitted(have: Sequence[int], want: Sequence[int], policy: str) -> tuple[list[int], list[float]]:

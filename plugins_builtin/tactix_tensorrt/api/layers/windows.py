@@ -237,18 +237,35 @@ class IResizeLayer(ILayer):
     exclude_outside = Attribute(False)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
-        target = emit.optional(1)
-        sizes = tuple(self.shape) if target is None else emit.content(target, "the sizes")
-        fields = {
-            "sizes": sizes,
-            "scales": () if sizes else tuple(float(s) for s in self.scales),
+        x, target = emit.input(0), emit.optional(1)
+        known = tuple(self.shape) if target is None else target.spec.known()
+        if known is None:
+            told = [x, None, None, target]
+            return [emit.one("DynamicResize", *told, symbol=emit.symbol("size"), **self._how())]
+        if known:
+            return [emit.one("Resize", x, sizes=known, **self._how())]
+        sizes = self._scaled(emit, x)
+        scales = tuple(float(s) for s in self.scales)
+        return [emit.one("Resize", x, sizes=sizes, scales=scales, **self._how())]
+
+    def _scaled(self, emit: Lowering, x: Value) -> tuple[Dim, ...]:
+        """The sizes that ``scales`` give, rounded down."""
+        from tactix_ops.layers.dynamic_resize import scaled  # numpy comes with it
+
+        if len(self.scales) != x.spec.rank:
+            do = "Set shape, one of scales for each axis, or input 1"
+            raise emit.refuse(f"it has {len(self.scales)} scales for {x.spec}", do)
+        return tuple(scaled(n, s) for n, s in zip(x.spec.shape, self.scales, strict=True))
+
+    def _how(self) -> dict[str, object]:
+        """What does not hang on sizes."""
+        return {
             "mode": RESIZE_MODES[self.resize_mode],
             "coordinate_transformation_mode": self._coordinates(),
             "nearest_mode": ROUNDING[self.nearest_rounding],
             "cubic_coeff_a": self.cubic_coeff,
             "exclude_outside": bool(self.exclude_outside),
         }
-        return [emit.one("Resize", emit.input(0), **fields)]
 
     def _coordinates(self) -> str:
         upper = self.selector_for_single_pixel is ResizeSelector.UPPER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from tactix.base.dims import Expr, evaluate, symbols
 from tactix.base.errors import TactixError
@@ -134,8 +134,21 @@ class ICudaEngine(Reporting):
     def __iter__(self) -> Iterator[str]:
         return iter(self._ios)
 
-    def __getitem__(self, index: int) -> str:
-        return self.get_tensor_name(index)
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: str) -> int: ...
+    def __getitem__(self, index: int | str) -> str | int:
+        """A tensor's name by index; before TensorRT 10 also its index by name, -1 for none."""
+        if not isinstance(index, str):
+            return self.get_tensor_name(index)
+        if levels.current() != "8.6":
+            raise TypeError(f"an engine is indexed by numbers, not {index!r}")
+        return self._index(index)
+
+    def _index(self, name: str) -> int:
+        """-1 for none of that name."""
+        return list(self._ios).index(name) if name in self._ios else -1
 
     def __bool__(self) -> bool:
         return True
@@ -376,7 +389,7 @@ class ICudaEngine(Reporting):
         return self.get_tensor_name(index)
 
     def get_binding_index(self, name: str) -> int:
-        return list(self._ios).index(name) if name in self._ios else -1
+        return self._index(name)
 
     def _named(self, binding: int | str) -> str:
         return binding if isinstance(binding, str) else self.get_tensor_name(binding)

@@ -131,6 +131,11 @@ def nptype(trt_type: DataType) -> type[np.generic]:
 class IHostMemory(bytes):
     """Bytes that a method made. A ``bytes``, since only that gives every Python its buffer."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.IHostMemory object at {id(self):#x}>"
+
+    __str__ = __repr__
+
     @property
     def nbytes(self) -> int:
         return len(self)

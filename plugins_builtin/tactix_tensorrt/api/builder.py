@@ -164,6 +164,9 @@ class Builder(Rooted):
             debug=marked,
             unfused=tuple(unfused),
             hidden=hidden,
+            roles={
+                n.name: network.roles[n.name] for n in network.layers if n.name in network.roles
+            },
         )
 
     def _finish(self, native: BuilderConfig, config: IBuilderConfig) -> None:

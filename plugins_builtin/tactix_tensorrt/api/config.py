@@ -307,6 +307,8 @@ class IBuilderConfig(Flagged, Reporting):
             if name not in FLAGS and name not in NO_EFFECT:
                 self.warn(f"BuilderFlag.{name} changes nothing here: tactix has no counterpart")
         wanted = {FLAGS[n] for n in names if n in FLAGS and (n != "TF32" or kind == "cuda")}
+        if "STRIP_PLAN" in wanted and "REFIT" not in wanted:
+            wanted.add("REFIT_IDENTICAL")
         return {NativeFlag[n] for n in wanted}
 
     def selection(self) -> Selection | None:

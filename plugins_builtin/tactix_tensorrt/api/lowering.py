@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix.base.errors import NetworkError
-from tactix_tensorrt.api.values import Dims
+from tactix_tensorrt.api.values import Dims, Weights, weights_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tactix.contracts.graph import Node, Value
     from tactix.contracts.layer import Layer
     from tactix.network.definition import NetworkDefinition
+    from tactix_tensorrt.api.enums import WeightsRole
     from tactix_tensorrt.api.layer import ILayer
     from tactix_tensorrt.api.scope import Scope
     from tactix_tensorrt.api.tensor import ITensor
@@ -77,7 +78,24 @@ class Lowering:
         """The only output of one."""
         return self.all(kind, inputs, **fields)[0]
 
-    def constant(self, array: Array, shape: Sequence[int] | None = None) -> Value:
+    def weights(
+        self, given: Weights | Array | None, role: WeightsRole, shape: Sequence[int] | None = None
+    ) -> Value | None:
+        """Numbers that a program gave the layer, under their name, as ``constant``; None for none.
+        Refitters find them by the layer and the role.
+        """
+        array = weights_array(given)
+        if given is None or array is None:
+            return None
+        network = self._layer.network
+        own = f"{self._layer.name}.{role.name.lower()}"
+        made = self.constant(array, shape, network.weights_names.of(given) or own)
+        network.roles.setdefault(self._layer.name, {})[role] = made.name
+        return made
+
+    def constant(
+        self, array: Array, shape: Sequence[int] | None = None, name: str | None = None
+    ) -> Value:
         """Numbers in a shape, in which one size may be -1. Raises NetworkError if they do not
         fill it.
         """
@@ -86,7 +104,7 @@ class Lowering:
         except ValueError:
             what = f"{array.size} weights do not fill {tuple(shape or ())}"
             raise NetworkError(what, who=self._layer.name) from None
-        return self._net.add_constant(shaped, f"{self._layer.name}.weights")
+        return self._net.add_constant(shaped, name or f"{self._layer.name}.weights")
 
     def number(self, value: float, like: Value) -> Value:
         """A scalar of the dtype of another tensor."""

@@ -15,7 +15,8 @@ from tactix_tensorrt.api.layer import ILayer
 from tactix_tensorrt.api.logger import Reporting
 from tactix_tensorrt.api.scope import Scope
 from tactix_tensorrt.api.tensor import ITensor
-from tactix_tensorrt.api.values import NATIVE, Dims
+from tactix_tensorrt.api.values import NATIVE, Dims, Weights
+from tactix_tensorrt.api.weights_names import Roles, WeightsNames, users
 from tactix_tensorrt.levels import at_this_level
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tactix_tensorrt.api.builder import Builder
     from tactix_tensorrt.api.config import IBuilderConfig
     from tactix_tensorrt.api.layers.bounds import Construct
+    from tactix_tensorrt.api.values import Array
 
 Layer = TypeVar("Layer", bound=ILayer)
 
@@ -76,6 +78,8 @@ class INetworkDefinition(Additions, Reporting):
         self._net: NetworkDefinition | None = None
         self._parsed = False
         self.constructs: list[Construct] = []
+        self.weights_names = WeightsNames()
+        self.roles: Roles = {}
         self._whole = Whole(self)
 
     # -- what it is -------------------------------------------------------------------------------
@@ -196,7 +200,7 @@ class INetworkDefinition(Additions, Reporting):
         """All that was made, unless a parser made it."""
         if self._net is None or self.is_parsed:
             return
-        self._net, self._whole = None, Whole(self)
+        self._net, self._whole, self.roles = None, Whole(self), {}
         for layer in self.layers:
             layer.values = None
 
@@ -213,9 +217,9 @@ class INetworkDefinition(Additions, Reporting):
 
     def outdated(self, layer: ILayer) -> None:
         """Forget what was made of a layer, and of all that read it; loops and branches, where a
-        layer becomes several, are made anew with all that is there.
+        layer becomes several, are made anew with all that is there, as are weights with names.
         """
-        if self.constructs:
+        if self.constructs or self.weights_names:
             self._forget()
             return
         stale = [layer]
@@ -229,6 +233,22 @@ class INetworkDefinition(Additions, Reporting):
                 self.native.free_name(node.name)
             read = set(gone.outputs)
             stale += [x for x in self.layers if read & {t for t in x.inputs if t is not None}]
+
+    def set_weights_name(self, weights: Weights | Array, name: str | None) -> bool:
+        """What refitters call weights of a layer that was added; None takes the name away. False
+        for weights that no layer has, or several have, and for a name that is taken.
+        """
+        found = users(self.layers, weights)
+        if len(found) != 1:
+            why = f"{len(found)} layers have these weights"
+            self.fail(f"set_weights_name {name!r}: {why}: Give what one layer has, after adding it")
+            return False
+        if name and self.weights_names.taken(name, weights):
+            self.fail(f"set_weights_name: {name!r} is the name of others: Give each its own")
+            return False
+        self.weights_names.set(weights, name)
+        self._forget()
+        return True
 
     # -- towards tactix ---------------------------------------------------------------------------
 
@@ -250,6 +270,7 @@ class INetworkDefinition(Additions, Reporting):
             raise NetworkError("the network has layers", do="Parse into a network of its own")
         self._net, self._parsed = net, True
         self._whole.values = parsed.fill(self, net)
+        self.roles = parsed.roles(self.layers)
 
     def value_of(self, tensor: ITensor) -> Value:
         """tactix's tensor. Raises TactixError for layers that make no sense."""

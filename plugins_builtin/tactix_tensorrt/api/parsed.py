@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tactix_tensorrt.api.enums import (
     ActivationType,
     PoolingType,
+    WeightsRole,
 )
 from tactix_tensorrt.api.layer import ILayer
 from tactix_tensorrt.api.layers import arithmetic, moving, plugins, windows
@@ -15,6 +17,7 @@ from tactix_tensorrt.api.layers.loops import ILoopOutputLayer
 from tactix_tensorrt.api.plugins import IPluginV2
 from tactix_tensorrt.api.tensor import ITensor
 from tactix_tensorrt.api.values import Dims
+from tactix_tensorrt.api.weights_names import Roles
 
 if TYPE_CHECKING:
     from tactix.contracts.graph import Node, Value
@@ -106,6 +109,19 @@ def fill(network: INetworkDefinition, net: NetworkDefinition) -> dict[ITensor, V
             tensor = _copied(network, tensor, value)
         tensor.name, found[tensor] = name, value
         network.mark_output(tensor)
+    return found
+
+
+def roles(layers: Sequence[ILayer]) -> Roles:
+    """Names of the model's weights that are kernels and biases of layers."""
+    found: Roles = {}
+    for layer in layers:
+        node = layer.parsed_node if isinstance(layer, windows.Weighted) else None
+        if node is None:
+            continue
+        stored = dict(zip((WeightsRole.KERNEL, WeightsRole.BIAS), node.inputs[1:3]))
+        named = {r: v.name for r, v in stored.items() if v is not None and v.spec.const is not None}
+        found[layer.name] = named
     return found
 
 

@@ -11,6 +11,7 @@ from tactix_tensorrt.api.enums import (
     HardwareCompatibilityLevel,
     ProfilingVerbosity,
     TensorFormat,
+    WeightsRole,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class PlanFacts:
     name, profile by profile. Enumerations are kept by name, for their numbers are those of a level.
     ``formats``: of inputs and outputs that are not linear. ``debug``: names of tensors that
     listeners may be told of, ``unfused``: those that fusions left; ``hidden``: outputs of the plan
-    that engines do not show.
+    that engines do not show. ``roles``: names of weights, by layer and role.
     """
 
     profiling_verbosity: ProfilingVerbosity = ProfilingVerbosity.DETAILED
@@ -40,6 +41,7 @@ class PlanFacts:
     debug: tuple[str, ...] = ()
     unfused: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    roles: Mapping[str, Mapping[WeightsRole, str]] = field(default_factory=dict)
 
     def entry(self) -> dict[str, object]:
         """Of ``Plan.meta``."""
@@ -52,6 +54,7 @@ class PlanFacts:
             "debug": list(self.debug),
             "unfused": list(self.unfused),
             "hidden": list(self.hidden),
+            "roles": {n: {r.name: w for r, w in own.items()} for n, own in self.roles.items()},
         }
 
 
@@ -60,14 +63,24 @@ def of(plan: Plan) -> PlanFacts:
     if KEY not in plan.meta:
         return PlanFacts()
     r = Reader(plan.meta[KEY], f"meta.{KEY}")
+    debug, unfused, hidden = (
+        tuple(n.text() for n in r.at(k).items()) for k in ("debug", "unfused", "hidden")
+    )
     return PlanFacts(
         ProfilingVerbosity[r.at("profiling_verbosity").text()],
         HardwareCompatibilityLevel[r.at("hardware_compatibility_level").text()],
         r.at("tactic_sources").integer(),
         tuple({name: _ranges(v) for name, v in p.fields().items()} for p in r.at("values").items()),
         {name: TensorFormat[f.text()] for name, f in r.at("formats").fields().items()},
-        *(tuple(n.text() for n in r.at(k).items()) for k in ("debug", "unfused", "hidden")),
+        debug,
+        unfused,
+        hidden,
+        {name: _roles(own) for name, own in r.at("roles").fields().items()},
     )
+
+
+def _roles(r: Reader) -> dict[WeightsRole, str]:
+    return {WeightsRole[role]: name.text() for role, name in r.fields().items()}
 
 
 def _ranges(r: Reader) -> Ranges:

@@ -51,17 +51,36 @@ class Refitter(Reporting):
         if location is TensorLocation.DEVICE and not self.engine.native.device.host_memory:
             self.fail(f"weights {name!r} on the device: Give them in memory of the host")
             return False
-        array = (weights if isinstance(weights, Weights) else Weights(weights)).view()
+        array = weights.view() if isinstance(weights, Weights) else weights
         shape = self.native.get_weights_prototype(name).shape
         if array.size == math.prod(int(str(d)) for d in shape):
             array = array.reshape([int(str(d)) for d in shape])
         self.native.set_named_weights(name, array)
         return True
 
-    def set_weights(self, layer_name: str, role: WeightsRole, weights: Weights) -> bool:
-        """False: weights go by their names here."""
-        self.fail(f"set_weights of {layer_name!r}: Call set_named_weights with the model's names")
-        return False
+    def set_weights(self, layer_name: str, role: WeightsRole, weights: Weights | Array) -> bool:
+        """Weights of a layer that was added, or the kernel or bias of one that a parser read; False
+        for others.
+        """
+        name = self.engine.facts.roles.get(layer_name, {}).get(role)
+        if name is None:
+            do = "Call get_all for what there is, or set_named_weights with the weights' name"
+            self.fail(f"no weights are {role} of layer {layer_name!r}: {do}")
+            return False
+        return self.set_named_weights(name, weights)
+
+    def get_all(self) -> tuple[list[str], list[WeightsRole]]:
+        """Layers and roles of those of ``get_all_weights`` that have them."""
+        return self._layers(set(self.get_all_weights()))
+
+    def get_missing(self) -> tuple[list[str], list[WeightsRole]]:
+        """Layers and roles of those that a refit still needs, as ``get_all``."""
+        return self._layers(set(self.get_missing_weights()))
+
+    def _layers(self, names: set[str]) -> tuple[list[str], list[WeightsRole]]:
+        every = self.engine.facts.roles.items()
+        found = [(n, role) for n, own in every for role, name in own.items() if name in names]
+        return [layer for layer, _ in found], [role for _, role in found]
 
     @returns(Weights())
     def get_named_weights(

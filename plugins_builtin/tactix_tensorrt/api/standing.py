@@ -33,7 +33,6 @@ REFUSED: dict[str, frozenset[str]] = {
     for name, members in {
         "IBuilderConfig": "can_run_on_DLA",
         "IExecutionContext": "set_communicator",
-        "Refitter": "set_weights",
     }.items()
 }
 

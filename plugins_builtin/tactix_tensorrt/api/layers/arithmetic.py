@@ -17,6 +17,7 @@ from tactix_tensorrt.api.enums import (
     ScaleMode,
     TopKOperation,
     UnaryOperation,
+    WeightsRole,
 )
 from tactix_tensorrt.api.layer import Attribute, ILayer
 from tactix_tensorrt.api.lowering import Lowering, axes_of
@@ -137,11 +138,19 @@ class IScaleLayer(ILayer):
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
         y = emit.input(0)
-        for kind, given in (("Mul", self.scale), ("Add", self.shift), ("Pow", self.power)):
-            array = weights_array(given)
-            if array is not None:
-                y = emit.one(kind, y, emit.constant(array, self._shape(emit, y)))
-        return [y]
+        for kind, given, role in (
+            ("Mul", self.scale, WeightsRole.SCALE),
+            ("Add", self.shift, WeightsRole.SHIFT),
+        ):
+            made = emit.weights(given, role, self._shape(emit, y))
+            if made is not None:
+                y = emit.one(kind, y, made)
+        power = weights_array(self.power)
+        return (
+            [y]
+            if power is None
+            else [emit.one("Pow", y, emit.constant(power, self._shape(emit, y)))]
+        )
 
     def _shape(self, emit: Lowering, x: Value) -> tuple[int, ...]:
         """Of the numbers beside a tensor."""

@@ -14,10 +14,11 @@ from tactix_tensorrt.api.enums import (
     LayerType,
     SampleMode,
     ScatterMode,
+    WeightsRole,
 )
 from tactix_tensorrt.api.layer import Attribute, ILayer
 from tactix_tensorrt.api.lowering import Lowering
-from tactix_tensorrt.api.values import NATIVE, Dims, Permutation, Weights, weights_array
+from tactix_tensorrt.api.values import NATIVE, Dims, Permutation, Weights
 
 if TYPE_CHECKING:
     from tactix.contracts.graph import Value
@@ -30,10 +31,10 @@ class IConstantLayer(ILayer):
     weights: Attribute[Weights | Array | None] = Attribute(None)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
-        array = weights_array(self.weights)
-        if array is None:
+        made = emit.weights(self.weights, WeightsRole.CONSTANT, self.shape)
+        if made is None:
             raise emit.refuse("a constant without weights")
-        return [emit.constant(array, self.shape)]
+        return [made]
 
 
 class IConcatenationLayer(ILayer):

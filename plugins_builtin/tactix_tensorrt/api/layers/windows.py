@@ -15,10 +15,11 @@ from tactix_tensorrt.api.enums import (
     ResizeRoundMode,
     ResizeSelector,
     SampleMode,
+    WeightsRole,
 )
 from tactix_tensorrt.api.layer import Attribute, ILayer
 from tactix_tensorrt.api.lowering import Lowering
-from tactix_tensorrt.api.values import Dims, Weights, weights_array
+from tactix_tensorrt.api.values import Dims, Weights
 
 if TYPE_CHECKING:
     from tactix.contracts.graph import Value
@@ -100,14 +101,14 @@ class Weighted(Windowed):
         given = emit.optional(1)
         if given is not None:
             return given
-        array = weights_array(self.kernel)
-        if array is None:
+        made = emit.weights(self.kernel, WeightsRole.KERNEL, shape)
+        if made is None:
             raise emit.refuse("the kernel has no weights", "Give them, or set input 1")
-        return emit.constant(array, shape)
+        return made
 
     def _bias(self, emit: Lowering) -> Value | None:
-        array = weights_array(self.bias)
-        return emit.optional(2) if array is None else emit.constant(array.reshape(-1))
+        made = emit.weights(self.bias, WeightsRole.BIAS, (-1,))
+        return emit.optional(2) if made is None else made
 
     def _channels(self, emit: Lowering, x: Value) -> int:
         channels = x.spec.shape[1]

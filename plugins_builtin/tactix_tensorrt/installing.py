@@ -30,7 +30,11 @@ def take_name() -> None:
 
 
 def for_children() -> None:
-    """Let processes that this one starts find it, too."""
+    """Let processes that this one starts find it, too: by PYTHONPATH, and by ``sys.path``, which
+    multiprocessing hands to processes that it spawns. The first entry is the program's folder.
+    """
+    if str(FOLDER) not in sys.path:
+        sys.path.insert(1, str(FOLDER))
     before = os.environ.get("PYTHONPATH", "")
     parts = [str(FOLDER), *(p for p in before.split(os.pathsep) if p and p != str(FOLDER))]
     os.environ["PYTHONPATH"] = os.pathsep.join(parts)

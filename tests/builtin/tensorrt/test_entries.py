@@ -44,6 +44,31 @@ def test_a_program_runs_with_its_children_at_a_level(
     assert second == f"{version}.0 {fp16} started"
 
 
+SPAWNS = """
+import multiprocessing
+
+import tensorrt
+
+def told(found):
+    found.put(tensorrt.__version__)
+
+if __name__ == "__main__":
+    spawning = multiprocessing.get_context("spawn")
+    found = spawning.SimpleQueue()
+    child = spawning.Process(target=told, args=(found,))
+    child.start()
+    child.join()
+    print(child.exitcode, found.get() if child.exitcode == 0 else "")
+"""
+
+
+def test_processes_that_multiprocessing_spawns_find_it(tmp_path: Path) -> None:
+    program = tmp_path / "spawns.py"
+    program.write_text(SPAWNS)
+    found = run("-m", "tactix_tensorrt", str(program))
+    assert found.stdout.split() == ["0", "10.16.0"], found.stderr
+
+
 def test_a_folder_on_the_path_has_a_package(script: str) -> None:
     folder = run("-m", "tactix_tensorrt", "--folder").stdout.strip()
     found = run(script, "alone", PYTHONPATH=folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tactix.base.dims import exact_div
 from tactix.base.dtypes import DType
 from tactix_tensorrt.api.enums import (
     ActivationType,
@@ -234,11 +235,13 @@ class ITopKLayer(ILayer):
     def lower(self, emit: Lowering) -> Sequence[Value]:
         (axis,) = axes_of(self.axes) or (0,)
         count = emit.optional(1)
-        k = self.k if count is None else emit.content(count, "the number of elements")[0]
-        largest = self.op is TopKOperation.MAX
-        values, where = emit.all(
-            "TopK", [emit.input(0)], k=k, axis=axis, largest=largest, sorted=True
-        )
+        known = (self.k,) if count is None else count.spec.known()
+        fields = {"axis": axis, "largest": self.op is TopKOperation.MAX, "sorted": True}
+        if known is None:
+            told = {"symbol": emit.symbol("k"), **fields}
+            values, where = emit.all("DynamicTopK", [emit.input(0), count], **told)
+        else:
+            values, where = emit.all("TopK", [emit.input(0)], k=known[0], **fields)
         return [values, emit.cast(where, DType.INT32)]
 
 
@@ -316,7 +319,7 @@ class INormalizationLayer(ILayer):
     def lower(self, emit: Lowering) -> Sequence[Value]:
         x, scale, bias = emit.input(0), emit.input(1), emit.input(2)
         if self.num_groups != 1:
-            flat = [emit.one("Reshape", v, shape=(x.spec.shape[1],)) for v in (scale, bias)]
+            flat = [self._of_channels(emit, v) for v in (scale, bias)]
             groups = {"num_groups": self.num_groups, "epsilon": self.epsilon}
             return [emit.one("GroupNormalization", x, *flat, **groups)]
         axes = axes_of(self.axes)
@@ -326,3 +329,13 @@ class INormalizationLayer(ILayer):
         deviation = emit.one("Sqrt", emit.one("Add", variance, emit.number(self.epsilon, x)))
         scaled = emit.one("Mul", emit.one("Div", d, deviation), scale)
         return [emit.one("Add", scaled, bias)]
+
+    def _of_channels(self, emit: Lowering, given: Value) -> Value:
+        """A number for each channel, of as many or of one for each group."""
+        channels, groups = emit.input(0).spec.shape[1], self.num_groups
+        if given.spec.numel == groups:
+            each = exact_div(channels, groups)
+            if each is None:
+                raise emit.refuse(f"{channels} channels are no {groups} groups")
+            given = emit.one("Expand", emit.reshape(given, (groups, 1)), shape=(groups, each))
+        return emit.reshape(given, (channels,))

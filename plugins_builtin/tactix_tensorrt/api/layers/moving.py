@@ -17,7 +17,16 @@ from tactix_tensorrt.api.enums import (
     WeightsRole,
 )
 from tactix_tensorrt.api.layer import Attribute, ILayer
-from tactix_tensorrt.api.lowering import Lowering
+from tactix_tensorrt.api.layers.told import (
+    Bounds,
+    along,
+    beyond_ends,
+    counted,
+    element,
+    inside,
+    vector,
+)
+from tactix_tensorrt.api.lowering import Lowering, scalar
 from tactix_tensorrt.api.values import NATIVE, Dims, Permutation, Weights
 
 if TYPE_CHECKING:
@@ -95,7 +104,9 @@ def _transposed(emit: Lowering, x: Value, order: Sequence[int]) -> Value:
 
 
 class ISliceLayer(ILayer):
-    """``start``, ``shape`` and ``stride``, or inputs 1 to 3 in their place."""
+    """``start``, ``shape`` and ``stride``, or inputs 1 to 3 in their place; input 4: what FILL
+    fills with; input 5: ``axes``.
+    """
 
     TYPE = LayerType.SLICE
     start: Attribute[Sequence[int]] = Attribute((), Dims)
@@ -105,16 +116,26 @@ class ISliceLayer(ILayer):
     axes: Attribute[Sequence[int]] = Attribute((), Dims)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
+        x, bounds = emit.input(0), self._bounds(emit)
         if self.mode is not SampleMode.STRICT_BOUNDS:
-            raise emit.refuse(str(self.mode), "Pad the tensor, and slice that")
-        x = emit.input(0)
-        start, shape, stride = (
-            tuple(own) if (given := emit.optional(i)) is None else emit.content(given, "bounds")
+            return [beyond_ends(emit, x, bounds, self.mode, emit.optional(4))]
+        known = [v.spec.known() for v in (bounds.start, bounds.size, bounds.stride)]
+        if None in known:
+            return [inside(emit, x, bounds)]
+        fields = dict(zip(("begins", "sizes", "steps"), known, strict=True))
+        return [emit.one("Slice", x, axes=bounds.axes, **fields)]
+
+    def _bounds(self, emit: Lowering) -> Bounds:
+        given, rank = emit.optional(5), emit.input(0).spec.rank
+        axes = tuple(self.axes) if given is None else emit.content(given, "the axes")
+        start, size, stride = (
+            vector(emit, tuple(own))
+            if (told := emit.optional(i)) is None
+            else emit.cast(told, DType.INT64)
             for i, own in enumerate((self.start, self.shape, self.stride), 1)
         )
-        axes = tuple(self.axes) or tuple(range(x.spec.rank))
-        fields = {"begins": start, "sizes": shape, "axes": axes, "steps": stride}
-        return [emit.one("Slice", x, **fields)]
+        named = tuple(_axis(a, rank) for a in axes) or tuple(range(rank))
+        return Bounds(start, size, stride, named)
 
 
 class IShapeLayer(ILayer):
@@ -164,10 +185,23 @@ class IGatherLayer(ILayer):
         x, where, batch = emit.input(0), emit.input(1), self.num_elementwise_dims
         if self.mode is GatherMode.ND:
             return [emit.one("GatherND", x, where, batch_dims=batch)]
-        if batch:
-            raise emit.refuse("elementwise dims of a gather", "Use GatherMode.ND")
+        if batch and self.mode is GatherMode.DEFAULT:
+            return [self._of_each(emit, x, where)]
         kind = "Gather" if self.mode is GatherMode.DEFAULT else "GatherElements"
         return [emit.one(kind, x, where, axis=self.axis)]
+
+    def _of_each(self, emit: Lowering, x: Value, where: Value) -> Value:
+        """The first axes are common to the tensor and the indices."""
+        shared, axis = self.num_elementwise_dims, _axis(self.axis, x.spec.rank)
+        if axis < shared:
+            raise emit.refuse(f"axis {axis} is one of {shared} elementwise dims")
+        batch, rest = range(shared), [a for a in range(shared, x.spec.rank) if a != axis]
+        turned = emit.one("Transpose", x, perm=(*batch, axis, *rest))
+        places = emit.reshape(where, (*where.spec.shape, 1))
+        found = emit.one("GatherND", turned, places, batch_dims=shared)
+        picked, before = where.spec.rank, axis - shared
+        first, last = range(picked, picked + before), range(picked + before, found.spec.rank)
+        return _transposed(emit, found, (*batch, *first, *range(shared, picked), *last))
 
 
 class IScatterLayer(ILayer):
@@ -218,23 +252,35 @@ class IFillLayer(ILayer):
         return isinstance(self.alpha, int) and isinstance(self.beta, int)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
-        import numpy as np
-
+        if self.operation is FillOperation.LINSPACE:
+            return [self._ramp(emit)]
         if any(v is not None for v in emit.inputs[1:]):
-            raise emit.refuse("start and delta as tensors", "Set alpha and beta")
+            raise emit.refuse("limits of random numbers as tensors", "Set alpha and beta")
         given = emit.optional(0)
         shape = tuple(self.shape) if given is None else emit.content(given, "the sizes")
         dtype = NATIVE[self.to_type]
         if self.operation is FillOperation.RANDOM_UNIFORM:
             limits = {"low": float(self.alpha), "high": float(self.beta)}
             return [emit.one("RandomUniform", shape=shape, dtype=dtype, **limits)]
-        if self.operation is FillOperation.RANDOM_NORMAL:
-            about = {"mean": float(self.alpha), "scale": float(self.beta)}
-            return [emit.one("RandomNormal", shape=shape, dtype=dtype, **about)]
-        sizes = [d for d in shape if isinstance(d, int)]
-        if len(sizes) != len(shape) or len(sizes) != 1:
-            raise emit.refuse("a ramp of an open size or of several axes", "Make it of constants")
-        return [emit.constant((self.alpha + self.beta * np.arange(sizes[0])).astype(dtype.numpy))]
+        about = {"mean": float(self.alpha), "scale": float(self.beta)}
+        return [emit.one("RandomNormal", shape=shape, dtype=dtype, **about)]
+
+    def _ramp(self, emit: Lowering) -> Value:
+        """``start + delta[0] * i + delta[1] * j + ...``; of attributes along one axis."""
+        given, start, delta = (emit.optional(i) for i in range(3))
+        sizes = vector(emit, tuple(self.shape)) if given is None else given
+        rank = sizes.spec.shape[0]
+        if (start is None) != (delta is None) or (delta is None and rank != 1):
+            raise emit.refuse(f"a ramp over {rank} axes", "Set inputs 1 and 2: start and delta")
+        dtype = NATIVE[self.to_type] if start is None else start.spec.dtype
+        if start is None or delta is None:
+            start, delta = (emit.constant(scalar(n, dtype)) for n in (self.alpha, self.beta))
+        total, by_axis = emit.reshape(start, ()), emit.reshape(delta, sizes.spec.shape)
+        for i in range(int(str(rank))):
+            steps = along(emit, counted(emit, emit.cast(sizes, DType.INT64), i), i, int(str(rank)))
+            step = emit.one("Mul", emit.cast(steps, dtype), element(emit, by_axis, i))
+            total = emit.one("Add", total, step)
+        return total
 
 
 class IQuantizeLayer(ILayer):

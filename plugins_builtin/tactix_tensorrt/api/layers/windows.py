@@ -174,10 +174,16 @@ class IPoolingLayer(Windowed):
         }
         if self.kind is PoolingType.MAX:
             return [emit.one("MaxPool", x, **fields)]
+        counted = {"count_include_pad": not self.average_count_excludes_padding}
+        average = emit.one("AveragePool", x, **fields, **counted)
         if self.kind is PoolingType.AVERAGE:
-            fields["count_include_pad"] = not self.average_count_excludes_padding
-            return [emit.one("AveragePool", x, **fields)]
-        raise emit.refuse(str(self.kind), "Add a MAX and an AVERAGE pooling, and blend them")
+            return [average]
+        return [self._blended(emit, emit.one("MaxPool", x, **fields), average)]
+
+    def _blended(self, emit: Lowering, highest: Value, average: Value) -> Value:
+        """``blend_factor`` is the part of the average."""
+        parts = ((highest, 1 - self.blend_factor), (average, self.blend_factor))
+        return emit.one("Add", *(emit.one("Mul", v, emit.number(part, v)) for v, part in parts))
 
 
 class ILRNLayer(ILayer):

@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tactix.base.dtypes import DType
-from tactix.base.errors import ModelImportError, TactixError, UnsupportedOperator, punctuated
+from tactix.base.errors import (
+    ModelImportError,
+    ModelNode,
+    TactixError,
+    UnsupportedOperator,
+    punctuated,
+)
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
 
@@ -187,14 +193,21 @@ class Survey:
             else ""
         )
         if self._cause is not None:
-            raise _placed(self._cause, found[0], skipped)
+            raise _about(_placed(self._cause, found[0], skipped), found[0])
         told = [f"{r.place}: {r.reason}" for r in found[:SHOWN]]
         told += [f"and {self.count - SHOWN} more"] if self.count > SHOWN else []
         told += [skipped] if skipped else []
         more = "`tactix inspect MODEL` looks further" if skipped else ""
         cures = [*dict.fromkeys(r.do for r in found if r.do)][:CURES]
         do = punctuated((*cures, more))
-        raise UnsupportedOperator(_headline(found, self.count), why=punctuated(told, "; "), do=do)
+        whole = UnsupportedOperator(_headline(found, self.count), why=punctuated(told, "; "), do=do)
+        raise _about(whole, found[0])
+
+
+def _about(e: ModelImportError, r: Refusal) -> ModelImportError:
+    """The error, which tells programs of the node, too."""
+    e.node = ModelNode(r.index, r.node, r.operator.rpartition("::")[2])
+    return e
 
 
 def _headline(found: Sequence[Refusal], count: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 
@@ -87,10 +88,22 @@ class NetworkError(TactixError):
     code = ErrorCode.INVALID_ARGUMENT
 
 
+@dataclass(frozen=True)
+class ModelNode:
+    """A node of a model. ``index``: its position in its graph; ``operator``: without domain."""
+
+    index: int
+    name: str
+    operator: str
+
+
 class ModelImportError(TactixError):
-    """A model file that could not be turned into a network."""
+    """A model file that could not be turned into a network. ``node``: the first that could not be,
+    None where it is not about nodes.
+    """
 
     code = ErrorCode.INVALID_ARGUMENT
+    node: ModelNode | None = None
 
 
 class UnsupportedOperator(ModelImportError):

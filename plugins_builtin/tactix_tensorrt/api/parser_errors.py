@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from tactix.base.errors import TactixError, UnsupportedOperator
+from tactix.base.errors import ModelImportError, ModelNode, TactixError, UnsupportedOperator
 from tactix_tensorrt.api.enums import ErrorCode
 from tactix_tensorrt.api.logger import ILogger, Reporting
 
 
 class ParserError:
-    """Why a model could not be parsed."""
+    """Why a model could not be parsed. The node: the first that could not be; number -1 and no name
+    where it is not about nodes.
+    """
 
-    def __init__(self, error: TactixError | str, index: int = 0) -> None:
-        self._text, self._index = str(error), index
-        self._who = error.who if isinstance(error, TactixError) else ""
+    def __init__(self, error: TactixError) -> None:
+        self._text = str(error)
+        node = error.node if isinstance(error, ModelImportError) else None
+        self._node = node or ModelNode(-1, "", "")
         unsupported = isinstance(error, UnsupportedOperator)
         self._code = ErrorCode.UNSUPPORTED_NODE if unsupported else ErrorCode.INVALID_GRAPH
 
@@ -32,13 +35,13 @@ class ParserError:
         return 0
 
     def node(self) -> int:
-        return self._index
+        return self._node.index
 
     def node_name(self) -> str:
-        return self._who
+        return self._node.name
 
     def node_operator(self) -> str:
-        return ""
+        return self._node.operator
 
     def local_function_stack(self) -> list[str]:
         return []
@@ -47,7 +50,9 @@ class ParserError:
         return 0
 
     def __str__(self) -> str:
-        return f"In node {self._index} with name: {self._who}: {self._text}"
+        node = self._node
+        about = f"In node {node.index} with name: {node.name} and operator: {node.operator}"
+        return f"{about}: {self._text}"
 
     __repr__ = __str__
 

@@ -4,6 +4,7 @@ and why.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -75,10 +76,15 @@ class Precisions:
             why = f"no layer of that name can be computed in {self.wanted[pattern]} on this device"
             raise ConfigError(
                 "unfulfilled layer precision",
-                who=pattern,
+                who=_shown(pattern),
                 why=why,
-                do="Names are those of the model",
+                do="Take the wish back, or give a name that the model has",
             )
+
+
+def _shown(pattern: str) -> str:
+    """A pattern, as a name where it fits that alone: ``[*]`` stands for the character itself."""
+    return re.sub(r"\[([*?\[])\]", r"\1", pattern)
 
 
 NOTHING: frozenset[str] = frozenset()

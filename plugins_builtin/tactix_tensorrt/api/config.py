@@ -30,7 +30,7 @@ from tactix_tensorrt.api.plan_facts import PlanFacts
 from tactix_tensorrt.api.profile import IOptimizationProfile
 from tactix_tensorrt.api.selection import Selection, left_out
 from tactix_tensorrt.api.standing import IGNORED
-from tactix_tensorrt.api.timing_cache import ITimingCache
+from tactix_tensorrt.api.timing_cache import ITimingCache, is_cache
 from tactix_tensorrt.levels import at_this_level
 
 if TYPE_CHECKING:
@@ -202,8 +202,14 @@ class IBuilderConfig(Flagged, Reporting):
         return self.calibration_profile
 
     def create_timing_cache(self, serialized_timing_cache: bytes) -> ITimingCache:
-        """A cache of what was serialized; an empty one for no bytes."""
-        return ITimingCache(bytes(serialized_timing_cache))
+        """A cache of what was serialized; an empty one for no bytes, and, with a warning, for what
+        is none.
+        """
+        content = bytes(serialized_timing_cache)
+        if content and not is_cache(content):
+            self.warn(f"{len(content)} bytes are no timing cache of tactix: An empty one is made")
+            content = b""
+        return ITimingCache(content)
 
     def set_timing_cache(self, cache: ITimingCache, ignore_mismatch: bool) -> bool:
         self._cache = cache
@@ -273,8 +279,19 @@ class IBuilderConfig(Flagged, Reporting):
             out.target = "AMPERE_PLUS" if out.device == "cuda" else ""
         for layer in layers:
             if wanted := PRECISION.get(layer.own_precision):
-                out.set_layer_precision(_literal(layer.name), wanted)
+                self._set_precision(out, layer, wanted)
         return out
+
+    def _set_precision(self, out: BuilderConfig, layer: ILayer, wanted: str) -> None:
+        """Raises ConfigError for one that a processor has not, unless it is only preferred."""
+        if out.device != "cpu" or wanted != "fp16":
+            out.set_layer_precision(_literal(layer.name), wanted)
+            return
+        what = f"a processor computes no layer in HALF, as layer {layer.name!r} asks"
+        if self.get_flag(BuilderFlag.OBEY_PRECISION_CONSTRAINTS):
+            do = "Call its reset_precision, or ask for trt.bfloat16 and set BuilderFlag.BF16"
+            raise ConfigError(what, do=f"{do}; PREFER_PRECISION_CONSTRAINTS goes on without")
+        self.warn(f"{what}: It stays as it is")
 
     def _check_target(self) -> None:
         """Raises ConfigError for what would run elsewhere, or otherwise, than the program asks."""

@@ -111,5 +111,13 @@ class ITimingCache:
     def __exit__(self, *_: object) -> None: ...
 
 
+def is_cache(content: bytes) -> bool:
+    """Whether bytes are a file of timings."""
+    try:
+        return isinstance(json.loads(content)["timings"], dict)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
 def _number(key: TimingCacheKey) -> int:
     return int(key.text[:_DIGITS], 16)

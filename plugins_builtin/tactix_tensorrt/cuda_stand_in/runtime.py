@@ -19,6 +19,8 @@ from tactix_tensorrt.cuda_stand_in.runtime_enums import (
     cudaMemLocationType,
     cudaMemoryType,
     cudaMemPoolAttr,
+    cudaStreamCaptureMode,
+    cudaStreamCaptureStatus,
 )
 from tactix_tensorrt.cuda_stand_in.statuses import (
     NOT_SUPPORTED,
@@ -38,6 +40,8 @@ __all__ = [
     "cudaMemPoolAttr",
     "cudaMemcpyKind",
     "cudaMemoryType",
+    "cudaStreamCaptureMode",
+    "cudaStreamCaptureStatus",
 ]
 
 cudaStreamDefault = 0
@@ -54,6 +58,8 @@ cudaHostAllocWriteCombined = 4
 cudaHostRegisterDefault = 0
 cudaMemAttachGlobal = 1
 cudaMemAttachHost = 2
+
+_GRAPH = "a CUDA graph"
 
 _status = CudaAnswers(cudaError_t, 0)
 _value = CudaAnswers(cudaError_t, 1)
@@ -330,7 +336,59 @@ def cudaStreamWaitEvent(stream: object, event: object, flags: int = 0) -> None:
 @_status
 def cudaStreamBeginCapture(stream: object, mode: object) -> None:
     MACHINE.stream(stream)
-    raise no_gpu("a CUDA graph", NOT_SUPPORTED)
+    raise no_gpu(_GRAPH, NOT_SUPPORTED)
+
+
+@_value
+def cudaStreamEndCapture(stream: object) -> None:
+    MACHINE.stream(stream)
+    raise no_gpu(_GRAPH, NOT_SUPPORTED)
+
+
+@_value
+def cudaStreamIsCapturing(stream: object) -> cudaStreamCaptureStatus:
+    MACHINE.stream(stream)
+    return cudaStreamCaptureStatus.cudaStreamCaptureStatusNone
+
+
+@_value
+def cudaGraphCreate(flags: int) -> None:
+    raise no_gpu(_GRAPH, NOT_SUPPORTED)
+
+
+@_value
+def cudaGraphInstantiate(graph: object, flags: int = 0) -> None:
+    raise no_gpu(_GRAPH, NOT_SUPPORTED)
+
+
+@_value
+def cudaGraphInstantiateWithFlags(graph: object, flags: int = 0) -> None:
+    raise no_gpu(_GRAPH, NOT_SUPPORTED)
+
+
+@_value
+def cudaGraphExecUpdate(hGraphExec: object, hGraph: object) -> None:
+    raise no_gpu(_GRAPH, NOT_SUPPORTED)
+
+
+@_status
+def cudaGraphUpload(graphExec: object, stream: object) -> None:
+    raise no_gpu(_GRAPH, NOT_SUPPORTED)
+
+
+@_status
+def cudaGraphLaunch(graphExec: object, stream: object) -> None:
+    raise no_gpu(_GRAPH, NOT_SUPPORTED)
+
+
+@_status
+def cudaGraphDestroy(graph: object) -> None:
+    raise no_gpu(_GRAPH, NOT_SUPPORTED)
+
+
+@_status
+def cudaGraphExecDestroy(graphExec: object) -> None:
+    raise no_gpu(_GRAPH, NOT_SUPPORTED)
 
 
 @_value

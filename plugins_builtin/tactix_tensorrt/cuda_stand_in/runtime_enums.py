@@ -49,6 +49,22 @@ class cudaMemoryType(enum.IntEnum):
     cudaMemoryTypeManaged = 3
 
 
+class cudaStreamCaptureMode(enum.IntEnum):
+    """What else may be called while a stream is captured."""
+
+    cudaStreamCaptureModeGlobal = 0
+    cudaStreamCaptureModeThreadLocal = 1
+    cudaStreamCaptureModeRelaxed = 2
+
+
+class cudaStreamCaptureStatus(enum.IntEnum):
+    """Whether a stream is captured."""
+
+    cudaStreamCaptureStatusNone = 0
+    cudaStreamCaptureStatusActive = 1
+    cudaStreamCaptureStatusInvalidated = 2
+
+
 class cudaDeviceAttr(enum.IntEnum):
     """What a device can be asked for."""
 

@@ -1,0 +1,71 @@
+"""What programs are told of what cannot be: parsers' errors, precisions, caches, CUDA graphs."""
+
+from __future__ import annotations
+
+import pytest
+from onnx import TensorProto, helper
+from trt_logger import Kept
+
+from tactix_tensorrt import api as trt
+from tactix_tensorrt.cuda_stand_in import runtime
+
+
+def test_an_error_of_a_parser_names_the_node(network: trt.INetworkDefinition, logger: Kept) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], "ok"),
+        helper.make_node("Frobnicate", ["a"], ["y"], "bad", domain="my"),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy")
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("my", 1)]
+    graph = helper.make_graph(nodes, "net", [x], [y])
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    parser = trt.OnnxParser(network, logger)
+    assert not parser.parse(made.SerializeToString())
+    error = parser.get_error(0)
+    assert (error.node(), error.node_name(), error.node_operator()) == (1, "bad", "Frobnicate")
+    assert "node 1 with name: bad and operator: Frobnicate" in str(error)
+
+
+def test_an_error_about_no_node_names_none(network: trt.INetworkDefinition, logger: Kept) -> None:
+    parser = trt.OnnxParser(network, logger)
+    assert not parser.parse(b"no model")
+    error = parser.get_error(0)
+    assert (error.node(), error.node_name(), error.node_operator()) == (-1, "", "")
+
+
+@pytest.mark.parametrize("flag", ["OBEY_PRECISION_CONSTRAINTS", "PREFER_PRECISION_CONSTRAINTS"])
+def test_a_processor_is_not_asked_for_half(
+    network: trt.INetworkDefinition, config: trt.IBuilderConfig, logger: Kept, flag: str
+) -> None:
+    x = network.add_input("x", trt.float32, (2, 3))
+    layer = network.add_activation(x, trt.ActivationType.RELU)
+    layer.precision = trt.float16
+    network.mark_output(layer.get_output(0))
+    config.set_flag(trt.BuilderFlag[flag])
+    obeyed = flag.startswith("OBEY")
+    plan = network.builder.build_serialized_network(network, config)
+    assert (plan is None) is obeyed, logger.errors
+    told = (logger.errors if obeyed else logger.warnings)[-1]
+    assert "'(Unnamed Layer* 0) [Activation]'" in told
+    assert ("reset_precision" in told) is obeyed
+
+
+def test_what_is_no_timing_cache_is_told_at_once(config: trt.IBuilderConfig, logger: Kept) -> None:
+    made = config.create_timing_cache(b"garbage")
+    assert "7 bytes are no timing cache" in logger.warnings[-1]
+    assert made.queryKeys() == []
+    assert config.create_timing_cache(made.serialize()).queryKeys() == []
+    assert len(logger.warnings) == 1
+
+
+def test_cuda_graphs_are_refused_by_each_call() -> None:
+    refused = runtime.cudaError_t.cudaErrorNotSupported
+    stream = runtime.cudaStreamCreate()[1]
+    mode = runtime.cudaStreamCaptureMode.cudaStreamCaptureModeGlobal
+    assert runtime.cudaStreamBeginCapture(stream, mode) == (refused,)
+    none = runtime.cudaStreamCaptureStatus.cudaStreamCaptureStatusNone
+    assert runtime.cudaStreamIsCapturing(stream)[1] is none
+    assert runtime.cudaStreamEndCapture(stream) == (refused, None)
+    assert runtime.cudaGraphInstantiate(None, 0) == (refused, None)
+    assert runtime.cudaGraphLaunch(None, stream) == (refused,)
+    runtime.cudaStreamDestroy(stream)

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tactix.base.dims import Dim
 from tactix.base.error_recorder import ErrorRecorder, Recorded, recorded
 from tactix.base.errors import (
     InvalidArgument,
@@ -82,12 +83,14 @@ class Builder(Recorded):
         enable: Iterable[str] = (),
         shapes: Mapping[str, Sequence[int | None]] | None = None,
         converters: Sequence[Converter] = (),
+        reshaped: Mapping[str, Sequence[Dim | str | None]] | None = None,
     ) -> NetworkDefinition:
         """The network of a model: a path, bytes, or what an importer claims.
 
         ``enable``: packs whose converters may take operators that others provide. ``shapes``: of
         inputs whose rank the model does not tell, and of vectors that may be shapes; None for open
-        sizes. ``converters``: taken before those of packs. Raises ModelImportError,
+        sizes. ``converters``: taken before those of packs. ``reshaped``: shapes of inputs in
+        place of the model's, as ``NetworkDefinition`` has them. Raises ModelImportError,
         UnsupportedOperator, ConfigError for a pack that is not there.
         """
         for pack in sorted(enable):
@@ -100,6 +103,7 @@ class Builder(Recorded):
         name = os.fsencode(Path(source).stem).decode(errors="replace") if file else ""
         network = self.create_network(name)
         network.wanted = {k: tuple(s) for k, s in (shapes or {}).items()}
+        network.reshaped = {k: tuple(s) for k, s in (reshaped or {}).items()}
         with self._blaming(importer):
             importer.load(source, network, [*converters, *self.session.active_converters()])
         return network

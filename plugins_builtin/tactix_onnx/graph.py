@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, substitute, sym, symbol_name, symbols
+from tactix.base.dims import Dim, Expr, substitute, sym, symbol_name, symbols
 from tactix.base.errors import ModelImportError, TactixError, UnsupportedOperator
 from tactix.base.spelling import did_you_mean
 from tactix.base.tensor import TensorSpec
@@ -200,7 +200,7 @@ class Walker:
                 raise _no_tensor(v, graph, who)
             if len(v.type.tensor_type.shape.dim) > RANK:
                 raise UnsupportedOperator("its rank is too high", who=who, why=f"more than {RANK}")
-            shape: Sequence[Dim | None] = self.network.wanted.get(v.name, ())
+            shape: Sequence[Dim | str | None] = self.network.wanted.get(v.name, ())
             if v.type.tensor_type.HasField("shape"):
                 shape = [
                     substitute(_dim(d, f"{v.name}_{i}", plain), lengths)
@@ -213,6 +213,7 @@ class Walker:
                     "it has no rank", who=who, why="the model declares no shape of it", do=do
                 )
             dtype = dtype_of(v.type.tensor_type.elem_type, who)
+            shape = _reshaped(shape, self.network.reshaped.get(v.name))
             scope.values[v.name] = self.network.add_input(v.name, dtype, shape)
             _check_size(scope.values[v.name], who)
 
@@ -435,6 +436,19 @@ def _dim(d: onnx.TensorShapeProto.Dimension, fresh: str, plain: Collection[str])
     if d.HasField("dim_value") and d.dim_value >= 0:
         return d.dim_value
     return sym(fresh) if d.dim_param in _UNNAMED else dim_of(d.dim_param, plain)
+
+
+def _reshaped(
+    declared: Sequence[Dim | str | None], asked: Sequence[Dim | str | None] | None
+) -> Sequence[Dim | str | None]:
+    """The sizes of an input that is asked to have others; where one is asked to be open, the
+    model's stays if it is.
+    """
+    if asked is None:
+        return declared
+    same = len(asked) == len(declared)
+    kept = [d if isinstance(d, Expr) else None for d in declared] if same else [None] * len(asked)
+    return [old if new is None else new for old, new in zip(kept, asked, strict=True)]
 
 
 def _made_by(convert: Callable[..., Any], ctx: Context) -> Any:

@@ -31,7 +31,9 @@ class NetworkDefinition(Recorded):
     names of constants that it computed, with the result that each was. ``demands``: what the
     importer takes for granted about symbols, and the node for which it does. ``wanted``: shapes of
     inputs that the caller builds for, None where a size is open; an importer takes them for inputs
-    of which the model tells no rank, and for vectors whose length may be one. ``states``: inputs
+    of which the model tells no rank, and for vectors whose length may be one. ``reshaped``: shapes
+    that inputs have in place of the model's, by name; None where the model's size stays if it is
+    open, and becomes open if it is not, a str names an open one. ``states``: inputs
     and outputs that are one tensor, which grows; None for most networks. Errors go to the recorder
     of the builder that made it, or its own.
     """
@@ -43,6 +45,7 @@ class NetworkDefinition(Recorded):
         self.limits: dict[str, int] = {}
         self.demands: dict[Assumption, str] = {}
         self.wanted: dict[str, tuple[int | None, ...]] = {}
+        self.reshaped: dict[str, tuple[Dim | str | None, ...]] = {}
         self.states: States | None = None
         self.read: set[str] = set()
         self.origins: dict[str, Value] = {}

@@ -205,9 +205,7 @@ class Builder(Rooted):
     @staticmethod
     def _check_profiles(network: INetworkDefinition, config: IBuilderConfig) -> None:
         """Raises NetworkError for an open shape that a profile lacks."""
-        for name, fixed in network.open_inputs().items():
-            if fixed is not None:
-                continue
+        for name in network.open_inputs():
             if not config.profiles or any(name not in p.shapes for p in config.profiles):
                 raise NetworkError(OPEN.format(name=name))
 

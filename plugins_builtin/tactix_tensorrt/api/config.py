@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from tactix.config import BuilderConfig
     from tactix.config import BuilderFlag as NativeFlag
     from tactix_tensorrt.api.layer import ILayer
-    from tactix_tensorrt.api.values import Dims
 
 MIB = 1 << 20
 WHOLE_DEVICE = physical_memory()
@@ -250,12 +249,12 @@ class IBuilderConfig(Flagged, Reporting):
         return [name for name, f in BuilderFlag.__members__.items() if self.flags & f.mask]
 
     def native(
-        self, inputs: Mapping[str, Dims | None], layers: Sequence[ILayer], cache: Path | None
+        self, inputs: Sequence[str], layers: Sequence[ILayer], cache: Path | None
     ) -> BuilderConfig:
         """tactix's, and a warning for each flag that nothing here serves.
 
-        ``inputs``: those whose shape is open, with the one that was set if there is one;
-        ``layers``: those that may have a precision; ``cache``: the file of timings.
+        ``inputs``: those whose shape is open; ``layers``: those that may have a precision;
+        ``cache``: the file of timings.
         """
         from tactix.config import BuilderConfig
         from tactix.config import MemoryPoolType as NativePool

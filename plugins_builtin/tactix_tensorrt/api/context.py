@@ -79,6 +79,16 @@ class IExecutionContext(Reporting):
             self._run = self._run_converted
         if len(engine.native.plan.profiles) > 1:
             native.set_optimization_profile(0)
+        self._take_only_shapes()
+
+    def _take_only_shapes(self) -> None:
+        """Set shapes of inputs for which the profile holds one alone."""
+        for io in self._engine.native.inputs:
+            low, _, high = self._engine.get_tensor_profile_shape(
+                io.name, self.active_optimization_profile
+            )
+            if low == high and -1 not in low:
+                self.native.set_input_shape(io.name, tuple(low))
 
     def _made_converted(self) -> Converted | None:
         """What holds tensors in other formats; None if there are none."""
@@ -127,6 +137,7 @@ class IExecutionContext(Reporting):
     @returns(False)
     def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
         self.native.set_optimization_profile(profile_index)
+        self._take_only_shapes()
         self._moved()
         return True
 

@@ -165,14 +165,8 @@ class ICudaEngine(Reporting):
         return self._ios[name]
 
     def get_tensor_shape(self, name: str) -> Dims:
-        """-1 where inputs decide; a size that every profile fixes is that size."""
-        return Dims([self._size(d) for d in self._io(name).shape])
-
-    def _size(self, dim: int | Expr) -> int:
-        if not isinstance(dim, Expr):
-            return dim
-        found = {self._at(dim, p, k) for p in self._profiles for k in range(3)}
-        return found.pop() if len(found) == 1 and OPEN not in found else -1
+        """-1 where inputs decide, also if profiles hold one size alone."""
+        return as_dims(self._io(name).shape)
 
     def get_tensor_dtype(self, name: str) -> DataType:
         return FROM_NATIVE[self._io(name).dtype]

@@ -20,7 +20,7 @@ T = TypeVar("T")
 OWN = {
     "TYPE", "OUTPUTS", "attributes", "before", "changed", "has_precision", "inputs", "is_parsed",
     "kind", "lower", "network", "output_types", "outputs", "own_precision", "owner",
-    "parsed_node", "reads", "values",
+    "parsed_node", "reads", "rewire", "rewired", "values",
 }  # fmt: skip
 """Attributes of layers that TensorRT's do not have."""
 
@@ -63,13 +63,15 @@ class ILayer:
     """Made by the ``add_*`` of a network.
 
     ``attributes``: what was set of the typed ones, by name. ``values``: what tactix has of its
-    outputs, None while that is not made or out of date. ``parsed_node``: of a parser's layer.
+    outputs, None while that is not made or out of date. ``parsed_node``: of a parser's layer;
+    ``rewired``: whether the program has set its inputs since.
     """
 
     TYPE = LayerType.IDENTITY
     OUTPUTS = 1
 
     num_ranks = 1
+    rewired = False
 
     def __init__(
         self,
@@ -130,8 +132,14 @@ class ILayer:
         self.inputs += [None] * (index + 1 - len(self.inputs))
         self.inputs[index] = tensor
         if self.parsed_node is not None:
-            self.parsed_node.inputs = tuple(None if t is None else t.value() for t in self.inputs)
+            self.rewired = True
+            self.rewire()
         self.changed()
+
+    def rewire(self) -> None:
+        """Let a parser's layer read the inputs that it has."""
+        assert self.parsed_node is not None
+        self.parsed_node.inputs = tuple(None if t is None else t.value() for t in self.inputs)
 
     def changed(self) -> None:
         """What was made of it, and of all after it, is out of date; a parser's stay as they are."""

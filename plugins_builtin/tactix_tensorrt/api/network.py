@@ -76,7 +76,8 @@ class INetworkDefinition(Additions, Reporting):
         self.debug: list[ITensor] = []
         self.layers: list[ILayer] = []
         self._net: NetworkDefinition | None = None
-        self._parsed = False
+        self._model: parsed.ParsedModel | None = None
+        self._stale = False
         self.constructs: list[Construct] = []
         self.weights_names = WeightsNames()
         self.roles: Roles = {}
@@ -185,16 +186,18 @@ class INetworkDefinition(Additions, Reporting):
             self.fail(f"the shape of {tensor.name!r} follows from its layer")
             return
         tensor.given_shape = shape
-        self._forget()
+        self.changed_input()
 
     def retype(self, tensor: ITensor, dtype: DataType) -> None:
-        """Another dtype of an input or output; what a parser read keeps its inputs'."""
-        if tensor.is_network_input and self.is_parsed and dtype is not tensor.dtype:
-            self.fail(f"the dtype of {tensor.name!r} is the model's: Change it in the ONNX file")
-            return
+        """Another dtype of an input or output; a model's input is cast to its own."""
         tensor.wanted_dtype = dtype
-        if any(t is tensor for t in self.inputs):
-            self._forget()
+        if tensor.is_network_input:
+            self.changed_input()
+
+    def changed_input(self) -> None:
+        """Make all anew when it is next asked for: a model is read again."""
+        self._stale = self.is_parsed
+        self._forget()
 
     def _forget(self) -> None:
         """All that was made, unless a parser made it."""
@@ -254,7 +257,8 @@ class INetworkDefinition(Additions, Reporting):
 
     @property
     def native(self) -> NetworkDefinition:
-        """tactix's network, of all that was lowered so far."""
+        """tactix's network, of all that was lowered so far. Raises TactixError."""
+        self._renew()
         if self._net is None:
             self._net = self.builder.native.create_network(self.name)
         return self._net
@@ -262,18 +266,34 @@ class INetworkDefinition(Additions, Reporting):
     @property
     def is_parsed(self) -> bool:
         """Whether a parser filled it."""
-        return self._parsed
+        return self._model is not None
 
-    def adopt(self, net: NetworkDefinition) -> None:
-        """Take what an importer read. Raises NetworkError beside layers that are there."""
+    def adopt(self, net: NetworkDefinition, read: parsed.Reader) -> None:
+        """Take what an importer read. ``read``: reads it again. Raises NetworkError beside layers
+        that are there.
+        """
         if self.layers or self.inputs:
             raise NetworkError("the network has layers", do="Parse into a network of its own")
-        self._net, self._parsed = net, True
-        self._whole.values = parsed.fill(self, net)
+        model = parsed.ParsedModel(self, read)
+        self._net, self._whole.values = net, model.fill(net)
+        self._model = model
+        self.roles = parsed.roles(self.layers)
+
+    def _renew(self) -> None:
+        """Read the model again if an input is another. Raises TactixError."""
+        if self._model is None or not self._stale:
+            return
+        net, values = self._model.again()
+        self._net, self._whole, self._stale = net, Whole(self), False
+        self._whole.values = values
+        for layer in self.layers:
+            if layer.rewired:
+                layer.rewire()
         self.roles = parsed.roles(self.layers)
 
     def value_of(self, tensor: ITensor) -> Value:
         """tactix's tensor. Raises TactixError for layers that make no sense."""
+        self._renew()
         return self._whole.value_of(tensor)
 
     def input_value(self, tensor: ITensor) -> Value:
@@ -294,6 +314,11 @@ class INetworkDefinition(Additions, Reporting):
             raise NetworkError("Network must have at least one output", do="Call mark_output")
         for tensor in self.inputs:
             self.value_of(tensor)
+        names = {t.name for t in self.inputs}
+        for tensor in self.outputs:
+            if tensor.name in names and not tensor.is_network_input:
+                what = f"an input and an output are named {tensor.name!r}"
+                raise NetworkError(what, do="Give each its own name")
         self.formats()
         for construct in self.constructs:
             construct.check([*self.outputs, *self.debug])
@@ -337,11 +362,9 @@ class INetworkDefinition(Additions, Reporting):
             raise NetworkError(what, do=do)
         return found
 
-    def open_inputs(self) -> dict[str, Dims | None]:
-        """Names of inputs with a size that the model leaves open; None where profiles give it, and
-        the shape where the program has set one on what a parser read.
-        """
-        return {t.name: _fixed(t) for t in self.inputs if _is_open(self.value_of(t))}
+    def open_inputs(self) -> list[str]:
+        """Names of inputs with a size that profiles give."""
+        return [t.name for t in self.inputs if _is_open(self.value_of(t))]
 
     def precise_layers(self, config: IBuilderConfig) -> list[ILayer]:
         """Layers whose precision counts under the configuration's flags."""
@@ -353,9 +376,3 @@ class INetworkDefinition(Additions, Reporting):
 
 def _is_open(value: Value) -> bool:
     return any(isinstance(d, Expr) for d in value.spec.shape)
-
-
-def _fixed(tensor: ITensor) -> Dims | None:
-    """The shape that was set, if it has all sizes."""
-    shape = tensor.given_shape
-    return shape if shape is not None and min(shape, default=0) >= 0 else None

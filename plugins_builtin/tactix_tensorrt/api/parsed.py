@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tactix.base.dims import Dim
+from tactix.base.errors import NetworkError
 from tactix_tensorrt.api.enums import (
     ActivationType,
     PoolingType,
@@ -16,13 +18,16 @@ from tactix_tensorrt.api.layers.branches import IIfConditionalOutputLayer
 from tactix_tensorrt.api.layers.loops import ILoopOutputLayer
 from tactix_tensorrt.api.plugins import IPluginV2
 from tactix_tensorrt.api.tensor import ITensor
-from tactix_tensorrt.api.values import Dims
+from tactix_tensorrt.api.values import Dims, native
 from tactix_tensorrt.api.weights_names import Roles
 
 if TYPE_CHECKING:
+    from tactix.base.dtypes import DType
     from tactix.contracts.graph import Node, Value
     from tactix.network.definition import NetworkDefinition
     from tactix_tensorrt.api.network import INetworkDefinition
+
+Reader = Callable[[Mapping[str, Sequence[Dim | str | None]]], "NetworkDefinition"]
 
 CLASSES: dict[str, type[ILayer]] = {
     "Convolution": windows.IConvolutionLayer,
@@ -92,24 +97,96 @@ KINDS = {
 }
 
 
-def fill(network: INetworkDefinition, net: NetworkDefinition) -> dict[ITensor, Value]:
-    """Inputs, layers and outputs of what an importer read; gives tactix's tensor of each."""
-    tensors: dict[Value, ITensor] = {}
-    for value in (*net.inputs, *net.constants):
-        tensors[value] = ITensor(network, value.name)
-    network.inputs = [tensors[v] for v in net.inputs]
-    for node in net.nodes:
-        layer = _layer(network, node, tensors)
-        tensors.update(zip(node.outputs, layer.outputs, strict=True))
-        network.add(layer)
-    found = {tensor: value for value, tensor in tensors.items()}
-    for name, value in zip(net.output_names, net.outputs, strict=True):
-        tensor = tensors[value]
-        if tensor.layer is None or tensor.is_network_output:
-            tensor = _copied(network, tensor, value)
-        tensor.name, found[tensor] = name, value
-        network.mark_output(tensor)
-    return found
+class ParsedModel:
+    """The model that a network was parsed from, which is read again for other inputs.
+
+    ``read``: tactix's network of it, with shapes that inputs have in place of its own.
+    """
+
+    def __init__(self, network: INetworkDefinition, read: Reader) -> None:
+        self._network, self._read = network, read
+        self._inputs: dict[str, ITensor] = {}
+        self._outputs: dict[str, ITensor] = {}
+        self._copies: list[ILayer] = []
+        self._known: dict[str, ITensor] = {}
+
+    def fill(self, net: NetworkDefinition) -> dict[ITensor, Value]:
+        """Inputs, layers and outputs of what an importer read; gives tactix's tensor of each."""
+        network, found = self._network, self._found(net)
+        self._inputs = {value.name: found[value] for value in net.inputs}
+        network.inputs = list(self._inputs.values())
+        for name, value in zip(net.output_names, net.outputs, strict=True):
+            tensor = found[value]
+            if tensor.layer is None or tensor.is_network_output:
+                tensor = self._copied(tensor, ITensor(network, name))
+            tensor.name = name
+            self._outputs[name] = tensor
+            network.mark_output(tensor)
+        return {tensor: value for value, tensor in found.items()}
+
+    def again(self) -> tuple[NetworkDefinition, dict[ITensor, Value]]:
+        """As ``fill``, for the shapes, dtypes and names that inputs have now; tensors and layers
+        that are still there stay the objects that they were. Raises TactixError for inputs that the
+        model cannot have, and for a tensor in use that is gone.
+        """
+        network = self._network
+        net = self._read({name: _asked(t) for name, t in self._inputs.items() if t.given_shape})
+        added = [x for x in network.layers if not x.is_parsed and x not in self._copies]
+        before = {x.parsed_node.name: x for x in network.layers if x.parsed_node is not None}
+        self._copies, network.layers = [], []
+        found = self._found(net, before)
+        values = {tensor: value for value, tensor in found.items()}
+        for name, value in zip(net.output_names, net.outputs, strict=True):
+            tensor = self._outputs[name]
+            if found[value] is not tensor:
+                self._copied(found[value], tensor)
+        network.layers += added
+        for layer in added:
+            layer.values = None
+        self._check(values, [*added, *self._copies])
+        values.update(self._entries(net))
+        return net, values
+
+    def _found(
+        self, net: NetworkDefinition, before: Mapping[str, ILayer] | None = None
+    ) -> dict[Value, ITensor]:
+        """The tensors of a network, whose layers are added; those from ``before`` by name."""
+        network, known = self._network, self._known
+        tensors: dict[Value, ITensor] = {}
+        for value in (*net.inputs, *net.constants):
+            tensors[value] = known.setdefault(value.name, ITensor(network, value.name))
+        for node in net.nodes:
+            layer = _layer(network, node, tensors, (before or {}).get(node.name))
+            tensors.update(zip(node.outputs, layer.outputs, strict=True))
+            network.add(layer)
+        return tensors
+
+    def _copied(self, tensor: ITensor, out: ITensor) -> ITensor:
+        """Another output of the same content as another tensor, whose name stays."""
+        name = f"copy of {tensor.name}"
+        layer = self._network.add(arithmetic.IIdentityLayer(self._network, name, [tensor]))
+        layer.outputs = [out]
+        out.layer, out.index = layer, 0
+        self._copies.append(layer)
+        return out
+
+    def _check(self, values: Mapping[ITensor, Value], added: Sequence[ILayer]) -> None:
+        """Raises NetworkError for a tensor in use that the model does not have any more."""
+        network = self._network
+        used = [*network.outputs, *network.debug, *(t for x in added for t in x.reads)]
+        for tensor in used:
+            if tensor not in values and tensor.layer not in (None, *added):
+                what = f"{tensor.name!r} is not there once the model has the inputs' new shapes"
+                raise NetworkError(what, do="Set shapes of inputs before its tensors are used")
+
+    def _entries(self, net: NetworkDefinition) -> dict[ITensor, Value]:
+        """The network's inputs, under the names and in the dtypes that they have now."""
+        made: dict[ITensor, Value] = {}
+        for name, value in zip(self._inputs, tuple(net.inputs), strict=True):
+            tensor = self._inputs[name]
+            dtype = value.spec.dtype if tensor.wanted_dtype is None else native(tensor.wanted_dtype)
+            made[tensor] = _entry(net, value, tensor.name, dtype)
+        return made
 
 
 def roles(layers: Sequence[ILayer]) -> Roles:
@@ -125,27 +202,54 @@ def roles(layers: Sequence[ILayer]) -> Roles:
     return found
 
 
-def _copied(network: INetworkDefinition, tensor: ITensor, value: Value) -> ITensor:
-    """Another output of the same content as an input, a constant or an output, whose name stays."""
-    layer = network.add(arithmetic.IIdentityLayer(network, f"copy of {tensor.name}", [tensor]))
-    layer.values = [value]
-    return layer.outputs[0]
+def _asked(tensor: ITensor) -> tuple[Dim | str | None, ...]:
+    """An input's shape as importers take it."""
+    sizes = enumerate(tensor.given_shape or ())
+    return tuple(n if n >= 0 else tensor.get_dimension_name(i) for i, n in sizes)
 
 
-def _layer(network: INetworkDefinition, node: Node, tensors: dict[Value, ITensor]) -> ILayer:
+def _entry(net: NetworkDefinition, value: Value, name: str, dtype: DType) -> Value:
+    """An input in place of another, in front of a cast if it has another dtype."""
+    if (value.name, value.spec.dtype) == (name, dtype):
+        return value
+    at = net.inputs.index(value)
+    del net.inputs[at]
+    net.free_name(value.name)
+    made = net.add_input(name, dtype, value.spec.shape)
+    net.inputs.insert(at, net.inputs.pop())
+    if made.name != name:
+        what = f"input name {name!r} is that of another tensor or layer of the model"
+        raise NetworkError(what, do="Give the input another one")
+    read = made
+    if dtype is not value.spec.dtype:
+        (read,) = net.add_layer("tactix.Cast", [made], f"{name} as input", to=value.spec.dtype)
+    net.redirect_uses(value, read)
+    net.redirect_output(value, read)
+    return made
+
+
+def _layer(
+    network: INetworkDefinition, node: Node, tensors: dict[Value, ITensor], before: ILayer | None
+) -> ILayer:
+    """The layer of a node: the one that was there before if it is alike."""
     kind = node.layer.name
     cls, operation = OPERATIONS.get(kind, (_class(node), None))
     inputs = [None if v is None else tensors[v] for v in node.inputs]
-    layer = cls(network, node.name, inputs, len(node.outputs))
+    plugin = _plugin(node)
+    if type(before) is cls and len(before.outputs) == len(node.outputs):
+        layer: ILayer = before
+        layer.inputs = layer.inputs if layer.rewired else inputs
+    else:
+        layer = cls(network, node.name, inputs, len(node.outputs))
+        for tensor, value in zip(layer.outputs, node.outputs, strict=True):
+            tensor.name = value.name
+        operation = KINDS.get(kind, operation)
+        if operation is not None:
+            layer.attributes["op" if hasattr(layer, "op") else "kind"] = operation
+        layer.attributes.update(_attributes(node))
     layer.parsed_node, layer.values = node, list(node.outputs)
-    for tensor, value in zip(layer.outputs, node.outputs, strict=True):
-        tensor.name = value.name
-    if (plugin := _plugin(node)) is not None:
+    if plugin is not None:
         layer.attributes["plugin"] = plugin
-    operation = KINDS.get(kind, operation)
-    if operation is not None:
-        layer.attributes["op" if hasattr(layer, "op") else "kind"] = operation
-    layer.attributes.update(_attributes(node))
     return layer
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,7 @@ class OnnxParser(Flagged, ListingErrors):
         if net is None:
             return False
         try:
-            self.network.adopt(net)
+            self.network.adopt(net, partial(PluginNodes(self.network).read, source))
         except TactixError as e:
             self._failed(e)
             return False

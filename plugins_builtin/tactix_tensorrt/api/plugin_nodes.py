@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from tactix.base.dims import Dim
 from tactix.base.errors import ModelImportError, TactixError
 from tactix.contracts.importer import ANY_DOMAIN, Converter
 from tactix_tensorrt.api.built_in_plugins import BuiltInCreator, read_as_plugins
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = "onnx"
 Reader = Callable[..., object]
+Shapes = Mapping[str, Sequence[Dim | str | None]]
 PREFERENCES = {
     "PREFER_JIT_PYTHON_PLUGINS": QuickPluginCreationRequest.PREFER_JIT,
     "PREFER_AOT_PYTHON_PLUGINS": QuickPluginCreationRequest.PREFER_AOT,
@@ -57,10 +59,12 @@ class PluginNodes:
     def __init__(self, network: INetworkDefinition) -> None:
         self._network = network
 
-    def read(self, source: str | bytes) -> NetworkDefinition:
-        """tactix's network of a model. Raises ModelImportError, TactixError."""
+    def read(self, source: str | bytes, reshaped: Shapes | None = None) -> NetworkDefinition:
+        """tactix's network of a model. ``reshaped``: shapes of inputs in place of the model's.
+        Raises ModelImportError, TactixError.
+        """
         native = self._network.builder.native
-        return native.import_model(source, converters=self._converters())
+        return native.import_model(source, converters=self._converters(), reshaped=reshaped)
 
     def _converters(self) -> list[Converter]:
         """By names in any domain, so that no operator that tactix has becomes a plugin; but a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,13 +88,13 @@ class IOptimizationProfile(Reporting):
     def __bool__(self) -> bool:
         return bool(self.shapes) or bool(self.values)
 
-    def native(self, inputs: Mapping[str, Dims | None]) -> OptimizationProfile:
-        """tactix's, of the inputs whose shape is open; a shape that one was given is its range."""
+    def native(self, inputs: Sequence[str]) -> OptimizationProfile:
+        """tactix's, of the inputs whose shape is open."""
         from tactix.config import OptimizationProfile
 
         out = OptimizationProfile()
-        for name, fixed in inputs.items():
-            r = self.shapes.get(name) if fixed is None else ShapeRange(fixed, fixed, fixed)
+        for name in inputs:
+            r = self.shapes.get(name)
             if r is not None:
                 out.set_shape(name, tuple(r.min), tuple(r.opt), tuple(r.max))
         return out

@@ -42,7 +42,9 @@ class ITensor:
 
     @name.setter
     def name(self, name: str) -> None:
-        self._name = name
+        changed, self._name = name != self._name, name
+        if changed and self.is_network_input:
+            self._network.changed_input()
 
     def value(self) -> Value:
         """tactix's, as the network is now. Raises TactixError for layers that make no sense."""

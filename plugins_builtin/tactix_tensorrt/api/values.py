@@ -41,7 +41,7 @@ NATIVE = {
     DataType.UINT8: DType.UINT8,
     DataType.BOOL: DType.BOOL,
 }
-FROM_NATIVE = {native: dtype for dtype, native in NATIVE.items()}
+FROM_NATIVE = {ours: theirs for theirs, ours in NATIVE.items()}
 _WITHOUT_NUMPY = {DataType.BF16, DataType.FP8, DataType.FP4, DataType.E8M0, DataType.INT4}
 
 
@@ -106,6 +106,11 @@ class Dims4(Dims): ...
 
 class Permutation(list[int]):
     """Where each axis of the result comes from."""
+
+
+def native(dtype: DataType) -> DType:
+    """tactix's dtype."""
+    return NATIVE[dtype]
 
 
 def as_dims(shape: Shape) -> Dims:

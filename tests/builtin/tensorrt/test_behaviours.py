@@ -267,12 +267,6 @@ def test_the_shape_of_a_parsed_input_can_be_fixed(
     assert context.set_input_shape("x", (3, 3, 8, 8))
 
 
-def test_the_dtype_of_a_parsed_input_stays(parsed: trt.INetworkDefinition, logger: Kept) -> None:
-    parsed.get_input(0).dtype = trt.float16
-    assert parsed.get_input(0).dtype == trt.float32
-    assert "'x'" in logger.errors[-1]
-
-
 def test_the_dtype_of_an_output_can_be_set(
     builder: trt.Builder, parsed: trt.INetworkDefinition, profiled: trt.IBuilderConfig
 ) -> None:

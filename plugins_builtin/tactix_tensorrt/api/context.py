@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tactix.base.dims import Dim, symbols
 from tactix.base.errors import TactixError
+from tactix_tensorrt.api import limits
 from tactix_tensorrt.api.callbacks import IDebugListener, IOutputAllocator, IProfiler
 from tactix_tensorrt.api.converting import Converted
 from tactix_tensorrt.api.debug import DebugTensors, Seen
@@ -181,14 +184,30 @@ class IExecutionContext(Reporting):
         return Dims(out)
 
     def get_max_output_size(self, name: str) -> int:
-        """Bytes of an output at the set shapes; -1 if that is not known."""
-        shape = self.get_tensor_shape(name)
+        """Bytes of an output at the set shapes, or the most where a run finds how many elements
+        there are; -1 if shapes are not set or there is no limit.
+        """
+        shape = self._at_most(name)
         itemsize = self.engine.get_tensor_dtype(name).itemsize
         if -1 in shape:
             return -1
         layout = self.engine.layouts.get(name)
         stored = Dims(layout.storage_shape(shape)) if layout else shape
         return int(stored.numel * itemsize)
+
+    def _at_most(self, name: str) -> Dims:
+        """The largest shape, -1 where there is no limit."""
+        shape, engine = self.get_tensor_shape(name), self.engine.native
+        symbolic = next((io.shape for io in engine.outputs if io.name == name), ())
+        found = {s for d in symbolic for s in symbols(d)} & set(self._limits)
+        if not found or self.infer_shapes():
+            return shape
+        inputs = [(io.shape, self.get_tensor_shape(io.name)) for io in engine.inputs]
+        return Dims(limits.at_most(symbolic, inputs, self._limits))
+
+    @cached_property
+    def _limits(self) -> dict[str, Dim]:
+        return limits.of(self.engine.native.plan)
 
     def infer_shapes(self) -> list[str]:
         """Names of inputs whose shape is not set; empty if outputs' shapes follow."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tactix.base.errors import TactixError
 from tactix_tensorrt.api.enums import DataType, TensorFormat, TensorLocation
+from tactix_tensorrt.api.shape_tensors import tells_sizes
 from tactix_tensorrt.api.values import FROM_NATIVE, Dims, as_dims
 from tactix_tensorrt.levels import at_this_level
 
@@ -91,12 +92,15 @@ class ITensor:
 
     @property
     def is_shape_tensor(self) -> bool:
-        """Whether its content can be told from shapes."""
+        """Whether its content can be told from shapes, or it is an input that tells sizes."""
         try:
             spec = self.value().spec
         except TactixError:
             return False
-        return not spec.dtype.is_float and getattr(spec, "value", None) is not None
+        if spec.dtype.is_float or spec.rank > 1:
+            return False
+        told = self.is_network_input and tells_sizes(self._network.layers, self)
+        return told or spec.value is not None
 
     @property
     def is_execution_tensor(self) -> bool:

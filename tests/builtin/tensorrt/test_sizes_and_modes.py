@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from trt_logger import Kept
 from trt_runs import built, run
 
@@ -229,3 +230,46 @@ def test_groups_have_one_scale_each(network: Net, config: Config, logger: Kept) 
     flat = (parts - parts.mean(2, keepdims=True)) / np.sqrt(parts.var(2, keepdims=True) + 1e-5)
     wanted = (flat * scale[:, :, 0] + bias[:, :, 0]).reshape(x.shape)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_the_most_that_a_search_finds_is_known(network: Net, config: Config, logger: Kept) -> None:
+    layer = network.add_non_zero(network.add_input("x", trt.float32, (-1, 4)))
+    marked(network, layer.get_output(0))
+    profile = network.builder.create_optimization_profile()
+    profile.set_shape("x", (1, 4), (2, 4), (8, 4))
+    config.add_optimization_profile(profile)
+    context = built(network, config, logger).create_execution_context()
+    assert context.get_max_output_size("y") == -1
+    context.set_input_shape("x", (3, 4))
+    assert context.get_tensor_shape("y") == (2, -1)
+    assert context.get_max_output_size("y") == 2 * 12 * np.dtype(np.int32).itemsize
+    feed, found = np.float32([[1, 0, 2, 0]] * 3), np.zeros((2, 12), np.int32)
+    context.set_tensor_address("x", feed.ctypes.data)
+    context.set_tensor_address("y", found.ctypes.data)
+    assert context.execute_async_v3(0), logger.errors
+    assert context.get_tensor_shape("y") == (2, 6)
+    assert context.get_max_output_size("y") == found.nbytes
+    assert found.ravel()[:12].tolist() == [*np.argwhere(feed).T.ravel()]
+
+
+def test_an_input_that_tells_sizes_is_a_shape_tensor(network: Net, logger: Kept) -> None:
+    names = {"x": trt.float32, "sizes": trt.int32, "numbers": trt.int32}
+    x, sizes, numbers = (network.add_input(n, t, (2,)) for n, t in names.items())
+    cast = network.add_cast(sizes, trt.int64).get_output(0)
+    network.add_shuffle(x).set_input(1, cast)
+    network.add_elementwise(numbers, numbers, trt.ElementWiseOperation.SUM)
+    assert [t.is_shape_tensor for t in (x, sizes, numbers)] == [False, True, False]
+
+
+def test_an_input_that_tells_a_model_sizes_is_a_shape_tensor(network: Net, logger: Kept) -> None:
+    given = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+        helper.make_tensor_value_info("sizes", TensorProto.INT64, [2]),
+    ]
+    made = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    node = helper.make_node("Reshape", ["x", "sizes"], ["y"])
+    graph = helper.make_graph([node], "net", given, made)
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    assert trt.OnnxParser(network, logger).parse(model.SerializeToString())
+    assert [network.get_input(i).is_shape_tensor for i in range(2)] == [False, True]

@@ -56,9 +56,10 @@ _NEW_IN_11 = {
 }
 
 _NEW_IN_10 = {
-    "": "IStreamReaderV2 IStreamWriter IDebugListener IGpuAsyncAllocator TimingCacheKey "
-    "TimingCacheValue",
+    "": "IRuntimeConfig IStreamReaderV2 IStreamWriter IDebugListener IGpuAsyncAllocator "
+    "TimingCacheKey TimingCacheValue",
     "ITimingCache": "query queryKeys update",
+    "ICudaEngine": "create_runtime_config get_engine_stat",
 }
 
 

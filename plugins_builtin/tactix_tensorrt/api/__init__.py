@@ -44,6 +44,7 @@ from tactix_tensorrt.api.context import (
 from tactix_tensorrt.api.engine import (
     EngineInspector,
     ICudaEngine,
+    IRuntimeConfig,
     ISerializationConfig,
 )
 from tactix_tensorrt.api.enums import (
@@ -211,6 +212,7 @@ from tactix_tensorrt.api.network import (
 )
 from tactix_tensorrt.api.parser import (
     OnnxParser,
+    get_nv_onnx_parser_version,
 )
 from tactix_tensorrt.api.parser_errors import (
     ParserError,
@@ -223,6 +225,7 @@ from tactix_tensorrt.api.plugin_fields import (
 )
 from tactix_tensorrt.api.plugin_registry import (
     IPluginRegistry,
+    get_builder_plugin_registry,
     get_plugin_registry,
     init_libnvinfer_plugins,
 )
@@ -438,6 +441,7 @@ __all__ = [
     "IResizeLayer",
     "IReverseSequenceLayer",
     "IRotaryEmbeddingLayer",
+    "IRuntimeConfig",
     "IScaleLayer",
     "IScatterLayer",
     "ISelectLayer",
@@ -516,6 +520,8 @@ __all__ = [
     "float32",
     "fp4",
     "fp8",
+    "get_builder_plugin_registry",
+    "get_nv_onnx_parser_version",
     "get_plugin_registry",
     "init_libnvinfer_plugins",
     "int32",

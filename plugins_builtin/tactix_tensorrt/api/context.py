@@ -65,6 +65,7 @@ class IExecutionContext(Reporting):
     debug_sync = False
     enqueue_emits_profile = True
     nvtx_verbosity: object = None
+    temporary_allocator: object = None
 
     def __init__(self, engine: ICudaEngine, native: ExecutionContext, logger: ILogger) -> None:
         super().__init__(logger)
@@ -351,6 +352,16 @@ class IExecutionContext(Reporting):
             if not self.set_tensor_address(name, address):
                 return False
         return self.execute_async_v3(0)
+
+    def set_input_consumed_event(self, event: int) -> bool:
+        """False but for 0: inputs are read until the run is over."""
+        if event:
+            do = "Record an event behind execute_async_v3"
+            self.fail(f"set_input_consumed_event: inputs are read until a run is over: {do}")
+        return not event
+
+    def get_input_consumed_event(self) -> int:
+        return 0
 
     def set_aux_streams(self, aux_streams: Sequence[int]) -> None:
         """Runs take streams of their own."""

@@ -15,6 +15,7 @@ from tactix_tensorrt.api.context import IExecutionContext
 from tactix_tensorrt.api.enums import (
     DataType,
     EngineCapability,
+    EngineStat,
     ExecutionContextAllocationStrategy,
     HardwareCompatibilityLevel,
     LayerInformationFormat,
@@ -39,6 +40,21 @@ if TYPE_CHECKING:
 
 OPEN = (1 << 31) - 1
 """Largest size where a profile has none."""
+
+
+class IRuntimeConfig:
+    """How a context is made."""
+
+    def __init__(self) -> None:
+        self._strategy = ExecutionContextAllocationStrategy.STATIC
+
+    def set_execution_context_allocation_strategy(
+        self, strategy: ExecutionContextAllocationStrategy
+    ) -> None:
+        self._strategy = strategy
+
+    def get_execution_context_allocation_strategy(self) -> ExecutionContextAllocationStrategy:
+        return self._strategy
 
 
 class ISerializationConfig:
@@ -323,14 +339,33 @@ class ICudaEngine(Reporting):
     def get_weight_streaming_automatic_budget(self) -> int:
         return self.streamable_weights_size
 
+    def get_engine_stat(self, stat: EngineStat) -> int:
+        """Bytes of the weights that the plan has, or that were left out of it: -1 where none
+        were.
+        """
+        plan = self.native.plan
+        if stat is EngineStat.STRIPPED_WEIGHTS_SIZE and not plan.stripped:
+            return -1
+        stripped = stat is EngineStat.STRIPPED_WEIGHTS_SIZE
+        sizes = {b.blob: b.nbytes for b in plan.buffers if b.blob}
+        return sum(
+            int(str(n)) for name, n in sizes.items() if not stripped or name in plan.stripped
+        )
+
     # -- contexts ---------------------------------------------------------------------------------
+
+    def create_runtime_config(self) -> IRuntimeConfig:
+        return IRuntimeConfig()
 
     @returns(None)
     def create_execution_context(
         self,
-        strategy: ExecutionContextAllocationStrategy = ExecutionContextAllocationStrategy.STATIC,
+        strategy: ExecutionContextAllocationStrategy
+        | IRuntimeConfig = ExecutionContextAllocationStrategy.STATIC,
     ) -> IExecutionContext | None:
         """A context; None if it cannot be."""
+        if isinstance(strategy, IRuntimeConfig):
+            strategy = strategy.get_execution_context_allocation_strategy()
         if strategy is ExecutionContextAllocationStrategy.USER_MANAGED:
             native = self.native.create_execution_context_without_device_memory()
         else:

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from tactix.network.definition import NetworkDefinition
 
 
+PARSER_VERSION = 100
+"""Of TensorRT's parser, 0.1.0, as its header NvOnnxParser.h has it."""
+
+
+def get_nv_onnx_parser_version() -> int:
+    """As TensorRT's 0.1.0: major, minor and patch, two digits each."""
+    return PARSER_VERSION
+
+
 class Subgraph:
     """Nodes of a model that follow each other, and whether tactix has them."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tactix_tensorrt.api.enums import EngineCapability
 from tactix_tensorrt.api.logger import ILogger
 from tactix_tensorrt.api.plugins import (
     IPluginCreator,
@@ -95,6 +96,11 @@ _REGISTRY = IPluginRegistry()
 def get_plugin_registry() -> IPluginRegistry:
     """The one of this process."""
     return _REGISTRY
+
+
+def get_builder_plugin_registry(engine_capability: EngineCapability) -> IPluginRegistry | None:
+    """That of builds: the one of this process. None where no engines of that capability are."""
+    return _REGISTRY if engine_capability is EngineCapability.STANDARD else None
 
 
 def init_libnvinfer_plugins(logger: ILogger | None, namespace: str) -> bool:

@@ -19,7 +19,7 @@ IGNORED: dict[str, frozenset[str]] = {
         "set_preview_feature set_quantization_flag tiling_optimization_level",
         "Builder": "DLA_core max_threads reset",
         "Runtime": "DLA_core tempfile_control_flags",
-        "IExecutionContext": "debug_sync nvtx_verbosity set_aux_streams",
+        "IExecutionContext": "debug_sync nvtx_verbosity set_aux_streams temporary_allocator",
         "IOptimizationProfile": "extra_memory_target",
         "ITensor": "dynamic_range location reset_dynamic_range set_dynamic_range",
         "OnnxParser": "clear_flag flags set_builder_config set_flag",
@@ -32,7 +32,7 @@ REFUSED: dict[str, frozenset[str]] = {
     name: frozenset(members.split())
     for name, members in {
         "IBuilderConfig": "can_run_on_DLA",
-        "IExecutionContext": "set_communicator",
+        "IExecutionContext": "set_communicator set_input_consumed_event",
     }.items()
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from onnx import TensorProto, helper
 from trt_logger import Kept
+from trt_runs import built
 
 from tactix_tensorrt import api as trt
 from tactix_tensorrt.cuda_stand_in import runtime
@@ -69,3 +70,35 @@ def test_cuda_graphs_are_refused_by_each_call() -> None:
     assert runtime.cudaGraphInstantiate(None, 0) == (refused, None)
     assert runtime.cudaGraphLaunch(None, stream) == (refused,)
     runtime.cudaStreamDestroy(stream)
+
+
+def test_small_members_do_what_they_say(engine: trt.ICudaEngine, logger: Kept) -> None:
+    settings = engine.create_runtime_config()
+    managed = trt.ExecutionContextAllocationStrategy.USER_MANAGED
+    settings.set_execution_context_allocation_strategy(managed)
+    assert settings.get_execution_context_allocation_strategy() is managed
+    context = engine.create_execution_context(settings)
+    assert context is not None
+    assert context.device_memory == 0
+    assert not context.set_input_consumed_event(1)
+    assert "behind execute_async_v3" in logger.errors[-1]
+    assert context.set_input_consumed_event(0)
+    assert context.get_input_consumed_event() == 0
+    assert engine.get_engine_stat(trt.EngineStat.TOTAL_WEIGHTS_SIZE) >= (5 * 27 + 5 * 4) * 4
+    assert engine.get_engine_stat(trt.EngineStat.STRIPPED_WEIGHTS_SIZE) == -1
+    registry = trt.get_builder_plugin_registry(trt.EngineCapability.STANDARD)
+    assert registry is trt.get_plugin_registry()
+    assert trt.get_builder_plugin_registry(trt.EngineCapability.SAFETY) is None
+    assert trt.get_nv_onnx_parser_version() == 100
+
+
+def test_bytes_that_were_left_out_are_told(
+    builder: trt.Builder,
+    parsed: trt.INetworkDefinition,
+    profiled: trt.IBuilderConfig,
+    logger: Kept,
+) -> None:
+    profiled.set_flag(trt.BuilderFlag.STRIP_PLAN)
+    engine = built(parsed, profiled, logger)
+    left_out = engine.get_engine_stat(trt.EngineStat.STRIPPED_WEIGHTS_SIZE)
+    assert 0 < left_out <= engine.get_engine_stat(trt.EngineStat.TOTAL_WEIGHTS_SIZE)

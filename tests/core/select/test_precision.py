@@ -147,3 +147,8 @@ def test_names_of_the_model_count_for_what_stands_for_its_nodes() -> None:
     assert y.producer is not None
     assert precisions.of(y.producer) == "fp32"
     precisions.check()
+
+
+def test_a_wish_for_one_name_is_told_by_that_name() -> None:
+    with pytest.raises(ConfigError, match=r"^\(Layer\* 0\) \[Relu\]: unfulfilled"):
+        Precisions(frozenset(), {"(Layer[*] 0) [[]Relu]": "bf16"}).check()

@@ -26,7 +26,7 @@ OURS = {
     "reshape_input retype roles tells_unfused value_of warn weights_names",
     "IAttention": "align attributes changed computed",
     "IBuilderConfig": "facts fail names native selection warn",
-    "ICudaEngine": "allocator facts kept layouts renewed",
+    "ICudaEngine": "allocator facts has kept layouts renewed",
     "IIfConditional": "KIND bound bounds check label layers lowered of tensors",
     "IIteratorLayer": "slice_at",
     "ILoop": "KIND bound bounds check conditions counts inside label layers lowered of tensors",

@@ -40,6 +40,7 @@ from tactix_tensorrt.api.layers import (
 from tactix_tensorrt.api.layers.bounds import Construct
 from tactix_tensorrt.api.refusal import refused
 from tactix_tensorrt.api.tensor import ITensor
+from tactix_tensorrt.api.values import checked_numbers
 
 if TYPE_CHECKING:
     from tactix_tensorrt.api.network import INetworkDefinition
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
 L = TypeVar("L", bound=ILayer)
 C = TypeVar("C", bound=Construct)
 
+WEIGHTS = frozenset({"weights", "kernel", "bias", "shift", "scale", "power"})
+"""Attributes of layers that are numbers."""
+
 
 class Additions:
     """``self`` is a network. Each gives the layer, whose attributes may be set until a build."""
@@ -61,6 +65,8 @@ class Additions:
         name = network.next_name(cls.__name__[1:].removesuffix("Layer"))
         layer = cls(network, name, inputs)
         layer.attributes.update({k: v for k, v in attributes.items() if v is not None})
+        for name in WEIGHTS & attributes.keys():
+            checked_numbers(attributes[name])
         return network.add(layer)
 
     # -- element by element -----------------------------------------------------------------------

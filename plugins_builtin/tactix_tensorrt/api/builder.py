@@ -126,9 +126,12 @@ class Builder(Rooted):
 
     @returns(None)
     def build_serialized_network(
-        self, network: INetworkDefinition, config: IBuilderConfig
+        self, network: INetworkDefinition | None, config: IBuilderConfig | None
     ) -> IHostMemory | None:
         """The plan's bytes; None if it cannot be built, and the log tells why."""
+        if network is None or config is None:
+            what = f"the {'network' if network is None else 'configuration'} is None"
+            raise NetworkError(what, do="See in the log why it was not made")
         from tactix.plan import container
         from tactix.run.admission import signer_of
         from tactix_tensorrt.plugin_steps.launcher import building

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tactix.base.dims import Dim, symbols
-from tactix.base.errors import TactixError
+from tactix.base.errors import AllocationError, TactixError
 from tactix_tensorrt.api import limits
 from tactix_tensorrt.api.callbacks import IDebugListener, IOutputAllocator, IProfiler
 from tactix_tensorrt.api.converting import Converted
@@ -44,12 +44,21 @@ class AskedAllocator:
         return self.address
 
     def _asked(self, name: str, memory: int, size: int, alignment: int) -> int:
-        cls = type(self.allocator)
-        if cls.reallocate_output_async is not IOutputAllocator.reallocate_output_async:
-            return int(
-                self.allocator.reallocate_output_async(name, memory, size, alignment, self.stream)
-            )
-        return int(self.allocator.reallocate_output(name, memory, size, alignment))
+        """Raises AllocationError for no address, and for what the program's code fails with."""
+        who, cls = f"{type(self.allocator).__name__} for {name!r}", type(self.allocator)
+        given = (name, memory, size, alignment)
+        try:
+            if cls.reallocate_output_async is not IOutputAllocator.reallocate_output_async:
+                found = self.allocator.reallocate_output_async(*given, self.stream)
+            else:
+                found = self.allocator.reallocate_output(*given)
+            address = int(found or 0)
+        except Exception as e:  # the program's code
+            what = f"the output allocator fails with {type(e).__name__}"
+            raise AllocationError(what, who=who, why=str(e)) from e
+        if not address:
+            raise AllocationError(f"{size} bytes cannot be had", who=who, why=f"it gives {found}")
+        return address
 
     def notify_shape(self, name: str, shape: tuple[int, ...]) -> None:
         self.shape = Dims(shape)
@@ -149,6 +158,8 @@ class IExecutionContext(Reporting):
     def set_input_shape(self, name: str, shape: Sequence[int]) -> bool:
         """False for a shape that the input cannot have, or that the profile does not hold."""
         wanted = tuple(int(n) for n in shape)
+        if not self.engine.has(name):
+            return False
         low, _, high = self.engine.get_tensor_profile_shape(name, self.active_optimization_profile)
         fits = len(wanted) == len(low) and all(
             a <= n <= b for a, n, b in zip(low, wanted, high, strict=True)
@@ -164,8 +175,9 @@ class IExecutionContext(Reporting):
         return True
 
     def get_tensor_shape(self, name: str) -> Dims:
-        """-1 where it is not known yet. Raises ValueError."""
-        self.engine.get_tensor_shape(name)
+        """-1 where it is not known yet; empty for a name that is none."""
+        if not self.engine.has(name):
+            return Dims()
         try:
             return as_dims(self.native.get_tensor_shape(name))
         except TactixError as e:
@@ -451,7 +463,7 @@ class IExecutionContext(Reporting):
         return self.execute_async_v3(stream_handle)
 
     def set_binding_shape(self, binding: int, shape: Sequence[int]) -> bool:
-        return self.set_input_shape(self.engine.get_tensor_name(binding), shape)
+        return self.set_input_shape(self.engine[binding], shape)
 
     def get_binding_shape(self, binding: int) -> Dims:
-        return self.get_tensor_shape(self.engine.get_tensor_name(binding))
+        return self.get_tensor_shape(self.engine[binding])

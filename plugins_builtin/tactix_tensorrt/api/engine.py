@@ -157,7 +157,7 @@ class ICudaEngine(Reporting):
     def __getitem__(self, index: int | str) -> str | int:
         """A tensor's name by index; before TensorRT 10 also its index by name, -1 for none."""
         if not isinstance(index, str):
-            return self.get_tensor_name(index)
+            return self._name_at(index)
         if levels.current() != "8.6":
             raise TypeError(f"an engine is indexed by numbers, not {index!r}")
         return self._index(index)
@@ -169,23 +169,32 @@ class ICudaEngine(Reporting):
     def __bool__(self) -> bool:
         return True
 
-    def get_tensor_name(self, index: int) -> str:
-        """Inputs come first. Raises IndexError, which also ends a loop over indices."""
+    def get_tensor_name(self, index: int) -> str | None:
+        """Inputs come first. None for an index that is none, which is logged."""
+        if index in range(len(self._ios)):
+            return list(self._ios)[index]
+        self.fail(f"no tensor has index {index}: There are {len(self._ios)}")
+        return None
+
+    def _name_at(self, index: int) -> str:
+        """Raises IndexError, which also ends a loop over indices."""
         return list(self._ios)[index]
 
-    def _io(self, name: str) -> TensorIO:
-        """Raises ValueError for a name that is none, which is logged."""
+    def has(self, name: str) -> bool:
+        """Whether a tensor has that name; if none has, that is logged."""
         if name not in self._ios:
             self.fail(f"no tensor is named {name!r}: There are: {', '.join(self._ios)}")
-            raise ValueError(f"no tensor is named {name!r}")
-        return self._ios[name]
+        return name in self._ios
 
     def get_tensor_shape(self, name: str) -> Dims:
-        """-1 where inputs decide, also if profiles hold one size alone."""
-        return as_dims(self._io(name).shape)
+        """-1 where inputs decide, also if profiles hold one size alone; empty for a name that is
+        none.
+        """
+        return as_dims(self._ios[name].shape) if self.has(name) else Dims()
 
     def get_tensor_dtype(self, name: str) -> DataType:
-        return FROM_NATIVE[self._io(name).dtype]
+        """FLOAT for a name that is none."""
+        return FROM_NATIVE[self._ios[name].dtype] if self.has(name) else DataType.FLOAT
 
     def get_tensor_mode(self, name: str) -> TensorIOMode:
         if name not in self._ios:
@@ -213,7 +222,7 @@ class ICudaEngine(Reporting):
         """The axis whose elements lie in groups, -1 for none."""
         found = self.layouts.get(name)
         grouped = found is not None and found.lanes > 1
-        return found.axis(len(self._io(name).shape)) if found and grouped else -1
+        return found.axis(len(self._ios[name].shape)) if found and grouped else -1
 
     def get_tensor_components_per_element(self, name: str, profile_index: int = 0) -> int:
         """Of a group, -1 where there are none."""
@@ -248,8 +257,14 @@ class ICudaEngine(Reporting):
         return allocator_of(self.session, self.native.device)
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Dims]:
-        """Lowest, tuned for, highest. Raises ValueError."""
-        shape = self._io(name).shape
+        """Lowest, tuned for, highest; empty for a name or profile that is none."""
+        if not self.has(name):
+            return []
+        if profile_index not in range(self.num_optimization_profiles):
+            count = self.num_optimization_profiles
+            self.fail(f"no profile has index {profile_index}: There are {count}")
+            return []
+        shape = self._ios[name].shape
         if not self._profiles:
             return [self.get_tensor_shape(name)] * 3
         profile = self._profiles[profile_index]
@@ -415,13 +430,13 @@ class ICudaEngine(Reporting):
         return 1
 
     def get_binding_name(self, index: int) -> str:
-        return self.get_tensor_name(index)
+        return self._name_at(index)
 
     def get_binding_index(self, name: str) -> int:
         return self._index(name)
 
     def _named(self, binding: int | str) -> str:
-        return binding if isinstance(binding, str) else self.get_tensor_name(binding)
+        return binding if isinstance(binding, str) else self._name_at(binding)
 
     def get_binding_shape(self, binding: int | str) -> Dims:
         return self.get_tensor_shape(self._named(binding))
@@ -485,7 +500,13 @@ class EngineInspector:
         return str(layer["Name"]) if verbosity is ProfilingVerbosity.LAYER_NAMES_ONLY else ""
 
     def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:
-        """By the verbosity that the engine was built with: all, its name, or nothing."""
+        """By the verbosity that the engine was built with: all, its name, or nothing; empty for
+        an index that is none.
+        """
+        if layer_index not in range(self._engine.num_layers):
+            count = self._engine.num_layers
+            self._engine.fail(f"no layer has index {layer_index}: There are {count}")
+            return ""
         told = self._told(layer_index)
         if format is LayerInformationFormat.JSON:
             return json.dumps(told)

@@ -18,7 +18,7 @@ from tactix_tensorrt.api.layers.branches import IIfConditionalOutputLayer
 from tactix_tensorrt.api.layers.loops import ILoopOutputLayer
 from tactix_tensorrt.api.plugins import IPluginV2
 from tactix_tensorrt.api.tensor import ITensor
-from tactix_tensorrt.api.values import Dims, native
+from tactix_tensorrt.api.values import FROM_NATIVE, Dims, native
 from tactix_tensorrt.api.weights_names import Roles
 
 if TYPE_CHECKING:
@@ -111,7 +111,10 @@ class ParsedModel:
         self._known: dict[str, ITensor] = {}
 
     def fill(self, net: NetworkDefinition) -> dict[ITensor, Value]:
-        """Inputs, layers and outputs of what an importer read; gives tactix's tensor of each."""
+        """Inputs, layers and outputs of what an importer read; gives tactix's tensor of each.
+        Raises NetworkError for an input or output of a type that TensorRT does not have.
+        """
+        _check_dtypes(net)
         network, found = self._network, self._found(net)
         self._inputs = {value.name: found[value] for value in net.inputs}
         network.inputs = list(self._inputs.values())
@@ -200,6 +203,14 @@ def roles(layers: Sequence[ILayer]) -> Roles:
         named = {r: v.name for r, v in stored.items() if v is not None and v.spec.const is not None}
         found[layer.name] = named
     return found
+
+
+def _check_dtypes(net: NetworkDefinition) -> None:
+    named = [(v.name, v) for v in net.inputs]
+    for name, value in (*named, *zip(net.output_names, net.outputs, strict=True)):
+        if value.spec.dtype not in FROM_NATIVE:
+            what = f"{name!r} is {value.spec.dtype.name}, a type that TensorRT does not have"
+            raise NetworkError(what, do="Cast it in the ONNX file, such as to float32 or int32")
 
 
 def _asked(tensor: ITensor) -> tuple[Dim | str | None, ...]:

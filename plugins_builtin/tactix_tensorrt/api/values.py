@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tactix.base.dims import Expr, Shape
 from tactix.base.dtypes import DType
+from tactix.base.errors import TactixError
 from tactix_tensorrt.api.enums import DataType
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class Weights:
         import numpy as np
 
         self._array = np.ascontiguousarray(data)
-        self._dtype = FROM_NATIVE[DType.of(self._array.dtype)]
+        self._dtype = _dtype_of(self._array)
         self._size = self._array.size
 
     @property
@@ -207,6 +208,25 @@ class Weights:
 
     def __len__(self) -> int:
         return self._size
+
+
+def _dtype_of(array: Any) -> DataType:
+    """Raises TypeError for numbers that TensorRT has no type of."""
+    try:
+        return FROM_NATIVE[DType.of(array.dtype)]
+    except (KeyError, TactixError):
+        what = f"weights of {array.dtype}: TensorRT has no such type"
+        raise TypeError(f"{what}. Convert them, such as by astype(np.float32)") from None
+
+
+T = TypeVar("T")
+
+
+def checked_numbers(given: T) -> T:
+    """What a layer is given. Raises TypeError for an array that TensorRT has no type of."""
+    if getattr(given, "size", 0) and hasattr(given, "__array_function__"):
+        _dtype_of(given)
+    return given
 
 
 def weights_array(given: Weights | Array | None) -> Array | None:

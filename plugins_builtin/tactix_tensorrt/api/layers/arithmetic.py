@@ -22,7 +22,7 @@ from tactix_tensorrt.api.enums import (
 )
 from tactix_tensorrt.api.layer import Attribute, ILayer
 from tactix_tensorrt.api.lowering import Lowering, axes_of
-from tactix_tensorrt.api.values import NATIVE, Weights, weights_array
+from tactix_tensorrt.api.values import NATIVE, Weights, checked_numbers, weights_array
 
 if TYPE_CHECKING:
     from tactix.contracts.graph import Value
@@ -132,9 +132,9 @@ class IScaleLayer(ILayer):
 
     TYPE = LayerType.SCALE
     mode = Attribute(ScaleMode.UNIFORM)
-    shift: Attribute[Weights | None] = Attribute(None)
-    scale: Attribute[Weights | None] = Attribute(None)
-    power: Attribute[Weights | None] = Attribute(None)
+    shift: Attribute[Weights | None] = Attribute(None, checked_numbers)
+    scale: Attribute[Weights | None] = Attribute(None, checked_numbers)
+    power: Attribute[Weights | None] = Attribute(None, checked_numbers)
     channel_axis = Attribute(1)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
@@ -223,6 +223,15 @@ class IReduceLayer(ILayer):
         return [emit.one(REDUCTIONS[self.op], emit.input(0), **fields)]
 
 
+def _one_axis(emit: Lowering, mask: int, default: int) -> int:
+    """The axis that a mask names. Raises NetworkError for several."""
+    found = axes_of(mask) or (default,)
+    if len(found) > 1:
+        what = f"axes={mask:#b} names {len(found)} axes, and it works along one"
+        raise emit.refuse(what, "Reshape them into one axis before it, or add a layer for each")
+    return found[0]
+
+
 class ITopKLayer(ILayer):
     """Values, and where they are."""
 
@@ -233,7 +242,7 @@ class ITopKLayer(ILayer):
     axes = Attribute(0)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
-        (axis,) = axes_of(self.axes) or (0,)
+        axis = _one_axis(emit, self.axes, default=0)
         count = emit.optional(1)
         known = (self.k,) if count is None else count.spec.known()
         fields = {"axis": axis, "largest": self.op is TopKOperation.MAX, "sorted": True}
@@ -253,7 +262,7 @@ class ISoftMaxLayer(ILayer):
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
         x = emit.input(0)
-        (axis,) = axes_of(self.axes) or (max(0, x.spec.rank - 3),)
+        axis = _one_axis(emit, self.axes, default=max(0, x.spec.rank - 3))
         return [emit.one("Softmax", x, axis=axis)]
 
 

@@ -27,7 +27,7 @@ from tactix_tensorrt.api.layers.told import (
     vector,
 )
 from tactix_tensorrt.api.lowering import Lowering, scalar
-from tactix_tensorrt.api.values import NATIVE, Dims, Permutation, Weights
+from tactix_tensorrt.api.values import NATIVE, Dims, Permutation, Weights, checked_numbers
 
 if TYPE_CHECKING:
     from tactix.contracts.graph import Value
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class IConstantLayer(ILayer):
     TYPE = LayerType.CONSTANT
     shape: Attribute[Sequence[int]] = Attribute((), Dims)
-    weights: Attribute[Weights | Array | None] = Attribute(None)
+    weights: Attribute[Weights | Array | None] = Attribute(None, checked_numbers)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
         made = emit.weights(self.weights, WeightsRole.CONSTANT, self.shape)

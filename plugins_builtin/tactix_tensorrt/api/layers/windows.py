@@ -19,7 +19,7 @@ from tactix_tensorrt.api.enums import (
 )
 from tactix_tensorrt.api.layer import Attribute, ILayer
 from tactix_tensorrt.api.lowering import Lowering
-from tactix_tensorrt.api.values import Dims, Weights
+from tactix_tensorrt.api.values import Dims, Weights, checked_numbers
 
 if TYPE_CHECKING:
     from tactix.contracts.graph import Value
@@ -90,8 +90,8 @@ class Weighted(Windowed):
     num_output_maps = Attribute(0)
     kernel_size_nd: Attribute[Sequence[int]] = Attribute((), Dims)
     num_groups = Attribute(1)
-    kernel: Attribute[Weights | Array | None] = Attribute(None)
-    bias: Attribute[Weights | Array | None] = Attribute(None)
+    kernel: Attribute[Weights | Array | None] = Attribute(None, checked_numbers)
+    bias: Attribute[Weights | Array | None] = Attribute(None, checked_numbers)
 
     @property
     def kernel_size(self) -> Sequence[int]:

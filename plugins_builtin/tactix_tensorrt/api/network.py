@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 from tactix.base.dims import Expr
 from tactix.base.errors import NetworkError
 from tactix_tensorrt import device
-from tactix_tensorrt.api import formats, parsed
+from tactix_tensorrt.api import assertions, formats, parsed
 from tactix_tensorrt.api.additions import Additions
 from tactix_tensorrt.api.enums import DataType, NetworkDefinitionCreationFlag, TensorFormat
 from tactix_tensorrt.api.layer import ILayer
+from tactix_tensorrt.api.layers import moving
 from tactix_tensorrt.api.logger import Reporting
 from tactix_tensorrt.api.scope import Scope
 from tactix_tensorrt.api.tensor import ITensor
@@ -314,11 +315,7 @@ class INetworkDefinition(Additions, Reporting):
             raise NetworkError("Network must have at least one output", do="Call mark_output")
         for tensor in self.inputs:
             self.value_of(tensor)
-        names = {t.name for t in self.inputs}
-        for tensor in self.outputs:
-            if tensor.name in names and not tensor.is_network_input:
-                what = f"an input and an output are named {tensor.name!r}"
-                raise NetworkError(what, do="Give each its own name")
+        self._check_names()
         self.formats()
         for construct in self.constructs:
             construct.check([*self.outputs, *self.debug])
@@ -329,7 +326,31 @@ class INetworkDefinition(Additions, Reporting):
             self.native.mark_output(value, tensor.name)
         for tensor in self.hidden:
             self.native.mark_output(self.value_of(tensor), tensor.name)
+        self._demand_assertions()
         return self.native
+
+    def _check_names(self) -> None:
+        """Raises NetworkError for a name that an input and an output have."""
+        names = {t.name for t in self.inputs}
+        for tensor in self.outputs:
+            if tensor.name in names and not tensor.is_network_input:
+                what = f"an input and an output are named {tensor.name!r}"
+                raise NetworkError(what, do="Give each its own name")
+
+    def _demand_assertions(self) -> None:
+        for layer in self.layers:
+            if isinstance(layer, moving.IAssertionLayer):
+                self._demand(layer)
+
+    def _demand(self, layer: moving.IAssertionLayer) -> None:
+        """Let runs check what shapes decide of an assertion. Raises NetworkError for one that never
+        holds.
+        """
+        try:
+            for assumption in assertions.assumed(self.value_of(layer.reads[0]), layer.message):
+                self.native.demand(assumption, layer.name)
+        except assertions.DecidedByData:
+            self.warn(f"{layer.name}: data decides {layer.message!r}, which is not checked")
 
     @property
     def hidden(self) -> list[ITensor]:

@@ -24,7 +24,6 @@ IGNORED: dict[str, frozenset[str]] = {
         "ITensor": "dynamic_range location reset_dynamic_range set_dynamic_range",
         "OnnxParser": "clear_flag flags set_builder_config set_flag",
         "Refitter": "max_threads weights_validation",
-        "IAssertionLayer": "message",
     }.items()
 }
 

@@ -313,7 +313,7 @@ def _quantized(emit: Lowering) -> list[Value | None]:
 
 
 class IAssertionLayer(ILayer):
-    """What should hold. It is not checked."""
+    """What has to hold: checked as far as shapes decide it."""
 
     TYPE = LayerType.ASSERTION
     OUTPUTS = 0

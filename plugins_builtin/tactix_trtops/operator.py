@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,11 +63,13 @@ class PluginOperator:
     def from_node(self) -> Callable[[Context, Any], Result]:
         """The converter as the importer calls it."""
 
-        @functools.wraps(self.convert)
         def convert(ctx: Context, node: Any) -> Result:
             ctx.ignore(*IDENTITY)
             return self.convert(ctx)
 
+        # not functools.wraps, which would show the other's parameters as this one's
+        convert.__module__, convert.__name__ = self.convert.__module__, self.convert.__name__
+        convert.__doc__ = self.convert.__doc__
         return convert
 
 

@@ -33,7 +33,8 @@ class Layer(Generic[Schema]):
     element of the one result in a register before it is stored, so that pointwise layers which read
     it may be computed there; tactics that cannot do so reject fused nodes. ``imports``: operators
     of model formats that mean this layer with attributes of the same names, as
-    ``"onnx:domain::Op"``.
+    ``"onnx:domain::Op"``. ``beyond``: why no example of it can be written down, for the checks of
+    packs.
     """
 
     key: str
@@ -42,6 +43,7 @@ class Layer(Generic[Schema]):
     takes_objects: bool = False
     takes_epilogue: bool = False
     imports: tuple[str, ...] = ()
+    beyond: str = ""
 
     def infer(self, attrs: Schema, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
         """Specs of the outputs. Absent optional inputs are None. Raises ShapeError, DTypeError."""

@@ -90,6 +90,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "FewBitsMatMul": [
         ({"bits": 8, "block_size": 16}, "f32 3 40; u8 5 3 16; f32 5 3"),
         ({}, "f32 2 2 64; u8 7 2 16; f32 7 2; u8 7 2"),
+        ({}, "f32 40 64; u8 33 2 16; f32 33 2"),
     ],
     "LSTM": [
         (

@@ -79,17 +79,20 @@ print(layer.infer(attrs, specs), [(y.dtype, y.shape) for y in layer.reference(at
 def inference(subject: Subject) -> str:
     """References give the dtypes and shapes that inference says, and leave their inputs alone."""
     together([Broken(why) for x in layers_of(subject) for why in wrong_examples(x)])
-    bare = [x.key for x in layers_of(subject) if not examples_of(x)]
+    bare = [x for x in layers_of(subject) if not examples_of(x)]
     tried = for_each(
         cases(layers_of(subject)),
         lambda example: sum(_agree(example, seed) for seed in range(SEEDS)),
     )
     if not tried:
+        if all(x.beyond for x in bare):
+            raise NothingToRun("; ".join(f"{x.key}: {x.beyond}" for x in bare))
         raise Broken(
-            f"{bare[0]} has no example: give the layer ``examples``, "
+            f"{bare[0].key} has no example: give the layer ``examples``, "
             "a list of (attributes, 'f32 3 4; f32 5')"
         )
-    return f"{tried} runs" + (f"; without an example: {', '.join(bare)}" if bare else "")
+    keys = ", ".join(x.key for x in bare)
+    return f"{tried} runs" + (f"; without an example: {keys}" if bare else "")
 
 
 def _agree(example: Example, seed: int) -> int:

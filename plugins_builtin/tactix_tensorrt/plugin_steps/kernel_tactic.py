@@ -19,7 +19,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_tensorrt.plugin_steps import KERNELS, LAYER
-from tactix_tensorrt.plugin_steps.layer import PluginAttrs
+from tactix_tensorrt.plugin_steps.layer import BEYOND, PluginAttrs
 
 if TYPE_CHECKING:
     from tactix_tensorrt.plugin_steps.held import Held
@@ -46,6 +46,7 @@ class KernelTactic(Tactic[Compiled]):
 
     key = KERNELS
     implements = (LAYER,)
+    beyond = BEYOND
     device = "cuda"
     source = "tensorrt_plugin"
     breadth = 100

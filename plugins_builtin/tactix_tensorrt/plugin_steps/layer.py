@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from tactix_tensorrt.plugin_steps.held import Held
 
 
+BEYOND = "it holds a plugin of a program's, which no text says"
+"""Why no example of it can be written down."""
+
+
 @dataclass(frozen=True)
 class PluginAttrs:
     """``shapes``, ``dtypes``: of the outputs."""
@@ -38,6 +42,7 @@ class PluginLayer(Layer[PluginAttrs]):
 
     key = LAYER
     Attrs = PluginAttrs
+    beyond = BEYOND
 
     def infer(self, attrs: PluginAttrs, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
         given = tuple(s.dtype for s in inputs if s is not None)

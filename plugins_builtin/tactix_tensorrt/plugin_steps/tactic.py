@@ -11,7 +11,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_tensorrt.plugin_steps import CUDA, HOST, LAYER
-from tactix_tensorrt.plugin_steps.layer import PluginAttrs
+from tactix_tensorrt.plugin_steps.layer import BEYOND, PluginAttrs
 
 if TYPE_CHECKING:
     from tactix_tensorrt.plugin_steps.held import Held
@@ -22,6 +22,7 @@ class PluginTactic(Tactic["Held"]):
 
     key = HOST
     implements = (LAYER,)
+    beyond = BEYOND
     source = "tensorrt_plugin"
     produces = True
     breadth = 100

@@ -122,6 +122,8 @@ class FewBitsTactic(Tactic[FewBitsProduct]):
     implements = ("tactix.FewBitsMatMul@1",)
     source = "c"
     by_signature = True
+    spreads = True
+    """Infinities in a row of ``a`` leave no number: zero points are taken off by sums of it."""
 
     def match(self, node: Node, device: DeviceProperties) -> FewBitsProduct | Reject:
         return few_bits_product(node)

@@ -126,5 +126,4 @@ def test_entries_of_a_cache_that_are_none(config: trt.IBuilderConfig) -> None:
     assert not cache.update(key, trt.TimingCacheValue(value.tacticHash, -1.0))
     assert cache.update(key, trt.TimingCacheValue(value.tacticHash, math.nan))
     assert cache.queryKeys() == []
-    with pytest.raises(RuntimeError, match="no timing cache"):
-        config.create_timing_cache(b"nothing").queryKeys()
+    assert config.create_timing_cache(b"nothing").queryKeys() == []

@@ -47,8 +47,8 @@ def _written_later(plan: Plan, buffer: int) -> list[str]:
     made = _buffers(plan.steps[first].outputs)
     early = {o for s in plan.steps[: first + 1] for o in _buffers(s.outputs)}
     for s in plan.steps[first + 1 :]:
-        known = made if _buffers(s.inputs) & made else early
-        known |= _buffers(s.outputs)
+        follows = not made.isdisjoint(_buffers(s.inputs))
+        (made if follows else early).update(_buffers(s.outputs))
     return [io.name for io in plan.outputs if io.buffer in made - early]
 
 

@@ -190,12 +190,16 @@ class Plan:
 
     @functools.cached_property
     def in_place(self) -> frozenset[tuple[str, str]]:
-        """Names of inputs and outputs that may be one piece of memory."""
+        """Names of inputs and outputs that are made of them, in place where they are one piece of
+        memory.
+        """
         return in_place(self)
 
     @functools.cached_property
     def one_memory(self) -> frozenset[tuple[str, str]]:
-        """Names of (input, output) that may be one piece of memory."""
+        """Names of inputs and outputs that may be one piece of memory: those, and outputs that are
+        written once the input has been read.
+        """
         return one_memory(self)
 
     @functools.cached_property

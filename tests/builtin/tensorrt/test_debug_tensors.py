@@ -75,6 +75,17 @@ def values(rows: int) -> Array:
     return np.random.default_rng(rows).standard_normal((rows, 3)).astype(np.float32)
 
 
+def listened(
+    network: Net, config: trt.IBuilderConfig, logger: Kept, tensor: int, listener: Listener
+) -> trt.IExecutionContext:
+    """A context whose listener is told of one of the chain's tensors."""
+    network.mark_debug(chain(network)[tensor])
+    context = built(network, config, logger).create_execution_context()
+    context.set_debug_listener(listener)
+    context.set_all_tensors_debug_state(True)
+    return context
+
+
 def test_a_listener_is_told_of_what_is_on(
     network: Net, config: trt.IBuilderConfig, logger: Kept
 ) -> None:
@@ -115,11 +126,8 @@ def test_a_listener_is_told_of_what_is_on(
 def test_what_runs_on_bindings_tells_too(
     network: Net, config: trt.IBuilderConfig, logger: Kept
 ) -> None:
-    network.mark_debug(chain(network)[1])
-    context = built(network, config, logger).create_execution_context()
     listener, a, y = Listener(), values(2), np.empty((2, 3), np.float32)
-    context.set_debug_listener(listener)
-    context.set_all_tensors_debug_state(True)
+    context = listened(network, config, logger, 1, listener)
     context.set_input_shape("x", a.shape)
     assert context.execute_v2([a.ctypes.data, y.ctypes.data])
     np.testing.assert_array_equal(y, np.floor((a + 1) * 3))
@@ -129,11 +137,8 @@ def test_what_runs_on_bindings_tells_too(
 def test_outputs_alone_are_told_of_on_bindings(
     network: Net, config: trt.IBuilderConfig, logger: Kept
 ) -> None:
-    network.mark_debug(chain(network)[3])
-    context = built(network, config, logger).create_execution_context()
     listener, a, y = Listener(), values(2), np.empty((2, 3), np.float32)
-    context.set_debug_listener(listener)
-    context.set_all_tensors_debug_state(True)
+    context = listened(network, config, logger, 3, listener)
     context.set_input_shape("x", a.shape)
     assert context.execute_v2([a.ctypes.data, y.ctypes.data])
     np.testing.assert_array_equal(listener.found["y"], np.floor((a + 1) * 3))
@@ -153,11 +158,8 @@ class Placing(trt.IOutputAllocator):
 def test_an_output_is_told_of_where_an_allocator_put_it(
     network: Net, config: trt.IBuilderConfig, logger: Kept
 ) -> None:
-    network.mark_debug(chain(network)[3])
-    context = built(network, config, logger).create_execution_context()
     listener, a, y = Listener(), values(2), np.empty((4, 64), np.float32)
-    context.set_debug_listener(listener)
-    context.set_all_tensors_debug_state(True)
+    context = listened(network, config, logger, 3, listener)
     context.set_output_allocator("y", Placing(y))
     context.set_input_shape("x", a.shape)
     context.set_tensor_address("x", a.ctypes.data)
@@ -168,10 +170,7 @@ def test_an_output_is_told_of_where_an_allocator_put_it(
 def test_a_listener_that_fails_ends_the_run_so(
     network: Net, config: trt.IBuilderConfig, logger: Kept
 ) -> None:
-    network.mark_debug(chain(network)[1])
-    context = built(network, config, logger).create_execution_context()
-    context.set_debug_listener(Listener(takes=False))
-    context.set_all_tensors_debug_state(True)
+    context = listened(network, config, logger, 1, Listener(takes=False))
     a, y = values(1), np.empty((1, 3), np.float32)
     context.set_input_shape("x", a.shape)
     assert not context.execute_v2([a.ctypes.data, y.ctypes.data])

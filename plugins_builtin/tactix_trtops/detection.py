@@ -196,9 +196,8 @@ def batched_nms(ctx: Context) -> list[Value]:
         "background": ctx.attr("backgroundLabelId", -1),
         "class_candidates": max(ctx.attr("topK", 0), 0),
     }
-    count, boxes, scores, classes, _ = _by_class(ctx, _boxes(ctx), _scores(ctx), normalized, fields)
-    if ctx.attr("clipBoxes", 1):
-        boxes = ctx.layer("tactix.Clip", [boxes], min=0.0, max=1.0)
+    clips = bool(ctx.attr("clipBoxes", 1))
+    count, boxes, scores, classes = _batched(ctx, normalized, clips, fields)
     return [_column(ctx, count), boxes, scores, ctx.cast(classes, boxes.spec.dtype)]
 
 
@@ -209,6 +208,16 @@ def _by_class(
     unit = 0.0 if normalized else 1.0
     inputs = [boxes, scores]
     return ctx.layers("tactix.CombinedSuppression", inputs, unit=unit, classes_first=True, **fields)
+
+
+def _batched(
+    ctx: Context, normalized: bool, clips: bool, fields: dict[str, Any]
+) -> tuple[Value, Value, Value, Value]:
+    """Counts, boxes, scores and classes of a BatchedNMS, whatever names its attributes have."""
+    count, boxes, scores, classes, _ = _by_class(ctx, _boxes(ctx), _scores(ctx), normalized, fields)
+    if clips:
+        boxes = ctx.layer("tactix.Clip", [boxes], min=0.0, max=1.0)
+    return count, boxes, scores, classes
 
 
 MMDEPLOY = {
@@ -234,9 +243,8 @@ def batched_nms_of_mmdeploy(ctx: Context) -> list[Value]:
         "class_candidates": max(ctx.attr("topk", 0), 0),
     }
     normalized = bool(ctx.attr("is_normalized", 1))
-    _, boxes, scores, classes, _ = _by_class(ctx, _boxes(ctx), _scores(ctx), normalized, fields)
-    if ctx.attr("clip_boxes", 0):
-        boxes = ctx.layer("tactix.Clip", [boxes], min=0.0, max=1.0)
+    clips = bool(ctx.attr("clip_boxes", 0))
+    _, boxes, scores, classes = _batched(ctx, normalized, clips, fields)
     column = ctx.reshape(ctx.cast(scores, boxes.spec.dtype), (*scores.spec.shape, 1))
     return [ctx.layer("tactix.Concat", [boxes, column], axis=2), classes]
 

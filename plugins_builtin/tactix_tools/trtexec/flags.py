@@ -121,7 +121,7 @@ BUILD = (
     _refused("useRuntime", "NAME", "what runs the plan", "Use `tactix bench --flavour`"),
     _refused("leanDLLPath", "FILE", "a lean runtime", "Use `tactix bench --lean-runtime`"),
     _kept("preview", "SPEC", "preview features", "there are none here"),
-    _kept("directIO", "", "no conversion of inputs and outputs", "they are linear anyway"),
+    _kept("directIO", "", "no conversion of inputs and outputs", "only formats asked for are made"),
     Flag("refit", "", "the plan takes other weights"),
     Flag("stripWeights", "", "no weights in the plan: the same ones, with --refit others"),
     Flag("stripAllWeights", "", "as --refit --stripWeights"),

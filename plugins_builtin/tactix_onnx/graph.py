@@ -22,6 +22,7 @@ from tactix.base.spelling import did_you_mean
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
 from tactix.contracts.layer import Layer
+from tactix.network.definition import ModelTensor
 from tactix_onnx import functions
 from tactix_onnx.catalog import (
     Catalog,
@@ -262,6 +263,11 @@ class Walker:
         for i, name in enumerate(node.output):
             if name:
                 scope.values[name] = self._stand_in(name, scope) if made is None else made[i]
+        if made is not None and scope.graph is not None and not scope.prefix:
+            named = zip(node.output, made, strict=False)
+            self.network.model_tensors.update(
+                {name: ModelTensor(name_of(index, node), v) for name, v in named if name and v}
+            )
 
     def _inputs(self, index: int, node: onnx.NodeProto, scope: Scope) -> list[Value | None] | None:
         """None if one of them is not there since a node was refused."""

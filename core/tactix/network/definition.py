@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tactix.base.dims import Assumption, Dim, sym, symbol_name, symbols
@@ -24,11 +25,22 @@ from tactix.contracts.states import States
 Use = tuple[Node, int]
 
 
+@dataclass(frozen=True)
+class ModelTensor:
+    """A tensor of a model: the name of the node that makes it, and what it is in the network, which
+    may be an input, a constant or what another node makes.
+    """
+
+    node: str
+    value: Value
+
+
 class NetworkDefinition(Recorded):
     """A graph of layers. ``layers``: the layers that ``add_layer`` may name, by key.
 
     ``read``: names of constants whose content the importer has built into attributes. ``origins``:
-    names of constants that it computed, with the result that each was. ``demands``: what the
+    names of constants that it computed, with the result that each was. ``model_tensors``: what
+    nodes of a model's main graph make, by the model's names. ``demands``: what the
     importer takes for granted about symbols, and the node for which it does. ``wanted``: shapes of
     inputs that the caller builds for, None where a size is open; an importer takes them for inputs
     of which the model tells no rank, and for vectors whose length may be one. ``reshaped``: shapes
@@ -49,6 +61,7 @@ class NetworkDefinition(Recorded):
         self.states: States | None = None
         self.read: set[str] = set()
         self.origins: dict[str, Value] = {}
+        self.model_tensors: dict[str, ModelTensor] = {}
         self._outputs: dict[str, Value] = {}
         self._output_names: dict[Value, list[str]] = {}
         self._position: dict[Node, float] = {}
@@ -369,6 +382,11 @@ class NetworkDefinition(Recorded):
         out._names, out._count, out.limits = set(self._names), dict(self._count), dict(self.limits)
         out.states = self.states
         out.read, out.origins, out.demands = set(self.read), dict(self.origins), dict(self.demands)
+        out.model_tensors = {
+            name: ModelTensor(t.node, new[t.value])
+            for name, t in self.model_tensors.items()
+            if t.value in new
+        }
         return out
 
 

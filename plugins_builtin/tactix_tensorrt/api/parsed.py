@@ -24,7 +24,7 @@ from tactix_tensorrt.api.weights_names import Roles
 if TYPE_CHECKING:
     from tactix.base.dtypes import DType
     from tactix.contracts.graph import Node, Value
-    from tactix.network.definition import NetworkDefinition
+    from tactix.network.definition import ModelTensor, NetworkDefinition
     from tactix_tensorrt.api.network import INetworkDefinition
 
 Reader = Callable[[Mapping[str, Sequence[Dim | str | None]]], "NetworkDefinition"]
@@ -108,6 +108,7 @@ class ParsedModel:
         self._inputs: dict[str, ITensor] = {}
         self._outputs: dict[str, ITensor] = {}
         self._copies: list[ILayer] = []
+        self._settled: dict[str, ILayer] = {}
         self._known: dict[str, ITensor] = {}
 
     def fill(self, net: NetworkDefinition) -> dict[ITensor, Value]:
@@ -119,7 +120,8 @@ class ParsedModel:
         self._inputs = {value.name: found[value] for value in net.inputs}
         network.inputs = list(self._inputs.values())
         for name, value in zip(net.output_names, net.outputs, strict=True):
-            tensor = found[value]
+            own = self._settled.get(name)
+            tensor = found[value] if own is None else own.outputs[0]
             if tensor.layer is None or tensor.is_network_output:
                 tensor = self._copied(tensor, ITensor(network, name))
             tensor.name = name
@@ -141,7 +143,8 @@ class ParsedModel:
         values = {tensor: value for value, tensor in found.items()}
         for name, value in zip(net.output_names, net.outputs, strict=True):
             tensor = self._outputs[name]
-            if found[value] is not tensor:
+            settled = tensor.layer in self._copies
+            if found[value] is not tensor and not settled:
                 self._copied(found[value], tensor)
         network.layers += added
         for layer in added:
@@ -158,11 +161,38 @@ class ParsedModel:
         tensors: dict[Value, ITensor] = {}
         for value in (*net.inputs, *net.constants):
             tensors[value] = known.setdefault(value.name, ITensor(network, value.name))
+        names = _names(net)
         for node in net.nodes:
-            layer = _layer(network, node, tensors, (before or {}).get(node.name))
+            layer = _layer(network, node, tensors, (before or {}).get(node.name), names)
             tensors.update(zip(node.outputs, layer.outputs, strict=True))
             network.add(layer)
+        self._show_settled(net, tensors, names)
         return tensors
+
+    def _show_settled(
+        self, net: NetworkDefinition, tensors: Mapping[Value, ITensor], names: Mapping[Value, str]
+    ) -> None:
+        """Layers for the model's nodes that became none: identities, and constants that were
+        computed, so that programs find the model's tensors by name.
+        """
+        for name, tensor in net.model_tensors.items():
+            value = tensor.value
+            source = tensors.get(value)
+            computed = value.const is not None and value.name in net.origins
+            own = names.get(value) == name
+            if source is None or (own and value.producer is not None):
+                continue
+            layer = self._settled.get(name)
+            if layer is None:
+                layer = self._settled[name] = (
+                    _constant(self._network, name, tensor, source)
+                    if own and computed
+                    else _identity(self._network, name, tensor, source)
+                )
+            layer.values = None
+            if source is not layer.outputs[0]:
+                layer.inputs = layer.inputs if layer.rewired else [source]
+            self._copies.append(self._network.add(layer))
 
     def _copied(self, tensor: ITensor, out: ITensor) -> ITensor:
         """Another output of the same content as another tensor, whose name stays."""
@@ -190,6 +220,37 @@ class ParsedModel:
             dtype = value.spec.dtype if tensor.wanted_dtype is None else native(tensor.wanted_dtype)
             made[tensor] = _entry(net, value, tensor.name, dtype)
         return made
+
+
+def _names(net: NetworkDefinition) -> dict[Value, str]:
+    """What the model calls tensors that are no inputs or weights of it; the first of several."""
+    found: dict[Value, str] = {}
+    for name, tensor in net.model_tensors.items():
+        if tensor.value.producer is not None or tensor.value.name in net.origins:
+            found.setdefault(tensor.value, name)
+    return found
+
+
+def _identity(
+    network: INetworkDefinition, name: str, tensor: ModelTensor, source: ITensor
+) -> ILayer:
+    """What stands for a node that gives a tensor which has another name."""
+    layer = arithmetic.IIdentityLayer(network, tensor.node, [source])
+    layer.outputs[0].name = name
+    return layer
+
+
+def _constant(
+    network: INetworkDefinition, name: str, tensor: ModelTensor, source: ITensor
+) -> ILayer:
+    """What stands for a node whose result the importer computed."""
+    layer = moving.IConstantLayer(network, tensor.node, [])
+    array = tensor.value.const
+    if array is not None:
+        layer.attributes.update(weights=array.reshape(-1), shape=Dims(array.shape))
+    source.name, source.layer, source.index = name, layer, 0
+    layer.outputs = [source]
+    return layer
 
 
 def roles(layers: Sequence[ILayer]) -> Roles:
@@ -240,7 +301,11 @@ def _entry(net: NetworkDefinition, value: Value, name: str, dtype: DType) -> Val
 
 
 def _layer(
-    network: INetworkDefinition, node: Node, tensors: dict[Value, ITensor], before: ILayer | None
+    network: INetworkDefinition,
+    node: Node,
+    tensors: dict[Value, ITensor],
+    before: ILayer | None,
+    names: Mapping[Value, str],
 ) -> ILayer:
     """The layer of a node: the one that was there before if it is alike."""
     kind = node.layer.name
@@ -253,7 +318,7 @@ def _layer(
     else:
         layer = cls(network, node.name, inputs, len(node.outputs))
         for tensor, value in zip(layer.outputs, node.outputs, strict=True):
-            tensor.name = value.name
+            tensor.name = names.get(value, value.name)
         operation = KINDS.get(kind, operation)
         if operation is not None:
             layer.attributes["op" if hasattr(layer, "op") else "kind"] = operation

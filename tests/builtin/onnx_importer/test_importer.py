@@ -70,6 +70,24 @@ def test_names_and_origins_are_those_of_the_model(imported: Any, model: Any) -> 
     assert net.output_names == ("y",)
 
 
+def test_what_the_model_calls_its_tensors_is_kept(imported: Any, model: Any) -> None:
+    nodes = [
+        make_node("Identity", ["x"], ["same"], name="first"),
+        make_node("Abs", ["same"], ["t"], name="second"),
+        make_node("Shape", ["x"], ["sizes"], name="third"),
+        make_node("Reshape", ["t", "sizes"], ["y"], name="fourth"),
+    ]
+    net = imported(model(nodes, {"x": (F32, [3])}, ["y"]))
+    for one in (net, net.copy()):
+        found = one.model_tensors
+        assert {name: t.node for name, t in found.items()} == {
+            "same": "first", "t": "second", "sizes": "third", "y": "fourth",
+        }  # fmt: skip
+        assert found["same"].value is one.inputs[0]
+        assert found["t"].value.producer.name == "second"
+        assert found["sizes"].value.const.tolist() == [3]
+
+
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [

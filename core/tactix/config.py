@@ -178,7 +178,7 @@ class BuilderConfig:
     ``x86-64-v3``, ``sm_90``, or a family of devices, ``AMPERE_PLUS``
     (``hardware_compatibility_level`` is another name of it); what cannot run here is chosen by
     cached timings and estimates.
-    ``layer_precisions``: see ``set_layer_precision``.
+    ``layer_precisions``, ``preferred_precisions`` of their patterns: see ``set_layer_precision``.
     ``plugins_to_serialize``: packs whose Python goes into the plan as far as running it needs them:
     files of wheels, names of installed distributions, or ``auto`` for all. ``sign``: whether
     ``engine.save`` signs with the local key.
@@ -201,6 +201,7 @@ class BuilderConfig:
     target: str = ""
     enabled: set[str] = field(default_factory=set)
     layer_precisions: dict[str, str] = field(default_factory=dict)
+    preferred_precisions: frozenset[str] = frozenset()
     plugins_to_serialize: list[str | Path] = field(default_factory=list)
     sign: bool = True
     max_aux_streams: int = -1
@@ -222,9 +223,9 @@ class BuilderConfig:
         self.profiles.append(profile)
         return len(self.profiles) - 1
 
-    def set_layer_precision(self, pattern: str, precision: str) -> None:
+    def set_layer_precision(self, pattern: str, precision: str, preferred: bool = False) -> None:
         """Compute layers of that name in the model (``*`` as in file names) in ``fp32``, ``fp16``
-        or ``bf16``, obeyed.
+        or ``bf16``, obeyed; ``preferred``: where the device can, else the build warns.
 
         Of several patterns that fit a name the last counts. Raises ConfigError for another
         precision.
@@ -234,6 +235,9 @@ class BuilderConfig:
                 f"no layer precision {precision!r}", who=pattern, do="Choose fp32, fp16 or bf16"
             )
         self.layer_precisions = {**self.layer_precisions, pattern: precision}
+        self.preferred_precisions = (self.preferred_precisions - {pattern}) | (
+            {pattern} if preferred else frozenset()
+        )
 
     def enable(self, pack: str) -> None:
         """Let a pack's rules and tactics touch layers that are not its own."""

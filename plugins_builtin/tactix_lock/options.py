@@ -24,6 +24,7 @@ DECODERS: Mapping[str, Decode] = {
     "profiles": lambda j: [_profile(p) for p in j],
     "enabled": set,
     "layer_precisions": dict,
+    "preferred_precisions": frozenset,
 }
 """Where JSON has no such type; mappings are pairs, as their order may count."""
 

@@ -22,7 +22,7 @@ def finish(plan: Plan, state: BuildState) -> Plan:
     """
     short = shortfall.of_plan(plan).to_json()
     plan = state.parts.plan(replace(plan, ledger={**plan.ledger, shortfall.KEY: short}))
-    state.precisions.check()
+    state.precisions.check(state.logger)
     _tell_precision(plan, state)
     lines = [Shortfall.read(plan.ledger).text, state.overrun(time.monotonic())]
     if any(lines):

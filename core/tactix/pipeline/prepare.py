@@ -60,7 +60,8 @@ def prepare(
     profiles = ranges(network, config)
     opt = {name: sizes[1] for name, sizes in profiles[0].dims.items()}
     context = CompileContext(aim.properties, opt, config.thread_count(aim.properties.cores))
-    precisions, once = Precisions(config.numerics, config.layer_precisions), Once(logger)
+    wishes = (config.layer_precisions, config.preferred_precisions)
+    precisions, once = Precisions(config.numerics, *wishes), Once(logger)
     rules, tactics = _ways(session, config, precisions.kinds, aim.device.kind, logger)
     linked = LinkContext(aim.device, context.threads, session.layers.__getitem__, warn=once.warning)
     state = BuildState(

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tactix.base.errors import ConfigError, punctuated
+from tactix.base.logger import Logger
 from tactix.contracts.graph import Node
 from tactix.contracts.rule import Rule
 from tactix.fuse.trace import Trace
@@ -31,13 +32,19 @@ SHOWN = 3
 
 class Precisions:
     """One build's: ``allowed`` kinds of numerics; ``wanted``: precisions by patterns of node names,
-    the last wins.
+    the last wins. ``preferred``: patterns that nothing need fulfil.
 
     ``kinds``: those that may be of use anywhere.
     """
 
-    def __init__(self, allowed: frozenset[str], wanted: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        allowed: frozenset[str],
+        wanted: Mapping[str, str],
+        preferred: frozenset[str] = frozenset(),
+    ) -> None:
         self.allowed, self.wanted, self.kinds = allowed, wanted, allowed | {*wanted.values()}
+        self._preferred = preferred
         self.obeyed: set[str] = set()
         """Nodes that were lowered since that is wanted of them, by names: these cannot stay."""
         self._met: set[str] = set()
@@ -46,10 +53,18 @@ class Precisions:
         """What is wanted of the node, by its name or one of the model's; empty if nothing.
         ``done``: it is so now.
         """
-        fit = [p for p in self.wanted if any(fnmatchcase(n, p) for n in (node.name, *node.origin))]
-        if fit and self.wanted[fit[-1]] == done:
-            self._met.add(fit[-1])
-        return self.wanted[fit[-1]] if fit else ""
+        pattern = self._pattern(node)
+        if pattern is None:
+            return ""
+        if self.wanted[pattern] == done:
+            self._met.add(pattern)
+        return self.wanted[pattern]
+
+    def _pattern(self, node: Node) -> str | None:
+        """The one that counts for a node."""
+        names = (node.name, *node.origin)
+        fit = [p for p in self.wanted if any(fnmatchcase(n, p) for n in names)]
+        return fit[-1] if fit else None
 
     def gated(self, rule: Rule, stays: Stays = lambda name: "") -> Rule:
         """The rule; one that lowers precision only where that is wanted, or allowed and the node
@@ -65,15 +80,21 @@ class Precisions:
             verdict = rule.verdict(bound)
             if verdict is True:
                 self.of(root, rule.numerics)
-                self.obeyed |= {root.name} if want else set()
+                fixed = want and self._pattern(root) not in self._preferred
+                self.obeyed |= {root.name} if fixed else set()
             return verdict
 
         return replace(rule, when=when, fits=None) if rule.numerics in LOWER else rule
 
-    def check(self) -> None:
-        """Raises ConfigError for a wish that nothing fulfilled."""
-        for pattern in self.wanted.keys() - self._met:
+    def check(self, logger: Logger) -> None:
+        """Warns of what is preferred and nothing fulfilled. Raises ConfigError for another such
+        wish.
+        """
+        for pattern in sorted(self.wanted.keys() - self._met):
             why = f"no layer of that name can be computed in {self.wanted[pattern]} on this device"
+            if pattern in self._preferred:
+                logger.warning(f"{_shown(pattern)}: {why}: it stays as it is")
+                continue
             raise ConfigError(
                 "unfulfilled layer precision",
                 who=_shown(pattern),

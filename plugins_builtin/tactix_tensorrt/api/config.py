@@ -284,7 +284,8 @@ class IBuilderConfig(Flagged, Reporting):
     def _set_precision(self, out: BuilderConfig, layer: ILayer, wanted: str) -> None:
         """Raises ConfigError for one that a processor has not, unless it is only preferred."""
         if out.device != "cpu" or wanted != "fp16":
-            out.set_layer_precision(_literal(layer.name), wanted)
+            preferred = not self.get_flag(BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+            out.set_layer_precision(_literal(layer.name), wanted, preferred)
             return
         what = f"a processor computes no layer in HALF, as layer {layer.name!r} asks"
         if self.get_flag(BuilderFlag.OBEY_PRECISION_CONSTRAINTS):

@@ -392,7 +392,8 @@ class INetworkDefinition(Additions, Reporting):
         asked = {"OBEY_PRECISION_CONSTRAINTS", "PREFER_PRECISION_CONSTRAINTS"}
         if not asked & set(config.names()):
             return []
-        return [layer for layer in self.layers if layer.has_precision]
+        none = [] if self._model is None else self._model.copies
+        return [layer for layer in self.layers if layer.has_precision and layer not in none]
 
 
 def _is_open(value: Value) -> bool:

@@ -100,14 +100,15 @@ KINDS = {
 class ParsedModel:
     """The model that a network was parsed from, which is read again for other inputs.
 
-    ``read``: tactix's network of it, with shapes that inputs have in place of its own.
+    ``read``: tactix's network of it, with shapes that inputs have in place of its own. ``copies``:
+    layers that compute nothing, for tensors of other names.
     """
 
     def __init__(self, network: INetworkDefinition, read: Reader) -> None:
         self._network, self._read = network, read
         self._inputs: dict[str, ITensor] = {}
         self._outputs: dict[str, ITensor] = {}
-        self._copies: list[ILayer] = []
+        self.copies: list[ILayer] = []
         self._settled: dict[str, ILayer] = {}
         self._known: dict[str, ITensor] = {}
 
@@ -136,20 +137,20 @@ class ParsedModel:
         """
         network = self._network
         net = self._read({name: _asked(t) for name, t in self._inputs.items() if t.given_shape})
-        added = [x for x in network.layers if not x.is_parsed and x not in self._copies]
+        added = [x for x in network.layers if not x.is_parsed and x not in self.copies]
         before = {x.parsed_node.name: x for x in network.layers if x.parsed_node is not None}
-        self._copies, network.layers = [], []
+        self.copies, network.layers = [], []
         found = self._found(net, before)
         values = {tensor: value for value, tensor in found.items()}
         for name, value in zip(net.output_names, net.outputs, strict=True):
             tensor = self._outputs[name]
-            settled = tensor.layer in self._copies
+            settled = tensor.layer in self.copies
             if found[value] is not tensor and not settled:
                 self._copied(found[value], tensor)
         network.layers += added
         for layer in added:
             layer.values = None
-        self._check(values, [*added, *self._copies])
+        self._check(values, [*added, *self.copies])
         values.update(self._entries(net))
         return net, values
 
@@ -192,7 +193,7 @@ class ParsedModel:
             layer.values = None
             if source is not layer.outputs[0]:
                 layer.inputs = layer.inputs if layer.rewired else [source]
-            self._copies.append(self._network.add(layer))
+            self.copies.append(self._network.add(layer))
 
     def _copied(self, tensor: ITensor, out: ITensor) -> ITensor:
         """Another output of the same content as another tensor, whose name stays."""
@@ -200,7 +201,7 @@ class ParsedModel:
         layer = self._network.add(arithmetic.IIdentityLayer(self._network, name, [tensor]))
         layer.outputs = [out]
         out.layer, out.index = layer, 0
-        self._copies.append(layer)
+        self.copies.append(layer)
         return out
 
     def _check(self, values: Mapping[ITensor, Value], added: Sequence[ILayer]) -> None:

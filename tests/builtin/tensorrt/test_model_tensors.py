@@ -95,3 +95,14 @@ def test_what_reads_an_identity_can_be_told_apart(logger: Kept) -> None:
     np.testing.assert_array_equal(
         run(built(network, config_of(network), logger), {"x": X})["z"], -X
     )
+
+
+def test_what_computes_nothing_has_every_precision(logger: Kept) -> None:
+    network = parsed(logger)
+    for layer in network:
+        if layer.type in (trt.LayerType.IDENTITY, trt.LayerType.CONSTANT):
+            layer.precision = trt.bfloat16
+    config = config_of(network)
+    config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+    config.set_flag(trt.BuilderFlag.BF16)
+    np.testing.assert_array_equal(run(built(network, config, logger), {"x": X})["y"], X.ravel() + 1)

@@ -51,6 +51,24 @@ def test_a_processor_is_not_asked_for_half(
     assert ("reset_precision" in told) is obeyed
 
 
+@pytest.mark.parametrize("flag", ["OBEY_PRECISION_CONSTRAINTS", "PREFER_PRECISION_CONSTRAINTS"])
+def test_what_no_kernel_computes_is_an_error_where_it_must_be(
+    network: trt.INetworkDefinition, config: trt.IBuilderConfig, logger: Kept, flag: str
+) -> None:
+    x = network.add_input("x", trt.float32, (2, 3))
+    layer = network.add_shuffle(x)
+    layer.reshape_dims = (3, 2)
+    layer.name, layer.precision = "turned", trt.bfloat16
+    network.mark_output(layer.get_output(0))
+    config.set_flag(trt.BuilderFlag.BF16)
+    config.set_flag(trt.BuilderFlag[flag])
+    obeyed = flag.startswith("OBEY")
+    plan = network.builder.build_serialized_network(network, config)
+    assert (plan is None) is obeyed, logger.errors
+    told = (logger.errors if obeyed else logger.warnings)[0]
+    assert told.startswith("turned: "), told
+
+
 def test_what_is_no_timing_cache_is_told_at_once(config: trt.IBuilderConfig, logger: Kept) -> None:
     made = config.create_timing_cache(b"garbage")
     assert "7 bytes are no timing cache" in logger.warnings[-1]

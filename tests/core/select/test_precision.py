@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from products import HALF, WIDE
 
 from tactix.base.dtypes import DType
 from tactix.base.errors import ConfigError
+from tactix.base.logger import Logger
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.expr import cast
 from tactix.contracts.graph import Node
@@ -129,7 +131,7 @@ def test_layers_have_the_precision_that_is_wanted_of_them() -> None:
     assert kinds(Precisions(allowed, {"p0": "bf16"})) == ["Wide", "Half", "Half"]
     wanted = Precisions(allowed, {"p1": "fp16"})
     assert kinds(wanted, lambda name: NOT_FASTER) == ["Wide", "Half", "Wide"], "slower, but wanted"
-    wanted.check()
+    wanted.check(Logger())
     assert wanted.obeyed == {"p1"}
 
 
@@ -138,7 +140,18 @@ def test_what_cannot_be_is_an_error() -> None:
         precisions = Precisions(frozenset({"exact", "fp16"}), wanted)
         kinds(precisions)
         with pytest.raises(ConfigError, match=next(iter(wanted.values()))):
-            precisions.check()
+            precisions.check(Logger())
+
+
+def test_what_is_only_preferred_may_stay() -> None:
+    told = io.StringIO()
+    wanted = {"p0": "bf16", "p1": "fp16"}
+    precisions = Precisions(frozenset({"exact", "fp16"}), wanted, frozenset(wanted))
+    assert kinds(precisions) == ["Wide", "Half", "Half"]
+    precisions.check(Logger(stream=told))
+    assert told.getvalue().startswith("[tactix] [W] p0: no layer of that name")
+    assert told.getvalue().count("\n") == 1
+    assert not precisions.obeyed, "it may go back where no kernel computes it"
 
 
 def test_names_of_the_model_count_for_what_stands_for_its_nodes() -> None:
@@ -146,9 +159,9 @@ def test_names_of_the_model_count_for_what_stands_for_its_nodes() -> None:
     (y,) = network(1).add_layer("t.Wide", [network(1).inputs[0]], "other", ["first", "conv7"])
     assert y.producer is not None
     assert precisions.of(y.producer) == "fp32"
-    precisions.check()
+    precisions.check(Logger())
 
 
 def test_a_wish_for_one_name_is_told_by_that_name() -> None:
     with pytest.raises(ConfigError, match=r"^\(Layer\* 0\) \[Relu\]: unfulfilled"):
-        Precisions(frozenset(), {"(Layer[*] 0) [[]Relu]": "bf16"}).check()
+        Precisions(frozenset(), {"(Layer[*] 0) [[]Relu]": "bf16"}).check(Logger())

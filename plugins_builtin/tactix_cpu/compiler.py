@@ -439,9 +439,8 @@ def unit_body(sources: Sequence[Source]) -> str:
 def executor_text() -> str:
     """The source of the executor that is linked into every shared object."""
     folder = resources.files("tactix_cpu.executor")
-    return "\n".join(
-        folder.joinpath(f"{name}.c").read_text(encoding="utf-8") for name in ("threads", "executor")
-    )
+    names = ("threads", "executor", "programs")
+    return "\n".join(folder.joinpath(f"{name}.c").read_text(encoding="utf-8") for name in names)
 
 
 @functools.cache

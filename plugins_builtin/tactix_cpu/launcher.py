@@ -29,14 +29,13 @@ from tactix.base.errors import ExecutionError, out_of_range
 from tactix.base.formulas import Formulas
 from tactix.contracts.artifact import Arg, Binary, Launch
 from tactix.contracts.launcher import (
-    Displacement,
-    Iteration,
     Launcher,
     LinkContext,
     Runnable,
     Step,
     StepBody,
 )
+from tactix.contracts.program import NativeProgram, Part
 from tactix.run.arrays import address_of
 from tactix_cpu.arithmetic import NativeEvaluator
 
@@ -57,7 +56,7 @@ remembered. No measurement of either is on record: a growing sequence passes a f
 
 PYTHON = ("PyCapsule_GetPointer", "PyEval_SaveThread", "PyEval_RestoreThread", "PyBool_FromLong")
 """What builtin functions use of the interpreter, in the order of txe_python."""
-BUILTIN = ("tx_call", "tx_call_evaluate", "tx_call_bind")
+BUILTIN = ("tx_call", "tx_call_evaluate", "tx_call_bind", "tx_call_advance")
 """Entries that are builtin functions of Python over a capsule."""
 
 
@@ -121,7 +120,7 @@ class Executor:
         self.run = self._entry("tx_run", ctypes.c_void_p)
         self.start = self._entry("tx_start", ctypes.c_void_p, ctypes.c_int64)
         self.move = self._later("tx_move", ctypes.c_void_p)
-        self.iterate = self._later("tx_iterate", ctypes.c_void_p, ctypes.c_void_p)
+        self.advance = self._later("tx_advance", ctypes.c_void_p)
         self.evaluate = self._later("tx_evaluate", ctypes.c_void_p)
         self.bind = self._later("tx_bind", ctypes.c_void_p)
         self.repeat = self._entry("tx_repeat", ctypes.c_void_p, ctypes.c_int64)
@@ -175,6 +174,12 @@ class Executor:
     def binder(self, binding: int) -> Callable[..., Any] | None:
         """Fills arguments by the txe_binding at that address; None where that is numpy's to do."""
         return self._caller("tx_call_bind", self.bind, binding) if self.bind else None
+
+    def advancer(self, start: int) -> Callable[..., Any]:
+        """Runs the program of the txe_start at that address, for a while: whether it is to be
+        called again. Only where there is ``advance``.
+        """
+        return self._caller("tx_call_advance", self.advance, start)
 
     def _caller(self, entry: str, function: Callable[..., int], address: int) -> Callable[..., Any]:
         """The entry over that address: a builtin function, else, several times as slow to call, the
@@ -273,8 +278,17 @@ class ElfLauncher(Launcher):
             table = _tables.get(key)
             if table is None:
                 table = _tables[key] = ArgumentTable(steps)
-        iterates = table.executor is not None and table.executor.iterate is not None
-        return (ElfLoop if iterates else ElfRun)(table, ctx.threads)
+        return ElfRun(table, ctx.threads)
+
+    def program(
+        self, parts: Sequence[Part], addresses: Sequence[int], moving: Sequence[int]
+    ) -> NativeProgram | None:
+        """As ``Launcher.program``; None also where the executor is that of an earlier plan, which
+        has no programs.
+        """
+        from tactix_cpu.programs import program
+
+        return program(parts, addresses, moving)
 
     def produce(
         self,
@@ -476,7 +490,6 @@ class ElfRun(functools.partial[None]):
         self._values: Sequence[int] = (0,) * len(table.formulas.dims)
         self._start: Any = table.executor.start if table.executor else _nothing
         self._move: Any = table.executor.move if table.executor else None
-        self._iterate: Any = table.executor.iterate if table.executor else None
         self._repeat: Any = table.executor.repeat if table.executor else _nothing
         binding = np.array([self._slots.ctypes.data, *table.rows, 0, 0], np.int64)
         self._binding = memoryview(binding.data)
@@ -529,33 +542,32 @@ class ElfRun(functools.partial[None]):
     def repeat(self, times: int) -> None:
         self._repeat(self._address, times)
 
+    # -- for programs, once it is bound -----------------------------------------------------------
 
-class ElfLoop(ElfRun):
-    """An ElfRun whose executor has loops, as that of plans of this version has."""
+    @property
+    def executor(self) -> Executor | None:
+        """None where there are no launches."""
+        return self._shared.executor
 
-    def iterate(self, iteration: Iteration, start: int, stop: int) -> int:
-        """As ``LoopRunnable.iterate``."""
-        import numpy as np
+    @property
+    def faults(self) -> Faults | None:
+        """None where no kernel refuses anything."""
+        return self._faults
 
-        moves = np.array(list(self._moved(iteration.moves)), np.int64)
-        failed = self._faults.address if self._faults else 0
-        told = (iteration.counter, iteration.going, failed)
-        native = np.array([start, stop, *told, len(moves), moves.ctypes.data], np.int64)
-        run, where = memoryview(native.data), native.ctypes.data
-        while run[0] < stop and self._iterate(self._address, where):
-            pass  # between two turns Python raises what signals ask for
-        if self._faults and self._faults.flag[0]:
-            self._faults.fail()
-        return run[0]
+    @property
+    def table(self) -> int:
+        """Address of the txe_table."""
+        return int(self._address)
 
-    def _moved(self, moves: Sequence[Displacement]) -> Iterator[tuple[int, ...]]:
-        """Rows of txe_move: one for each argument that is in a moved buffer."""
-        slots = self._slots.ctypes.data
-        for m in moves:
-            for slot, offset in self._users.get(m.buffer, ()):
-                more = self._values[offset]
-                places = [p + more for p in (m.first, *m.places)]
-                yield slots + 8 * slot, *places, m.stride
+    def slots(self) -> dict[int, list[tuple[int, int]]]:
+        """For each buffer the addresses of the arguments that point into it, and how many bytes
+        behind its start they do.
+        """
+        first = address_of(self._slots)
+        return {
+            buffer: [(first + 8 * slot, self._values[offset]) for slot, offset in users]
+            for buffer, users in self._users.items()
+        }
 
 
 def _nothing(*_: Any) -> None: ...

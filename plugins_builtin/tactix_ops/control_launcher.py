@@ -9,7 +9,15 @@ from typing import Any
 
 from tactix.base.dims import Env
 from tactix.base.errors import ExecutionError, TactixError
-from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step, StepBody
+from tactix.contracts.launcher import (
+    BindableBody,
+    Launcher,
+    LinkContext,
+    Runnable,
+    Step,
+    StepBody,
+)
+from tactix.contracts.program import PlacedPart
 from tactix_sdk.numpy_launcher import owned
 
 
@@ -19,12 +27,24 @@ class ControlLauncher(Launcher):
     key = "tactix.control@1"
     device = "cpu"
     host_code = False
+    nests = True
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """Raises ExecutionError: steps with bodies are produced."""
         raise ExecutionError(
             "it is no branch or loop", who=steps[0].name, do="Build the plan again"
         )
+
+    def part(self, step: Step, env: Env, bodies: Sequence[BindableBody]) -> PlacedPart | None:
+        """As ``Launcher.part``; None also for a step that lacks what it needs, as in a damaged
+        plan. Raises ShapeError.
+        """
+        from tactix_ops.native_control import part
+
+        try:
+            return part(step, env, bodies)
+        except (LookupError, TypeError, ValueError, AttributeError, MemoryError):
+            return None
 
     def produce(
         self,

@@ -1,4 +1,5 @@
-"""Loops whose runs of the body differ in addresses alone: they are made in one native call.
+"""Loops on arrays whose runs of the body differ in addresses alone: they are made in one native
+call. Loops inside of what runs so are parts of programs (native_control.py).
 
 A state alternates between two places, of which a run reads one and writes the other, so that none
 is copied; one that a body changes in place has one. What is sliced and what is stacked lies in rows
@@ -16,7 +17,8 @@ import numpy as np
 
 from tactix.base.arrays import Array
 from tactix.base.host_memory import check_array_fits
-from tactix.contracts.launcher import BoundBody, Displacement, Iteration, StepBody
+from tactix.contracts.launcher import StepBody
+from tactix.contracts.program import BoundBody, Displacement, Iteration
 from tactix.run.arrays import address_of
 from tactix_ops.layers.control import truth
 
@@ -44,9 +46,9 @@ def _loop(params: Mapping[str, Any], body: StepBody, values: Sequence[Any]) -> l
     of_count, of_going = ((1,) * rank for rank in params.get("ranks", (0, 0)))
     counter, going = np.zeros(of_count, np.int64), np.ones(of_going, np.bool_)
     runs = _bound(body, [counter, going, *values[2:]], Places(n, inputs=2, outputs=1))
-    if runs is None or runs.bound.results[0].size != 1 or runs.bound.results[0].dtype != np.bool_:
+    if runs is None or runs.results[0].size != 1 or runs.results[0].dtype != np.bool_:
         return None
-    return runs.whole(most, counter, runs.bound.results[0])
+    return runs.whole(most, counter, runs.results[0])
 
 
 def _scan(params: Mapping[str, Any], body: StepBody, values: Sequence[Any]) -> list[Any] | None:
@@ -62,7 +64,7 @@ def _scan(params: Mapping[str, Any], body: StepBody, values: Sequence[Any]) -> l
     runs = _bound(body, [*values[:n], *heads, *values[n + k :]], Places(n))
     if runs is None:
         return None
-    moves = [s.move(b) for s, b in zip(sliced, runs.bound.inputs[n:], strict=False)]
+    moves = [s.move(t.buffer) for s, t in zip(sliced, runs.bound.inputs[n:], strict=False)]
     backwards = [bool(way) for way in params["output_directions"]]
     found = runs.sliced(lengths.pop(), moves, backwards)
     axes = params["output_axes"] or [0] * len(backwards)
@@ -141,30 +143,39 @@ def _bound(body: StepBody, values: Sequence[Any], where: Places) -> BodyRuns | N
     if not all(isinstance(x, (np.ndarray, np.generic)) for x in values):
         return None
     given = [np.asarray(x, order="C") for x in values]
-    bound = body.bound(given)
-    if bound is None:
+    bound = body.bound([x.shape for x in given])
+    if bound is None or any(
+        x.dtype != t.dtype.numpy for x, t in zip(given, bound.inputs, strict=True)
+    ):
         return None
+    results = [_room(t.shape, t.dtype.numpy) for t in bound.outputs]
+    tensors = (*bound.inputs, *bound.outputs)
+    for t, x in zip(tensors, (*given, *results), strict=True):
+        bound.program.rebind(t.buffer, address_of(x))
     taken = given[where.inputs : where.inputs + where.states]
-    made = bound.results[where.outputs : where.outputs + where.states]
+    made = results[where.outputs : where.outputs + where.states]
     pairs = list(zip(taken, made, strict=True))
     if any((x.shape, x.dtype) != (y.shape, y.dtype) for x, y in pairs):
         return None
     buffers = zip(bound.inputs[where.inputs :], bound.outputs[where.outputs :], strict=False)
-    alone = [pair in bound.in_place for pair in buffers]
+    alone = [(a.buffer, b.buffer) in bound.in_place for a, b in buffers]
     states = [
         LoopState(x, (y, y if one else np.empty_like(y)))
         for (x, y), one in zip(pairs, alone, strict=False)
     ]
-    return BodyRuns(bound, where, states, given)
+    return BodyRuns(bound, where, states, results, given)
 
 
 @dataclass(eq=False)
 class BodyRuns:
-    """Runs of a body that follow each other. ``given``: what its inputs are in the first."""
+    """Runs of a body that follow each other. ``results``: room for the outputs of one run.
+    ``given``: what its inputs are in the first.
+    """
 
     bound: BoundBody
     where: Places
     states: Sequence[LoopState]
+    results: Sequence[Array]
     given: Sequence[Array] = field(repr=False)
 
     def whole(self, most: int, counter: Array, going: Array) -> list[Array]:
@@ -176,7 +187,7 @@ class BodyRuns:
         iteration = partial(Iteration, counter=address_of(counter), going=address_of(going))
         while more:
             moves = [*self._state_moves(), *self._stack_moves(stacks)]
-            count = self.bound.runnable.iterate(iteration(moves), count, capacity)
+            count = self.bound.program.iterate(iteration(moves), count, capacity)
             more = count == capacity < most and bool(going.reshape(()))
             if more:
                 capacity = min(most, 2 * capacity)
@@ -192,12 +203,12 @@ class BodyRuns:
         stacks = self._stacks(count)
         starts = [count if way else 0 for way in backwards]
         moves = [*self._state_moves(), *moves, *self._stack_moves(stacks, starts)]
-        self.bound.runnable.iterate(Iteration(moves), 0, count)
+        self.bound.program.iterate(Iteration(moves), 0, count)
         return [*(s.after(count) for s in self.states), *stacks]
 
     def _rows(self) -> Sequence[Array]:
         """What a run gives beside states."""
-        return self.bound.results[self.where.outputs + self.where.states :]
+        return self.results[self.where.outputs + self.where.states :]
 
     def _first_rows(self, most: int) -> int:
         """Runs until stacks are made larger."""
@@ -210,7 +221,8 @@ class BodyRuns:
     def _state_moves(self) -> list[Displacement]:
         read = self.bound.inputs[self.where.inputs :]
         written = self.bound.outputs[self.where.outputs :]
-        moves = (s.moves(a, b) for s, a, b in zip(self.states, read, written, strict=False))
+        each = zip(self.states, read, written, strict=False)
+        moves = (s.moves(a.buffer, b.buffer) for s, a, b in each)
         return [m for pair in moves for m in pair]
 
     def _stack_moves(
@@ -218,7 +230,8 @@ class BodyRuns:
     ) -> list[Displacement]:
         buffers = self.bound.outputs[self.where.outputs + self.where.states :]
         starts = starts or [0] * len(stacks)
-        return [_row_move(*of) for of in zip(buffers, stacks, starts, strict=True)]
+        each = zip(buffers, stacks, starts, strict=True)
+        return [_row_move(t.buffer, stack, start) for t, stack, start in each]
 
 
 def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

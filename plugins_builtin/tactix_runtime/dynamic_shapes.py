@@ -15,124 +15,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tactix.base.dims import Env, Shape, evaluate_shape, learn, show, symbols
+from tactix.base.dims import Env, Shape, show
 from tactix.base.dtypes import DType
 from tactix.base.error_recorder import recording
 from tactix.base.errors import ExecutionError, InvalidArgument, ShapeError
-from tactix.contracts.launcher import BoundBody, LoopRunnable, Runnable, Step, bind
-from tactix.plan.extents import Checked, check, size_at
-from tactix.plan.memory import plan_memory
+from tactix.contracts.launcher import Step
+from tactix.contracts.program import BoundBody
+from tactix.plan.extents import check
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
 from tactix.run.link import LinkedPlan
-from tactix.run.memory import ALIGNMENT, Memory
+from tactix.run.memory import ALIGNMENT
 from tactix.run.segments import Profiler
 from tactix.run.shapes import solve
 from tactix_runtime.host_mirror import MirroredValues, RunValues, read
+from tactix_runtime.segment import bind_shape, segments
 from tactix_runtime.values import as_value
+from tactix_runtime.weave import Weave, run_bound
 
 NOTHING: Env = {}
-
-
-class Segment:
-    """The ordinary steps [first, stop) of a program; their memory is its own while it lives."""
-
-    def __init__(self, program: LinkedPlan, first: int, stop: int) -> None:
-        plan = program.plan
-        self.program, self.steps = program, plan.steps[first:stop]
-        buffers = plan.buffers
-        self.own = [
-            i
-            for i, b in enumerate(buffers)
-            if b.kind in ("arena", "workspace") and first <= b.first < stop
-        ]
-        # a buffer that a later segment reads keeps its place to the end of this one
-        self.lives = [(buffers[i].first, min(buffers[i].last, stop)) for i in self.own]
-        outputs = [o for s in self.steps for o in s.outputs if buffers[o.buffer].kind == "output"]
-        self.outputs = [(o.buffer, o.spec.shape, o.spec.dtype.numpy) for o in outputs]
-        self.shapes: list[tuple[int, ...]] = []
-        touched = {o.buffer for s in self.steps for o in (*s.inputs, *s.outputs) if o.buffer >= 0}
-        self.outer = sorted(touched - set(self.own))
-        self.constants = sorted({b for s in self.steps for b in s.constants.values()})
-        self._weights: list[int] = []
-        self.checks: list[Checked] = list(plan.demands.get(first, ()))
-        self.checks += (e for k in range(first, stop) for e in plan.extents.get(k, ()))
-        self.profiler: Profiler | None = None
-        self.runnable: Runnable | None = None
-        self.places: list[int] = []
-        self._env: dict[str, int] | None = None
-        self._memory = Memory(0, 0)
-        self._bound: list[int] = []
-
-    def run(self, env: Env, run_values: RunValues) -> None:
-        """Make its outputs, place its buffers, bind what changed, run."""
-        self.prepare(env, run_values)
-        if self.runnable is not None:
-            self.runnable()
-
-    def prepare(self, env: Env, run_values: RunValues) -> None:
-        """All of ``run`` but running."""
-        fresh, addresses = env != self._env, run_values.addresses
-        if fresh:
-            self._lay_out(env)
-        for (buffer, _, dtype), shape in zip(self.outputs, self.shapes, strict=True):
-            run_values.make(buffer, shape, dtype)
-        for i, place in zip(self.own, self.places, strict=True):
-            addresses[i] = place
-        if not self.steps:
-            self._env = dict(env) if fresh else self._env
-            return
-        run_values.place(self.outer)
-        if fresh:
-            self._check_places(env, run_values)
-        if fresh or self.runnable is None:
-            self._bind(env, addresses)
-        else:
-            self._rebind(addresses)
-            for b in () if run_values.weights is self._weights else self.constants:
-                self.runnable.rebind(b, addresses[b])
-        self._weights = run_values.weights
-
-    def displaced(self) -> None:
-        """Something else moves the buffers of inputs and outputs: the next run places them anew."""
-        self._bound = [-1] * len(self.outer)
-
-    def _check_places(self, env: Env, run_values: RunValues) -> None:
-        """Raises ExecutionError for a buffer that the steps touch and nothing has placed."""
-        for b in self.outer:
-            if not run_values.addresses[b] and (
-                b not in run_values.values or run_values.values[b].nbytes
-            ):
-                buffer = self.program.plan.buffers[b]
-                if size := size_at(buffer.nbytes, env, buffer.name):
-                    what = f"buffer {buffer.name!r} of {size} bytes has no memory"
-                    raise ExecutionError(what, who=self.steps[0].name, do="Build the plan again")
-
-    def _lay_out(self, env: Env) -> None:
-        self._env = None
-        check(self.checks, env)
-        sizes = [
-            size_at(self.program.plan.buffers[i].nbytes, env, self.program.plan.buffers[i].name)
-            for i in self.own
-        ]
-        offsets, total = plan_memory(sizes, self.lives)
-        if self._memory.size < total:
-            self._memory = Memory.allocate(self.program.allocator, total)
-        self.places = [self._memory.address + offset for offset in offsets]
-        self.shapes = [evaluate_shape(shape, env) for _, shape, _ in self.outputs]
-
-    def _bind(self, env: Env, addresses: list[int]) -> None:
-        if self.runnable is None:
-            self.runnable = self.program.link_steps(self.steps, self.program.context, self.profiler)
-        bind(self.runnable, self.steps, env, addresses)
-        self._env, self._bound = dict(env), [addresses[b] for b in self.outer]
-
-    def _rebind(self, addresses: list[int]) -> None:
-        assert self.runnable is not None
-        for k, b in enumerate(self.outer):
-            if addresses[b] != self._bound[k]:
-                self._bound[k] = addresses[b]
-                self.runnable.rebind(b, addresses[b])
 
 
 @dataclass(frozen=True)
@@ -145,8 +46,8 @@ class ContextBody:
     def __call__(self, values: Sequence[Any], /) -> list[Any]:
         return self.context.call(values, self.given)
 
-    def bound(self, values: Sequence[Any]) -> BoundBody | None:
-        return self.context.bound(values, self.given)
+    def bound(self, shapes: Sequence[tuple[int, ...]]) -> BoundBody | None:
+        return self.context.bound(shapes, self.given)
 
 
 class SegmentedContext(ExecutionContext):
@@ -160,16 +61,11 @@ class SegmentedContext(ExecutionContext):
 
     def __init__(self, program: LinkedPlan, name: str = "") -> None:
         super().__init__(program, name)
-        stops = (*program.plan.produced, len(program.plan.steps))
-        starts = (0, *(k + 1 for k in program.plan.produced))
-        self._segments = [(Segment(program, a, b), b) for a, b in zip(starts, stops, strict=True)]
+        self._segments = segments(program)
         self._inner: dict[int, list[SegmentedContext]] = {}
         self._results: dict[str, tuple[int, ...]] = {}
         self._solved: tuple[Any, Env, dict[str, int]] | None = None
-        ios = (*program.plan.inputs, *program.plan.outputs)
-        plain = program.device.host_memory and not any(io.dtype.on_host for io in ios)
-        self._straight = plain and not program.plan.produced
-        self._loop: LoopRunnable | None = None
+        self._weave = Weave(program)
 
     @property
     def profiler(self) -> Profiler | None:
@@ -268,6 +164,11 @@ class SegmentedContext(ExecutionContext):
         """All segments and produced steps in order; new outputs. ``given``: symbols of the plan
         around this one.
         """
+        self._check_open()
+        found = self._in_one(values, given)
+        return self._by_steps(values, given) if found is None else found
+
+    def _by_steps(self, values: Sequence[Any], given: Env) -> list[Any]:
         env, run_values = self._begun(values, given)
         for segment, k in self._segments:
             segment.run(env, run_values)
@@ -281,7 +182,6 @@ class SegmentedContext(ExecutionContext):
 
     def _begun(self, values: Sequence[Any], given: Env) -> tuple[dict[str, int], RunValues]:
         """The symbols of a run, and its inputs by buffer."""
-        self._check_open()
         program = self._program
         if len(values) != len(self._inputs):
             raise ExecutionError(
@@ -293,25 +193,22 @@ class SegmentedContext(ExecutionContext):
             run_values.put(io.buffer, x, io.dtype)
         return env, run_values
 
-    def bound(self, values: Sequence[Any], given: Env) -> BoundBody | None:
-        """As ``StepBody.bound``; ``given`` as for ``call``."""
-        if not self._straight:
+    def bound(self, shapes: Sequence[tuple[int, ...]], given: Env) -> BoundBody | None:
+        """As ``BindableBody.bound``; ``given`` as for ``call``."""
+        self._check_open()
+        return self._weave.at(shapes, given)
+
+    def _in_one(self, values: Sequence[Any], given: Env) -> list[Any] | None:
+        """The outputs by one native call; None where there is none, and at shapes that the last run
+        did not have: what runs once needs no program.
+        """
+        known = self._solved
+        if not self._program.plan.produced or self._profiler is not None or known is None:
             return None
-        env, run_values = self._begun(values, given)
-        ((segment, _),) = self._segments
-        segment.prepare(env, run_values)
-        if self._loop is None:  # looked at once: the check of a protocol takes many microseconds
-            linked = segment.runnable
-            self._loop = linked if isinstance(linked, LoopRunnable) else None
-            self._straight = self._loop is not None
-        if self._loop is None:
+        if not self._weave.able or known[1] != given or known[0] != self._shapes_of(values):
             return None
-        segment.displaced()
-        inputs, outputs = ([io.buffer for io in ios] for ios in (self._inputs, self._outputs))
-        buffers = {io.name: io.buffer for io in (*self._inputs, *self._outputs)}
-        in_place = {(buffers[a], buffers[b]) for a, b in self._program.plan.in_place}
-        results = [run_values.found(b) for b in outputs]
-        return BoundBody(self._loop, inputs, outputs, results, frozenset(in_place))
+        bound = self._weave.at(known[0], given)
+        return None if bound is None else run_bound(bound, values)
 
     def _symbols(self, values: Sequence[Any], given: Env) -> dict[str, int]:
         """Symbols that the shapes of the inputs give, beside those that are given."""
@@ -352,6 +249,7 @@ class SegmentedContext(ExecutionContext):
     def close(self) -> None:
         super().close()
         self._segments.clear()
+        self._weave = Weave(self._program)
         self._inner.clear()
 
 
@@ -373,16 +271,3 @@ def _shape(dtype: DType, x: Any) -> tuple[int, ...]:
             f"a {type(x).__name__} where a {dtype.value} is declared", do="Build the plan again"
         )
     return x.shape  # type: ignore[no-any-return]
-
-
-def bind_shape(name: str, declared: Shape, shape: tuple[int, ...], env: dict[str, int]) -> None:
-    """Bind the symbols of a declared shape that have no value yet. Raises ExecutionError if the
-    rest differs.
-    """
-    if len(declared) == len(shape):
-        learn(declared, shape, env)
-        if evaluate_shape(declared, env) == shape:
-            return
-    known = ", ".join(f"{k} = {env[k]}" for d in declared for k in sorted(symbols(d)) if k in env)
-    why = f"declared is {show(declared)}" + (f" at {known}" if known else "")
-    raise ExecutionError(f"gave shape {show(shape)}", who=name, why=why)

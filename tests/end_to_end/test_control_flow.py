@@ -98,6 +98,10 @@ g (float[4] x, int64 outer) => (float[4] y) {
 """
 
 
+def text(inputs: str, outputs: str, nodes: str) -> str:
+    return f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({outputs}) {{ {nodes} }}'
+
+
 def parsed(text: str) -> onnx.ModelProto:
     model = onnx.parser.parse_model(text)
     rng = np.random.default_rng(0)

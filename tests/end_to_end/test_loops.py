@@ -10,35 +10,41 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_control_flow import build, check, rand
+from test_control_flow import build, check, rand, text
 
 from tactix.base.errors import ExecutionError
+from tactix.contracts.program import Iteration
 from tactix_cpu import launcher
-from tactix_cpu.launcher import ElfLoop, Iteration
+from tactix_cpu.programs import ElfProgram
 
 ort = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.compiler
 
 
 class Turns(list[tuple[int, int, int]]):
-    """Native calls of loops: first run, the one before which to end, and where it ended."""
+    """Native calls of loops: first run, the one before which to end, and where it ended.
+    ``whole``: how many were made of whole plans instead.
+    """
+
+    whole = 0
 
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
-    seen, iterate = Turns(), ElfLoop.iterate
+    seen, iterate, call = Turns(), ElfProgram.iterate, ElfProgram.__call__
 
-    def counting(self: ElfLoop, iteration: Iteration, start: int, stop: int) -> int:
+    def counting(self: ElfProgram, iteration: Iteration, start: int, stop: int) -> int:
         made = iterate(self, iteration, start, stop)
         seen.append((start, stop, made))
         return made
 
-    monkeypatch.setattr(ElfLoop, "iterate", counting)
+    def counting_whole(self: ElfProgram) -> None:
+        call(self)
+        seen.whole += 1
+
+    monkeypatch.setattr(ElfProgram, "iterate", counting)
+    monkeypatch.setattr(ElfProgram, "__call__", counting_whole)
     return seen
-
-
-def text(inputs: str, outputs: str, nodes: str) -> str:
-    return f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({outputs}) {{ {nodes} }}'
 
 
 SWAPPED = text(
@@ -132,7 +138,7 @@ def test_an_executor_of_an_earlier_version_runs_step_by_step(
     engine = build(SWAPPED)
     feeds = {"a": rand(4, seed=1), "b": rand(4, seed=2), "times": np.array(5), "go": np.array(True)}
     check(engine, SWAPPED, **feeds)
-    monkeypatch.setattr(launcher._executors[launcher.ABI], "iterate", None)
+    monkeypatch.setattr(launcher._executors[launcher.ABI], "advance", None)
     turns.clear()
     check(build(SWAPPED), SWAPPED, **feeds)
     assert not turns
@@ -199,14 +205,14 @@ NESTED = text(
 )
 
 
-def test_the_inner_loop_is_native_and_inspect_says_why_the_outer_is_not(turns: Turns) -> None:
+def test_a_loop_in_a_loop_is_one_native_call_and_inspect_says_so(turns: Turns) -> None:
     engine = build(NESTED)
-    check(engine, NESTED, x=rand(4) / 2, outer=np.array(5))
-    assert turns == [(0, 3, 3)] * 5
+    for outer in (5, 1, 0, 2):
+        check(engine, NESTED, x=rand(4) / 2, outer=np.array(outer))
+    assert (turns, turns.whole) == ([(0, 5, 5)], 3)
     (outer,) = engine.inspect()["steps"]
     (inner,) = [s for s in outer["bodies"][0] if "bodies" in s]
-    assert outer["body_runs"] == [f"step by step: {inner['name']} is run by itself"]
-    assert inner["body_runs"] == ["one native call"]
+    assert outer["body_runs"] == inner["body_runs"] == ["one native call"]
 
 
 def test_results_are_of_their_own_and_a_loop_leaves_nothing_behind(turns: Turns) -> None:
@@ -246,7 +252,10 @@ def test_an_index_out_of_range_ends_the_loop_and_names_the_step(turns: Turns) ->
         engine(x, np.array(1 << 40), np.array(0))
     check(engine, GATHERED, x=x, times=np.array(5), first=np.array(0))
     check(engine, GATHERED, x=x, times=np.array(2), first=np.array(3))
-    assert turns == [(0, 5, 5), (0, 2, 2)]
+    with pytest.raises(ExecutionError, match=r"Gather.* out of range"):
+        engine(x, np.array(1 << 40), np.array(0))
+    check(engine, GATHERED, x=x, times=np.array(1), first=np.array(4))
+    assert (turns, turns.whole) == ([], 3)
 
 
 SCATTERED = text(
@@ -269,13 +278,13 @@ SCATTERED = text(
 
 
 def test_a_state_that_is_changed_in_place_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, iterate = list[Iteration](), ElfLoop.iterate
+    seen, iterate = list[Iteration](), ElfProgram.iterate
 
-    def noting(self: ElfLoop, iteration: Iteration, start: int, stop: int) -> int:
+    def noting(self: ElfProgram, iteration: Iteration, start: int, stop: int) -> int:
         seen.append(iteration)
         return iterate(self, iteration, start, stop)
 
-    monkeypatch.setattr(ElfLoop, "iterate", noting)
+    monkeypatch.setattr(ElfProgram, "iterate", noting)
     engine, x = build(SCATTERED), rand(12)
     given = x.copy()
     for times in (1, 2, 5):

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from tactix.base.arrays import Array
 from tactix.base.dims import Env, evaluate_shape
 from tactix.base.errors import ExecutionError, ShapeError
 from tactix.base.logger import Logger
@@ -18,6 +17,7 @@ from tactix.contracts.artifact import KernelArtifact
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
     from tactix.contracts.layer import Layer
+    from tactix.contracts.program import BoundBody, NativeProgram, Part, PlacedPart
 
 
 Plan = TypeVar("Plan", covariant=True)
@@ -77,66 +77,19 @@ class Runnable(Protocol):
         """Run so many times with as little overhead as possible: for measuring."""
 
 
-@dataclass(frozen=True)
-class Displacement:
-    """Where a buffer lies in runs that follow each other: in run 0 at ``first``, in run ``k`` from
-    1 on at ``places[k % 2] + k * stride``. Addresses, and bytes.
-    """
+class BindableBody(Protocol):
+    """A plan of a step's at shapes of its inputs."""
 
-    buffer: int
-    first: int
-    places: tuple[int, int]
-    stride: int = 0
-
-
-@dataclass(frozen=True)
-class Iteration:
-    """What differs between runs that follow each other. ``counter``: address of an int64 that is
-    the run's number while it runs, 0 for none. ``going``: address of a bool that each run writes:
-    whether there is another one; 0 where nothing ends them.
-    """
-
-    moves: Sequence[Displacement]
-    counter: int = 0
-    going: int = 0
-
-
-@runtime_checkable
-class LoopRunnable(Runnable, Protocol):
-    """A Runnable that can be run again and again without coming back to Python in between."""
-
-    def iterate(self, iteration: Iteration, start: int, stop: int) -> int:
-        """The runs from ``start`` on, until one writes that it is the last, or up to ``stop``,
-        which is not run; the number after the last run. Moved buffers stay where they were last.
-
-        Raises ExecutionError as a call does, and KeyboardInterrupt soon after a signal.
+    def bound(self, shapes: Sequence[tuple[int, ...]]) -> BoundBody | None:
+        """Until it is asked for other shapes. None where a run needs Python, as only running tells
+        a shape or a step runs in it.
         """
 
 
-@dataclass(frozen=True)
-class BoundBody:
-    """A body at the shapes of some inputs, whose runs can follow each other. ``inputs``,
-    ``outputs``: its buffers. ``results``: room for the outputs of one run. ``in_place``: buffers of
-    inputs and outputs of which a run makes the second where the first lies, and copies nothing, if
-    they are one piece of memory.
-    """
-
-    runnable: LoopRunnable
-    inputs: Sequence[int]
-    outputs: Sequence[int]
-    results: Sequence[Array]
-    in_place: frozenset[tuple[int, int]] = frozenset()
-
-
-class StepBody(Protocol):
+class StepBody(BindableBody, Protocol):
     """A plan of a step's, to be run as often as the step says."""
 
     def __call__(self, values: Sequence[object], /) -> list[object]: ...
-
-    def bound(self, values: Sequence[object]) -> BoundBody | None:
-        """At these inputs; those that no Displacement names must outlive the runs. None where a
-        run needs Python, as only running tells a shape or a step runs in it.
-        """
 
 
 def bind(runnable: Runnable, steps: Sequence[Step], env: Env, addresses: Sequence[int]) -> None:
@@ -193,13 +146,15 @@ class Launcher:
     ``host_code``: whether it runs code out of plans in this process, which then must be trusted.
     Its own code, layers of plugins, and code of a device are none; machine code in an artifact must
     be trusted in any case.
-    ``iterates``: whether what it links is a LoopRunnable.
+    ``iterates``: whether it makes programs of what it links.
+    ``nests``: whether its steps can be parts of programs.
     """
 
     key: str
     device: str = "cpu"
     host_code: bool = True
     iterates: bool = False
+    nests: bool = False
     switches: bool = False
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
@@ -208,6 +163,20 @@ class Launcher:
         Raises ExecutionError, also for a step that lacks what it needs, as in a damaged plan.
         """
         raise NotImplementedError(f"{self.key}: link")
+
+    def program(
+        self, parts: Sequence[Part], addresses: Sequence[int], moving: Sequence[int]
+    ) -> NativeProgram | None:
+        """The parts of a plan one after the other, at the addresses of its buffers; None where it
+        cannot run them so.
+
+        ``moving``: buffers whose addresses are told before each run.
+        """
+        return None
+
+    def part(self, step: Step, env: Env, bodies: Sequence[BindableBody]) -> PlacedPart | None:
+        """A step as a part of a program at these sizes; None where a run of it needs Python."""
+        return None
 
     def produce(
         self,

@@ -28,6 +28,9 @@ Reformatter = Callable[[Node], Candidate]
 Planner = Callable[[Any], Plan]
 T = TypeVar("T")
 
+NATIVE = "one native call"
+"""How a body runs whose runs need no Python, for people."""
+
 
 @dataclass
 class Assembled:
@@ -155,12 +158,27 @@ class Assembler:
 
     def _how_it_runs(self, body: Plan) -> str:
         """A run of a body's steps, for people."""
-        if told := [s for k, s in enumerate(body.steps) if k in body.produced]:
-            return f"step by step: {told[0].name} is run by itself"
-        needed = sorted({s.artifact.launcher for s in body.steps})
+        told = body.produced.items()
+        alone = [body.steps[k] for k, tells in told if tells or not self._nests(body.steps[k])]
+        if alone:
+            return f"step by step: {alone[0].name} is run by itself"
+        ordinary = [s for k, s in enumerate(body.steps) if k not in body.produced]
+        needed = sorted({s.artifact.launcher for s in ordinary})
         if [k for k, x in self.launchers.items() if k in needed and x.iterates] == needed:
-            return "one native call"
+            return NATIVE
         return f"step by step: it has steps of {', '.join(needed)}"
+
+    def _nests(self, step: Step) -> bool:
+        """Whether a branch or loop runs in the native call of what is around it."""
+        launcher = self.launchers.get(step.artifact.launcher)
+        objects = any(o.spec.dtype.on_host for o in (*step.inputs, *step.outputs))
+        runs = step.info.get("body_runs", ())
+        return (
+            bool(step.plans)
+            and not objects
+            and bool(launcher and launcher.nests)
+            and (runs == [NATIVE] * len(step.plans))
+        )
 
     def _hosts(self, n: Node, artifact: KernelArtifact) -> bool:
         """Whether its references can take the place of its host code."""

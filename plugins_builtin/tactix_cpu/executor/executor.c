@@ -1,4 +1,4 @@
-/* What of a plan is shared out between threads, and the entries; compiled behind threads.c.
+/* What of a plan is shared out between threads, and the entries; compiled behind threads.c, and before programs.c.
  *
  * Which launches are shared out is found by timing the first runs of a table, alone, then shared; where sharing as
  * chosen does not gain over a run alone, in turns, nothing is shared. The shortest of a few times counts. Later runs are
@@ -155,42 +155,6 @@ TXE_EXPORT int tx_run(txe_table *t) {
             txe_begin(t, TXE_SHARED);
     }
     return txe_share(t, 0);
-}
-
-/* Where an argument lies in runs that follow each other: in run 0 at `first`, in run k at places[k % 2] + k * stride. */
-typedef struct {
-    int64_t *slot;
-    int64_t first;
-    int64_t places[2];
-    int64_t stride;
-} txe_move;
-
-typedef struct {
-    int64_t run, stop;     /* the next run, and the first that is not made */
-    int64_t *counter;      /* gets the number of the run; 0 for none */
-    const uint8_t *going;  /* a run writes whether there is another; 0: there is */
-    const int64_t *failed; /* not 0 once a kernel has refused something; 0 where none can */
-    int64_t moves;
-    const txe_move *move;
-} txe_iteration;
-
-/* Runs from `run` up to `stop`, for a while: whether the caller is to go on if `stop` is not reached. */
-TXE_EXPORT int tx_iterate(txe_table *t, txe_iteration *it) {
-    const uint64_t until = txe_now() + TXE_TURN_NS;
-    while (it->run < it->stop) {
-        const int64_t k = it->run;
-        for (const txe_move *m = it->move; m < it->move + it->moves; m++)
-            *m->slot = k ? m->places[k & 1] + k * m->stride : m->first;
-        if (it->counter)
-            *it->counter = k;
-        tx_run(t);
-        it->run = k + 1;
-        if ((it->going && !*it->going) || (it->failed && *it->failed))
-            return 0;
-        if (txe_now() >= until)
-            return 1;
-    }
-    return 0;
 }
 
 /* ---- the arithmetic of shapes ---- */

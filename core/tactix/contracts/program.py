@@ -1,0 +1,163 @@
+"""Programs: steps, branches and loops in each other, to any depth, that run without coming back to
+Python.
+
+A launcher of branches and loops says what its step does as a part (``Launcher.part``), over
+buffers of the plan that the step is in and of its bodies; a launcher that can run such parts makes
+a program of them (``Launcher.program``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tactix.base.arrays import Array
+from tactix.base.dtypes import DType
+from tactix.contracts.launcher import Runnable
+
+
+@dataclass(frozen=True)
+class Displacement:
+    """Where a buffer lies in runs that follow each other: in run 0 at ``first``, in run ``k`` from
+    1 on at ``places[k % 2] + k * stride``. Addresses, and bytes.
+    """
+
+    buffer: int
+    first: int
+    places: tuple[int, int]
+    stride: int = 0
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What differs between runs that follow each other. ``counter``: address of an int64 that is
+    the run's number while it runs, 0 for none. ``going``: address of a bool that each run writes:
+    whether there is another one; 0 where nothing ends them.
+    """
+
+    moves: Sequence[Displacement]
+    counter: int = 0
+    going: int = 0
+
+
+class NativeProgram(Protocol):
+    """Parts at the sizes that they were bound for."""
+
+    def rebind(self, buffer: int, address: int) -> None:
+        """Where a buffer lies from the next run on: one that was said to move."""
+
+    def __call__(self) -> None:
+        """Run once. Raises ExecutionError naming the step, and what a signal asks for soon after
+        it, such as KeyboardInterrupt.
+        """
+
+    def iterate(self, iteration: Iteration, start: int, stop: int) -> int:
+        """The runs from ``start`` on, until one writes that it is the last, or up to ``stop``,
+        which is not run; the number after the last run. Raises as a call does.
+        """
+
+
+@dataclass(frozen=True)
+class BoundTensor:
+    """An input or output of a body at some shapes: a linear array of the host."""
+
+    buffer: int
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.numpy.itemsize
+
+
+@dataclass(frozen=True)
+class BoundBody:
+    """A body at some shapes of its inputs. The buffers of ``inputs`` and ``outputs`` move.
+    ``in_place``: buffers of inputs and outputs of which a run makes the second where the first
+    lies, and copies nothing, if they are one piece of memory.
+    """
+
+    program: NativeProgram
+    inputs: Sequence[BoundTensor]
+    outputs: Sequence[BoundTensor]
+    in_place: frozenset[tuple[int, int]] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class NestedBody:
+    """A body in a program. ``shared``: buffers around it and its own that are one. ``fixed``: its
+    buffers that lie in the same memory in all runs.
+    """
+
+    program: NativeProgram
+    shared: Sequence[tuple[int, int]] = ()
+    fixed: Sequence[tuple[int, Array]] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class BranchPart:
+    """One of two bodies. ``condition``: buffer of the bool that says whether it is the first."""
+
+    condition: int
+    holding: NestedBody
+    otherwise: NestedBody
+
+
+@dataclass(frozen=True, eq=False)
+class CarriedState:
+    """What each run of a loop hands to the next: ``nbytes`` that the body reads in ``read`` and
+    writes in ``written``, its buffers. ``given`` and ``result``: buffers around with the first and
+    the last of them. ``spare``: as much memory, in which every other run writes; None where runs
+    change a state in place.
+    """
+
+    given: int
+    result: int
+    read: int
+    written: int
+    nbytes: int
+    spare: Array | None
+
+
+@dataclass(frozen=True)
+class LoopRows:
+    """What a loop slices or stacks: run ``k`` has the body's buffer ``inside`` ``first + k *
+    stride`` bytes behind the start of the buffer ``around``.
+    """
+
+    around: int
+    inside: int
+    first: int
+    stride: int
+
+
+@dataclass(frozen=True, eq=False)
+class LoopPart:
+    """A body again and again. ``most``: how often, a buffer of an int64, or memory with one; none
+    where it is less than 1. ``start``: buffer of the bool that says whether to begin, -1 for yes.
+    ``counter``, ``going``: as of an Iteration. ``runs``: how many runs there must be, as there is
+    room for so many rows; -1 where that is open.
+    """
+
+    body: NestedBody
+    states: Sequence[CarriedState]
+    rows: Sequence[LoopRows]
+    most: int | Array
+    start: int = -1
+    counter: Array | None = None
+    going: Array | None = None
+    runs: int = -1
+
+
+Part = Runnable | BranchPart | LoopPart
+"""Of a program; a Runnable is bound already, and of the launcher that makes the program."""
+
+
+@dataclass(frozen=True)
+class PlacedPart:
+    """A step as a part, and the shapes of its outputs."""
+
+    part: Part
+    shapes: Sequence[tuple[int, ...]]

@@ -1,0 +1,187 @@
+/* Tables, branches and loops in each other, to any depth, run without coming back to Python; compiled behind executor.c.
+ *
+ * All is placed before it runs: an address that differs between runs is a word, in the arguments of a table or in what
+ * is here, and whoever knows the address fills it in, the caller or a loop around. A run of a program ends, stops as a
+ * kernel refused something, or stops for a while, so that the caller can look for signals; then it goes on where it was.
+ */
+#include <string.h>
+
+enum { TXE_TABLE, TXE_BRANCH, TXE_LOOP };     /* kinds of parts */
+enum { TXE_OVER, TXE_LATER, TXE_REFUSED };    /* how a run of a part ended */
+enum { TXE_OUTSIDE, TXE_BETWEEN, TXE_INSIDE }; /* where a loop is: not begun, between two runs of its body, in one */
+
+typedef struct {
+    int64_t kind;
+    void *what;
+} txe_part;
+
+typedef struct {
+    int64_t parts;
+    const txe_part *part;
+    int64_t at; /* the part to go on with; the first between runs */
+} txe_program;
+
+typedef struct {
+    txe_table *table;
+    const int64_t *failed; /* not 0 once a kernel has refused something; 0 where none can */
+} txe_steps;
+
+typedef struct {
+    const uint8_t *condition;
+    txe_program *body[2]; /* where it does not hold, and where it does */
+} txe_branch;
+
+/* A word whose content differs between runs of a body: in run 0 `first`, if that is not 0, else and in run k
+ * places[(k + turn) % 2] + k * stride. */
+typedef struct {
+    int64_t *slot;
+    int64_t first;
+    int64_t places[2];
+    int64_t stride;
+} txe_move;
+
+/* What a state is after the last run: it is copied from where that wrote it, unless it lies in `to`. */
+typedef struct {
+    char *given; /* before the first run */
+    char *places[2];
+    char *to;
+    int64_t bytes;
+} txe_result;
+
+typedef struct {
+    int64_t at;
+    int64_t run, stop;     /* the run to be made next, and the first that is not made: as the caller says, */
+    const int64_t *most;   /* or, where this is not 0, from 0 up to what is here, */
+    const uint8_t *start;  /* if this holds; 0: it does */
+    int64_t turn;          /* so that the last run writes places[1], where nothing ends the loop before */
+    int64_t *counter;      /* gets the number of the run; 0 for none */
+    const uint8_t *going;  /* a run writes whether there is another; 0: there is */
+    int64_t runs;          /* as many as there must be; -1: any number */
+    txe_program *body;
+    int64_t moves;
+    const txe_move *move;
+    int64_t results;
+    const txe_result *result;
+} txe_loop;
+
+static int txe_advance(txe_program *p, uint64_t until);
+
+static int txe_enter_loop(txe_loop *l) {
+    l->at = TXE_BETWEEN;
+    if (!l->most)
+        return TXE_OVER;
+    l->run = 0;
+    l->stop = l->start && !*l->start ? 0 : *l->most;
+    l->turn = l->stop & 1;
+    return l->runs >= 0 && l->stop > l->runs ? TXE_REFUSED : TXE_OVER; /* there is no room for its rows */
+}
+
+static int txe_leave_loop(txe_loop *l) {
+    l->at = TXE_OUTSIDE;
+    for (const txe_result *r = l->result; r < l->result + l->results; r++) {
+        const char *found = l->run ? r->places[(l->run - 1 + l->turn) & 1] : r->given;
+        if (found != r->to)
+            memcpy(r->to, found, (size_t)r->bytes);
+    }
+    return l->runs >= 0 && l->run != l->runs ? TXE_REFUSED : TXE_OVER; /* there are rows that nothing wrote */
+}
+
+static void txe_begin_run(txe_loop *l) {
+    const int64_t k = l->run;
+    for (const txe_move *m = l->move; m < l->move + l->moves; m++)
+        *m->slot = !k && m->first ? m->first : m->places[(k + l->turn) & 1] + k * m->stride;
+    if (l->counter)
+        *l->counter = k;
+    l->at = TXE_INSIDE;
+}
+
+static int txe_repeat_body(txe_loop *l, uint64_t until) {
+    if (l->at == TXE_OUTSIDE && txe_enter_loop(l) != TXE_OVER)
+        return TXE_REFUSED;
+    while (l->run < l->stop) {
+        if (l->at == TXE_BETWEEN)
+            txe_begin_run(l);
+        const int how = txe_advance(l->body, until);
+        if (how != TXE_OVER)
+            return how;
+        l->at = TXE_BETWEEN;
+        l->run++;
+        if (l->going && !*l->going)
+            break;
+        if (l->run < l->stop && txe_now() >= until)
+            return TXE_LATER;
+    }
+    return txe_leave_loop(l);
+}
+
+static int txe_make(const txe_part *part, uint64_t until) {
+    if (part->kind == TXE_TABLE) {
+        const txe_steps *s = part->what;
+        tx_run(s->table);
+        return s->failed && *s->failed ? TXE_REFUSED : TXE_OVER;
+    }
+    if (part->kind == TXE_LOOP)
+        return txe_repeat_body(part->what, until);
+    const txe_branch *b = part->what; /* nothing writes the condition before the branch is over */
+    return txe_advance(b->body[*b->condition != 0], until);
+}
+
+static int txe_advance(txe_program *p, uint64_t until) {
+    for (; p->at < p->parts; p->at++) {
+        const int how = txe_make(p->part + p->at, until);
+        if (how != TXE_OVER)
+            return how;
+    }
+    p->at = 0;
+    return TXE_OVER;
+}
+
+/* Forgets a run that was stopped. */
+static void txe_reset(txe_program *p) {
+    p->at = 0;
+    for (const txe_part *part = p->part; part < p->part + p->parts; part++) {
+        if (part->kind == TXE_BRANCH)
+            for (int i = 0; i < 2; i++)
+                txe_reset(((txe_branch *)part->what)->body[i]);
+        if (part->kind == TXE_LOOP) {
+            ((txe_loop *)part->what)->at = TXE_OUTSIDE;
+            txe_reset(((txe_loop *)part->what)->body);
+        }
+    }
+}
+
+/* A word that gets the address of a buffer, and some bytes more. */
+typedef struct {
+    int64_t *slot;
+    int64_t buffer;
+    int64_t more;
+} txe_place;
+
+typedef struct {
+    txe_program *program;
+    int64_t how; /* the last turn ended; the caller writes TXE_OVER to begin another run */
+    int64_t places;
+    const txe_place *place;
+    const int64_t *addresses;
+} txe_start;
+
+/* A run from its begin, or on from where it was stopped; whether the caller is to call again. */
+TXE_EXPORT int tx_advance(txe_start *s) {
+    if (s->how != TXE_LATER) {
+        txe_reset(s->program);
+        for (const txe_place *p = s->place; p < s->place + s->places; p++)
+            *p->slot = s->addresses[p->buffer] + p->more;
+    }
+    s->how = txe_advance(s->program, txe_now() + TXE_TURN_NS);
+    return s->how == TXE_LATER;
+}
+
+/* A builtin of Python over a capsule of what begins, as tx_call. */
+TXE_EXPORT void *tx_call_advance(void *capsule, void *none) {
+    (void)none;
+    txe_start *s = tx_python.pointer(capsule, 0);
+    void *state = tx_python.unlock();
+    const int later = tx_advance(s);
+    tx_python.lock(state);
+    return tx_python.truth(later);
+}

@@ -1,0 +1,310 @@
+"""Programs of machine code: tables, branches and loops in each other as executor/programs.c takes
+them.
+
+What differs between runs are addresses. Whoever is around a part knows by buffer which words hold
+one (``Places``), and what is around all, a call, fills in those of the buffers that move.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tactix.base.arrays import Array
+from tactix.base.errors import ExecutionError
+from tactix.contracts.program import (
+    BranchPart,
+    CarriedState,
+    Displacement,
+    Iteration,
+    LoopPart,
+    LoopRows,
+    NestedBody,
+    Part,
+)
+from tactix.run.arrays import address_of
+from tactix_cpu.launcher import ElfRun, Executor, Faults
+
+TABLE, BRANCH, LOOP = range(3)
+"""Kinds of parts: what executor/programs.c numbers."""
+OVER = 0
+"""How a run ended, there: TXE_OVER."""
+
+Places = Mapping[int, Sequence[tuple[int, int]]]
+"""By buffer the addresses of the words that hold where it lies, and bytes that are added there."""
+
+
+@dataclass(frozen=True, eq=False)
+class NativePart:
+    """A part as the executor takes it. ``words``: its struct. ``keep``: all else that is memory of
+    its own.
+    """
+
+    kind: int
+    words: Array
+    places: Places
+    faults: Sequence[Faults] = ()
+    keep: Sequence[object] = field(default=(), repr=False)
+
+
+def program(
+    parts: Sequence[Part], addresses: Sequence[int], moving: Sequence[int]
+) -> ElfProgram | None:
+    """As ``Launcher.program``."""
+    native = [_native(p) for p in parts]
+    made = [p for p in native if p is not None]
+    runner = next(_executors(parts), None)
+    if runner is None or len(made) < len(native) or any(e is not runner for e in _executors(parts)):
+        return None
+    return ElfProgram(runner, made, addresses, moving) if runner.advance else None
+
+
+def _executors(parts: Iterable[Part]) -> Iterator[Executor]:
+    for p in parts:
+        bodies = _bodies(p)
+        yield from (b.program.executor for b in bodies if isinstance(b.program, ElfProgram))
+        if isinstance(p, ElfRun) and p.executor:
+            yield p.executor
+
+
+def _bodies(part: Part) -> Sequence[NestedBody]:
+    if isinstance(part, BranchPart):
+        return part.holding, part.otherwise
+    return (part.body,) if isinstance(part, LoopPart) else ()
+
+
+def _native(part: Part) -> NativePart | None:
+    """None where it is of another launcher."""
+    if not all(isinstance(b.program, ElfProgram) for b in _bodies(part)):
+        return None
+    if isinstance(part, BranchPart):
+        return _branch(part)
+    if isinstance(part, LoopPart):
+        return _loop(part)
+    return _table(part) if isinstance(part, ElfRun) else None
+
+
+def _table(run: ElfRun) -> NativePart:
+    failed = run.faults.address if run.faults else 0
+    faults = [run.faults] if run.faults else []
+    return NativePart(TABLE, _words(run.table, failed), run.slots(), faults, [run])
+
+
+def _branch(branch: BranchPart) -> NativePart:
+    bodies = [_Body(branch.otherwise), _Body(branch.holding)]
+    words = _words(0, *(b.program.address for b in bodies))
+    condition = {branch.condition: [(address_of(words), 0)]}
+    places = _merged([condition, *(b.places() for b in bodies)])
+    return NativePart(BRANCH, words, places, [f for b in bodies for f in b.program.faults], bodies)
+
+
+def _loop(loop: LoopPart) -> NativePart:
+    body = _Body(loop.body)
+    moves, results = _Moves(), _Moves()
+    for s in loop.states:
+        _carry(s, body.inside, moves, results)
+    for r in loop.rows:
+        _slide(r, body.inside, moves)
+    most = address_of(loop.most) if not isinstance(loop.most, int) else 0
+    told = [address_of(x) if x is not None else 0 for x in (loop.counter, loop.going)]
+    tables = moves.table, results.table
+    words = _loop_words((0, 0), (most, 0), (*told, loop.runs), body.program.address, *tables)
+    first = address_of(words)
+    own: dict[int, list[tuple[int, int]]] = {}
+    if isinstance(loop.most, int):
+        own.setdefault(loop.most, []).append((first + 8 * MOST, 0))
+    if loop.start >= 0:
+        own.setdefault(loop.start, []).append((first + 8 * START, 0))
+    places = _merged([own, moves.places(), results.places(), body.places()])
+    return NativePart(LOOP, words, places, body.program.faults, [loop, body, moves, results])
+
+
+MOST, START = 3, 4
+"""Words of txe_loop that hold addresses of buffers around it."""
+
+
+def _loop_words(
+    runs: tuple[int, int],
+    most: tuple[int, int],
+    told: Sequence[int],
+    body: int,
+    moves: Array,
+    results: Array,
+) -> Array:
+    """A txe_loop. ``runs``: the first, and the one before which to end. ``most``: its addresses of
+    how often and of whether to start. ``told``: of the counter and of what ends it, and how many
+    runs there must be.
+    """
+    tables = (len(moves), address_of(moves), len(results), address_of(results))
+    return _words(0, *runs, *most, 0, *told, body, *tables)
+
+
+class _Moves:
+    """Rows of five words, and those of them that hold addresses of buffers around."""
+
+    def __init__(self) -> None:
+        self._rows: list[Sequence[int]] = []
+        self._words: list[tuple[int, int, int]] = []  # buffer, word, bytes behind its start
+
+    def add(self, row: Sequence[int], *words: tuple[int, int, int]) -> None:
+        """``words``: buffer, column and bytes."""
+        first = 5 * len(self._rows)
+        self._words += [(buffer, first + column, more) for buffer, column, more in words]
+        self._rows.append(row)
+
+    @functools.cached_property
+    def table(self) -> Array:
+        return np.array(self._rows, np.int64).reshape(-1, 5)
+
+    def places(self) -> Places:
+        first, out = address_of(self.table), dict[int, list[tuple[int, int]]]()
+        for buffer, word, more in self._words:
+            out.setdefault(buffer, []).append((first + 8 * word, more))
+        return out
+
+
+FIRST, EVEN, ODD = 1, 2, 3
+"""Columns of txe_move behind the slot."""
+
+
+def _carry(s: CarriedState, inside: Places, moves: _Moves, results: _Moves) -> None:
+    """The last run writes the second place, the result, where nothing ends the loop before."""
+    spare = address_of(s.spare) if s.spare is not None else 0
+    for slot, more in inside.get(s.read, ()):
+        row = (slot, 0, 0, spare + more, 0)
+        given, result = (s.given, FIRST, more), (s.result, EVEN, more)
+        alone = [] if spare else [(s.result, ODD, more)]
+        moves.add(row, given, result, *alone)
+    for slot, more in inside.get(s.written, ()):
+        alone = [] if spare else [(s.result, EVEN, more)]
+        moves.add((slot, 0, spare + more, 0, 0), (s.result, ODD, more), *alone)
+    first = [] if spare else [(s.result, 1, 0)]
+    row = (0, spare, 0, 0, s.nbytes)
+    results.add(row, (s.given, 0, 0), *first, (s.result, 2, 0), (s.result, 3, 0))
+
+
+def _slide(r: LoopRows, inside: Places, moves: _Moves) -> None:
+    for slot, more in inside.get(r.inside, ()):
+        where = r.first + more
+        words = ((r.around, column, where) for column in (EVEN, ODD))
+        moves.add((slot, 0, 0, 0, r.stride), *words)
+
+
+class _Body:
+    """A body in a part. ``inside``: words by its own buffers."""
+
+    def __init__(self, body: NestedBody) -> None:
+        assert isinstance(body.program, ElfProgram)
+        self.program, self._shared, self._kept = body.program, body.shared, body.fixed
+        self.inside = self.program.places
+        for buffer, memory in body.fixed:
+            fill(self.inside.get(buffer, ()), address_of(memory))
+
+    def places(self) -> Places:
+        """Words by the buffers around it."""
+        return _merged([{around: self.inside.get(own, ())} for around, own in self._shared])
+
+
+def _merged(found: Iterable[Places]) -> Places:
+    out: dict[int, list[tuple[int, int]]] = {}
+    for places in found:
+        for buffer, words in places.items():
+            out.setdefault(buffer, []).extend(words)
+    return out
+
+
+def fill(words: Iterable[tuple[int, int]], address: int) -> None:
+    """The words hold an address from now on."""
+    for word, more in words:
+        ctypes.c_int64.from_address(word).value = address + more
+
+
+def _words(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
+class ElfProgram:
+    """Parts of one plan. ``places``: words that hold where its buffers lie."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        parts: Sequence[NativePart],
+        addresses: Sequence[int],
+        moving: Sequence[int],
+    ) -> None:
+        self.executor, self._parts = executor, parts
+        self.places = _merged(p.places for p in parts)
+        self.faults = list(dict.fromkeys(f for p in parts for f in p.faults))
+        for p in parts:
+            for buffer, words in p.places.items() if p.kind != TABLE else ():
+                fill(words, addresses[buffer])
+        rows = [(p.kind, address_of(p.words)) for p in parts]
+        self._rows = np.array(rows, np.int64).reshape(-1, 2)
+        self._words = _words(len(rows), address_of(self._rows), 0)
+        self.address = address_of(self._words)
+        self._index = {buffer: i for i, buffer in enumerate(moving)}
+        self._addresses = np.zeros(max(1, len(moving)), np.int64)
+        self._where = memoryview(self._addresses.data)
+        told = [
+            (word, i, more)
+            for buffer, i in self._index.items()
+            for word, more in self.places.get(buffer, ())
+        ]
+        self._told = np.array(told, np.int64).reshape(-1, 3)
+        self._run = self._runs(self.address)
+
+    def rebind(self, buffer: int, address: int) -> None:
+        self._where[self._index[buffer]] = address
+
+    def __call__(self) -> None:
+        self._run()
+
+    def iterate(self, iteration: Iteration, start: int, stop: int) -> int:
+        """As ``NativeProgram.iterate``."""
+        moves = np.array(list(self._moved(iteration.moves)), np.int64).reshape(-1, 5)
+        told, none = (iteration.counter, iteration.going, -1), _Moves().table
+        loop = _loop_words((start, stop), (0, 0), told, self.address, moves, none)
+        part = _words(LOOP, address_of(loop))
+        around = _words(1, address_of(part), 0)
+        self._runs(address_of(around))()
+        return int(loop[1])
+
+    def _moved(self, moves: Sequence[Displacement]) -> Iterator[tuple[int, ...]]:
+        """Rows of txe_move: one for each word that holds where a moved buffer lies."""
+        for m in moves:
+            for word, more in self.places.get(m.buffer, ()):
+                yield word, *(p + more for p in (m.first, *m.places)), m.stride
+
+    def _runs(self, program: int) -> _Runs:
+        """Of the program at that address, at the places that this one is told."""
+        told, addresses = address_of(self._told), address_of(self._addresses)
+        start = _words(program, OVER, len(self._told), told, addresses)
+        return _Runs(self.executor, start, self.faults)
+
+
+class _Runs:
+    """Calls of the program of a txe_start."""
+
+    def __init__(self, executor: Executor, start: Array, faults: Sequence[Faults]) -> None:
+        self._words, self._state, self._faults = start, memoryview(start.data), faults
+        self._advance = executor.advancer(address_of(start))
+
+    def __call__(self) -> None:
+        """Raises ExecutionError for what a kernel refused."""
+        self._state[1] = OVER  # of a run that was stopped nothing stays
+        while self._advance():
+            pass  # between two turns Python raises what signals ask for
+        if self._state[1] != OVER:
+            self._fail()
+
+    def _fail(self) -> None:
+        for f in self._faults:
+            if f.flag[0]:
+                f.fail()
+        what = "a loop ran another number of times than the shapes of its outputs say"
+        raise ExecutionError(what, do="Build the plan again")

@@ -1,0 +1,267 @@
+"""Branches and loops as parts of programs: what a step does, over buffers, at sizes that are known.
+
+States alternate between the result's memory and as much beside it, of which a run reads one and
+writes the other, so that none is copied; one that a body changes in place has the first alone. What
+is sliced and what is stacked lies in rows one behind the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tactix.base.dims import Env, evaluate_shape, symbols
+from tactix.base.dtypes import DType
+from tactix.base.host_memory import check_array_fits
+from tactix.base.tensor import LINEAR
+from tactix.contracts.launcher import BindableBody, Operand, Step
+from tactix.contracts.program import (
+    BoundBody,
+    BoundTensor,
+    BranchPart,
+    CarriedState,
+    LoopPart,
+    LoopRows,
+    NestedBody,
+    PlacedPart,
+)
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+def part(step: Step, env: Env, bodies: Sequence[BindableBody]) -> PlacedPart | None:
+    """As ``Launcher.part``. Raises ShapeError, and as steps of damaged plans do: LookupError,
+    TypeError, ValueError.
+    """
+    make = PARTS.get(str(step.artifact.params["control"]))
+    operands = (*step.inputs, *step.outputs)
+    if make is None or any(o.format != LINEAR or o.spec.dtype.on_host for o in operands):
+        return None
+    inputs = [
+        BoundTensor(o.buffer, evaluate_shape(o.spec.shape, env), o.spec.dtype) for o in step.inputs
+    ]
+    return make(_Nesting(step, env, inputs), bodies)
+
+
+@dataclass(frozen=True)
+class _Nesting:
+    """A step at sizes."""
+
+    step: Step
+    env: Env
+    inputs: Sequence[BoundTensor]
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        return self.step.artifact.params
+
+    @property
+    def outputs(self) -> Sequence[Operand]:
+        return self.step.outputs
+
+    def runs(self) -> int:
+        """How many rows the first output behind the states has; -1 where only running tells."""
+        first = self.outputs[self.params["states"]].spec.shape[0]
+        return evaluate_shape((first,), self.env)[0] if symbols(first) <= self.env.keys() else -1
+
+
+def _branch(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | None:
+    condition, *values = nesting.inputs
+    chosen, shapes = list[NestedBody](), list[Shapes]()
+    for body, which in zip(bodies, nesting.params["captures"], strict=True):
+        given = [values[i] for i in which]
+        bound = body.bound([x.shape for x in given])
+        if bound is None or not _alike(given, bound.inputs) or not _gives(nesting, bound.outputs):
+            return None
+        around = [*(x.buffer for x in given), *(o.buffer for o in nesting.outputs)]
+        own = [x.buffer for x in (*bound.inputs, *bound.outputs)]
+        chosen.append(NestedBody(bound.program, list(zip(around, own, strict=True))))
+        shapes.append([y.shape for y in bound.outputs])
+    if not _is_one(condition, DType.BOOL) or shapes[0] != shapes[1]:
+        return None
+    return PlacedPart(BranchPart(condition.buffer, *chosen), shapes[0])
+
+
+def _loop(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | None:
+    n = nesting.params["states"]
+    most, start, *values = nesting.inputs
+    if not _is_one(most, DType.INT64) or not _is_one(start, DType.BOOL):
+        return None
+    told = [(1,) * rank for rank in nesting.params.get("ranks", (0, 0))]
+    bound = bodies[0].bound([*told, *(x.shape for x in values)])
+    if bound is None or not _is_one(bound.outputs[0], DType.BOOL):
+        return None
+    (counter, condition, *_), (going, *made) = bound.inputs, bound.outputs
+    dtypes = counter.dtype is DType.INT64 and condition.dtype is DType.BOOL
+    run = _Runs(nesting, bound, bound.inputs[2:], made)
+    if not dtypes or not _alike(values, run.inputs) or not run.steady(values):
+        return None
+    runs = nesting.runs() if made[n:] else -1
+    if made[n:] and runs < 0:
+        return None
+    number, more, yes = (_word(t) for t in (np.int64, np.bool_, np.bool_))
+    yes[...] = True
+    fixed = [(counter.buffer, number), (condition.buffer, yes), (going.buffer, more)]
+    body = NestedBody(bound.program, run.captured(values[n:], n), fixed)
+    rows = run.stacked([0] * len(made[n:]), [False] * len(made[n:]), runs)
+    if rows is None:
+        return None
+    often = most.buffer, start.buffer
+    loop = LoopPart(body, run.states(values), rows, *often, counter=number, going=more, runs=runs)
+    return PlacedPart(loop, run.shapes([0] * len(rows), runs))
+
+
+def _scan(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | None:
+    p, values = nesting.params, nesting.inputs
+    n, k = p["states"], len(p["input_axes"])
+    if p["batched"] or not k:
+        return None
+    sliced, captures = values[n : n + k], values[n + k :]
+    axes = [axis % len(x.shape) for x, axis in zip(sliced, p["input_axes"], strict=True)]
+    runs = sliced[0].shape[axes[0]]
+    slices = [_Slices(x, axis) for x, axis in zip(sliced, axes, strict=True)]
+    if any(s.count != runs or not s.in_a_row for s in slices):
+        return None
+    heads = [s.head for s in slices]
+    given = [*values[:n], *heads, *captures]
+    bound = bodies[0].bound([x.shape for x in given])
+    if bound is None or not _alike(given, bound.inputs):
+        return None
+    run = _Runs(nesting, bound, bound.inputs, bound.outputs)
+    stacks = bound.outputs[n:]
+    output_axes = [
+        axis % (len(y.shape) + 1)
+        for y, axis in zip(stacks, p["output_axes"] or [0] * len(stacks), strict=True)
+    ]
+    rows = run.stacked(output_axes, p["output_directions"], runs)
+    if rows is None or not run.steady(values):
+        return None
+    moved = [
+        _rows(x.buffer, inside, runs, bool(back))
+        for x, inside, back in zip(sliced, bound.inputs[n:], p["input_directions"], strict=False)
+    ]
+    body = NestedBody(bound.program, run.captured(captures, n + k))
+    loop = LoopPart(body, run.states(values), [*moved, *rows], np.array(runs), runs=runs)
+    return PlacedPart(loop, run.shapes(output_axes, runs))
+
+
+PARTS: Mapping[str, Callable[[_Nesting, Sequence[BindableBody]], PlacedPart | None]] = {
+    "If": _branch,
+    "Loop": _loop,
+    "Scan": _scan,
+}
+"""By the layers' names."""
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """What a scan slices along an axis."""
+
+    of: BoundTensor
+    axis: int
+
+    @property
+    def count(self) -> int:
+        return self.of.shape[self.axis]
+
+    @property
+    def in_a_row(self) -> bool:
+        """Whether each slice is one piece of memory."""
+        return math.prod(self.of.shape[: self.axis]) == 1
+
+    @property
+    def head(self) -> BoundTensor:
+        shape = (*self.of.shape[: self.axis], *self.of.shape[self.axis + 1 :])
+        return BoundTensor(self.of.buffer, shape, self.of.dtype)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Runs of a loop's body. ``inputs``, ``made``: of the body from the first state on."""
+
+    nesting: _Nesting
+    bound: BoundBody
+    inputs: Sequence[BoundTensor]
+    made: Sequence[BoundTensor]
+
+    @property
+    def count(self) -> int:
+        """Of states."""
+        n: int = self.nesting.params["states"]
+        return n
+
+    def steady(self, given: Sequence[BoundTensor]) -> bool:
+        """Whether a run gives states as it takes them, and the step declares what is made."""
+        n = self.count
+        return _alike(given[:n], self.made[:n]) and _gives(self.nesting, self.made)
+
+    def captured(self, captures: Sequence[BoundTensor], first: int) -> list[tuple[int, int]]:
+        """Buffers around and within, of inputs from ``first`` on."""
+        pairs = zip(captures, self.inputs[first:], strict=True)
+        return [(x.buffer, inside.buffer) for x, inside in pairs]
+
+    def states(self, given: Sequence[BoundTensor]) -> list[CarriedState]:
+        n = self.count
+        each = zip(given[:n], self.nesting.outputs[:n], self.inputs, self.made, strict=False)
+        return [self._state(x, y.buffer, a, b.buffer) for x, y, a, b in each]
+
+    def _state(self, given: BoundTensor, result: int, a: BoundTensor, written: int) -> CarriedState:
+        alone = (a.buffer, written) in self.bound.in_place
+        spare = None if alone else _room(given.nbytes)
+        return CarriedState(given.buffer, result, a.buffer, written, given.nbytes, spare)
+
+    def stacked(
+        self, axes: Sequence[int], backwards: Sequence[bool], runs: int
+    ) -> list[LoopRows] | None:
+        """What is stacked along those axes; None where a row is not one piece of memory."""
+        stacks = list(zip(self.made[self.count :], axes, backwards, strict=True))
+        if any(math.prod(y.shape[:axis]) != 1 for y, axis, _ in stacks):
+            return None
+        outputs = self.nesting.outputs[self.count :]
+        return [
+            _rows(o.buffer, y, runs, bool(back))
+            for o, (y, _, back) in zip(outputs, stacks, strict=True)
+        ]
+
+    def shapes(self, axes: Sequence[int], runs: int) -> Shapes:
+        """Of the step's outputs."""
+        n = self.count
+        stacks = zip(self.made[n:], axes, strict=True)
+        rows = [(*y.shape[:axis], runs, *y.shape[axis:]) for y, axis in stacks]
+        return [*(y.shape for y in self.made[:n]), *rows]
+
+
+def _rows(around: int, inside: BoundTensor, runs: int, backwards: bool) -> LoopRows:
+    stride = inside.nbytes
+    first = (runs - 1) * stride if backwards else 0
+    return LoopRows(around, inside.buffer, first, -stride if backwards else stride)
+
+
+def _is_one(x: BoundTensor, dtype: DType) -> bool:
+    """Whether it is one element of that type."""
+    return x.dtype is dtype and math.prod(x.shape) == 1
+
+
+def _alike(given: Sequence[BoundTensor], taken: Sequence[BoundTensor]) -> bool:
+    """Whether one can lie where the other does."""
+    found = [(x.shape, x.dtype) for x in given]
+    return found == [(y.shape, y.dtype) for y in taken]
+
+
+def _gives(nesting: _Nesting, made: Sequence[BoundTensor]) -> bool:
+    """Whether a body makes what the step declares, but for shapes."""
+    return [y.dtype for y in made] == [o.spec.dtype for o in nesting.outputs]
+
+
+def _word(dtype: type[np.generic]) -> Any:
+    return np.zeros((), dtype)
+
+
+def _room(nbytes: int) -> Any:
+    """Raises MemoryError."""
+    check_array_fits((nbytes,), np.dtype(np.uint8))
+    return np.empty(nbytes, np.uint8)

@@ -1,0 +1,134 @@
+"""The ordinary steps between two produced ones: laid out and bound when their symbols have
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tactix.base.dims import Env, Shape, evaluate_shape, learn, show, symbols
+from tactix.base.errors import ExecutionError
+from tactix.contracts.launcher import Runnable, bind
+from tactix.plan.extents import Checked, check, size_at
+from tactix.plan.memory import plan_memory
+from tactix.run.link import LinkedPlan
+from tactix.run.memory import Memory
+from tactix.run.segments import Profiler
+from tactix_runtime.host_mirror import RunValues
+
+
+class Segment:
+    """The ordinary steps [first, stop) of a program; their memory is its own while it lives."""
+
+    def __init__(self, program: LinkedPlan, first: int, stop: int) -> None:
+        plan = program.plan
+        self.program, self.steps = program, plan.steps[first:stop]
+        buffers = plan.buffers
+        self.own = [
+            i
+            for i, b in enumerate(buffers)
+            if b.kind in ("arena", "workspace") and first <= b.first < stop
+        ]
+        # a buffer that a later segment reads keeps its place to the end of this one
+        self.lives = [(buffers[i].first, min(buffers[i].last, stop)) for i in self.own]
+        outputs = [o for s in self.steps for o in s.outputs if buffers[o.buffer].kind == "output"]
+        self.outputs = [(o.buffer, o.spec.shape, o.spec.dtype.numpy) for o in outputs]
+        self.shapes: list[tuple[int, ...]] = []
+        touched = {o.buffer for s in self.steps for o in (*s.inputs, *s.outputs) if o.buffer >= 0}
+        self.outer = sorted(touched - set(self.own))
+        self.constants = sorted({b for s in self.steps for b in s.constants.values()})
+        self._weights: list[int] = []
+        self.checks: list[Checked] = list(plan.demands.get(first, ()))
+        self.checks += (e for k in range(first, stop) for e in plan.extents.get(k, ()))
+        self.profiler: Profiler | None = None
+        self.runnable: Runnable | None = None
+        self.places: list[int] = []
+        self._env: dict[str, int] | None = None
+        self._memory = Memory(0, 0)
+        self._bound: list[int] = []
+
+    def run(self, env: Env, run_values: RunValues) -> None:
+        """Make its outputs, place its buffers, bind what changed, run."""
+        fresh, addresses = env != self._env, run_values.addresses
+        if fresh:
+            self.lay_out(env)
+        for (buffer, _, dtype), shape in zip(self.outputs, self.shapes, strict=True):
+            run_values.make(buffer, shape, dtype)
+        for i, place in zip(self.own, self.places, strict=True):
+            addresses[i] = place
+        if not self.steps:
+            self._env = dict(env) if fresh else self._env
+            return
+        run_values.place(self.outer)
+        if fresh:
+            self._check_places(env, run_values)
+        if fresh or self.runnable is None:
+            self.bind(env, addresses)
+        else:
+            self._rebind(addresses)
+            for b in () if run_values.weights is self._weights else self.constants:
+                self.runnable.rebind(b, addresses[b])
+        self._weights = run_values.weights
+        if self.runnable is not None:
+            self.runnable()
+
+    def _check_places(self, env: Env, run_values: RunValues) -> None:
+        """Raises ExecutionError for a buffer that the steps touch and nothing has placed."""
+        for b in self.outer:
+            if not run_values.addresses[b] and (
+                b not in run_values.values or run_values.values[b].nbytes
+            ):
+                buffer = self.program.plan.buffers[b]
+                if size := size_at(buffer.nbytes, env, buffer.name):
+                    what = f"buffer {buffer.name!r} of {size} bytes has no memory"
+                    raise ExecutionError(what, who=self.steps[0].name, do="Build the plan again")
+
+    def lay_out(self, env: Env) -> None:
+        """``places`` of its own buffers, and ``shapes`` of its outputs."""
+        self._env = None
+        check(self.checks, env)
+        sizes = [
+            size_at(self.program.plan.buffers[i].nbytes, env, self.program.plan.buffers[i].name)
+            for i in self.own
+        ]
+        offsets, total = plan_memory(sizes, self.lives)
+        if self._memory.size < total:
+            self._memory = Memory.allocate(self.program.allocator, total)
+        self.places = [self._memory.address + offset for offset in offsets]
+        self.shapes = [evaluate_shape(shape, env) for _, shape, _ in self.outputs]
+
+    def bind(self, env: Env, addresses: Sequence[int]) -> Runnable:
+        """The steps at those sizes and addresses."""
+        if self.runnable is None:
+            self.runnable = self.program.link_steps(self.steps, self.program.context, self.profiler)
+        bind(self.runnable, self.steps, env, addresses)
+        self._env, self._bound = dict(env), [addresses[b] for b in self.outer]
+        return self.runnable
+
+    def _rebind(self, addresses: list[int]) -> None:
+        assert self.runnable is not None
+        for k, b in enumerate(self.outer):
+            if addresses[b] != self._bound[k]:
+                self._bound[k] = addresses[b]
+                self.runnable.rebind(b, addresses[b])
+
+
+def segments(program: LinkedPlan) -> list[tuple[Segment, int]]:
+    """What lies between produced steps, each with the step behind it, or the number of steps."""
+    plan = program.plan
+    stops = (*plan.produced, len(plan.steps))
+    starts = (0, *(k + 1 for k in plan.produced))
+    return [(Segment(program, a, b), b) for a, b in zip(starts, stops, strict=True)]
+
+
+def bind_shape(name: str, declared: Shape, shape: tuple[int, ...], env: dict[str, int]) -> None:
+    """Bind the symbols of a declared shape that have no value yet. Raises ExecutionError if the
+    rest differs.
+    """
+    if len(declared) == len(shape):
+        learn(declared, shape, env)
+        if evaluate_shape(declared, env) == shape:
+            return
+    known = ", ".join(f"{k} = {env[k]}" for d in declared for k in sorted(symbols(d)) if k in env)
+    why = f"declared is {show(declared)}" + (f" at {known}" if known else "")
+    raise ExecutionError(f"gave shape {show(shape)}", who=name, why=why)

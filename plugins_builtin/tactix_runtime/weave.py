@@ -1,0 +1,188 @@
+"""Plans whose branches and loops run without coming back to Python: steps, branches and loops woven
+into one program at the shapes of some inputs.
+
+That can be where all steps but those with bodies are of one launcher that makes programs, and where
+shapes follow from the inputs' alone; a body is woven in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tactix.base.dims import Env
+from tactix.base.errors import ExecutionError, TactixError
+from tactix.contracts.launcher import Launcher
+from tactix.contracts.program import BoundBody, BoundTensor, Part
+from tactix.plan.extents import check, size_at
+from tactix.run.arrays import address_of
+from tactix.run.link import LinkedPlan
+from tactix.run.shapes import solve
+from tactix_runtime.host_mirror import empty_array
+from tactix_runtime.segment import Segment, bind_shape, segments
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+class Weave:
+    """The program of a plan at the shapes that it was last asked for, with memory of its own."""
+
+    def __init__(self, program: LinkedPlan) -> None:
+        self._program = program
+        self._launcher = _maker(program)
+        self._segments: list[tuple[Segment, int]] = []
+        self._inner: dict[int, list[Weave]] = {}
+        self._asked: tuple[Any, ...] = ()
+        self._found: BoundBody | None = None
+        self._memory: list[Any] = []
+
+    @property
+    def able(self) -> bool:
+        """Whether there may be a program at some shapes."""
+        return self._launcher is not None
+
+    def at(self, shapes: Shapes, given: Env) -> BoundBody | None:
+        """The program; ``given``: symbols of the plan around this one. None where a run needs
+        Python, or fails: who runs it step by step says why.
+        """
+        if self._launcher is None:
+            return None
+        asked = (list(shapes), dict(given), id(self._program.addresses))
+        if asked != self._asked:
+            self._found, self._asked = None, asked
+            try:
+                self._found = self._woven(self._launcher, shapes, given)
+            except TactixError:
+                self._found = None
+        return self._found
+
+    def _woven(self, launcher: Launcher, shapes: Shapes, given: Env) -> BoundBody | None:
+        program, plan = self._program, self._program.plan
+        env = solve(plan.inputs, shapes, plan.profiles, given)
+        run = _Sizes(env, list(program.addresses), {})
+        parts = list[Part]()
+        self._segments = self._segments or segments(program)
+        self._memory.clear()
+        for segment, k in self._segments:
+            self._place(segment, run)
+            if segment.steps:
+                parts.append(segment.bind(run.env, run.addresses))
+            if k < len(plan.steps):
+                part = self._part(k, run)
+                if part is None:
+                    return None
+                parts.append(part)
+        made = launcher.program(parts, run.addresses, program.io_buffers)
+        if made is None:
+            return None
+        each = zip(plan.inputs, shapes, strict=True)
+        inputs = [BoundTensor(io.buffer, shape, io.dtype) for io, shape in each]
+        outputs = [BoundTensor(io.buffer, run.shapes[io.buffer], io.dtype) for io in plan.outputs]
+        buffers = {io.name: io.buffer for io in (*plan.inputs, *plan.outputs)}
+        in_place = frozenset((buffers[a], buffers[b]) for a, b in plan.in_place)
+        return BoundBody(made, inputs, outputs, in_place)
+
+    def _place(self, segment: Segment, run: _Sizes) -> None:
+        """Buffers of ordinary steps. Raises ExecutionError for one that nothing has placed."""
+        segment.lay_out(run.env)
+        for buffer, place in zip(segment.own, segment.places, strict=True):
+            run.addresses[buffer] = place
+        for (buffer, _, _), shape in zip(segment.outputs, segment.shapes, strict=True):
+            run.shapes[buffer] = shape
+        moving = self._program.io_buffers
+        for b in segment.outer:
+            if not run.addresses[b] and b not in moving:
+                raise ExecutionError(f"buffer {b} has no memory", do="Build the plan again")
+
+    def _part(self, k: int, run: _Sizes) -> Part | None:
+        """A step with bodies; its outputs get memory."""
+        program, step = self._program, self._program.plan.steps[k]
+        check(program.plan.extents.get(k, ()), run.env)
+        if k not in self._inner:
+            self._inner[k] = [Weave(p) for p in program.bodies[k]]
+        bodies = [_Woven(w, run.env) for w in self._inner[k]]
+        found = program.launchers[step.artifact.launcher].part(step, dict(run.env), bodies)
+        if found is None or len(found.shapes) != len(step.outputs):
+            return None
+        for o, shape in zip(step.outputs, found.shapes, strict=True):
+            bind_shape(step.name, o.spec.shape, shape, run.env)
+            run.shapes[o.buffer] = shape
+            if o.buffer not in program.io_buffers:
+                self._reserve(o.buffer, run)
+        return found.part
+
+    def _reserve(self, buffer: int, run: _Sizes) -> None:
+        declared = self._program.plan.buffers[buffer]
+        room = empty_array((size_at(declared.nbytes, run.env, declared.name),), np.uint8)
+        self._memory.append(room)
+        run.addresses[buffer] = address_of(room)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """What is known of a plan while it is woven: symbols, addresses of buffers, shapes of what is
+    given out.
+    """
+
+    env: dict[str, int]
+    addresses: list[int]
+    shapes: dict[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class _Woven:
+    """A body in a step. ``given``: symbols of the plan around it."""
+
+    weave: Weave
+    given: Env
+
+    def bound(self, shapes: Shapes) -> BoundBody | None:
+        return self.weave.at(shapes, self.given)
+
+
+def _maker(program: LinkedPlan) -> Launcher | None:
+    """The launcher of all ordinary steps, those of bodies included; None where some are not woven,
+    or there are none.
+    """
+    makers = list({x.key: x for p in _nested(program) for x in _makers(p)}.values())
+    able = len(makers) == 1 and makers[0].iterates and all(map(_weavable, _nested(program)))
+    return makers[0] if able else None
+
+
+def _nested(program: LinkedPlan) -> list[LinkedPlan]:
+    inner = [q for bodies in program.bodies.values() for p in bodies for q in _nested(p)]
+    return [program, *inner]
+
+
+def _makers(program: LinkedPlan) -> list[Launcher]:
+    plan = program.plan
+    ordinary = [s for k, s in enumerate(plan.steps) if k not in plan.produced]
+    return [program.launchers[s.artifact.launcher] for s in ordinary]
+
+
+def _weavable(program: LinkedPlan) -> bool:
+    """Whether nothing but its sizes can be in the way."""
+    plan, moving = program.plan, program.io_buffers
+    produced = [plan.steps[k] for k in plan.produced]
+    nests = all(s.plans and program.launchers[s.artifact.launcher].nests for s in produced)
+    objects = any(io.dtype.on_host for io in (*plan.inputs, *plan.outputs))
+    apart = len(set(moving)) == len(moving)
+    return program.device.host_memory and nests and not objects and apart and not plan.kernel_sets
+
+
+def run_bound(bound: BoundBody, values: Sequence[Any]) -> list[Any] | None:
+    """New outputs of one run; None for values of other dtypes than the body's. Raises as the
+    program does, and AllocationError.
+    """
+    given = [np.ascontiguousarray(x).reshape(x.shape) for x in values]
+    if any(x.dtype != t.dtype.numpy for x, t in zip(given, bound.inputs, strict=True)):
+        return None
+    outputs = [empty_array(t.shape, t.dtype.numpy) for t in bound.outputs]
+    tensors = (*bound.inputs, *bound.outputs)
+    for t, x in zip(tensors, (*given, *outputs), strict=True):
+        bound.program.rebind(t.buffer, address_of(x))
+    bound.program()
+    return outputs

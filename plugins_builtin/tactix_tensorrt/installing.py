@@ -23,10 +23,13 @@ def folders() -> list[Path]:
 
 
 def take_name() -> None:
-    """Let ``import tensorrt`` give the API in this process, whatever is installed."""
-    from tactix_tensorrt import api
+    """Let ``import tensorrt`` give the API in this process, whatever is installed, and ``ctypes``
+    TensorRT's libraries where there are none.
+    """
+    from tactix_tensorrt import api, libraries
 
     sys.modules[NAME] = api
+    libraries.stand_in()
 
 
 def for_children() -> None:

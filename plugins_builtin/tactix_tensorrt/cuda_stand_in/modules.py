@@ -26,6 +26,7 @@ from tactix_tensorrt.cuda_stand_in import (
 )
 from tactix_tensorrt.cuda_stand_in.cudart import CudartLibrary
 from tactix_tensorrt.device import chosen
+from tactix_tensorrt.libraries import opening
 
 PYCUDA = {
     "pycuda.driver": pycuda_driver,
@@ -117,7 +118,8 @@ class StandInModules:
 
     def _open_libraries(self) -> None:
         """``ctypes`` gives the stand-in for libcudart, under whatever path it is asked for."""
-        loads = _loading(ctypes.CDLL, CudartLibrary())
+        library = CudartLibrary()
+        loads = opening(ctypes.CDLL, lambda name: library if is_cudart(name) else None)
         finds, find = _finding, ctypes.util.find_library
         self._set(ctypes, "CDLL", loads)
         self._set(ctypes, "cdll", ctypes.LibraryLoader(loads))
@@ -169,17 +171,6 @@ def _has_nvrtc() -> bool:
 
 def _finding(name: str) -> str:
     return "libcudart.so" if name == "cudart" else ""
-
-
-def _loading(real: type[ctypes.CDLL], library: CudartLibrary) -> type[ctypes.CDLL]:
-    """``ctypes.CDLL``, but for libcudart."""
-
-    def new(
-        cls: type[ctypes.CDLL], name: object = None, *args: object, **options: object
-    ) -> object:
-        return library if is_cudart(name) else real.__new__(cls)
-
-    return type(real.__name__, (real,), {"__new__": new})
 
 
 def _empty_package(name: str) -> ModuleType:

@@ -44,6 +44,39 @@ def test_a_program_runs_with_its_children_at_a_level(
     assert second == f"{version}.0 {fp16} started"
 
 
+OPENS = """
+import ctypes
+import tensorrt as trt
+
+found = ctypes.CDLL("libnvinfer_plugin.so", mode=ctypes.RTLD_GLOBAL)
+found.initLibNvInferPlugins.restype = ctypes.c_bool
+assert found.initLibNvInferPlugins(None, b"")
+assert "EfficientNMS_TRT" in {c.name for c in trt.get_plugin_registry().plugin_creator_list}
+ctypes.cdll.LoadLibrary("/usr/lib/libnvinfer.so.10")
+cudart = ctypes.CDLL("libcudart.so")
+assert cudart.cudaFree(None) == 0
+assert ctypes.CDLL(None)
+try:
+    ctypes.CDLL("libno_such.so")
+except OSError:
+    print("opened")
+try:
+    found.createInferBuilder_INTERNAL
+except AttributeError as e:
+    print(e)
+"""
+
+
+def test_programs_open_libraries_of_tensorrts(tmp_path: Path) -> None:
+    script = tmp_path / "opens.py"
+    script.write_text(OPENS)
+    found = run("-m", "tactix_tensorrt", str(script), TACTIX_TENSORRT_DEVICE="cpu")
+    assert found.returncode == 0, found.stderr
+    first, second = found.stdout.splitlines()
+    assert first == "opened"
+    assert second.startswith("libnvinfer_plugin.so is tactix's stand-in")
+
+
 SPAWNS = """
 import multiprocessing
 

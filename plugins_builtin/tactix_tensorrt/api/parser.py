@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tactix.base.errors import ModelImportError, TactixError
+from tactix.base.errors import ModelImportError, NetworkError, TactixError
+from tactix_tensorrt import levels
 from tactix_tensorrt.api.config import IBuilderConfig
+from tactix_tensorrt.api.enums import OnnxParserFlag
 from tactix_tensorrt.api.flags import Flagged
 from tactix_tensorrt.api.logger import ILogger
 from tactix_tensorrt.api.network import INetworkDefinition
@@ -40,11 +43,13 @@ class Subgraph:
 @at_this_level
 class OnnxParser(Flagged, ListingErrors):
     """Fills one network. ``flags``: a mask of OnnxParserFlag; none of them changes what tactix
-    reads.
+    reads, but what is for a DLA alone fails where there is none.
     """
 
     def __init__(self, network: INetworkDefinition, logger: ILogger) -> None:
         super().__init__(logger)
+        if levels.current() != "8.6":
+            self.flags = OnnxParserFlag.NATIVE_INSTANCENORM.mask
         self.network = network
         self._subgraphs: list[Subgraph] = []
         self._config: IBuilderConfig | None = None
@@ -54,9 +59,7 @@ class OnnxParser(Flagged, ListingErrors):
     def parse(self, model: bytes, path: str | None = None) -> bool:
         """A model's bytes. ``path``: its file, beside which weights may lie. False if it fails."""
         content = bytes(model)
-        found = Path(path) if path else None
-        beside = found is not None and found.is_file() and found.read_bytes() == content
-        return self._take(str(found) if beside else content)
+        return self._take(path if path and _holds(Path(path), content) else content)
 
     def parse_from_file(self, model: str) -> bool:
         return self._take(str(model))
@@ -69,13 +72,26 @@ class OnnxParser(Flagged, ListingErrors):
         if net is None:
             return False
         try:
+            self._check_device(net)
             self.network.adopt(net, partial(PluginNodes(self.network).read, source))
         except TactixError as e:
             self._failed(e)
             return False
         return True
 
-    def _read(self, source: str | bytes) -> NetworkDefinition | None:
+    def _check_device(self, net: NetworkDefinition) -> None:
+        """Raises NetworkError where the program asks what a DLA can run: nothing is one."""
+        asked = OnnxParserFlag.__members__.get(
+            "REPORT_CAPABILITY_DLA"
+        )  # TensorRT 8 has no such flag
+        if asked is None or not self.get_flag(asked):
+            return
+        first = next(iter(net.nodes), None)
+        what = f"DLA validation failed for layer: {first.name if first else 'none'}"
+        do = "There is no DLA: Leave REPORT_CAPABILITY_DLA out"
+        raise NetworkError(what, do=do)
+
+    def _read(self, source: str | bytes | onnx.ModelProto) -> NetworkDefinition | None:
         try:
             return PluginNodes(self.network).read(source)
         except (ModelImportError, TactixError) as e:
@@ -109,7 +125,7 @@ class OnnxParser(Flagged, ListingErrors):
         import onnx
 
         parsed = onnx.load_model_from_string(bytes(model))
-        whole = self._read(path if path and Path(path).is_file() else bytes(model)) is not None
+        whole = self._read(path if path and Path(path).is_file() else parsed) is not None
         nodes = range(len(parsed.graph.node))
         self._subgraphs = [Subgraph([*nodes], True)] if whole else self._parts(parsed)
         return whole
@@ -147,3 +163,17 @@ class OnnxParser(Flagged, ListingErrors):
             else:
                 out.append(Subgraph([i], supported))
         return out
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    """Whether a file has that content; it is mapped, not read as a whole."""
+    if not path.is_file() or path.stat().st_size != len(content):
+        return False
+    if not content:
+        return True
+    with (
+        open(path, "rb") as f,
+        mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
+    ):
+        return view == content

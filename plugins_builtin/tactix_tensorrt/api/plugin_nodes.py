@@ -17,6 +17,8 @@ from tactix_tensorrt.api.plugin_fields import PluginField, PluginFieldCollection
 from tactix_tensorrt.api.plugin_registry import get_plugin_registry
 
 if TYPE_CHECKING:
+    import onnx
+
     from tactix.base.dtypes import DType
     from tactix.contracts.graph import Value
     from tactix.contracts.layer import Layer
@@ -59,7 +61,9 @@ class PluginNodes:
     def __init__(self, network: INetworkDefinition) -> None:
         self._network = network
 
-    def read(self, source: str | bytes, reshaped: Shapes | None = None) -> NetworkDefinition:
+    def read(
+        self, source: str | bytes | onnx.ModelProto, reshaped: Shapes | None = None
+    ) -> NetworkDefinition:
         """tactix's network of a model. ``reshaped``: shapes of inputs in place of the model's.
         Raises ModelImportError, TactixError.
         """

@@ -22,7 +22,7 @@ IGNORED: dict[str, frozenset[str]] = {
         "IExecutionContext": "debug_sync nvtx_verbosity set_aux_streams temporary_allocator",
         "IOptimizationProfile": "extra_memory_target",
         "ITensor": "dynamic_range location reset_dynamic_range set_dynamic_range",
-        "OnnxParser": "clear_flag flags set_builder_config set_flag",
+        "OnnxParser": "set_builder_config",
         "Refitter": "max_threads weights_validation",
     }.items()
 }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import onnx
 import pytest
 from onnx import TensorProto, helper
 from trt_logger import Kept
@@ -120,3 +123,46 @@ def test_bytes_that_were_left_out_are_told(
     engine = built(parsed, profiled, logger)
     left_out = engine.get_engine_stat(trt.EngineStat.STRIPPED_WEIGHTS_SIZE)
     assert 0 < left_out <= engine.get_engine_stat(trt.EngineStat.TOTAL_WEIGHTS_SIZE)
+
+
+def test_what_only_a_dla_runs_fails_in_the_parser(
+    network: trt.INetworkDefinition, config: trt.IBuilderConfig, logger: Kept, model: bytes
+) -> None:
+    parser = trt.OnnxParser(network, logger)
+    assert parser.get_flag(trt.OnnxParserFlag.NATIVE_INSTANCENORM)
+    parser.set_builder_config(config)
+    parser.set_flag(trt.OnnxParserFlag.REPORT_CAPABILITY_DLA)
+    assert not parser.parse(model)
+    assert "DLA validation failed for layer: " in parser.get_error(0).desc()
+    parser.clear_flag(trt.OnnxParserFlag.REPORT_CAPABILITY_DLA)
+    assert parser.parse(model)
+
+
+def test_a_models_file_is_not_read_beside_its_bytes(
+    logger: Kept, model: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(path: Path) -> bytes:
+        raise AssertionError(f"{path} is read whole")
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    sources: list[object] = []
+    take = trt.OnnxParser._take
+    monkeypatch.setattr(trt.OnnxParser, "_take", lambda self, s: sources.append(s) or take(self, s))
+    path, other = tmp_path / "model.onnx", tmp_path / "other.onnx"
+    path.write_bytes(model)
+    other.write_bytes(bytes(len(model)))
+    for beside in (path, other, tmp_path / "none.onnx"):
+        network = trt.Builder(logger).create_network(0)
+        assert trt.OnnxParser(network, logger).parse(model, str(beside))
+    assert sources == [str(path), model, model]
+
+
+def test_asking_what_is_supported_reads_a_model_once(
+    network: trt.INetworkDefinition, logger: Kept, model: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources: list[object] = []
+    read = trt.OnnxParser._read
+    monkeypatch.setattr(trt.OnnxParser, "_read", lambda self, s: sources.append(s) or read(self, s))
+    assert trt.OnnxParser(network, logger).supports_model_v2(model)
+    (source,) = sources
+    assert isinstance(source, onnx.ModelProto), "what was parsed for its nodes"

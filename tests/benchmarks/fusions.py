@@ -264,6 +264,19 @@ def dense_block(channels: int, size: int, growth: int) -> onnx.ModelProto:
     return p.model(x)
 
 
+def dense_layers(channels: int, size: int, growth: int) -> onnx.ModelProto:
+    """The same as DenseNet has it: scale, shift and clip what is joined, then single pixels."""
+    p = Part()
+    x = p.conv(p.input(1, channels, size, size), channels, channels, 1)
+    for k in range(4):
+        wide = channels + k * growth
+        y = p.op("Mul", x, p.weight(wide, 1, 1))
+        y = p.op("Relu", p.op("Add", y, p.weight(wide, 1, 1)))
+        y = p.op("Relu", p.conv(y, wide, 4 * growth, 1))
+        x = p.op("Concat", x, p.conv(y, 4 * growth, growth, 3), axis=1)
+    return p.model(x)
+
+
 def split_block(channels: int, size: int) -> onnx.ModelProto:
     """A half of the channels goes by (ShuffleNet, YOLO)."""
     p = Part()
@@ -408,6 +421,7 @@ ABOVE = ("tactix.activation_above_transpose",)
 BEFORE = ("tactix.prologue_of_reduction",)
 ROTARY = ("tactix.rotary",)
 VIEWS = ("tactix.view@1",)
+PREPARED = ("tactix.prologue_of_convolution",)
 TOKENS = ("tactix.pixels_of_tokens",)
 SMALLER = ("tactix.pixels_before_resize", "tactix.pixels_of_joined_sizes")
 CASES = [
@@ -445,7 +459,10 @@ CASES = [
     Case("gated products, 1 row", lambda: gated(1, 512, 1408)),
     Case("gated products, 128 rows", lambda: gated(128, 512, 1408)),
     Case("gated columns, 128 rows", lambda: chunked(128, 512, 1408)),
-    Case("squeeze, excitation 96 x 28", lambda: excitation(96, 28, 24)),
+    Case("squeeze, excitation 96 x 28", lambda: excitation(96, 28, 24), PREPARED),
+    Case("squeeze, excitation 144 x 56", lambda: excitation(144, 56, 6), PREPARED),
+    Case("squeeze, excitation 672 x 14", lambda: excitation(672, 14, 28), PREPARED),
+    Case("normalisation before 1 x 1 convolutions", lambda: dense_layers(64, 28, 32), PREPARED),
     Case("sum, normalisation", lambda: norm_of_sum(128, 768)),
     Case("residual, normalisation", lambda: residual(128, 768)),
     Case("sum of embeddings", lambda: embeddings(128, 768)),

@@ -120,7 +120,7 @@ def epilogue(node: Node, vector: bool = True, prologue: bool = False) -> Epilogu
     made = range(first, first + anchor.outputs)
     try:
         operands = {
-            v: _operand(i, specs[i], shape) for v, i in enumerate(program.leaves) if i not in made
+            v: operand_of(i, specs[i], shape) for v, i in enumerate(program.leaves) if i not in made
         }
     except ShapeError as e:
         return Reject(e.what)
@@ -131,7 +131,8 @@ def epilogue(node: Node, vector: bool = True, prologue: bool = False) -> Epilogu
     return Epilogue(program.results, dtypes, operands, accumulators, shape)
 
 
-def _operand(index: int, spec: TensorSpec, shape: Shape) -> EpilogueOperand:
+def operand_of(index: int, spec: TensorSpec, shape: Shape) -> EpilogueOperand:
+    """The given input ``index`` as it broadcasts to ``shape``. Raises ShapeError."""
     if spec.rank > len(shape):
         raise ShapeError(f"an epilogue operand has rank {spec.rank}, the output {len(shape)}")
     return EpilogueOperand(

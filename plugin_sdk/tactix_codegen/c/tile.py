@@ -182,7 +182,11 @@ def finish(tile: RegisterTile, epi: Epilogue, site: TileSite) -> list[str]:
     """Epilogue and store: in registers if it is light, else row by row through memory, which keeps
     the code small.
     """
-    full = _in_registers(tile, epi, site) if is_light(epi) else _by_rows(tile, epi, site, False)
+    full = (
+        _in_registers(tile, epi, site)
+        if is_light(epi.results)
+        else _by_rows(tile, epi, site, False)
+    )
     if not site.left:
         return full
     rest = _by_rows(tile, epi, site, True)
@@ -195,9 +199,9 @@ def finish(tile: RegisterTile, epi: Epilogue, site: TileSite) -> list[str]:
     ]
 
 
-def is_light(epi: Epilogue) -> bool:
+def is_light(results: Sequence[Scalar]) -> bool:
     """Whether it may be repeated for every accumulator."""
-    nodes = expr.walk(epi.results)
+    nodes = expr.walk(results)
     return len(nodes) <= LIGHT_NODES and all(n.op in LIGHT for n in nodes)
 
 

@@ -87,12 +87,13 @@ class ConvolutionGeometry:
 def geometry(node: Node, axes: tuple[int, ...] = (1, 2)) -> ConvolutionGeometry | Reject:
     """Of a node whose anchor is a convolution with constant weights; or why kernels cannot.
 
-    ``axes``: numbers of spatial axes that the kernels take.
+    ``axes``: numbers of spatial axes that the kernels take. Where layers stand before the anchor,
+    ``x`` is the id of what they make, and no given input.
     """
     anchor = node.anchor
     assert anchor is not None
     inputs = (*anchor.inputs, -1)
-    x, w = (node.given[i].spec for i in inputs[:2])
+    x, w = (node.specs[i] for i in inputs[:2])
     a, rank, y = anchor.attrs, x.rank - 2, anchor_spec(node)
     if rank not in axes or not w.is_const:
         most = "one or two" if 3 not in axes else "up to three"
@@ -129,7 +130,7 @@ def _depth_axis(node: Node) -> DepthAxis:
     """Of a node with constant weights."""
     anchor = node.anchor
     assert anchor is not None
-    x, w = (node.given[i].spec for i in anchor.inputs[:2])
+    x, w = (node.specs[i] for i in anchor.inputs[:2])
     a, ones = anchor.attrs, (1,) * 3
     if x.rank != 5:
         return FLAT

@@ -1,22 +1,31 @@
 """Prologues: a pointwise node of one tensor joins the reduction that alone reads its result; of a
-tensor and a number for each result (the mean, of a variance), too.
+tensor and a number for each result (the mean, of a variance), too. So does one of an image and
+numbers for its channels (the gates of squeeze and excitation) join the convolution by single pixels
+that reads it.
 
-For processors, whose kernels of reductions pass what they load through an expression.
+For processors, whose kernels of these pass what they load through an expression.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tactix.base.dtypes import DType
-from tactix.contracts.graph import Node
+from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Fuse, Rule, anchor, fuse
+from tactix_codegen.c.tile import is_light
 from tactix_codegen.operations.reduce import axes_of, kept_shape
-from tactix_ops.rules.anchors import in_vectors
+from tactix_ops.rules.anchors import expressions, in_vectors
 from tactix_ops.rules.epilogue import MAX_NODES
 from tactix_ops.rules.facts import used_only_by
 
 REDUCTIONS = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
+FEWEST_CHANNELS = 16
+"""Channels of an image below which what is saved is little: it takes as long as one pass of the
+convolution's sums over a block of channels. No measurement of it is on record.
+"""
 NARROW = (DType.FP32, DType.FP16, DType.BF16)
 
 
@@ -43,6 +52,48 @@ def _join(root: Node, graph: Any) -> Fuse:
     return fuse(_before(root, graph), root)
 
 
+def _prepares(root: Node, graph: Any) -> Node | None:
+    """What makes the image of a convolution by single pixels, element by element and with few
+    operations, of an image and of numbers for its channels.
+    """
+    own = root.anchor
+    if own is None or own.layer.name != "Convolution" or root.body.anchor != 0:
+        return None
+    x, w = (root.given[i] for i in own.inputs[:2])
+    p = x.producer
+    if p is None or p.anchor is not None or not used_only_by(graph, x, root):
+        return None
+    whole = [v for v in dict.fromkeys(p.given) if v.spec.shape == x.spec.shape]
+    beside = [v for v in p.given if v not in whole]
+    per_channel = all(all(d == 1 for d in v.spec.shape[2:]) for v in beside)
+    ranks = {v.spec.rank for v in beside if v.const is None} <= {x.spec.rank}
+    few = len(p.body.nodes) + len(root.body.nodes) <= MAX_NODES
+    light = few and in_vectors(p) and is_light(expressions(p).program.results)
+    fits = len(whole) == 1 and whole[0].const is None and per_channel and ranks
+    return p if fits and light and _by_single_pixels(own.attrs, x, w) else None
+
+
+def _by_single_pixels(a: Any, x: Value, w: Value) -> bool:
+    """Whether kernels take something before this convolution."""
+    floats = x.spec.dtype is DType.FP32 and w.const is not None and w.spec.dtype is DType.FP32
+    single = all(d == 1 for d in w.spec.shape[2:]) and all(s == 1 for s in a.strides)
+    channels = x.spec.shape[1]
+    wide = isinstance(channels, int) and channels >= FEWEST_CHANNELS
+    return floats and single and wide and not any(a.pads) and a.group == 1
+
+
+def _prepare(root: Node, graph: Any) -> Fuse:
+    return fuse(_prepares(root, graph), root)
+
+
+def _gate_example(net: Any) -> None:
+    rng = np.random.default_rng(8)
+    x, g = net.add_input("x", "f32", ["n", 16, 3, "w"]), net.add_input("g", "f32", ["n", 16, 1, 1])
+    w = net.add_constant(rng.standard_normal((5, 16, 1, 1), dtype=np.float32))
+    (y,) = net.add_layer("tactix.Mul", [x, g])
+    net.mark_output(net.add_layer("tactix.Convolution", [y, w])[0], "y")
+
+
 def _example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 4, 5])
     (y,) = net.add_layer("tactix.Mul", [x, x])
@@ -58,6 +109,16 @@ RULES = (
         lambda root, graph: _before(root, graph) is not None,
         benefit=15,
         example=_example,
+        phase="fuse",
+        device="cpu",
+    ),
+    Rule(
+        "tactix.prologue_of_convolution",
+        anchor(),
+        _prepare,
+        lambda root, graph: _prepares(root, graph) is not None,
+        benefit=15,
+        example=_gate_example,
         phase="fuse",
         device="cpu",
     ),

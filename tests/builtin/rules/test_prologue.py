@@ -31,9 +31,40 @@ def kinds(net: Any, *rules: Any) -> list[str]:
 
 
 def test_the_example_fires(net):
-    (rule,) = prologue.RULES
-    rule.example(net)
+    prologue.RULES[0].example(net)
     assert kinds(net) == ["Mul+ReduceSum", "Sqrt"]
+
+
+def test_a_gate_joins_the_convolution(net):
+    prologue.RULES[1].example(net)
+    assert kinds(net) == ["Mul+Convolution"]
+
+
+def test_what_is_pointwise_between_two_readers_and_a_convolution_joins_it(net):
+    """As in dense blocks, whose normalisation stands before each convolution."""
+    x = net.add("Concat", net.x("n", 16, 5, 5), net.x("n", 16, 5, 5, name="z"), axis=1)
+    for k in range(2):
+        y = net.add("Relu", net.add("Mul", x, net.random(32, 1, 1)))
+        net.mark_output(net.add("Convolution", y, net.random(8, 32, 1, 1)), f"y{k}")
+    assert kinds(net, *all_rules()) == ["Concat", *["Mul+Relu+Convolution"] * 2]
+
+
+@pytest.mark.parametrize("case", ["window", "strides", "groups", "rows", "heavy", "few", "shown"])
+def test_others_stay_before_the_convolution(net, case):
+    channels = 8 if case == "few" else 16
+    x = net.x("n", channels, 5, 5)
+    g = net.x(*(("n", 16, 5, 1) if case == "rows" else ("n", channels, 1, 1)), name="g")
+    y = net.add("Mul", x, g)
+    if case == "heavy":
+        y = net.add("Exp", y)
+    w = net.random(
+        8, 8 if case == "groups" else channels, *([2, 2] if case == "window" else [1, 1])
+    )
+    attrs = {"strides": (2, 2)} if case == "strides" else {"group": 2} if case == "groups" else {}
+    net.mark_output(net.add("Convolution", y, w, **attrs), "y")
+    if case == "shown":
+        net.mark_output(y, "g2")
+    assert "Convolution" in kinds(net)
 
 
 @pytest.mark.parametrize("reduction", sorted(prologue.REDUCTIONS))

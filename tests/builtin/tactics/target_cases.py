@@ -8,6 +8,7 @@ from typing import Any
 import harness as h
 import numpy as np
 from bytes_cases import biases, product, requantised, whole_range
+from prepared_cases import gated
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
@@ -375,6 +376,8 @@ def convolutions() -> Iterator[h.Case]:
     window = [floats(2, 20, 13, 11), floats(40, 20, 3, 3), floats(40)]
     yield weighed("conv", "Convolution", window, strides=(2, 1), **PADS)
     yield weighed("conv", "Convolution", [floats(1, 24, 9, 9), floats(50, 24, 1, 1)])
+    gate = floats(2, 24, 9, 7), floats(2, 24, 1, 1), floats(50, 24, 1, 1)
+    yield gated(*gate, TACTICS["tactix.c_conv@1"])
     yield weighed(
         "conv",
         "Convolution",

@@ -9,6 +9,7 @@ import asked
 import harness as h
 import numpy as np
 import pytest
+from prepared_cases import GATED, Parts, gated, prepared_cases
 
 from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, TensorSpec, blocked
@@ -379,3 +380,47 @@ def test_threads_share_a_line() -> None:
     made = CONV.compile(work, only[0].only[0], CompileContext(device, {}, 4))
     assert isinstance(made.code, Source)
     assert "PARTS" in made.code.text
+
+
+def test_what_stands_before_a_convolution_of_single_pixels() -> None:
+    cases = prepared_cases(CONV, nt=(1, 2, 5))
+    large = floats(1, 96, 40, 56), floats(1, 96, 1, 1), floats(24, 96, 1, 1)
+    single = floats(1, 40, 1, 1), floats(1, 40, 1, 1), floats(50, 40, 1, 1)
+    cases += [
+        gated(*large, CONV, nt=(1, 3)),
+        gated(*single, CONV),
+    ]
+    h.check_all([first_variants(c, 3) for c in cases])
+
+
+@pytest.mark.parametrize("dtype", [DType.FP16, DType.BF16])
+def test_halves_are_widened_before_a_convolution(dtype: DType) -> None:
+    x, g = (a.astype(dtype.numpy) for a in (floats(2, 40, 9, 7), floats(2, 40, 1, 1)))
+    wide = {"to": DType.FP32}
+    parts: Parts = [("Mul", (0, 1), {}), ("Cast", (3,), wide), ("Convolution", (4, 2), {})]
+    h.check_all([first_variants(gated(x, g, floats(50, 40, 1, 1), CONV, parts), 2)])
+
+
+def test_sums_over_some_channels_at_a_time() -> None:
+    x, g, w = floats(2, 64, 8, 9), floats(2, 64, 1, 1), floats(96, 64, 1, 1)
+    for case in (conv(x, w), gated(x, g, w, CONV)):
+        (first, *_) = asked.variants(CONV, case.node, case.device)
+        h.check_all([replace(case, only=[replace(first, knobs=_with(first.knobs, blocks=2))])])
+
+
+def _with(knobs: Any, **changed: Any) -> Any:
+    return tuple(sorted({**dict(knobs), **changed}.items()))
+
+
+@pytest.mark.parametrize("reason", ["window", "groups", "two readers"])
+def test_what_cannot_stand_before_a_convolution(reason: str) -> None:
+    x, g, w = floats(1, 32, 5, 5), floats(1, 32, 1, 1), floats(32, 32, 1, 1)
+    parts = GATED
+    if reason == "window":
+        w, parts = floats(32, 32, 3, 3), [GATED[0], ("Convolution", (3, 2), {"pads": (1, 1, 1, 1)})]
+    elif reason == "groups":
+        w, parts = w[:, :16], [GATED[0], ("Convolution", (3, 2), {"group": 2})]
+    else:
+        parts = [*GATED, ("Add", (4, 3), {})]
+    case = gated(x, g, w, CONV, parts)
+    assert isinstance(CONV.match(case.node, case.device), Reject)

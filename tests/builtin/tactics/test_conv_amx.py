@@ -11,6 +11,7 @@ import asked
 import harness as h
 import numpy as np
 import pytest
+from prepared_cases import prepared_cases
 
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix_cpu.tactics.conv.amx import AmxConvTactic
@@ -189,3 +190,8 @@ def test_what_it_does_not_take() -> None:
     cost = asked.cost(AMX, taken, variant, CompileContext(DEVICE))
     assert cost is not None
     assert 0 < cost < 1e-3
+
+
+@runs
+def test_what_stands_before_a_convolution_of_single_pixels() -> None:
+    h.check_all(prepared_cases(AMX, device=DEVICE, nt=(1, 3)))

@@ -20,8 +20,15 @@ from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix_codegen.c.text import loop
 from tactix_codegen.c.tile import TileSite
-from tactix_cpu.tactics.conv.window import BlockedSite, CpuConvolutionWindow, formats, window
+from tactix_cpu.tactics.conv.window import (
+    BlockedSite,
+    CpuConvolutionWindow,
+    formats,
+    prepared,
+    prepared_window,
+)
 from tactix_cpu.tactics.dot_tile import HALVES, has_tiles
 from tactix_cpu.tactics.matmul.gemm_amx import DEPTH, FEWEST, WIDTH, PartsKernel, seconds
 
@@ -50,7 +57,7 @@ class AmxConvTactic(Tactic[CpuConvolutionWindow]):
     def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
         if not has_tiles(device, HALVES):
             return Reject("it needs AMX with bfloat16, and AVX-512")
-        win = window(node, axes=(1, 2, 3))
+        win = prepared_window(node, axes=(1, 2, 3))
         if isinstance(win, Reject):
             return win
         pixels = prod(win.spatial)
@@ -161,15 +168,33 @@ class _ConvKernel(PartsKernel):
         if self.steps > win.all_taps * each:
             valid = f"{valid} && step < {win.all_taps * each}"
         # Groups of an image follow each other, each of so many blocks.
-        image = f"image * {-(-self.channels // LANES)} + step % {each} * 2"
+        blocks = f"image * {-(-self.channels // LANES)}"
+        left = f"const int64_t left = {valid} ? {self.channels} - step % {each} * {DEPTH} : 0;"
+        if win.before:
+            return [left, *self._prepared(f"{self.x} + ({blocks} + block) * {plane} * {LANES}")]
+        place = f"(({blocks} + step % {each} * 2) * {plane} + {at}) * {LANES}"
         return [
             *lines,
-            f"const float* x = {self.x} + (({image}) * {plane} + {at}) * {LANES};",
-            (
-                f"const int64_t half = {plane} * {LANES}, left = {valid} "
-                f"? {self.channels} - step % {each} * {DEPTH} : 0;"
-            ),
+            left,
+            f"const float* x = {self.x} + {place};",
+            f"const int64_t half = {plane} * {LANES};",
         ]
+
+    def _prepared(self, given: str) -> list[str]:
+        """C lines that declare ``x`` and ``half`` of what stands before the convolution; ``given``:
+        a channel block of an image.
+        """
+        one = prepared(BlockedSite(self.args, self.win, LANES, ""), given, f"made + h * {LANES}")
+        head = "const int64_t block = step * 2 + h, from = row, end = row + 1;"
+        return [
+            f"float made[{2 * LANES}] __attribute__((aligned(64)));",
+            loop("h", "0", f"(left > {LANES} ? 2 : left > 0)", head, *one),
+            "const float* x = made;",
+            f"const int64_t half = {LANES};",
+        ]
+
+    def helpers(self) -> str:
+        return self.win.before.helpers if self.win.before else ""
 
     def _depth(self) -> str:
         """C text that declares ``z``, where the tap of a row lies along the depth."""

@@ -21,8 +21,14 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
 from tactix_cpu.tactics.conv.kernel import ConvKernel, GatherKernel, gathered
+from tactix_cpu.tactics.conv.prepared import PreparedKernel
 from tactix_cpu.tactics.conv.span import SpanKernel, can_span, pixels_of
-from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, row_runs, window
+from tactix_cpu.tactics.conv.window import (
+    CpuConvolutionWindow,
+    formats,
+    prepared_window,
+    row_runs,
+)
 from tactix_cpu.tactics.estimates import CLOCK, START, STREAM
 
 OFFERED = 4
@@ -43,6 +49,10 @@ USUAL_SIZE = 32
 PARTIAL = 2.0
 """Cycles to read and write a vector of partial sums in a further pass: a load and a store with
 their addresses. No measurement of it is on record.
+"""
+PREPARED = 3.0
+"""Cycles to take a vector of the input through what stands before the convolution: a load from the
+second cache, a few operations and a store. No measurement of it is on record.
 """
 
 
@@ -74,7 +84,7 @@ class CpuConvTactic(Tactic[DirectConvolution]):
     by_signature = True
 
     def match(self, node: Node, device: DeviceProperties) -> DirectConvolution | Reject:
-        win = window(node, axes=(1, 2, 3))
+        win = prepared_window(node, axes=(1, 2, 3))
         if isinstance(win, Reject):
             return win
         lanes = max(4, device.lanes)
@@ -87,7 +97,8 @@ class CpuConvTactic(Tactic[DirectConvolution]):
     ) -> Sequence[Variant] | Reject:
         win = work.plain
         lanes = max(4, device.lanes)
-        source = LINEAR if win.c <= FEW_CHANNELS and win.group == 1 else blocked(lanes)
+        few = win.c <= FEW_CHANNELS and win.group == 1 and win.before is None
+        source = LINEAR if few else blocked(lanes)
         found = formats(win, blocked(lanes), source)
         if isinstance(found, Reject):
             return found
@@ -115,6 +126,8 @@ class CpuConvTactic(Tactic[DirectConvolution]):
         win = work.plain
         if work.read_as(variant.input_format(win.x)) is not win:
             return GatherKernel(win, variant, ctx).artifact()
+        if win.before is not None:
+            return PreparedKernel(win, variant, ctx).artifact()
         return (SpanKernel if variant.number("span") else ConvKernel)(win, variant, ctx).artifact()
 
 
@@ -197,4 +210,7 @@ def cycles(
         )
     blocks = v.number("blocks")
     passes = -(-channels // lanes // blocks) if blocks else 1
-    return panels * (n * wait + lines * (total + (passes - 1) * length * vectors * PARTIAL))
+    before = lines * length * -(-win.c // lanes) * PREPARED if win.before else 0.0
+    return before + panels * (
+        n * wait + lines * (total + (passes - 1) * length * vectors * PARTIAL)
+    )

@@ -46,6 +46,11 @@ says how many rows make a sweep.
 """
 
 
+def fitting(unit_bytes: int) -> int:
+    """Units of so many bytes of input that one sweep reads."""
+    return max(1, INPUT_BYTES // unit_bytes)
+
+
 class ConvKernel:
     """Writes one kernel. Loops: blocks of rows, panels, channel blocks, rows, tiles; inside a tile
     channels, taps.
@@ -109,7 +114,7 @@ class ConvKernel:
             "PANELS": self.panels,
             "WIDTH": width,
             "X_LINE": self.pitch * self.cell,
-            "X_PLANE": self.lines * self.pitch * self.cell,
+            "X_PLANE": self._plane(),
             "X_IMAGE": self.lines * self.pitch * (self.cell * self._planes()),
             "W_TAP": self.cell * width,
             "W_LINE": win.kernel[1] * self.cell * width,
@@ -122,24 +127,38 @@ class ConvKernel:
         for name, size in sizes.items():
             self.args.size(name, size)
 
+    def _plane(self) -> Dim:
+        """Elements from a channel block of x to the next."""
+        return self.lines * self.pitch * self.cell
+
+    def _input(self, size: Dim) -> str:
+        """What tiles read; ``size``: bytes of the workspace."""
+        if self.copied:
+            return self.args.workspace(size - self._copy_bytes(), self.element)
+        return self.args.input(self.win.x)
+
+    def _helpers(self) -> str:
+        """C text before the kernel's entry."""
+        return f"{GRID}{self.functions.text()}"
+
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
         self._name_sizes()
-        win, size = self.win, self._workspace()
-        self.x = (
-            self.args.workspace(size - self._copy_bytes(), self.element)
-            if self.copied
-            else self.args.input(win.x)
-        )
+        size = self._workspace()
+        self.x = self._input(size)
         self.w = self.args.constant("w", self._packed())
         self.partial = self.args.workspace(0) if self.sweep else ""
         body = [self._pointwise() if self.flat else self._windowed()]
         if self.copied:
             self.args.phase(0)
             body = [block("if (phase == 0)", self._copy(), "return;"), *body]
-        helpers = f"{GRID}{self.functions.text()}"
         return kernel(
-            self.args, body, self.ctx, helpers=helpers, workspace=size, phases=1 + self.copied
+            self.args,
+            body,
+            self.ctx,
+            helpers=self._helpers(),
+            workspace=size,
+            phases=1 + self.copied,
         )
 
     def _packed(self) -> Packed:
@@ -360,14 +379,30 @@ class ConvKernel:
         tiles = self.args.dim(ceildiv(pixels, rows))
 
         def call(size: int) -> str:
-            return self._call(names[size], "xp + p * CELL", "p", "0", "1")
+            return self._call(names[size], f"xp + {self._from_start('q')} * CELL", "q", "0", "1")
 
-        body = [f"int64_t p = t * {rows};", by_rows(sizes, "p", "end", call)]
+        body = [f"int64_t q = t * {rows};", by_rows(sizes, "q", "end", call)]
         end = (
             f"const int64_t end = (t + next - u) * {rows} < {count} ? (t + next - u) * {rows} "
             f": {count};"
         )
-        return self._sweep(tiles, rows * self.win.c * 4, [end], body)
+        return self._sweep(tiles, self._tiles_of_sweep(), [end, *self._prepare()], body)
+
+    def _tiles_of_sweep(self) -> int:
+        """Of neighbouring pixels of an image."""
+        return fitting(self.tile.rows * self.win.c * 4)
+
+    def _prepare(self) -> list[str]:
+        """C statements before the panels take the pixels up to ``end`` of tiles from ``t`` on."""
+        return []
+
+    def _from_start(self, pixel: str) -> str:
+        """Pixels from where ``xp`` points to ``pixel``."""
+        return pixel
+
+    def _image(self) -> str:
+        """What ``xp`` starts from in a sweep."""
+        return f"{self.x} + image * X_IMAGE"
 
     def _windowed(self) -> str:
         """Row after row of windows."""
@@ -375,7 +410,7 @@ class ConvKernel:
         bytes_in = max(1, self._row_bytes() // self.parts)
         if self.parts == 1:
             line = loop("y", "t", "t + next - u", *self._line())
-            return self._sweep(rows, bytes_in, [], [comment("lines of y"), line])
+            return self._sweep(rows, fitting(bytes_in), [], [comment("lines of y"), line])
         tiles = self.args.size("TILES", self._tiles_of_line())
         parts = self.args.size("PARTS", self.parts)
         part = [
@@ -383,18 +418,19 @@ class ConvKernel:
             f"const int64_t from = part * {tiles} / {parts}, to = (part + 1) * {tiles} / {parts};",
         ]
         walk = loop("v", "t", "t + next - u", *part, *self._line())
-        return self._sweep(rows, bytes_in, [], [comment("tiles [from, to) of lines of y"), walk])
+        about = comment("tiles [from, to) of lines of y")
+        return self._sweep(rows, fitting(bytes_in), [], [about, walk])
 
     def _row_bytes(self) -> int:
         width = self.pitch if isinstance(self.pitch, int) else UNKNOWN_WIDTH
         return self._planes() * self.cell * width * self.win.strides[0] * 4
 
-    def _sweep(self, units: str, unit_bytes: int, head: list[str], body: list[str]) -> str:
-        """Loops over this thread's units, in blocks of one image, and panels; ``t`` is the block's
-        first unit.
+    def _sweep(self, units: str, most: int, head: list[str], body: list[str]) -> str:
+        """Loops over this thread's units, in blocks of at most ``most`` of one image, and panels;
+        ``t`` is the block's first unit.
         """
         win = self.win
-        self.args.size("SWEEP", max(1, INPUT_BYTES // unit_bytes))
+        self.args.size("SWEEP", most)
         start = [
             f"const int64_t image = u / {units}, t = u % {units};",
             "next = u + SWEEP < g[1] ? u + SWEEP : g[1];",
@@ -403,7 +439,7 @@ class ConvKernel:
         ]
         panel = [
             *self._block(),
-            f"const {self.element}* xp = {self.x} + image * X_IMAGE{self._channels_of_panel()};",
+            f"const {self.element}* xp = {self._image()}{self._channels_of_panel()};",
             f"const float* wp = {self.w} + p * W_PANEL;",
         ]
         if self.sweep:

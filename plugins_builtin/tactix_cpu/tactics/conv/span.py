@@ -7,7 +7,7 @@ from __future__ import annotations
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix_codegen.c.text import block, comment, loop, times
 from tactix_codegen.c.tile import RegisterTile
-from tactix_cpu.tactics.conv.kernel import ConvKernel
+from tactix_cpu.tactics.conv.kernel import ConvKernel, fitting
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow
 
 MOST_TAPS = 48
@@ -51,7 +51,7 @@ class SpanKernel(ConvKernel):
             self._add(f"t{i}", min(rows, pixels - start), taps)
             cases.append(f"case {i}: {self._call(f't{i}', 'xp', str(start), '0', '0')} break;")
         body = loop("q", "t", "t + next - u", block("switch (q)", *cases))
-        return self._sweep(str(len(cases)), 1, [], [body])
+        return self._sweep(str(len(cases)), fitting(1), [], [body])
 
     def _taps(self, tile: RegisterTile, start: int, deep: str) -> str:
         """The sum of the pixels from ``start``."""

@@ -5,18 +5,20 @@ operands.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tactix.base.dims import Dim, Shape, ceildiv, prod
 from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
 from tactix.base.tensor import LINEAR, Format
 from tactix.contracts.artifact import Packed
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
-from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue, operand_of
+from tactix_codegen.c.prologue import Prologue, prologue
 from tactix_codegen.c.scalar import keeps_zero
-from tactix_codegen.c.text import Args, load, splat, store
+from tactix_codegen.c.text import Args, block, load, loop, splat, store, vector_type
 from tactix_codegen.c.tile import flat, is_row_major, with_term
 from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
 
@@ -29,12 +31,15 @@ border, and inside of one or two sizes. No measurement of it is on record.
 @dataclass(frozen=True)
 class CpuConvolutionWindow(ConvolutionGeometry):
     """``epi`` includes the bias, its operand strides are along (n, channel, row, column).
-    ``dtype``: of x and w.
+    ``dtype``: of w, and of what is multiplied with it: x, or what ``before`` makes of x and
+    ``beside``, as these broadcast to x.
     """
 
     node: Node
     epi: Epilogue
     dtype: DType
+    before: Prologue | None = None
+    beside: tuple[EpilogueOperand, ...] = ()
 
     def valid(self, column: int, tap: int) -> bool:
         """Whether that tap of an output column's window lies inside the input's static width."""
@@ -49,12 +54,38 @@ def window(
     kernels cannot take it. ``axes``: numbers of spatial axes that they take.
     """
     epi = epilogue(node)
+    return epi if isinstance(epi, Reject) else _window(node, epi, dtypes, axes)
+
+
+def prepared_window(node: Node, axes: tuple[int, ...] = (1, 2)) -> CpuConvolutionWindow | Reject:
+    """The same of float32, for kernels that take layers before a convolution of single pixels,
+    without groups.
+    """
+    epi, before = epilogue(node, prologue=True), prologue(node)
     if isinstance(epi, Reject):
         return epi
+    win = _window(node, epi, (DType.FP32,), axes)
+    if isinstance(win, Reject) or before is None:
+        return win
+    if isinstance(before, Reject):
+        return before
+    if not win.is_pointwise or win.group > 1:
+        return Reject("layers before a convolution of single pixels without groups only")
+    specs = node.specs
+    try:
+        beside = tuple(operand_of(i, specs[i], specs[before.source].shape) for i in before.beside)
+    except ShapeError as e:
+        return Reject(e.what)
+    return replace(win, x=before.source, before=before, beside=beside)
+
+
+def _window(
+    node: Node, epi: Epilogue, dtypes: Sequence[DType], axes: tuple[int, ...]
+) -> CpuConvolutionWindow | Reject:
     found = geometry(node, axes)
     if isinstance(found, Reject):
         return found
-    x, w = node.given[found.x].spec, node.given[found.w].spec
+    x, w = node.specs[found.x], node.specs[found.w]
     if x.dtype not in dtypes or w.dtype is not x.dtype:
         return Reject(f"these kernels take {' or '.join(t.value for t in dtypes)}")
     biased = with_bias(node, epi, found.bias)
@@ -134,7 +165,7 @@ def formats(
     """
     wanted: dict[int, set[Format]] = {win.x: {source}}
     given = win.node.given
-    for o in win.epi.operands.values():
+    for o in (*win.epi.operands.values(), *win.beside):
         if given[o.index].const is None:
             wanted.setdefault(o.index, set()).add(blocked if varies_by_channel(o) else LINEAR)
             if varies_by_channel(o) and len(o.shape) != len(o.strides):
@@ -252,6 +283,27 @@ class BlockedSite:
             return value
         kind = "" if dtype.is_float else "_m" if dtype is DType.BOOL else "_i"
         return f"tx_keep{kind}({value}, {self.win.co} - {self._block(vector)} * {self.lanes})"
+
+
+def prepared(site: BlockedSite, x: str, to: str) -> list[str]:
+    """Statements that put what stands before the convolution, of the pixels [from, end) of channel
+    block ``block`` at ``x``, side by side to ``to``.
+    """
+    win = site.win
+    assert win.before is not None
+    fixed: list[str] = []
+    moving: list[str] = []
+    for i, o in enumerate(win.beside):
+        line = f"const {vector_type(o.dtype)} beside{i} = {site.place(o, '0', 0, '')};"
+        (moving if any(s != 0 for s in o.strides[2:]) else fixed).append(line)
+    given = load(win.before.dtypes[0], f"{x} + pixel * {site.lanes}")
+    made = win.before.of(given, *(f"beside{i}" for i in range(len(win.beside))))
+    if win.c % site.lanes:
+        made = f"tx_keep({made}, {win.c} - block * {site.lanes})"
+    store_it = store(DType.FP32, f"{to} + (pixel - from) * {site.lanes}", made)
+    pixel = "const int64_t pixel = from;" if fixed else ""
+    walk = loop("pixel", "from", "end", *moving, store_it)
+    return [block("", pixel, *fixed, walk)] if fixed else [walk]
 
 
 @dataclass(frozen=True)

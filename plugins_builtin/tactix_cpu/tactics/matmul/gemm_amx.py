@@ -204,6 +204,10 @@ class PartsKernel:
         """A pointer to ``panels``, and the bytes of workspace from ``start`` on that these take."""
         return self.args.constant("b", self.panels()), 0
 
+    def helpers(self) -> str:
+        """C functions that the lines of ``place`` call."""
+        return ""
+
     def before(self) -> list[str]:
         """C statements of the first launch that make the right side, if it is no constant."""
         return []
@@ -254,7 +258,8 @@ class PartsKernel:
             block(f"if ({args.phase(0)} == 0)", self._cut(), *self.before(), "return;"),
             self._multiply(panels, args.dim(groups)),
         ]
-        helpers = f"{prelude('amx.h')}{GRID}{self._round(2)}{self._round(1)}{self.functions.text()}"
+        own = f"{self.helpers()}{GRID}{self._round(2)}{self._round(1)}{self.functions.text()}"
+        helpers = f"{prelude('amx.h')}{own}"
         size = parts + flags + sums + written
         return kernel(
             args,

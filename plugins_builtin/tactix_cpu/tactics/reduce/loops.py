@@ -125,13 +125,13 @@ class CpuReductionKernel:
         loaded = c_text.load(self.source, place, count)
         if self.before is None:
             return loaded
-        return self.before.of(loaded, *[beside] * bool(self.before.beside))
+        return self.before.of(loaded, *[beside] * len(self.before.beside))
 
     def _beside(self, name: str, loops: Sequence[int], step: str, count: str) -> list[str]:
         """Declare what goes with the results ``step`` elements from here, where something does."""
         if self.before is None or not self.before.beside:
             return []
-        base = self.args.sum(self.args.input(self.before.beside), self._offset(-1, loops))
+        base = self.args.sum(self.args.input(self.before.beside[0]), self._offset(-1, loops))
         return [f"const vf {name} = {self._vector(-1, self.source, base, step, count)};"]
 
     def _join(self, a: str, b: str) -> str:
@@ -223,7 +223,9 @@ class CpuReductionKernel:
             return []
         steps = [self.space.strides[-1][i] for i in outer]
         indices = [*(f"i{i}" for i in outer[:-1]), *[f"(i{i} + r)" for i in outer[-1:]]]
-        place = self.args.sum(self.args.input(self.before.beside), self.args.offset(steps, indices))
+        place = self.args.sum(
+            self.args.input(self.before.beside[0]), self.args.offset(steps, indices)
+        )
         return [f"const vf beside = {c_text.splat(self.source, place)};"]
 
     def _row(self) -> list[str]:

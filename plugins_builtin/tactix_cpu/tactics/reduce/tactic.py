@@ -75,16 +75,10 @@ class CpuReduceTactic(Tactic[CpuReduceWork]):
         if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
             return Reject(f"no reduction of {x.dtype.value} in C")
         narrow = x.dtype.is_float and x.dtype.bits <= 32
-        before = prologue(node)
+        axes = axes_of(anchor, x.rank)
+        before = _before(node, axes)
         if isinstance(before, Reject):
             return before
-        axes = axes_of(anchor, x.rank)
-        if (
-            before
-            and before.beside
-            and node.given[before.beside].spec.shape != kept_shape(x.shape, axes)
-        ):
-            return Reject("what is read before the reduction has other elements than the results")
         found = epilogue(node, vector=narrow, prologue=narrow)
         if isinstance(found, Reject) and narrow and before is None:
             found, narrow = epilogue(node, vector=False), False
@@ -95,8 +89,12 @@ class CpuReduceTactic(Tactic[CpuReduceWork]):
     def variants(self, work: CpuReduceWork, device: DeviceProperties) -> Sequence[Variant] | Reject:
         x = work.node.given[0].spec
         choices = [(LINEAR, LINEAR)]
-        alone = work.prologue is None or not work.prologue.beside
-        if work.vector and alone and x.rank > 2 and work.axes == tuple(range(2, x.rank)):
+        if (
+            work.vector
+            and not _beside(work)
+            and x.rank > 2
+            and work.axes == tuple(range(2, x.rank))
+        ):
             choices += [(f, g) for f in (blocked(device.lanes), NHWC) for g in (LINEAR, f)]
         found = [_variant(work, *c) for c in choices]
         return [v for v in found if v is not None] or Reject(
@@ -118,6 +116,26 @@ class CpuReduceTactic(Tactic[CpuReduceWork]):
         body = reduction.vectors(ctx.device.lanes) if work.vector else reduction.elements()
         helpers = work.prologue.helpers if work.prologue else ""
         return c_text.kernel(args, body, ctx, helpers=helpers)
+
+
+def _before(node: Node, axes: tuple[int, ...]) -> Prologue | Reject | None:
+    """What every vector goes through first: of input 0, and at most one number for each result."""
+    before, x = prologue(node), node.given[0].spec
+    if before is None or isinstance(before, Reject):
+        return before
+    held = kept_shape(x.shape, axes)
+    if any(node.given[i].spec.shape != held for i in before.beside) or len(before.beside) > 1:
+        return Reject("what is read before the reduction has other elements than the results")
+    assert node.anchor is not None
+    read = node.specs[node.anchor.inputs[0]].dtype
+    if before.source != 0 or any(t is not read for t in before.dtypes):
+        return Reject("what stands before the reduction changes the dtype, or is not of input 0")
+    return before
+
+
+def _beside(work: CpuReduceWork) -> tuple[int, ...]:
+    """The given input that is read beside input 0, if there is one."""
+    return work.prologue.beside if work.prologue else ()
 
 
 def _variant(work: CpuReduceWork, source: Format, target: Format) -> Variant | None:
@@ -149,10 +167,9 @@ def _space(work: CpuReduceWork, variant: Variant) -> tuple[Space, Dim | None]:
         *(o.strides for _, o in sorted(work.epilogue.operands.items())),
     ]
     before = [input_strides(x.shape, fmt)]
-    beside = work.prologue.beside if work.prologue else 0
-    if beside:
-        held = work.node.given[beside].spec.shape
-        before.append(c_text.broadcast_strides(held, x.shape))
+    beside = _beside(work)
+    for i in beside:
+        before.append(c_text.broadcast_strides(work.node.given[i].spec.shape, x.shape))
     loops = space(x.shape, work.axes, fmt, Operands(before, behind, len(shape)))
     if not beside:
         return loops, None

@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "tactix.api": "build load load_or_build",
     "tactix.builder": "Builder",
+    "tactix.contracts.calibrator": "Calibration",
     "tactix.config": "BuilderConfig BuilderFlag MemoryPoolType OptimizationProfile",
     "tactix.network.definition": "NetworkDefinition",
     "tactix.plan.schema": "Plan",
@@ -36,10 +37,10 @@ _HOMES = {
 _WHERE = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "__version__", "Builder", "BuilderConfig", "BuilderFlag", "DType", "Engine", "ErrorCode",
-    "ErrorRecorder", "ExecutionContext", "Logger", "MemoryPoolType", "NetworkDefinition",
-    "OptimizationProfile", "Plan", "ProgressMonitor", "Runtime", "Session", "Severity",
-    "TactixError", "build", "load", "load_or_build",
+    "__version__", "Builder", "BuilderConfig", "BuilderFlag", "Calibration", "DType", "Engine",
+    "ErrorCode", "ErrorRecorder", "ExecutionContext", "Logger", "MemoryPoolType",
+    "NetworkDefinition", "OptimizationProfile", "Plan", "ProgressMonitor", "Runtime", "Session",
+    "Severity", "TactixError", "build", "load", "load_or_build",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from tactix.base.progress import ProgressMonitor
     from tactix.builder import Builder
     from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType, OptimizationProfile
+    from tactix.contracts.calibrator import Calibration
     from tactix.network.definition import NetworkDefinition
     from tactix.plan.schema import Plan
     from tactix.plugins.session import Session

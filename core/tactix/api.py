@@ -18,7 +18,7 @@ from tactix.base.errors import (
     UntrustedPlan,
 )
 from tactix.base.spelling import did_you_mean
-from tactix.config import PRECISIONS, BuilderConfig, OptimizationProfile
+from tactix.config import NAMED, BuilderConfig, OptimizationProfile
 from tactix.contracts.importer import check_source
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan import container
@@ -51,8 +51,8 @@ def configure(
     """A configuration from keywords: fields of BuilderConfig, and ``shapes`` (opt, or (min, opt,
     max), by input name).
 
-    ``precision``: ``tf32``, ``fp16`` or ``bf16`` sets the flag of that name. Raises ConfigError for
-    a keyword that is none.
+    ``precision``: ``tf32``, ``fp16``, ``bf16`` or ``int8`` sets the flag of that name. Raises
+    ConfigError for a keyword that is none.
     """
     out = dataclasses.replace(config) if config else BuilderConfig()
     own = {"hardware_compatibility_level", *(f.name for f in dataclasses.fields(BuilderConfig))}
@@ -65,10 +65,11 @@ def configure(
         out.builder_optimization_level = level
     if progress is not None:
         out.progress_monitor = progress
+    out.check_types()
+    if precision not in ("fp32", *(f.value for f in NAMED)):
+        raise ConfigError(f"no precision {precision!r}", do="Choose fp32, tf32, fp16, bf16 or int8")
+    out.flags = out.flags | {f for f in NAMED if f.value == precision}
     out.check()
-    if precision not in ("fp32", *(f.value for f in PRECISIONS)):
-        raise ConfigError(f"no precision {precision!r}", do="Choose fp32, tf32, fp16 or bf16")
-    out.flags = out.flags | {f for f in PRECISIONS if f.value == precision}
     if shapes:
         out.profiles = [*out.profiles, _profile(shapes)]
     out.enabled = {*out.enabled, *([enable] if isinstance(enable, str) else enable)}
@@ -79,7 +80,7 @@ def _spelling(name: str, known: Sequence[str]) -> str:
     """What may have been meant: a precision that was given as a flag, a name that is near, or any
     of all.
     """
-    if any(f.value == name for f in PRECISIONS):
+    if any(f.value == name for f in NAMED):
         return f"Write precision={name!r}"
     return did_you_mean(name, known, f"There are: {', '.join(known)}")
 
@@ -225,6 +226,7 @@ def _digest(model: str | Path, config: BuilderConfig, session: Session) -> str:
     said |= {name: sorted(map(str, v)) for name, v in said.items() if isinstance(v, set)}
     out = hashlib.sha256(repr((tactix.__version__, said)).encode())
     files = [model, config.frozen] if isinstance(config.frozen, (str, Path)) else [model]
+    files += [] if config.calibration is None else config.calibration.files()
     files += [f for i in session.active_importers() if i.claims(model) for f in i.files(model)]
     for file in files:
         with open(file, "rb") as f:

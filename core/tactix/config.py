@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from tactix.base.errors import ConfigError
 from tactix.base.progress import ProgressMonitor, SilentProgress
+from tactix.contracts.calibrator import Calibration
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import MOST_THREADS
@@ -26,7 +27,8 @@ class BuilderFlag(enum.Enum):
     ``EXACT_NUMERICS``: only rules that do not change rounding. ``FP16``, ``BF16``, ``TF32``: what
     is float32 in the model may be computed with that precision where it is faster; inputs and
     outputs keep their dtypes, as does what has other dtypes in the model. With both of 16 bits,
-    FP16 where weights fit its range.
+    FP16 where weights fit its range. ``INT8``: so may products with constant weights, by the ranges
+    that ``calibration`` gives; a model that has QuantizeLinear operators needs no flag.
     ``NO_FALLBACK``: a layer that only the reference tactic can run is an error, beside a GPU, too.
     ``GPU_FALLBACK``: TensorRT's name of what happens without that flag; it changes nothing.
     ``VERSION_COMPATIBLE``: no tactic bids whose steps need the version of a vendor's library that
@@ -45,6 +47,7 @@ class BuilderFlag(enum.Enum):
     FP16 = "fp16"
     BF16 = "bf16"
     TF32 = "tf32"
+    INT8 = "int8"
     NO_FALLBACK = "no_fallback"
     GPU_FALLBACK = "gpu_fallback"
     VERSION_COMPATIBLE = "version_compatible"
@@ -59,9 +62,12 @@ class BuilderFlag(enum.Enum):
 
 
 PRECISIONS = {BuilderFlag.FP16, BuilderFlag.BF16, BuilderFlag.TF32}
+NAMED = {*PRECISIONS, BuilderFlag.INT8}
+"""Flags that ``precision`` sets by name."""
 REFITTING = {BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL}
 STAGED = {
     *REFITTING,
+    BuilderFlag.INT8,
     BuilderFlag.STRIP_PLAN,
     BuilderFlag.WEIGHT_STREAMING,
     BuilderFlag.RESERVE_STATES,
@@ -179,6 +185,7 @@ class BuilderConfig:
     (``hardware_compatibility_level`` is another name of it); what cannot run here is chosen by
     cached timings and estimates.
     ``layer_precisions``, ``preferred_precisions`` of their patterns: see ``set_layer_precision``.
+    ``calibration``: where ranges for INT8 come from.
     ``plugins_to_serialize``: packs whose Python goes into the plan as far as running it needs them:
     files of wheels, names of installed distributions, or ``auto`` for all. ``sign``: whether
     ``engine.save`` signs with the local key.
@@ -202,6 +209,7 @@ class BuilderConfig:
     enabled: set[str] = field(default_factory=set)
     layer_precisions: dict[str, str] = field(default_factory=dict)
     preferred_precisions: frozenset[str] = frozenset()
+    calibration: Calibration | None = None
     plugins_to_serialize: list[str | Path] = field(default_factory=list)
     sign: bool = True
     max_aux_streams: int = -1
@@ -224,16 +232,16 @@ class BuilderConfig:
         return len(self.profiles) - 1
 
     def set_layer_precision(self, pattern: str, precision: str, preferred: bool = False) -> None:
-        """Compute layers of that name in the model (``*`` as in file names) in ``fp32``, ``fp16``
-        or ``bf16``, obeyed; ``preferred``: where the device can, else the build warns.
+        """Compute layers of that name in the model (``*`` as in file names) in ``fp32``, ``fp16``,
+        ``bf16`` or, under INT8, ``int8``, obeyed; ``preferred``: where the device can, else the
+        build warns.
 
         Of several patterns that fit a name the last counts. Raises ConfigError for another
         precision.
         """
-        if precision not in ("fp32", "fp16", "bf16"):
-            raise ConfigError(
-                f"no layer precision {precision!r}", who=pattern, do="Choose fp32, fp16 or bf16"
-            )
+        if precision not in ("fp32", "fp16", "bf16", "int8"):
+            do = "Choose fp32, fp16, bf16 or int8"
+            raise ConfigError(f"no layer precision {precision!r}", who=pattern, do=do)
         self.layer_precisions = {**self.layer_precisions, pattern: precision}
         self.preferred_precisions = (self.preferred_precisions - {pattern}) | (
             {pattern} if preferred else frozenset()
@@ -243,11 +251,15 @@ class BuilderConfig:
         """Let a pack's rules and tactics touch layers that are not its own."""
         self.enabled.add(pack)
 
-    def check(self) -> None:
-        """Raises ConfigError for settings that make no sense."""
+    def check_types(self) -> None:
+        """Raises ConfigError for a field that is not of its type."""
         for name, kind in typing.get_type_hints(BuilderConfig).items():
             if not _fits(value := getattr(self, name), kind):
                 raise ConfigError(f"{name} is {value!r}", do=f"Give a {self.__annotations__[name]}")
+
+    def check(self) -> None:
+        """Raises ConfigError for settings that make no sense."""
+        self.check_types()
         for name in ("timing_cache", "frozen"):
             if getattr(self, name) == "":
                 raise ConfigError(f"{name} is an empty path", do="Name a file, or give False")
@@ -282,6 +294,10 @@ class BuilderConfig:
         stripped = BuilderFlag.STRIP_PLAN in self.flags
         if exact and not self.numerics <= {"exact"}:
             raise ConfigError("EXACT_NUMERICS and a lower precision contradict each other")
+        if self.calibration is not None and BuilderFlag.INT8 not in self.flags:
+            raise ConfigError("a calibration without INT8", do="Set that flag: precision='int8'")
+        if exact and BuilderFlag.INT8 in self.flags:
+            raise ConfigError("EXACT_NUMERICS and INT8 contradict each other")
         if alone and not portable:
             what = "EXCLUDE_LEAN_RUNTIME without VERSION_COMPATIBLE"
             raise ConfigError(what, why="no other plan holds one")

@@ -288,7 +288,7 @@ def _numerics_options(function: F) -> F:
             click.option("--exact", is_flag=True, help="No fusion that changes rounding."),
             click.option(
                 "--precision",
-                type=click.Choice(["fp32", "tf32", "fp16", "bf16"]),
+                type=click.Choice(["fp32", "tf32", "fp16", "bf16", "int8"]),
                 default="fp32",
                 show_default=True,
                 help="What float32 layers may be computed in, where that is faster.",
@@ -298,6 +298,25 @@ def _numerics_options(function: F) -> F:
                 metavar="LAYER:TYPE",
                 multiple=True,
                 help="Precision of layers by name (* as in file names), obeyed: '*/norm*:fp32'.",
+            ),
+            click.option(
+                "--calibration",
+                type=click.Path(exists=True),
+                metavar="PATH",
+                help="For --precision int8: sample inputs, a folder of .npy or .npz files, or one "
+                "such file.",
+            ),
+            click.option(
+                "--calibrator",
+                default="",
+                metavar="NAME",
+                help="What makes ranges of them: minmax (default), entropy2, entropy, legacy.",
+            ),
+            click.option(
+                "--calibration-cache",
+                type=click.Path(dir_okay=False),
+                metavar="FILE",
+                help="Their scales in TensorRT's form: read if the file is there, else written.",
             ),
         ]
     )(function)
@@ -400,6 +419,7 @@ def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str,
         "device": options["device"],
         "target": options["target"],
         "precision": options["precision"],
+        "calibration": _calibration(options),
         "layer_precisions": _layer_precisions(options["layer_precision"]),
         "timing_cache": False if options["no_timing_cache"] else options["timing_cache"],
         "shapes": profile(options, shapes or {}),
@@ -413,6 +433,16 @@ def _flags(options: dict[str, Any]) -> set[Any]:
 
     exact = {BuilderFlag.EXACT_NUMERICS} if options["exact"] else set()
     return exact | {BuilderFlag(name) for name in _FLAGS if options[name]}
+
+
+def _calibration(options: dict[str, Any]) -> Any:
+    """Where ranges come from; None where nothing is said of it."""
+    from tactix.contracts.calibrator import Calibration
+
+    data, cache = options["calibration"], options["calibration_cache"]
+    if not (data or cache or options["calibrator"]):
+        return None
+    return Calibration(data, options["calibrator"], cache)
 
 
 def _layer_precisions(items: tuple[str, ...]) -> dict[str, str]:

@@ -70,6 +70,7 @@ NEEDS = {
         "ConfigError the option frozen cannot be served",
     ),
     "onnx": ("builder.import_model(model)", "ModelImportError"),
+    "quantize": (FLAG.format("INT8"), "ConfigError BuilderFlag.INT8 cannot be served"),
     "refit": (FLAG.format("REFIT"), "ConfigError BuilderFlag.REFIT cannot be served"),
     "runtime": (
         FLAG.format("WEIGHT_STREAMING"),

@@ -1,15 +1,19 @@
-"""Calibrator: gives quantisation ranges from sample data."""
+"""Calibrator: gives quantisation ranges from sample data; and what a build is told about them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from tactix.base.arrays import Array
 
 
+@runtime_checkable
 class Calibrator(Protocol):
-    """``key``: name in config. A hook gives a new one each time, which has seen nothing.
+    """``key``: name in config. A hook gives a new one each time, which has seen nothing; a
+    build that names it copies it (``copy.deepcopy``), and shows the copy its tensors.
 
     The same values give the same ranges, in any process; however they are split into batches, to
     one percent.
@@ -35,3 +39,30 @@ class Calibrator(Protocol):
         further from zero by the same factor get a range that reaches no less far. Observing may go
         on.
         """
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a build in int8 learns the ranges of tensors from.
+
+    ``data``: a folder of ``.npy`` or ``.npz`` files, one such file, or an iterable of batches:
+    arrays by input name, or an array where the network has one input. None: the calibrator has its
+    own. ``calibrator``: an object, or the key of one that a pack provides, which for tactix's own
+    needs no namespace; empty for the default. ``cache``: a file of scales in TensorRT's form: read
+    if it is there, and then nothing is observed; written if not. It knows symmetric ranges only, so
+    that these are used with one. ``ranges``: lowest and highest value by tensor name, which count
+    before what is found. ``symmetric``: integers are as far from 0 as numbers from zero, as in
+    TensorRT; otherwise the ends of a range are the ends of the integers.
+    """
+
+    data: object = None
+    calibrator: str | Calibrator = ""
+    cache: str | Path | None = None
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    symmetric: bool = False
+
+    def files(self) -> list[Path]:
+        """Files that the ranges hang on, as far as they are there."""
+        named = [Path(p) for p in (self.cache, self.data) if isinstance(p, (str, Path))]
+        inside = [sorted(p.iterdir()) if p.is_dir() else [p] for p in named]
+        return [p for group in inside for p in group if p.is_file()]

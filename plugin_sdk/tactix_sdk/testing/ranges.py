@@ -80,14 +80,14 @@ def found(subject: Subject, key: str) -> Ranges:
     """
     first, second = (subject.fresh("build").calibrators[key] for _ in range(2))
     _has_batches(first)
-    for _ in _observing(first):
+    for _ in observing(first):
         _ranges(first)
     if _ranges(second):
         raise Broken(
             f"{key}: a new one has ranges before it has seen anything: "
             "it shares them with another one"
         )
-    for _ in _observing(second):
+    for _ in observing(second):
         pass
     if repr(_ranges(first)) != repr(_ranges(second)):  # NaN is judged later
         raise Broken(
@@ -110,7 +110,7 @@ def _ranges(one: Calibrator) -> Ranges:
     return {name: (float(low), float(high)) for name, (low, high) in one.ranges().items()}
 
 
-def _observing(one: Calibrator) -> Iterator[None]:
+def observing(one: Calibrator) -> Iterator[None]:
     """Show everything, batch after batch of all tensors in turns."""
     todo = list(_tensors().items())
     while todo:

@@ -1,0 +1,1 @@
+"""Quantisation: ranges from sample data, and what reads integers by them."""

@@ -1,0 +1,155 @@
+"""From a calibration to the ranges of a network's tensors."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tactix.base.errors import BuildCancelled, ConfigError, InvalidArgument
+from tactix.base.files import replacing
+from tactix.base.progress import ProgressMonitor
+from tactix.base.spelling import did_you_mean
+from tactix.config import BuilderConfig
+from tactix.contracts.calibrator import Calibration, Calibrator
+from tactix.contracts.graph import Value
+from tactix.fuse.rewrite import fuse
+from tactix.network.definition import NetworkDefinition
+from tactix.plugins.names import OWN
+from tactix.plugins.session import Session
+from tactix_ops.rules.conv import RULES
+from tactix_quantize import cache, feeds
+from tactix_quantize.names import TensorNames
+from tactix_quantize.numbers import IntegerScale, affine
+from tactix_quantize.observe import Tensors
+from tactix_quantize.points import Points
+
+DEFAULT = "tactix.minmax"
+PHASE = "calibrate"
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Who runs a network, and how: what a build hands on."""
+
+    session: Session
+    config: BuilderConfig
+
+    @property
+    def monitor(self) -> ProgressMonitor:
+        return self.config.progress_monitor
+
+
+def folded(network: NetworkDefinition) -> NetworkDefinition:
+    """A copy whose convolutions hold what is constant around them, normalisations above all:
+    weights are quantised as they are used.
+    """
+    return fuse(network, RULES)[0]
+
+
+def scales_of(
+    network: NetworkDefinition, places: Points, calibration: Calibration, by: Observer
+) -> dict[Value, IntegerScale]:
+    """Of every tensor that becomes integers and whose range is known.
+
+    Raises ConfigError for a calibration that tells nothing, InvalidArgument for bad data,
+    BuildCancelled.
+    """
+    ranges = _ranges(network, places.observed, calibration, by)
+    found = {v: affine(low, high, calibration.symmetric) for v, (low, high) in ranges.items()}
+    below = {v: found[u] for v, u in places.pooled.items() if u in found}
+    return {**found, **below}
+
+
+def _ranges(
+    network: NetworkDefinition, values: Collection[Value], calibration: Calibration, by: Observer
+) -> dict[Value, Range]:
+    given = {name: _checked(name, r) for name, r in calibration.ranges.items()}
+    _check_names(network, given)
+    kept = Path(calibration.cache) if calibration.cache else None
+    if kept is not None and kept.exists():
+        return _named(network, values, {**cache.decode(kept.read_bytes(), str(kept)), **given})
+    calibrator = calibrator_of(by.session, calibration.calibrator)
+    if calibration.data is None and not calibration.calibrator:
+        if not given:
+            do = "Give it data, a calibrator that has some, a cache that is there, or ranges"
+            raise ConfigError("the calibration tells no ranges", do=do)
+        return _named(network, values, given)
+    names = TensorNames(network)
+    open_ones = [v for v in values if not given.keys() & set(names.of(v))]
+    observe(network, open_ones, calibration.data, calibrator, by)
+    found = {**calibrator.ranges(), **given}
+    if kept is not None:
+        text = cache.encode(found, calibrator.key)
+        with replacing(kept) as f:
+            f.write(text)
+        found = cache.decode(text)  # the same ranges as the next time
+    return _named(network, values, found)
+
+
+def _named(
+    network: NetworkDefinition, values: Collection[Value], ranges: Mapping[str, Range]
+) -> dict[Value, Range]:
+    """Of those tensors whose range is known by one of their names."""
+    names = TensorNames(network)
+    known = {v: [n for n in names.of(v) if n in ranges] for v in values}
+    return {v: ranges[found[0]] for v, found in known.items() if found}
+
+
+def _checked(name: str, r: Range) -> Range:
+    """Raises InvalidArgument for what is no range."""
+    if len(r) != 2 or not (np.isfinite(r).all() and r[0] <= r[1]):
+        do = "Give the lowest and the highest value"
+        raise InvalidArgument(f"the range of tensor {name!r} is {r}", do=do)
+    return float(r[0]), float(r[1])
+
+
+def _check_names(network: NetworkDefinition, given: Mapping[str, Range]) -> None:
+    """Raises InvalidArgument for ranges of tensors that there are not."""
+    names = TensorNames(network)
+    known = {n for v in network.values for n in names.of(v)} if given else set()
+    for name in given:
+        if name not in known:
+            do = did_you_mean(name, known, "`tactix inspect MODEL` lists the layers")
+            raise InvalidArgument(f"a range for {name!r}, which is no tensor of the model", do=do)
+
+
+def calibrator_of(session: Session, asked: str | Calibrator) -> Calibrator:
+    """One that nobody else has, for a key; or the one that was given. Raises ConfigError."""
+    if not isinstance(asked, str):
+        return asked
+    key = asked or DEFAULT
+    key = key if "." in key else f"{OWN}.{key}"
+    if key not in session.calibrators:
+        known = sorted(session.calibrators)
+        do = did_you_mean(key, known, f"There are: {', '.join(known)}")
+        raise ConfigError(f"no calibrator {asked!r}", do=do)
+    return copy.deepcopy(session.calibrators[key])
+
+
+def observe(
+    network: NetworkDefinition,
+    values: Collection[Value],
+    data: object,
+    calibrator: Calibrator,
+    by: Observer,
+) -> None:
+    """Show a calibrator tensors of a network, under the first of their names; ``data``: see
+    ``Calibration``. Raises InvalidArgument, BuildCancelled.
+    """
+    called = TensorNames(network)
+    names = {v.name: called.of(v)[0] for v in values}
+    tensors = Tensors(by.session, network, list(values), by.config)
+    source = calibrator.batches() if data is None else data
+    by.monitor.phase(PHASE, feeds.count(source))
+    for done, batch in enumerate(feeds.batches(source, network.inputs), 1):
+        for name, found in tensors.of(batch):
+            calibrator.observe(names[name], found)
+        by.monitor.step(PHASE, done)
+        if by.monitor.cancelled():
+            raise BuildCancelled("the calibration was stopped")
+    by.monitor.finish(PHASE)

@@ -1,0 +1,135 @@
+"""Batches for a network, from a folder, a file or an iterable."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tactix.base.arrays import Array
+from tactix.base.dims import show
+from tactix.base.errors import InvalidArgument
+from tactix.contracts.graph import Value
+
+SAMPLES = 8
+"""That make a batch where the network leaves its size open and a file has more."""
+GIVE = (
+    "Give a folder of .npy or .npz files, one such file, or an iterable of batches: "
+    "arrays by input name"
+)
+Batch = Mapping[str, Array]
+
+
+def batches(data: object, inputs: list[Value]) -> Iterator[Batch]:
+    """Arrays by input name, of the inputs' dtypes. Raises InvalidArgument for what is no data, for
+    none, and for arrays that the inputs do not take.
+    """
+    there = False
+    for who, found in _found(data, inputs):
+        given = {v.name: _fitting(v, found.get(v.name), who) for v in inputs}
+        if unknown := sorted(found.keys() - given.keys()):
+            known = ", ".join(given)
+            what = f"calibration data for {unknown[0]!r}, which is no input"
+            raise InvalidArgument(what, who=who, do=f"The inputs are: {known}")
+        for batch in _cut(given, inputs, who):
+            there = True
+            yield batch
+    if not there:
+        raise InvalidArgument("there is no calibration data", who=str(data)[:80], do=GIVE)
+
+
+def count(data: object) -> int:
+    """Batches, or files of them; 0 if that is not known before they were all seen."""
+    if isinstance(data, (str, Path)):
+        return len(_files(Path(data)))
+    return len(data) if hasattr(data, "__len__") else 0
+
+
+def _found(data: object, inputs: list[Value]) -> Iterator[tuple[str, Batch]]:
+    """Where arrays come from, and the arrays by input name."""
+    if isinstance(data, (str, Path)):
+        for file in _files(Path(data)):
+            yield str(file), _read(file, inputs)
+        return
+    if isinstance(data, Mapping) or not isinstance(data, Iterable):
+        raise InvalidArgument(f"calibration data is a {type(data).__name__}", do=GIVE)
+    for i, batch in enumerate(data):
+        who = f"batch {i} of the calibration data"
+        yield who, _named(batch, inputs, who)
+
+
+def _files(path: Path) -> list[Path]:
+    """Raises InvalidArgument for a path without any."""
+    if path.is_dir():
+        found = sorted(p for p in path.iterdir() if p.suffix in (".npy", ".npz"))
+        if not found:
+            raise InvalidArgument("the folder has no .npy or .npz file", who=str(path), do=GIVE)
+        return found
+    if not path.is_file():
+        raise InvalidArgument("there is no such file or folder", who=str(path), do=GIVE)
+    return [path]
+
+
+def _read(path: Path, inputs: list[Value]) -> Batch:
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return _named(found, inputs, str(path))
+        with found:
+            return {name: found[name] for name in found.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
+        do = "Write it with numpy.save or numpy.savez"
+        raise InvalidArgument("cannot read arrays", who=str(path), why=str(e), do=do) from None
+
+
+def _named(batch: object, inputs: list[Value], who: str) -> Batch:
+    """A batch by input names; a single array is that of the only input."""
+    if isinstance(batch, Mapping):
+        return {name: np.asarray(x) for name, x in batch.items()}
+    names = ", ".join(v.name for v in inputs)
+    if len(inputs) != 1:
+        do = f"Give arrays by name: {names}"
+        raise InvalidArgument(f"one array for {len(inputs)} inputs", who=who, do=do)
+    return {inputs[0].name: np.asarray(batch)}
+
+
+def _fitting(v: Value, x: Array | None, who: str) -> Array:
+    """The array in the input's dtype. Raises InvalidArgument."""
+    if x is None:
+        raise InvalidArgument(f"no array for input {v.name!r}", who=who, do="Add it by that name")
+    wanted = np.dtype(v.spec.dtype.numpy)
+    if x.ndim != v.spec.rank or (x.dtype != wanted and x.dtype.kind != wanted.kind):
+        what = f"input {v.name!r} is {v.spec.dtype.value}{show(v.spec.shape)}"
+        raise InvalidArgument(what, who=who, why=f"the array is {x.dtype}{list(x.shape)}")
+    return x.astype(wanted, copy=False)
+
+
+def _cut(given: Batch, inputs: list[Value], who: str) -> Iterator[Batch]:
+    """The arrays in pieces of the network's batch size along their first axis."""
+    pieces = {_pieces(v, given[v.name], who) for v in inputs if v.spec.rank}
+    if len(pieces) > 1:
+        sizes = ", ".join(f"{name} {list(x.shape)}" for name, x in given.items())
+        raise InvalidArgument("the arrays have different numbers of batches", who=who, why=sizes)
+    n = pieces.pop() if pieces else 1
+    for i in range(n):
+        yield {
+            name: x if n == 1 or not x.ndim else np.array_split(x, n)[i]
+            for name, x in given.items()
+        }
+
+
+def _pieces(v: Value, x: Array, who: str) -> int:
+    """How many batches an array holds. Raises InvalidArgument where that is no whole number."""
+    fixed, there = v.spec.shape[0], int(x.shape[0])
+    others = zip(v.spec.shape[1:], x.shape[1:], strict=True)
+    if any(isinstance(d, int) and d != n for d, n in others) or not there:
+        what = f"input {v.name!r} is {show(v.spec.shape)}"
+        raise InvalidArgument(what, who=who, why=f"the array is {list(x.shape)}")
+    if not isinstance(fixed, int):
+        return -(-there // SAMPLES)
+    if there % fixed:
+        why = f"{there} samples are no whole number of batches of {fixed}"
+        raise InvalidArgument(f"input {v.name!r} takes {show(v.spec.shape)}", who=who, why=why)
+    return there // fixed

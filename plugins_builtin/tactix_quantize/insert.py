@@ -1,0 +1,86 @@
+"""QuantizeLinear and DequantizeLinear put into a network, as a model could have brought them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tactix.base.arrays import Array
+from tactix.contracts.graph import Node, Value
+from tactix.network.definition import NetworkDefinition
+from tactix_quantize.numbers import IntegerScale, quantized_bias, quantized_weights
+from tactix_quantize.points import Points, WeightedProduct
+
+
+def insert(network: NetworkDefinition, found: Points, scales: Mapping[Value, IntegerScale]) -> None:
+    """Let the points of a network, which is changed, read integers; ``scales``: of every tensor
+    that becomes so.
+    """
+    for p in found.products:
+        _weigh(network, p, scales[p.activation])
+    for v, uses in found.reads.items():
+        read = _there_and_back(network, v, scales[v], uses[0][0])
+        for node, i in uses:
+            _read(node, i, read)
+
+
+def _there_and_back(network: NetworkDefinition, v: Value, a: IntegerScale, before: Node) -> Value:
+    """The tensor rounded to its integers."""
+    scale = network.add_constant(np.asarray(a.scale), f"{v.name}/scale")
+    zero = network.add_constant(np.asarray(a.zero, a.dtype.numpy), f"{v.name}/zero")
+    place = network.position(before)
+    (whole,) = network.add_layer(
+        "tactix.QuantizeLinear",
+        [v, scale, zero],
+        f"{v.name}/quantize",
+        before.origin,
+        position=place,
+        dtype=a.dtype,
+    )
+    (out,) = network.add_layer(
+        "tactix.DequantizeLinear",
+        [whole, scale, zero],
+        f"{v.name}/dequantize",
+        before.origin,
+        position=place,
+    )
+    return out
+
+
+def _weigh(network: NetworkDefinition, p: WeightedProduct, a: IntegerScale) -> None:
+    """IntegerWeights as int8, and the bias as int32 where that holds it."""
+    made = quantized_weights(p.weights.array, p.axis)
+    _read(p.node, 1, _stored(network, p.weights.name, made.whole, made.scales, p))
+    if p.bias is None:
+        return
+    units = made.scales * a.scale
+    bias = p.bias.array
+    if bias.shape == units.shape and (whole := quantized_bias(bias, units)) is not None:
+        _read(p.node, 2, _stored(network, p.bias.name, whole, units, p, axis=0))
+
+
+def _stored(
+    network: NetworkDefinition,
+    name: str,
+    whole: Array,
+    scales: Array,
+    p: WeightedProduct,
+    axis: int | None = None,
+) -> Value:
+    """A constant of integers, as numbers."""
+    stored = network.add_constant(whole, f"{name}/int8" if axis is None else f"{name}/int32")
+    scale = network.add_constant(scales, f"{stored.name}/scale")
+    (out,) = network.add_layer(
+        "tactix.DequantizeLinear",
+        [stored, scale],
+        f"{stored.name}/dequantize",
+        p.node.origin,
+        position=network.position(p.node),
+        axis=p.axis if axis is None else axis,
+    )
+    return out
+
+
+def _read(node: Node, i: int, v: Value) -> None:
+    node.inputs = (*node.inputs[:i], v, *node.inputs[i + 1 :])

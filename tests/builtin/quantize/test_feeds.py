@@ -1,0 +1,84 @@
+"""Batches from folders, files and iterables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tactix.base.errors import InvalidArgument
+from tactix.builder import Builder
+from tactix.contracts.graph import Value
+from tactix_quantize import feeds
+
+
+def inputs(*shapes: tuple[str, str, list[int | str]]) -> list[Value]:
+    net = Builder().create_network()
+    return [net.add_input(name, dtype, shape) for name, dtype, shape in shapes]
+
+
+ONE = ("x", "f32", ["n", 3])
+TWO = (ONE, ("mask", "i64", ["n", 3]))
+
+
+def test_a_folder_of_arrays_in_order(tmp_path: Path) -> None:
+    for i in range(3):
+        np.save(tmp_path / f"{i}.npy", np.full((2, 3), i, np.float64))
+    (tmp_path / "notes.txt").write_text("")
+    found = list(feeds.batches(tmp_path, inputs(ONE)))
+    assert [b["x"].dtype for b in found] == [np.float32] * 3
+    assert [b["x"][0, 0] for b in found] == [0, 1, 2]
+    assert feeds.count(tmp_path) == 3
+
+
+def test_a_file_is_cut_into_batches(tmp_path: Path) -> None:
+    x, mask = np.arange(60, dtype=np.float32).reshape(20, 3), np.ones((20, 3), np.int64)
+    np.savez(tmp_path / "all.npz", x=x, mask=mask)
+    fixed = [(name, dtype, [5, 3]) for name, dtype, _ in TWO]
+    for shapes, sizes in ((TWO, [7, 7, 6]), (fixed, [5] * 4)):
+        found = list(feeds.batches(str(tmp_path / "all.npz"), inputs(*shapes)))
+        assert [len(b["x"]) for b in found] == [len(b["mask"]) for b in found] == sizes
+        np.testing.assert_array_equal(np.concatenate([b["x"] for b in found]), x)
+
+
+def test_iterables_of_feeds_and_of_arrays() -> None:
+    x = np.ones((2, 3), np.float32)
+    loader = ({"x": x * i} for i in range(2))  # as Polygraphy's data loaders give them
+    assert [b["x"][0, 0] for b in feeds.batches(loader, inputs(ONE))] == [0, 1]
+    assert [b["x"][0, 0] for b in feeds.batches([x, x * 2], inputs(ONE))] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("data", "shapes", "said"),
+    [
+        ([], [ONE], "there is no calibration data"),
+        (7, [ONE], "calibration data is a int"),
+        ({"x": np.ones((2, 3))}, [ONE], "calibration data is a dict"),
+        ("nowhere.npz", [ONE], "nowhere.npz: there is no such file"),
+        ([{"x": np.ones((2, 3)), "z": np.ones(2)}], [ONE], "'z', which is no input"),
+        ([{"x": np.ones((2, 3))}], TWO, "no array for input 'mask'"),
+        ([np.ones((2, 3))], TWO, "one array for 2 inputs"),
+        ([np.ones((2, 4))], [ONE], r"the array is \[2, 4\]"),
+        ([np.ones((0, 3))], [ONE], r"the array is \[0, 3\]"),
+        ([np.ones(3)], [ONE], "the array is float64"),
+        ([np.ones((2, 3), np.int64)], [ONE], "the array is int64"),
+        ([np.ones((3, 3))], [("x", "f32", [2, 3])], "no whole number of batches of 2"),
+        (
+            [{"x": np.ones((2, 3)), "mask": np.ones((40, 3), np.int64)}],
+            TWO,
+            "different numbers of batches",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told(data: object, shapes: list, said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        list(feeds.batches(data, inputs(*shapes)))
+
+
+def test_a_folder_without_arrays_and_a_damaged_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match=r"no \.npy or \.npz file"):
+        list(feeds.batches(tmp_path, inputs(ONE)))
+    (tmp_path / "x.npy").write_bytes(b"no array")
+    with pytest.raises(InvalidArgument, match=r"x\.npy: cannot read arrays"):
+        list(feeds.batches(tmp_path, inputs(ONE)))

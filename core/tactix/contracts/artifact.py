@@ -221,7 +221,7 @@ class KernelArtifact:
         shapes = [d for x in self.launches for d in (*x.grid, *x.block, *x.cluster, x.shared_bytes)]
         return [*(a.value for x in self.launches for a in x.args), *shapes, self.workspace]
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """Identity for the timing cache: everything but the constants' content."""
         code = self.code.digest if self.code else ""

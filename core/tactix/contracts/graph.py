@@ -95,6 +95,13 @@ class Node(Generic[Schema]):
         return self.layer is FUSED
 
     @property
+    def is_pointwise(self) -> bool:
+        """Whether all that it runs is pointwise: it has no anchor."""
+        if isinstance(self.attrs, Body):
+            return self.attrs.anchor is None
+        return self.layer.is_pointwise
+
+    @property
     def body(self) -> Body:
         """The region: a fused node's body, or this one layer."""
         if isinstance(self.attrs, Body):
@@ -145,13 +152,18 @@ class Node(Generic[Schema]):
     @property
     def anchor(self) -> BodyNode | None:
         """The one layer that is not pointwise; None for a pointwise group."""
+        if self.is_pointwise:
+            return None
         body = self.body
         return None if body.anchor is None else body.nodes[body.anchor]
 
     @property
     def kind(self) -> str:
         """What tactics implement: the anchor's key, or ``"pointwise"``."""
-        return "pointwise" if self.anchor is None else self.anchor.layer.key
+        if not isinstance(self.attrs, Body):
+            return "pointwise" if self.layer.is_pointwise else self.layer.key
+        anchor = self.anchor
+        return "pointwise" if anchor is None else anchor.layer.key
 
     def __repr__(self) -> str:
         inputs = ", ".join(v.name if v else "-" for v in self.inputs)

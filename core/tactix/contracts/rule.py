@@ -12,7 +12,8 @@
 ``P.ns.Name(..., alpha=1)``, and else the layer's defaults; ``alpha=ANY`` matches every value, and
 so does a node that the rule looks at itself, as ``>> "n"`` binds it or as ``root``. ``any_of(p,
 q)`` tries alternatives; ``pointwise(x, ...)`` matches any pointwise layer, ``anchor()`` a node that
-takes an epilogue. ``when`` and ``replace`` are called with the bound names that their parameters
+takes an epilogue, and ``pointwise().reading("ns.Name")`` one that reads what such a layer makes.
+``when`` and ``replace`` are called with the bound names that their parameters
 ask for: tensors as Value, nodes as Node; ``root`` is the matched node and ``graph`` answers
 questions about the rest of the network (uses, outputs, order, who depends on whom). ``when``
 returns True, or False or a text that says why not. ``replace`` returns a template: a pattern
@@ -26,7 +27,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
 from tactix.base.arrays import Array
@@ -61,7 +62,8 @@ class Op:
     """Matches a node by layer name, or by trait ``"*pointwise"``, ``"*anchor"``, ``"*"``; its
     inputs from the front.
 
-    ``inputs`` of None matches any. As a template it makes the node.
+    ``inputs`` of None matches any; ``reads`` is a layer, one of which makes some input. As a
+    template it makes the node.
     """
 
     layer: str
@@ -69,13 +71,18 @@ class Op:
     attrs: tuple[tuple[str, object], ...] = ()
     bind: str = ""
     output: int = 0
+    reads: str = ""
 
     def __rshift__(self, name: str) -> Op:
-        return Op(self.layer, self.inputs, self.attrs, name, self.output)
+        return replace(self, bind=name)
 
     def out(self, index: int) -> Op:
         """Another output of the node than the first."""
-        return Op(self.layer, self.inputs, self.attrs, self.bind, index)
+        return replace(self, output=index)
+
+    def reading(self, layer: str) -> Op:
+        """One of whose inputs such a layer makes: of a pattern that says nothing else of inputs."""
+        return replace(self, reads=layer)
 
 
 @dataclass(frozen=True, eq=False)

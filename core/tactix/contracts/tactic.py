@@ -4,6 +4,7 @@ artifacts; measuring is not its job.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,7 +63,7 @@ class Variant:
     def output_format(self, index: int) -> Format:
         return self.outputs[index] if index < len(self.outputs) else LINEAR
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         """Stable short name."""
         return hashlib.sha256(repr((self.inputs, self.outputs, self.knobs)).encode()).hexdigest()[
@@ -70,6 +71,10 @@ class Variant:
         ]
 
     def __str__(self) -> str:
+        return self._text
+
+    @functools.cached_property
+    def _text(self) -> str:
         formats = "/".join(f.name for f in (*self.inputs, *self.outputs) if not f.is_linear)
         return (
             " ".join([*([formats] if formats else []), *(f"{k}={v}" for k, v in self.knobs)])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tactix.base.errors import InvalidArgument
@@ -13,6 +14,7 @@ from tactix.contracts.layer import Layer
 from tactix.contracts.rule import ANY, AnyOf, Op, Pattern, Var
 
 Bound = dict[str, Any]
+TRAITS = ("*", "*pointwise", "*anchor")
 ABSENT = object()
 """Of an attribute that the layer does not have: equal to nothing."""
 
@@ -40,11 +42,15 @@ def match_node(pattern: Pattern, node: Node, captured: bool = False) -> Iterator
     options = pattern.options if isinstance(pattern, AnyOf) else (pattern,)
     for option in options:
         assert isinstance(option, Op), "a Rule has checked that"
-        yield from _match_op(option, node, Match(), captured)
+        if option.inputs is None and not option.bind and option.layer in TRAITS:
+            if _is_such(option, node):
+                yield Match({}, (node,))
+        else:
+            yield from _match_op(option, node, Match(), captured)
 
 
 def _match_op(op: Op, node: Node, so_far: Match, captured: bool = False) -> Iterator[Match]:
-    if not fits(op.layer, node) or not _attributes_fit(op, node, captured or bool(op.bind)):
+    if not _is_such(op, node) or not _attributes_fit(op, node, captured or bool(op.bind)):
         return
     entered = so_far.enter(node)
     here = entered.bind(op.bind, node) if op.bind else entered
@@ -58,13 +64,74 @@ def _match_op(op: Op, node: Node, so_far: Match, captured: bool = False) -> Iter
             yield from _match_inputs(op.inputs, inputs, here)
 
 
+def _is_such(op: Op, node: Node) -> bool:
+    """Whether the node is of the layer, and reads what it must."""
+    return fits(op.layer, node) and (not op.reads or op.reads in sources(node))
+
+
 def fits(layer: str, node: Node) -> bool:
     """Whether a pattern's layer name or trait fits the node."""
     if layer == "*pointwise":
-        return node.body.anchor is None
+        return node.is_pointwise
     if layer == "*anchor":
-        return node.body.anchor is not None
-    return layer == "*" or node.layer.key == layer or node.layer.key.split("@")[0] == layer
+        return not node.is_pointwise
+    return layer == "*" or layer in _names(node.layer.key)
+
+
+@functools.cache
+def _names(key: str) -> tuple[str, str]:
+    """What patterns call a layer by."""
+    return key, key.split("@")[0]
+
+
+CONSTANT = "constant"
+"""Among ``needs`` and ``sources``: a constant, beside names of layers."""
+
+
+Needs = tuple[frozenset[str], ...]
+"""Alternatives, each of which is all that there must be."""
+
+
+def needs(pattern: Pattern) -> Needs:
+    """What the inputs of a node must be, in whatever order, for the pattern to fit it: most nodes
+    are told from most patterns by that alone. Layers by name; traits need nothing.
+    """
+    if isinstance(pattern, AnyOf):
+        return _least(need for option in pattern.options for need in needs(option))
+    if not isinstance(pattern, Op):
+        return (frozenset(),)
+    read = frozenset({pattern.reads} if pattern.reads else ())
+    rows = itertools.product(*map(_needed, pattern.inputs or ()))
+    return _least(read.union(*row) for row in rows)
+
+
+def _needed(operand: Pattern) -> Needs:
+    if isinstance(operand, AnyOf):
+        return _least(need for option in operand.options for need in _needed(option))
+    if isinstance(operand, Op):
+        is_trait = operand.layer in TRAITS
+        return (frozenset(() if is_trait else {operand.layer}),)
+    is_constant = (
+        operand.constant if isinstance(operand, Var) else isinstance(operand, (int, float))
+    )
+    return (frozenset({CONSTANT} if is_constant else ()),)
+
+
+def _least(alternatives: Iterable[frozenset[str]]) -> Needs:
+    """Without those that ask for no less than another."""
+    found = dict.fromkeys(alternatives)
+    return tuple(need for need in found if not any(other < need for other in found))
+
+
+def sources(node: Node) -> set[str]:
+    """What its inputs are, as ``needs`` names it."""
+    out: set[str] = set()
+    for v in node.given:
+        if v.producer is not None:
+            out.update(_names(v.producer.layer.key))
+        elif v.spec.const is not None:
+            out.add(CONSTANT)
+    return out
 
 
 def _attributes_fit(op: Op, node: Node, captured: bool) -> bool:

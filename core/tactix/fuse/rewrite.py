@@ -20,7 +20,7 @@ from tactix.base.errors import InternalError, NetworkError, PluginError, TactixE
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.region import FUSED
 from tactix.contracts.rule import PHASES, Fuse, Literal, Op, Rule, call
-from tactix.fuse.match import Match, fits, match_node
+from tactix.fuse.match import Match, Needs, fits, match_node, needs, sources
 from tactix.fuse.region import merge
 from tactix.fuse.trace import Firing, Trace
 from tactix.network.definition import NetworkDefinition, Use
@@ -132,7 +132,10 @@ class Rewriter:
                         waiting.add(n)
 
     def _try(self, node: Node, table: RulesByRoot) -> Iterable[Node]:
-        for rule in table.of(node):
+        there = sources(node)
+        for rule, needed in table.of(node):
+            if not any(map(there.issuperset, needed)):
+                continue
             for m in match_node(rule.pattern, node, bool(rule.captures_root)):
                 near = self._apply(rule, m)
                 if near is not None:
@@ -143,7 +146,7 @@ class Rewriter:
         """Rewrite and return the nodes to look at again; None if the rule does not apply here."""
         start = time.perf_counter()
         root = m.nodes[0]
-        if rule.exclusive and self._leaks(m):
+        if rule.exclusive and len(m.nodes) > 1 and self._leaks(m):
             self.trace.miss(rule.key, root.name, "a tensor inside the pattern is used elsewhere")
             return None
         try:
@@ -420,19 +423,24 @@ class RulesByRoot:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._table: dict[str, list[Rule]] = {}
-        self._found: dict[tuple[str, str], list[Rule]] = {}
+        self._found: dict[tuple[bool, str], list[tuple[Rule, Needs]]] = {}
         for r in rules:
             for name in r.roots():
                 self._table.setdefault(name, []).append(r)
 
-    def of(self, node: Node) -> list[Rule]:
-        """Those whose roots the node may be, in the order in which they are tried."""
-        trait, layer = "*pointwise" if node.body.anchor is None else "*anchor", node.layer.key
-        if (trait, layer) not in self._found:
-            names = ("*", trait, layer.split("@")[0], layer)
-            rules = (r for name in names for r in self._table.get(name, ()))
-            self._found[trait, layer] = sorted(rules, key=lambda r: (-r.benefit, r.key))
-        return self._found[trait, layer]
+    def of(self, node: Node) -> list[tuple[Rule, Needs]]:
+        """Those whose roots the node may be, in the order in which they are tried, with what they
+        need.
+        """
+        key = node.is_pointwise, node.layer.key
+        if key not in self._found:
+            self._found[key] = [(r, needs(r.pattern)) for r in self._named(*key)]
+        return self._found[key]
+
+    def _named(self, is_pointwise: bool, layer: str) -> list[Rule]:
+        names = ("*", "*pointwise" if is_pointwise else "*anchor", layer.split("@")[0], layer)
+        rules = (r for name in names for r in self._table.get(name, ()))
+        return sorted(rules, key=lambda r: (-r.benefit, r.key))
 
 
 def _has_cycle(net: NetworkDefinition) -> bool:

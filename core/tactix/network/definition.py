@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_not
 from typing import Any
 
 from tactix.base.dims import Assumption, Dim, sym, symbol_name, symbols
@@ -68,6 +69,7 @@ class NetworkDefinition(Recorded):
         self._names: set[str] = set()
         self._count: dict[str, int] = {}
         self._short: dict[str, Layer] = {}
+        self._order: tuple[list[object], tuple[Node, ...]] = ([], ())
 
     # -- building ---------------------------------------------------------------------------------
 
@@ -243,6 +245,20 @@ class NetworkDefinition(Recorded):
         """Nodes that outputs need, producers first, else in order of adding. Raises NetworkError on
         a cycle.
         """
+        read = self._read_for_order()
+        if len(read) != len(self._order[0]) or any(map(is_not, read, self._order[0])):
+            self._order = read, self._ordered()
+        return self._order[1]
+
+    def _read_for_order(self) -> list[object]:
+        """All that the order of the nodes follows from: as long as it is the same, so is that."""
+        out: list[object] = [*self._outputs.values(), self.states, *(v.spec for v in self.inputs)]
+        for n in self._position:
+            out += (n, n.inputs, n.attrs, n.outputs)
+            out += [v.spec for v in n.outputs]
+        return out
+
+    def _ordered(self) -> tuple[Node, ...]:
         needed = self._needed()
         waiting = {n: len(before) for n, before in needed.items()}
         users: dict[Node, list[Node]] = {n: [] for n in needed}

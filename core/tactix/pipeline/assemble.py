@@ -12,9 +12,11 @@ import tactix
 from tactix.base.dims import symbol_name
 from tactix.base.errors import CompilerError, ToolchainError
 from tactix.base.progress import Quiet
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Step
+from tactix.contracts.tactic import Tactic
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.assembler import Assembler, stored
 from tactix.pipeline.ledger import ledger_of
@@ -26,7 +28,7 @@ from tactix.plan.schema import Plan, Profile, Requirement
 from tactix.plugins.session import Session
 from tactix.run.link import layer_keys
 from tactix.select.compile import COMPILED, compiled, with_binary
-from tactix.select.enumerate import Candidate, Terms, bid, estimate, no_tactic
+from tactix.select.enumerate import Candidate, Terms, bid, estimate, likeness, no_tactic
 
 BodyPlanner = Callable[[NetworkDefinition, BuildState, frozenset[str]], Plan]
 """The plan of a network inside a network; with the symbols of those around it."""
@@ -56,13 +58,15 @@ def _assembled(attempt: Attempt, planner: BodyPlanner, given: frozenset[str]) ->
     draft, binaries = Assembler(
         fused,
         attempt.choice.candidates,
-        partial(_reformat, state),
+        Reformats(state),
         _body_planner(attempt, planner, given),
         {key: found for key, found in launchers if key not in state.bench.strangers},
         state.parts.constants(stored),
     ).run(lambda steps: _compiled(steps, state))
     made_from = compiled((s.artifact for s in draft.steps), binaries, state.toolchain)
-    steps = [replace(s, artifact=with_binary(s.artifact, binaries)) for s in draft.steps]
+    found = {id(s.artifact): s.artifact for s in draft.steps}
+    done = {key: with_binary(artifact, binaries) for key, artifact in found.items()}
+    steps = [replace(s, artifact=done[id(s.artifact)]) for s in draft.steps]
     plan = Plan(
         fused.name,
         tuple(draft.inputs),
@@ -136,15 +140,29 @@ def _requirements(steps: Sequence[Step], session: Session) -> tuple[Requirement,
     )
 
 
-def _reformat(state: BuildState, node: Node) -> Candidate:
-    """The first candidate for a change of format or a copy, by estimate: none of a stranger's."""
-    objects = holds_objects(node)
-    known = [
-        t
-        for t in state.tactics
-        if t.key not in state.bench.strangers and (t.produces or not objects)
-    ]
-    offered = bid(node, known, state.context, Terms(level=1, lacks=state.toolchain.lacks))
+class Reformats:
+    """The candidates for changes of format and copies; those that are alike share one."""
+
+    def __init__(self, state: BuildState) -> None:
+        self._state = state
+        self._tactics = [t for t in state.tactics if t.key not in state.bench.strangers]
+        self._shared: dict[tuple[TensorSpec, object], Candidate] = {}
+
+    def __call__(self, node: Node) -> Candidate:
+        """The first by estimate: none of a stranger's. Raises NoTacticError."""
+        key = node.given[0].spec.plain(), node.attrs
+        if (known := self._shared.get(key)) is not None:
+            return known
+        objects = holds_objects(node)
+        able = [t for t in self._tactics if t.produces or not objects]
+        found = _first(node, able, self._state)
+        if not found.tactic.fallback and likeness(node, able, self._state.context) is not node:
+            self._shared[key] = found  # but not the reference's, which names its node
+        return found
+
+
+def _first(node: Node, tactics: Sequence[Tactic], state: BuildState) -> Candidate:
+    offered = bid(node, tactics, state.context, Terms(level=1, lacks=state.toolchain.lacks))
     for c in offered.candidates:
         estimate(c)
     if not offered.candidates:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from tactix.base.dims import Assumption, assumptions, evaluate, operations, symbols
+from tactix.base.dims import Assumption, Expr, assumptions, evaluate, operations, symbols
 from tactix.base.errors import TactixError
 from tactix.contracts.attrs import symbols_in
 from tactix.contracts.graph import Node
@@ -43,9 +43,11 @@ def demands(net: NetworkDefinition) -> dict[Assumption, str]:
 
 def _is_fixed(node: Node) -> bool:
     """Whether no symbol is in its shapes, nor in what it is told: then it asks nothing of any."""
-    values = (*node.given, *node.outputs)
-    sizes = chain.from_iterable((*v.spec.shape, *(v.spec.value or ())) for v in values)
-    return all(isinstance(d, int) for d in sizes) and not symbols_in(node.attrs)
+    for v in (*node.given, *node.outputs):
+        spec = v.spec
+        if any(isinstance(d, Expr) for d in (*spec.shape, *(spec.value or ()))):
+            return False
+    return not symbols_in(node.attrs)
 
 
 def settled(

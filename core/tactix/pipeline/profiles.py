@@ -63,7 +63,9 @@ def _open(net: NetworkDefinition, given: Mapping[str, Range] | None = None) -> d
     fixed = dict(given or {})
     made: dict[str, Range] = {}
     for length in DEFAULT_LENGTHS:
-        made = _without_empty(net, _of_length(net, length) | fixed, fixed)
+        if not (made := _of_length(net, length) | fixed):
+            break
+        made = _without_empty(net, made, fixed)
         free = {s: r[2] for s, r in made.items() if s not in fixed}
         sizes = settled(net, {s: r[1] for s, r in made.items()}, free)
         made = {s: (r[0], sizes[s], r[2]) for s, r in made.items()}

@@ -12,7 +12,6 @@ ranking.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -186,33 +185,34 @@ class Taken:
 
     def __init__(self, candidates: Mapping[Node, Candidate], outputs: Collection[Value]) -> None:
         self.candidates = dict(candidates)
-        self._wanted: dict[Value, Counter[Format]] = {}
+        self._wanted: dict[Value, dict[Format, int]] = {}
         for v in outputs:
             self._count(v, LINEAR, 1)
         for n, c in self.candidates.items():
-            self._read(n, c, 1)
+            for i, v in enumerate(n.given):
+                if v.const is None:
+                    self._count(v, c.variant.input_format(i), 1)
 
     def take(self, n: Node, c: Candidate) -> None:
         """Another candidate for the node."""
         before = self.candidates[n]
-        if c is not before:
-            self._read(n, before, -1)
-            self._read(n, c, 1)
-            self.candidates[n] = c
+        self.candidates[n] = c
+        if c.variant.inputs == before.variant.inputs:
+            return
+        for i, v in enumerate(n.given):
+            was, now = before.variant.input_format(i), c.variant.input_format(i)
+            if v.const is None and was != now:
+                self._count(v, was, -1)
+                self._count(v, now, 1)
 
     def changes(self, v: Value) -> int:
         """In how many formats the tensor is read, beside that in which it is made."""
         wanted = self._wanted.get(v, ())
         return len(wanted) - (produced_format(v, self.candidates) in wanted)
 
-    def _read(self, n: Node, c: Candidate, by: int) -> None:
-        for i, v in enumerate(n.given):
-            if v.const is None:
-                self._count(v, c.variant.input_format(i), by)
-
     def _count(self, v: Value, f: Format, by: int) -> None:
-        wanted = self._wanted.setdefault(v, Counter())
-        wanted[f] += by
+        wanted = self._wanted.setdefault(v, {})
+        wanted[f] = wanted.get(f, 0) + by
         if not wanted[f]:
             del wanted[f]
 

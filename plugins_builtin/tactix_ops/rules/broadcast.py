@@ -120,7 +120,7 @@ RULES = (
     ),
     Rule(
         "tactix.expand_below_pointwise",
-        pointwise(),
+        pointwise().reading("tactix.Expand"),
         _below_pointwise,
         _reads_expanded,
         benefit=45,

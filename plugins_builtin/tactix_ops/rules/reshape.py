@@ -367,7 +367,7 @@ RULES = (
     ),
     Rule(
         "tactix.reshape_below_pointwise",
-        pointwise(),
+        pointwise().reading("tactix.Reshape"),
         _sink,
         _sink_when,
         benefit=30,

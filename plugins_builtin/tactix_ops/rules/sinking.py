@@ -138,7 +138,7 @@ RULES = (
     ),
     Rule(
         "tactix.swap_below_pointwise",
-        pointwise(),
+        pointwise().reading("tactix.Transpose"),
         _below_pointwise,
         lambda root, graph: _swapped(root, graph) is not None,
         benefit=30,

@@ -7,7 +7,8 @@ import pytest
 
 from tactix.base.errors import InvalidArgument
 from tactix.contracts.rule import ANY, P, Rule, anchor, any_of, anything, const, pointwise, var
-from tactix.fuse.match import match_node
+from tactix.fuse import rewrite
+from tactix.fuse.match import match_node, needs
 
 
 def matches(pattern, value):
@@ -144,3 +145,30 @@ def test_another_output_of_a_node(net, x):
 def test_a_pattern_holds_no_strings(net, x):
     with pytest.raises(InvalidArgument, match="a pattern cannot hold 'x'"):
         matches(P.toy.Relu("x"), net.add_layer("toy.Relu", [x])[0])
+
+
+def test_a_pattern_needs_what_its_inputs_name():
+    pattern = P.toy.Add(P.toy.Neg(var("x")), any_of(const("c"), P.toy.Relu(var("y"))))
+    assert needs(pattern) == ({"toy.Neg", "constant"}, {"toy.Neg", "toy.Relu"})
+    assert needs(any_of(P.toy.Add(pointwise(), var("x")), pattern)) == (frozenset(),)
+
+
+def test_a_trait_may_say_what_one_input_is_made_by(net, x):
+    pattern = pointwise().reading("toy.Neg")
+    assert needs(pattern) == ({"toy.Neg"},)
+    (a,) = net.add_layer("toy.Neg", [x])
+    assert not matches(pattern, a)
+    assert matches(pattern, net.add_layer("toy.Add", [x, a])[0])
+
+
+def test_rules_are_tried_where_a_node_reads_what_they_need(net, x, monkeypatch):
+    tried = []
+    monkeypatch.setattr(rewrite, "match_node", lambda pattern, *_: tried.append(pattern) or ())
+    rule = Rule("toy.far", P.toy.Relu(P.toy.Neg(var("x"))), lambda x: x)
+    (y,) = net.add_layer("toy.Relu", [net.add_layer("toy.Relu", [x])[0]])
+    net.mark_output(y, "y")
+    rewrite.fuse(net, [rule])
+    assert not tried
+    net.mark_output(net.add_layer("toy.Relu", [net.add_layer("toy.Neg", [y])[0]])[0], "z")
+    rewrite.fuse(net, [rule])
+    assert tried == [rule.pattern]

@@ -8,6 +8,7 @@ import pytest
 from tactix.base.dims import sym
 from tactix.base.dtypes import DType
 from tactix.base.errors import InvalidArgument, NetworkError, ShapeError
+from tactix.network.definition import NetworkDefinition
 from tactix_sdk.evaluate import evaluate
 from tactix_sdk.scalar_layer import PointwiseLayer
 
@@ -205,3 +206,20 @@ def test_an_output_can_be_taken_back(net):
     assert not net.is_output(x)
     with pytest.raises(InvalidArgument, match="no output is named 'b'"):
         net.unmark_output("b")
+
+
+def test_the_order_is_worked_out_again_only_where_something_changed(net, monkeypatch):
+    found = []
+    ordered = NetworkDefinition._ordered
+    monkeypatch.setattr(NetworkDefinition, "_ordered", lambda net: found.append(1) or ordered(net))
+    x = net.add_input("x", "f32", [4])
+    (a,) = net.add_layer("toy.Neg", [x])
+    (b,) = net.add_layer("toy.Neg", [a])
+    net.mark_output(b, "y")
+    assert net.nodes == net.nodes == (a.producer, b.producer)
+    assert len(found) == 1
+    net.redirect_uses(a, x)
+    assert net.nodes == (b.producer,)
+    net.mark_output(a, "z")
+    assert net.nodes == (a.producer, b.producer)
+    assert len(found) == 3

@@ -37,3 +37,22 @@ def test_weights_are_made_while_kernels_compile(monkeypatch: pytest.MonkeyPatch)
     )
     (buffer,) = (b for b in builder.build_plan(network, config).buffers if b.kind == "weight")
     assert buffer.shape == (2, 3)
+
+
+def test_copies_that_are_alike_share_their_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    bid = assemble.bid
+    monkeypatch.setattr(
+        assemble, "bid", lambda node, *more: asked.append(node.name) or bid(node, *more)
+    )
+    builder = tactix.Builder()
+    network = builder.create_network("copies")
+    for k in range(4):
+        network.mark_output(network.add_input(f"x{k}", "f32", (2, 3)), f"y{k}")
+    network.mark_output(network.add_input("z", "f32", (4,)), "w")
+    config = tactix.BuilderConfig(
+        timing_cache=False, builder_optimization_level=0, tactic_sources={"c", "view"}
+    )
+    network_plan = builder.build_plan(network, config)
+    assert len(network_plan.steps) == 5
+    assert len(asked) == 2

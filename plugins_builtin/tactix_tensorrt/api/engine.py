@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
-from tactix.base.dims import Expr, evaluate, symbols
+from tactix.base.dims import Dim, Expr, evaluate, substitute, symbols
 from tactix.base.errors import TactixError
 from tactix_tensorrt import levels
 from tactix_tensorrt.api import plan_facts
@@ -187,10 +187,21 @@ class ICudaEngine(Reporting):
         return name in self._ios
 
     def get_tensor_shape(self, name: str) -> Dims:
-        """-1 where inputs decide, also if profiles hold one size alone; empty for a name that is
+        """-1 where inputs decide, unless all profiles hold one size alone; empty for a name that is
         none.
         """
-        return as_dims(self._ios[name].shape) if self.has(name) else Dims()
+        if not self.has(name):
+            return Dims()
+        return as_dims(tuple(substitute(d, self._only_sizes) for d in self._ios[name].shape))
+
+    @cached_property
+    def _only_sizes(self) -> dict[str, Dim]:
+        """Of symbols for which there is one, whatever the profile."""
+        found: dict[str, set[int | None]] = {}
+        for profile in self._profiles:
+            for symbol, rows in profile.dims.items():
+                found.setdefault(symbol, set()).update(rows)
+        return {s: n for s, (n, *others) in found.items() if n is not None and not others}
 
     def get_tensor_dtype(self, name: str) -> DataType:
         """FLOAT for a name that is none."""

@@ -109,10 +109,19 @@ def test_the_only_shape_of_a_profile_is_taken(
 ) -> None:
     _profile(config, "x", 2, 2, 2)
     engine = built(dynamic, config, logger)
-    assert engine.get_tensor_shape("x") == (-1, 4)
+    assert engine.get_tensor_shape("x") == engine.get_tensor_shape("y") == (2, 4)
     context = engine.create_execution_context()
     assert context.get_tensor_shape("y") == (2, 4)
     assert context.infer_shapes() == []
+
+
+def test_sizes_that_differ_among_profiles_stay_open(
+    dynamic: trt.INetworkDefinition, config: trt.IBuilderConfig, logger: Kept
+) -> None:
+    _profile(config, "x", 2, 2, 2)
+    _profile(config, "x", 3, 3, 3)
+    engine = built(dynamic, config, logger)
+    assert engine.get_tensor_shape("x") == (-1, 4)
 
 
 def test_an_input_of_another_dtype_is_cast(

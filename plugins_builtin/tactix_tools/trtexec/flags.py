@@ -43,7 +43,6 @@ def _refused(name: str, value: str, help: str, do: str) -> Flag:
 _CALIBRATE = "Quantize the model's file with Q/DQ nodes; tactix runs these in INT8"
 _NO_DLA = "There is no DLA here: Leave it out"
 _PACKS = "tactix loads no library of TensorRT's: Make a pack of it (`tactix-sdk new`)"
-_DEBUG = "Mark the tensors as outputs of the model"
 _SAFE = "There is no safety runtime here: Leave it out"
 _TUNER = "Tune with --builderOptimizationLevel"
 _COMPARE = "Use `tactix compare`"
@@ -129,8 +128,8 @@ BUILD = (
     Flag("refitFromOnnx", "FILE", "refit the engine with a model's weights before it is run"),
     Flag("dumpRefit", "", "print names of weights that a refit may change"),
     Flag("allowWeightStreaming", "", "engines may hold fewer weights than there are"),
-    _refused("markDebug", "NAMES", "tensors to look at", _DEBUG),
-    _refused("markUnfusedTensorsAsDebugTensors", "", "look at tensors", _DEBUG),
+    Flag("markDebug", "NAMES", "tensors that --saveDebugTensors may write, separated by commas"),
+    Flag("markUnfusedTensorsAsDebugTensors", "", "all that fusions leave are such tensors"),
     _refused("layerDeviceTypes", "SPEC", "layers on a DLA", _NO_DLA),
     _kept("decomposableAttentions", "SPEC", "attentions to take apart", "tactix decides that"),
     _kept("pluginInstanceNorm", "", "InstanceNormalization by a plugin", "it is tactix's own"),
@@ -181,8 +180,8 @@ INFERENCE = (
     Flag("timeDeserialize", "", "only tell how long a plan takes to load"),
     Flag("timeRefit", "", "tell how long --refitFromOnnx took"),
     _refused("batch", "N", "before TensorRT 10", "Use --shapes"),
-    _refused("saveDebugTensors", "SPEC", "write marked tensors", _DEBUG),
-    _refused("saveAllDebugTensors", "SPEC", "write tensors", _DEBUG),
+    Flag("saveDebugTensors", "SPEC", "write tensors that are marked as raw bytes: x:FILE,y:FILE"),
+    Flag("saveAllDebugTensors", "FORMATS", "write all: summary, numpy, string, raw"),
     *(_refused(name, "SPEC", "a comparison of TensorRT 11", _COMPARE) for name in COMPARING),
 )
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from tactix.base.errors import InvalidArgument
 from tactix.base.files import replacing
+from tactix.base.spelling import did_you_mean
 from tactix_tensorrt import api as trt
 from tactix_tools.options import Shapes
 from tactix_tools.trtexec.lines import ReportLines, as_trtexec
@@ -101,7 +102,21 @@ def _network(
     lines.info(f"Finished parsing network model. Parse time: {time.perf_counter() - begin:.6g}")
     _set_types(network.inputs, options.build.input_types)
     _set_types(network.outputs, options.build.output_types)
+    _mark_debug(network, options.build)
     return network
+
+
+def _mark_debug(network: trt.INetworkDefinition, options: BuildOptions) -> None:
+    """Raises InvalidArgument for a name that no tensor has."""
+    made = (t for layer in network.layers for t in layer.outputs)
+    tensors = {t.name: t for t in (*network.inputs, *made)}
+    for name in options.debug:
+        if name not in tensors:
+            do = did_you_mean(name, list(tensors), "Give names of the model's tensors")
+            raise InvalidArgument(f"--markDebug: no tensor is named {name!r}", do=do)
+        network.mark_debug(tensors[name])
+    if options.debug_unfused:
+        network.mark_unfused_tensors_as_debug_tensors()
 
 
 def _set_types(tensors: Sequence[trt.ITensor], names: Sequence[str]) -> None:

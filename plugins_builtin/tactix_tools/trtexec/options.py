@@ -55,6 +55,7 @@ LAYER_PRECISIONS = ("fp32", "fp16", "bf16")
 CONSTRAINTS = {"obey": "OBEY_PRECISION_CONSTRAINTS", "prefer": "PREFER_PRECISION_CONSTRAINTS"}
 PLUGINS = ("plugins", "staticPlugins", "dynamicPlugins")
 RANGES = ("minShapes", "optShapes", "maxShapes")
+DEBUG_FORMATS = ("summary", "numpy", "string", "raw")
 DEFAULT_LEVEL = -1
 
 
@@ -72,7 +73,7 @@ class BuildOptions:
     """``flags``: the builder's. ``pools``: bytes. ``input_types``, ``output_types``: names of
     DataType, one for all or one each. ``tactics``: to try for a layer, -1 for
     all that the level allows; ``sources``: ``+NAME`` or ``-NAME`` of TacticSource;
-    ``dla``: the DLA's number, -1 for none.
+    ``dla``: the DLA's number, -1 for none; ``debug``: names of debug tensors.
     """
 
     save: str = ""
@@ -96,6 +97,8 @@ class BuildOptions:
     compatibility: str = "none"
     verbosity: str = "layer_names_only"
     refit_from: str = ""
+    debug: tuple[str, ...] = ()
+    debug_unfused: bool = False
     skip_inference: bool = False
 
 
@@ -120,7 +123,9 @@ class InferenceOptions:
 
 @dataclass(frozen=True)
 class ReportingOptions:
-    """What is printed and written. ``dumps``: names of flags that print."""
+    """What is printed and written. ``dumps``: names of flags that print. ``debug_files``: by names
+    of debug tensors; ``debug_formats``: in which all of them are written.
+    """
 
     verbose: bool = False
     averaged: int = 10
@@ -130,6 +135,8 @@ class ReportingOptions:
     output: str = ""
     profile: str = ""
     layers: str = ""
+    debug_files: dict[str, str] = field(default_factory=dict)
+    debug_formats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -196,6 +203,8 @@ def _build(args: Arguments, inferred: Shapes) -> BuildOptions:
             "profilingVerbosity", ("layer_names_only", "detailed", "none"), "layer_names_only"
         ),
         refit_from=args.text("refitFromOnnx"),
+        debug=tuple(filter(None, args.text("markDebug").replace("'", "").split(","))),
+        debug_unfused=args.on("markUnfusedTensorsAsDebugTensors"),
         skip_inference=args.on("skipInference", "buildOnly"),
     )
 
@@ -319,7 +328,17 @@ def _reporting(args: Arguments) -> ReportingOptions:
         output=args.text("exportOutput"),
         profile=args.text("exportProfile"),
         layers=args.text("exportLayerInfo"),
+        debug_files=args.pairs("saveDebugTensors"),
+        debug_formats=args.given("saveAllDebugTensors", _debug_formats, ()),
     )
+
+
+def _debug_formats(text: str) -> tuple[str, ...]:
+    """Raises ValueError."""
+    out = tuple(text.split(","))
+    if not set(out) <= set(DEBUG_FORMATS):
+        raise ValueError(f"formats are {', '.join(DEBUG_FORMATS)}")
+    return out
 
 
 def _percentiles(text: str) -> tuple[float, ...]:

@@ -120,6 +120,20 @@ def _infer(engine: trt.ICudaEngine, options: AllOptions, lines: ReportLines) -> 
     _tell_of_results(bindings[0], found, told, lines)
     if told.profile or "dumpProfile" in told.dumps:
         _tell_of_layers(contexts[0], bindings[0], told, lines)
+    if told.debug_files or told.debug_formats:
+        _save_debug_tensors(contexts[0], told, lines)
+
+
+def _save_debug_tensors(
+    context: trt.IExecutionContext, options: ReportingOptions, lines: ReportLines
+) -> None:
+    """Of one query more: writing costs time."""
+    if not hasattr(trt, "IDebugListener"):
+        why = f"TensorRT {trt.__version__} has none"
+        raise InvalidArgument("debug tensors", why=why, do="Set TACTIX_TENSORRT_LEVEL=10.16")
+    from tactix_tools.trtexec.debug_tensors import save
+
+    save(context, options, lines)
 
 
 def _context(

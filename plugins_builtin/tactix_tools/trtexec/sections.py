@@ -61,6 +61,7 @@ def _build(options: BuildOptions) -> dict[str, object]:
         "MaxAuxStreams": options.aux_streams,
         "BuilderOptimizationLevel": options.level,
         "Weight Streaming": "WEIGHT_STREAMING" in on,
+        "Debug Tensors": ",".join(options.debug),
         "Input(s)s format": _formats(options.input_types),
         "Output(s)s format": _formats(options.output_types),
     }
@@ -115,4 +116,6 @@ def _reporting(options: ReportingOptions) -> dict[str, object]:
         "Export output to JSON file": options.output,
         "Export profile to JSON file": options.profile,
         "Export layer info to JSON file": options.layers,
+        "Debug tensors to files": ",".join(f"{k}->{v}" for k, v in options.debug_files.items()),
+        "Debug tensors in formats": ",".join(options.debug_formats),
     }

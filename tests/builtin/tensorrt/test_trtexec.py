@@ -129,7 +129,7 @@ def test_sizes_have_units() -> None:
         ("--setPluginsToSerialize=p.so", "Make a pack of it"),
         ("--atol=1e-3", "tactix compare"),
         ("--tuningTimeOut=5", "Tune with --builderOptimizationLevel"),
-        ("--markDebug=x", "Mark the tensors as outputs"),
+        ("--saveAllDebugTensors=xml", "formats are summary, numpy, string, raw"),
         ("--layerOutputTypes=a:fp16", "Put Cast nodes"),
         ("--saveEngine=a --loadEngine=b", "Incompatible load and save"),
     ],
@@ -443,3 +443,37 @@ def test_a_program_is_installed_and_runs(tmp_path: Path) -> None:
     path.write_text("another")
     with pytest.raises(InvalidArgument, match="is another program"):
         install(str(tmp_path / "bin"))
+
+
+def test_debug_tensors_are_written(onnx: str) -> None:
+    network = trt.Builder(trt.Logger()).create_network(0)
+    assert trt.OnnxParser(network, trt.Logger()).parse_from_file("m.onnx")
+    middle = network.get_layer(0).get_output(0).name
+    flags = (
+        f"--markDebug={middle}",
+        f"--saveDebugTensors={middle}:middle.raw",
+        "--saveAllDebugTensors=summary,numpy,string,raw",
+        "--shapes=x:2x3x8x8",
+    )
+    assert main([onnx, *QUICK, *flags]) == 0
+    summary = json.loads(Path("tensor_summary.json").read_text())
+    assert summary["metadata"]["title"] == "Tensor Summary Report"
+    (row,) = summary["tensors"]
+    array = np.load(row["files"]["numpy"])
+    assert (row["name"], row["shape"], row["type"]) == (middle, list(array.shape), "FLOAT")
+    assert row["files"]["numpy"].startswith("0000_")
+    assert row["statistics"]["average"] == pytest.approx(float(array.mean()), abs=1e-5)
+    for name in (row["files"]["raw"], row["files"]["assigned"], "middle.raw"):
+        assert Path(name).read_bytes() == array.tobytes()
+    first, *values = Path(row["files"]["string"]).read_text().splitlines()
+    assert first == f"{middle}: ({'x'.join(map(str, array.shape))})"
+    assert [float(v) for v in values] == array.ravel().tolist()
+
+
+def test_what_is_no_debug_tensor_is_told(
+    onnx: str, plan: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([onnx, *QUICK, "--markDebug=nothing"]) == 1
+    assert "no tensor is named 'nothing'" in capsys.readouterr().err
+    assert main([f"--loadEngine={plan}", *QUICK, "--saveDebugTensors=x:x.raw"]) == 1
+    assert "x is no debug tensor of the engine" in capsys.readouterr().err

@@ -57,7 +57,7 @@ _NEW_IN_11 = {
 
 _NEW_IN_10 = {
     "": "IRuntimeConfig IStreamReaderV2 IStreamWriter IDebugListener IGpuAsyncAllocator "
-    "TimingCacheKey TimingCacheValue",
+    "InterfaceInfo TimingCacheKey TimingCacheValue",
     "ITimingCache": "query queryKeys update",
     "ICudaEngine": "create_runtime_config get_engine_stat",
 }

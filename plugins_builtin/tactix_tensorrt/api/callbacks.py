@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tactix_tensorrt.api.enums import (
     AllocatorFlag,
+    APILanguage,
     CalibrationAlgoType,
     DataType,
     SeekPosition,
@@ -18,7 +21,28 @@ class Implemented:
     def __init__(self) -> None: ...
 
 
-class IVersionedInterface(Implemented): ...
+@dataclass
+class InterfaceInfo:
+    """Which interface of which version something implements."""
+
+    kind: str = ""
+    major: int = 1
+    minor: int = 0
+
+
+class IVersionedInterface(Implemented):
+    """What says which interface it implements; ``_kind`` is the interface's own name by default."""
+
+    _kind, _major = "", 1
+
+    @property
+    def api_language(self) -> APILanguage:
+        return APILanguage.PYTHON
+
+    @property
+    def interface_info(self) -> InterfaceInfo:
+        own = (c.__name__ for c in type(self).__mro__ if c.__module__.startswith(__package__))
+        return InterfaceInfo(self._kind or next(own), self._major)
 
 
 class IProfiler(Implemented):

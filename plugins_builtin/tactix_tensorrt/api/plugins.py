@@ -51,6 +51,8 @@ class IPluginCapability(IVersionedInterface): ...
 class IPluginV3(IVersionedInterface):
     """A plugin; its capabilities may be itself."""
 
+    _kind = "PLUGIN"
+
     def get_capability_interface(self, type: PluginCapabilityType) -> object:
         return self
 
@@ -58,6 +60,7 @@ class IPluginV3(IVersionedInterface):
 
 
 class IPluginV3OneCore(IPluginCapability):
+    _kind = "PLUGIN_V3ONE_CORE"
     plugin_name = ""
     plugin_version = ""
     plugin_namespace = ""
@@ -65,6 +68,8 @@ class IPluginV3OneCore(IPluginCapability):
 
 class IPluginV3OneBuild(IPluginCapability):
     """What a build asks of a plugin."""
+
+    _kind = "PLUGIN_V3ONE_BUILD"
 
     num_outputs = 1
     timing_cache_id = ""
@@ -81,11 +86,14 @@ class IPluginV3OneBuild(IPluginCapability):
 class IPluginV3OneBuildV2(IPluginV3OneBuild):
     """What may have outputs in the memory of inputs."""
 
+    _major = 2
+
     def get_aliased_input(self, output_index: int) -> int:
         return -1
 
 
-class IPluginV3OneRuntime(IPluginCapability): ...
+class IPluginV3OneRuntime(IPluginCapability):
+    _kind = "PLUGIN_V3ONE_RUNTIME"
 
 
 class IPluginV3QuickCore(IPluginCapability):
@@ -141,6 +149,7 @@ class IPluginCreator(IPluginCreatorInterface):
 
 
 class IPluginCreatorV3One(IPluginCreatorInterface):
+    _kind = "PLUGIN CREATOR_V3ONE"
     field_names = PluginFieldCollection()
 
 

@@ -459,3 +459,17 @@ def test_weights_come_and_go_within_a_budget(
         engine.create_execution_context().native.run(given)["y"], expected
     )
     assert logger.errors == []
+
+
+def test_an_interface_says_which_it_is() -> None:
+    class Monitor(trt.IProgressMonitor):
+        pass
+
+    class Plugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuildV2):
+        pass
+
+    for made, kind in ((Monitor(), "IProgressMonitor"), (Plugin(), "PLUGIN")):
+        assert made.api_language is trt.APILanguage.PYTHON
+        assert made.interface_info.kind == kind
+    told = trt.IPluginV3OneBuildV2().interface_info
+    assert (told.kind, told.major, told.minor) == ("PLUGIN_V3ONE_BUILD", 2, 0)

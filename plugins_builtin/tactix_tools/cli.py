@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tactix.base import errors
 from tactix.base.logger import INDENTED, printable
+from tactix.base.spelling import did_you_mean
 from tactix.plugins.registry import MissingKey
 
 if TYPE_CHECKING:
@@ -159,6 +160,8 @@ def _group() -> click.Group:
                     f"No such command {name!r}: "
                     f"{'. '.join(session().why_missing('tactix', 'tactix_tools'))}"
                 )
+            if name not in known and (asked := did_you_mean(name, known)):
+                ctx.fail(f"No such command {name!r}. {asked}")
             return _made(session(), name) if name in known else None
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

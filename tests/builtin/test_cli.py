@@ -159,6 +159,16 @@ def test_usage_errors(install: Any, capsys: pytest.CaptureFixture[str], args: li
     assert "Error" in capsys.readouterr().err
 
 
+def test_a_command_that_is_spelled_wrong_is_asked_for(
+    install: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(lambda session, number: 0)
+    assert cli.main(["prboe"]) == 2
+    assert "No such command 'prboe'. Did you mean 'probe'?" in capsys.readouterr().err
+    assert cli.main(["unlike"]) == 2
+    assert "Did you mean" not in capsys.readouterr().err
+
+
 def test_help_lists_tools_and_exit_codes_without_making_commands(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -207,12 +207,15 @@ def _channel_fits(root: Node, conv: Node, c: Value) -> bool | str:
 
 
 def _factor_and_term(root: Node, v: Array) -> tuple[Array, Array]:
-    """What a layer with a number for each channel does, in float64."""
-    v = v.astype(np.float64)
-    one, zero = np.ones_like(v), np.zeros_like(v)
+    """What a layer with a number for each channel does, in float64.
+
+    Ones and zeros are of the shape alone: made of ``v`` they would count as a look at a weight.
+    """
+    v, layer = v.astype(np.float64), root.layer.name
+    if layer in ("Add", "Sub"):
+        return np.ones(v.shape), v if layer == "Add" else -v
     with np.errstate(divide="ignore"):
-        pairs = {"Mul": (v, zero), "Div": (one / v, zero), "Add": (one, v), "Sub": (one, -v)}
-    return pairs[root.layer.name]
+        return v if layer == "Mul" else 1.0 / v, np.zeros(v.shape)
 
 
 def _channel_into_conv(root: Node, conv: Node, c: Value) -> Op:

@@ -110,8 +110,26 @@ def folded(seed: int) -> bytes:
     return model(nodes, {"x": ["n", 40]}, ["y"], w)
 
 
+def conv_scaled(seed: int) -> bytes:
+    """Numbers for each channel behind convolutions, by every layer that folds into them."""
+    w = normal(seed, w1=(5, 3, 3, 3), b1=(5,), a=(5, 1, 1), w2=(7, 5, 1, 1), t=(7, 1, 1))
+    rng = np.random.default_rng(seed + 100)
+    w |= {n: rng.random((k, 1, 1), np.float32) + np.float32(0.5) for n, k in (("s", 5), ("d", 7))}
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Mul", ["c", "s"], ["cs"]),
+        helper.make_node("Add", ["cs", "a"], ["csa"]),
+        helper.make_node("Relu", ["csa"], ["r"]),
+        helper.make_node("Conv", ["r", "w2"], ["e"]),
+        helper.make_node("Div", ["e", "d"], ["ed"]),
+        helper.make_node("Sub", ["ed", "t"], ["y"]),
+    ]
+    return model(nodes, {"x": ["n", 3, 9, 8]}, ["y"], w)
+
+
 MODELS: dict[str, tuple[Model, Feeds]] = {
     "conv_bn": (conv_bn, normal(0, x=(2, 3, 9, 8))),
+    "conv_scaled": (conv_scaled, normal(0, x=(2, 3, 9, 8))),
     "winograd": (conv(32, 28), normal(0, x=(1, 32, 28, 28))),
     "odd conv": (conv(19, 11, kernel=5), normal(0, x=(1, 19, 11, 11))),
     "lstm": (lstm, normal(0, x=(4, 3, 5))),
@@ -151,6 +169,8 @@ def test_what_is_tested_is_there() -> None:
     merged = Refitter(built(qkv(1)))._recipes
     joined = [k for k, t in enumerate(merged.terms) if t.op == "concatenate"]
     assert merged.needs[joined[0]] in ({"wq", "wk", "wv"}, {"bq", "bk", "bv"})
+    scaled = {k for s in built(conv_scaled(1)).plan.steps for k in s.info["layers"]}
+    assert scaled.isdisjoint(f"tactix.{k}@1" for k in ("Add", "Sub", "Mul", "Div"))
     assert not any("BatchNorm" in k for s in built(conv_bn(1)).plan.steps for k in s.info["layers"])
 
 

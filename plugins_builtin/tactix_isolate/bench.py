@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tactix.base.dims import Env
-from tactix.base.errors import ConfigError
+from tactix.base.errors import CompilerError, ConfigError, ToolchainError
 from tactix.base.scratch import ScratchFolder
-from tactix.contracts.artifact import Binary, Source
+from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
-from tactix.contracts.launcher import Runnable
+from tactix.contracts.launcher import Runnable, Step
 from tactix.select.bench import Bench, Expected
 from tactix.select.compile import Toolchain, joined
 from tactix.select.enumerate import Bids, Candidate, reject
 from tactix_isolate import quarantine
 from tactix_isolate.allowance import Allowance
+from tactix_isolate.eviction import LEAST, Evicted, code, eviction, is_streamed, weights
 from tactix_isolate.machine_load import OtherProcesses
 from tactix_isolate.quarantine import Quarantine
 
@@ -44,6 +45,7 @@ class CpuBench(Bench):
         self.numbers = count()
         self.other_processes = OtherProcesses()
         self._kept: dict[str, str] = {}
+        self._evicting: KernelArtifact | None = None
 
     @cached_property
     def worker(self) -> Worker:
@@ -97,6 +99,41 @@ class CpuBench(Bench):
         runs = f"{provider} {provider.digest}" if provider else ""
         return quarantine.key_of(c.artifact.digest, runs, self.device.properties())
 
+    # -- weights that runs find in memory ---------------------------------------------------------
+
+    @cached_property
+    def is_streamed(self) -> bool:
+        """Whether the network's weights are more than the caches hold."""
+        return is_streamed(self.weights, self.device.properties())
+
+    @property
+    def conditions(self) -> Sequence[str]:  # type: ignore[override]
+        return ("weights in memory",) if self.is_streamed else ()
+
+    def eviction(self, step: Step, node: Node, nbytes: Callable[[int], int]) -> Step | None:
+        """What takes the weights of a node's step out of the caches; None where it is timed with
+        them there. ``nbytes``: of a buffer.
+        """
+        if self._evicting is None:
+            return None
+        sizes = {buffer: nbytes(buffer) for buffer in weights(step, node)}
+        return eviction(self._evicting, sizes) if sum(sizes.values()) >= LEAST else None
+
+    def _prepare_eviction(self, toolchain: Toolchain, device: DeviceProperties) -> None:
+        """Where there is no compiler for it, weights are where the last run left them."""
+        try:
+            self._evicting = code(toolchain, device)
+        except (CompilerError, ToolchainError) as e:
+            self.is_streamed = False
+            self.context.warn(f"kernels are timed with weights in caches: {e}")
+
+    def _linked(self, step: Step, node: Node, env: Env) -> Runnable:
+        runnable = super()._linked(step, node, env)
+        evict = self.eviction(step, node, lambda buffer: self._buffers[buffer].nbytes)
+        if evict is None:
+            return runnable
+        return Evicted(runnable, super()._linked(evict, node, env), self.device.measure)
+
     # -- the bench of a build ---------------------------------------------------------------------
 
     def of(self, c: Candidate) -> Bench:
@@ -121,6 +158,8 @@ class CpuBench(Bench):
         """Strangers' code is in a library of its own, which is not loaded here, but can be linked
         with all the rest.
         """
+        if self.is_streamed and self._evicting is None:
+            self._prepare_eviction(toolchain, device)
         own = [c for c in candidates if not self.is_strange(c)]
         made = super().compile(toolchain, own, device)
         apart = [
@@ -170,5 +209,5 @@ class CpuBench(Bench):
         return super().trial(node, env)
 
     def measure(self, runnable: Runnable, times: int) -> float:
-        elsewhere = getattr(runnable, "elsewhere", None)
-        return float(elsewhere(times)) if elsewhere else super().measure(runnable, times)
+        seconds = getattr(runnable, "seconds_of", None)
+        return float(seconds(times)) if seconds else super().measure(runnable, times)

@@ -44,7 +44,8 @@ class Job:
     there is none.
 
     ``launcher``, ``layers``: pickled objects that are not tactix's own, as far as they can be.
-    ``outputs``: buffer, dtype and storage shape of each.
+    ``outputs``: buffer, dtype and storage shape of each. ``eviction``: what is run before each run
+    that is timed, if anything.
     """
 
     number: int
@@ -56,6 +57,7 @@ class Job:
     library: str
     launcher: bytes
     layers: Mapping[str, bytes]
+    eviction: Step | None = None
 
 
 class Draft:

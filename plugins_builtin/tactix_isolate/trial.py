@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -101,7 +102,7 @@ class Remote:
         with self.bench.charged():
             return float(self._ask("measure", times)["seconds"])
 
-    def elsewhere(self, times: int) -> float:
+    def seconds_of(self, times: int) -> float:
         """Seconds; infinite if it fails, and then the candidate is rejected."""
         try:
             return self.measure(times)
@@ -157,6 +158,8 @@ class TrialBench(Bench):
         def remote(arrays: Sequence[Any], env: Env) -> Remote:
             draft = Draft(next(self.market.numbers), self._file(), self.market.keep_code)
             job = draft.job(node, artifact, variant, arrays, env, launcher, layers)
+            evict = self.market.eviction(job.step, node, lambda buffer: job.buffers[buffer].nbytes)
+            job = replace(job, eviction=evict)
             return Remote(self, job, self._patience())
 
         try:

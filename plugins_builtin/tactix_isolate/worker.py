@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 
 from tactix.contracts.artifact import Binary
 from tactix.contracts.launcher import LinkContext, Runnable, Step, bind
+from tactix_isolate.eviction import Evicted
 from tactix_isolate.fault import watch
 from tactix_isolate.fence import FILL, Fence
 from tactix_isolate.guardian import guard
@@ -40,13 +41,18 @@ class Tried:
     plain memory.
     """
 
-    def __init__(self, job: Job, link: Callable[[Step], Runnable]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        link: Callable[[Step], Runnable],
+        measure: Callable[[Runnable, int], float],
+    ) -> None:
         import numpy as np
 
         artifact = job.step.artifact
         if isinstance(artifact.code, Binary):
             artifact = replace(artifact, code=replace(artifact.code, blob=_code(job.library)))
-        self.job, self._link = job, link
+        self.job, self._link, self._measure = job, link, measure
         self.step = replace(job.step, artifact=artifact)
         self.content: Any = np.memmap(job.content, np.uint8, "r+")
         self._arrays: list[Any] = []
@@ -57,9 +63,17 @@ class Tried:
         return self.content[b.at : b.at + b.nbytes]
 
     def bound(self, addresses: Sequence[int]) -> Runnable:
-        runnable = self._link(self.step)
-        bind(runnable, [self.step], self.job.env, addresses)
+        return self._bound(self.step, addresses)
+
+    def _bound(self, step: Step, addresses: Sequence[int]) -> Runnable:
+        runnable = self._link(step)
+        bind(runnable, [step], self.job.env, addresses)
         return runnable
+
+    def seconds(self, times: int) -> float:
+        """That so many runs take together."""
+        run = self.runnable
+        return run.seconds_of(times) if isinstance(run, Evicted) else self._measure(run, times)
 
     @functools.cached_property
     def runnable(self) -> Runnable:
@@ -71,7 +85,11 @@ class Tried:
         for i, b in enumerate(self.job.buffers):
             scratch = np.full(b.nbytes, FILL, np.uint8)
             self._arrays.append(Bench.aligned(scratch if b.written else self.slot(i)))
-        return self.bound([a.__array_interface__["data"][0] for a in self._arrays])
+        addresses = [a.__array_interface__["data"][0] for a in self._arrays]
+        runnable = self.bound(addresses)
+        if self.job.eviction is None:
+            return runnable
+        return Evicted(runnable, self._bound(self.job.eviction, addresses), self._measure)
 
 
 class TrialServer:
@@ -103,7 +121,7 @@ class TrialServer:
         launchers = {**self.launchers, own.key: own} if own else self.launchers
         context = LinkContext(self.device, self.threads, layer)
         link = functools.partial(self._link, launchers=launchers, context=context)
-        self.tried[job.number] = Tried(job, link)
+        self.tried[job.number] = Tried(job, link, self.device.measure)
         return {}
 
     def _link(self, step: Step, launchers: Any, context: LinkContext) -> Runnable:
@@ -142,7 +160,7 @@ class TrialServer:
 
     def measure(self, number: int, times: int) -> dict[str, Any]:
         """Seconds of so many runs, by the device's own timer."""
-        return {"seconds": self.device.measure(self.tried[number].runnable, times)}
+        return {"seconds": self.tried[number].seconds(times)}
 
     def forget(self) -> dict[str, Any]:
         """Drop all candidates."""

@@ -34,7 +34,7 @@ class Layer(Generic[Schema]):
     it may be computed there; tactics that cannot do so reject fused nodes. ``imports``: operators
     of model formats that mean this layer with attributes of the same names, as
     ``"onnx:domain::Op"``. ``beyond``: why no example of it can be written down, for the checks of
-    packs.
+    packs. ``tables``: indices of inputs of which a run reads only what the other inputs point to.
     """
 
     key: str
@@ -44,6 +44,7 @@ class Layer(Generic[Schema]):
     takes_epilogue: bool = False
     imports: tuple[str, ...] = ()
     beyond: str = ""
+    tables: tuple[int, ...] = ()
 
     def infer(self, attrs: Schema, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
         """Specs of the outputs. Absent optional inputs are None. Raises ShapeError, DTypeError."""

@@ -14,7 +14,7 @@ from tactix.contracts.device import Device, DeviceProperties
 from tactix.contracts.launcher import LinkContext
 from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import CompileContext, Tactic
-from tactix.network.definition import NetworkDefinition
+from tactix.network.definition import NetworkDefinition, weight_bytes
 from tactix.network.verify import verify
 from tactix.pipeline.profiles import ranges
 from tactix.pipeline.stages import joined
@@ -77,7 +77,7 @@ def prepare(
         cache=_open_cache(config, logger.warning),
         profiles=profiles,
         here=aim.here,
-        bench=_bench(session, aim, config, profiles, linked),
+        bench=_bench(session, aim, config, profiles, linked, weight_bytes(network)),
         parts=parts,
         deadline=start + config.budget,
         logger=once,
@@ -179,13 +179,14 @@ def _bench(
     config: BuilderConfig,
     profiles: Sequence[Profile],
     linked: LinkContext,
+    weights: int,
 ) -> Bench:
     """What measures candidates; without memory of the device where that is not here."""
     allocator = allocator_of(session, aim.device) if aim.here else None
     made: Bench = (aim.device.bench or Bench)(
         linked, session.launchers, allocator, session.strangers()
     )
-    made.trial_budget = config.trial_budget
+    made.trial_budget, made.weights = config.trial_budget, weights
     made.least = {name: min(p.dims[name][0] for p in profiles) for name in profiles[0].dims}
     return made
 

@@ -148,6 +148,12 @@ class Bench:
     least: Mapping[str, int] = MappingProxyType({})
     """The smallest sizes that a plan must run at, by symbol, set by who builds."""
 
+    weights = 0
+    """Bytes of the network's constants that a run reads whole, set by who builds."""
+
+    conditions: Sequence[str] = ()
+    """How candidates are timed where that is another way than usual: of the timing cache's keys."""
+
     duels = True
     """Whether nodes of two attempts are timed in turns where precision is decided by that."""
 
@@ -256,10 +262,15 @@ class Bench:
         size = evaluate(artifact.workspace, env)
         scratch = self._hold(np.empty(size, np.uint8)) if size else -1
         step: Step = Step(node.name, artifact, tuple(inputs), tuple(outputs), constants, scratch)
-        runnable = self.device.link([step], self.launchers, self.context)
-        bind(runnable, [step], env, self._addresses)
+        runnable = self._linked(step, node, env)
         self._outputs = [o.buffer for o in outputs]
         return runnable, [self._buffers[i] for i in self._outputs]
+
+    def _linked(self, step: Step, node: Node, env: Env) -> Runnable:
+        """A node's step over the arrays of this ``prepare``."""
+        runnable = self.device.link([step], self.launchers, self.context)
+        bind(runnable, [step], env, self._addresses)
+        return runnable
 
     def keep(self) -> list[Any]:
         """The arrays of the last ``prepare``: hold them as long as its runnable runs."""

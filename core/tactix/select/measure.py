@@ -303,6 +303,7 @@ class Measurer:
         device = [p.kind, p.name, sorted(p.features), dict(p.facts)]
         own = [b.signature, c.tactic.key, c.variant.id, c.artifact.digest]
         parts = [GATE, *own, device, self.threads, self.toolchain.identity(c.artifact)]
+        parts += self.bench.conditions
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[
             :40
         ]

@@ -65,6 +65,7 @@ class Gather(Movement):
     """Slices of data along ``axis``: its dims are replaced by those of the indices."""
 
     key = "tactix.Gather@1"
+    tables = (0,)
     Attrs = AxisAttrs
     positions = (1,)
 
@@ -92,6 +93,7 @@ class GatherElements(Movement):
     """``y[i, j, ...] = data[i, indices[i, j, ...], ...]`` with the index at ``axis``."""
 
     key = "tactix.GatherElements@1"
+    tables = (0,)
     Attrs = AxisAttrs
     imports = ("onnx:ai.onnx::GatherElements",)
     positions = (1,)
@@ -141,6 +143,7 @@ class GatherND(Movement):
     """Slices of data at the places that the last axis of the indices lists."""
 
     key = "tactix.GatherND@1"
+    tables = (0,)
     Attrs = GatherNDAttrs
     imports = ("onnx:ai.onnx::GatherND",)
     positions = (1,)

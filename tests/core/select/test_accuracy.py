@@ -47,7 +47,12 @@ def test_a_wrong_shape_and_empty_arrays() -> None:
 def test_errors_of_another_gate_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     toolchain: Any = SimpleNamespace(identity=lambda artifact: "")
     m = Measurer(
-        None, toolchain, TimingCache(), DeviceProperties("cpu", "c", frozenset(), 128), {}, 1
+        SimpleNamespace(conditions=()),
+        toolchain,
+        TimingCache(),
+        DeviceProperties("cpu", "c", frozenset(), 128),
+        {},
+        1,
     )  # type: ignore[arg-type]
     candidate: Any = SimpleNamespace(
         tactic=SimpleNamespace(key="k"),

@@ -5,7 +5,7 @@ histogram up to there with all that lies beyond in its last bin, Q is what 128 l
 bins without that, spread over those bins of a level that are not empty. The threshold is where the
 divergence of Q from P, by Kullback and Leibler, is least. As in NVIDIA's pytorch-quantization the
 first bin counts as much as the second: zeros, of which a Relu makes many, are exact in any range.
-Here half of the magnitudes must be kept: of one bin with everything in it nothing is lost either.
+Here half of the rest must be kept: of one bin with everything in it nothing is lost either.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def best_end(counts: Array) -> int:
     """How many bins to keep of a histogram of at least LEVELS bins whose last is not empty."""
     bins = counts.astype(np.float64)
     bins[0] = bins[1]
-    half = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2)) + 1
+    half = int(np.searchsorted(np.cumsum(bins), bins.sum() / 2)) + 1
     ends = np.arange(max(LEVELS, half), len(counts) + 1)
     return int(ends[np.argmin(_divergences(bins, ends))])
 

@@ -13,12 +13,17 @@ from tactix_quantize.numbers import IntegerScale, quantized_bias, quantized_weig
 from tactix_quantize.points import Points, WeightedProduct
 
 
-def insert(network: NetworkDefinition, found: Points, scales: Mapping[Value, IntegerScale]) -> None:
+def insert(
+    network: NetworkDefinition,
+    found: Points,
+    scales: Mapping[Value, IntegerScale],
+    per_channel: bool = True,
+) -> None:
     """Let the points of a network, which is changed, read integers; ``scales``: of every tensor
-    that becomes so.
+    that becomes so; ``per_channel``: whether each output channel of weights has a scale.
     """
     for p in found.products:
-        _weigh(network, p, scales[p.activation])
+        _weigh(network, p, scales[p.activation], per_channel)
     for v, uses in found.reads.items():
         read = _there_and_back(network, v, scales[v], uses[0][0])
         for node, i in uses:
@@ -48,15 +53,20 @@ def _there_and_back(network: NetworkDefinition, v: Value, a: IntegerScale, befor
     return out
 
 
-def _weigh(network: NetworkDefinition, p: WeightedProduct, a: IntegerScale) -> None:
+def _weigh(
+    network: NetworkDefinition, p: WeightedProduct, a: IntegerScale, per_channel: bool
+) -> None:
     """IntegerWeights as int8, and the bias as int32 where that holds it."""
-    made = quantized_weights(p.weights.array, p.axis)
+    made = quantized_weights(p.weights.array, p.axis, per_channel)
     _read(p.node, 1, _stored(network, p.weights.name, made.whole, made.scales, p))
     if p.bias is None:
         return
     units = made.scales * a.scale
     bias = p.bias.array
-    if bias.shape == units.shape and (whole := quantized_bias(bias, units)) is not None:
+    if (
+        bias.shape == made.whole.shape[p.axis : p.axis + 1]
+        and (whole := quantized_bias(bias, units)) is not None
+    ):
         _read(p.node, 2, _stored(network, p.bias.name, whole, units, p, axis=0))
 
 

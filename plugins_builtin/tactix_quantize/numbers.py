@@ -64,3 +64,8 @@ def quantized_bias(bias: Array, scales: Array) -> Array | None:
     """In units of the scales, int32; None where that does not hold it."""
     whole = np.rint(bias.astype(np.float64) / scales)
     return None if np.abs(whole).max(initial=0) >= MOST else whole.astype(np.int32)
+
+
+def limits(a: IntegerScale) -> tuple[int, int]:
+    """Lowest and highest integer of a tensor."""
+    return (0, 255) if a.dtype is DType.UINT8 else (-128, 127)

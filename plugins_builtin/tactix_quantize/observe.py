@@ -61,7 +61,7 @@ class Tensors:
     def _groups(self, values: Sequence[Value], batch: Batch) -> list[list[Value]]:
         """Tensors in order, as many together as memory allows."""
         groups: list[list[Value]] = [[]]
-        sizes, used = _sizes(self._network, batch), 0
+        sizes, used = sizes_of(self._network, batch), 0
         for v in values:
             size = _bytes(v, sizes)
             if groups[-1] and used + size > MEMORY:
@@ -93,7 +93,7 @@ def _plain(session: Session, config: BuilderConfig) -> BuilderConfig:
     )
 
 
-def _sizes(network: NetworkDefinition, batch: Batch) -> dict[str, int]:
+def sizes_of(network: NetworkDefinition, batch: Batch) -> dict[str, int]:
     """The symbols of the inputs' shapes at this batch."""
     return {
         name: n

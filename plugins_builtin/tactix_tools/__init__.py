@@ -20,6 +20,7 @@ _TOOLS = {
     "compare": "Compare a model's outputs with ONNX Runtime or another reference.",
     "lean-wheel": "Write the wheel of the lean runtime.",
     "plugins": "Show the installed plugins.",
+    "quantize": "Write a model whose layers read 8-bit integers.",
     "refit": "Give a plan other weights.",
     "sign": "Sign a plan, so that its code runs where the key is trusted.",
     "verify": "Check a plan's bytes and its signature.",

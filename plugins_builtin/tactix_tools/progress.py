@@ -26,6 +26,8 @@ WIDE, WIDE_BAR, NARROW_BAR = 120, 24, 10
 
 TITLES = {
     "import": "import model",
+    "calibrate": "observe sample inputs",
+    "accuracy": "try layers in floats",
     "fuse": "fuse layers",
     "bid": "collect bids of tactics",
     "ahead": "compile what estimates choose",

@@ -26,6 +26,7 @@ DISTRIBUTIONS = {
     "lognormal": np.exp(NORMAL),
     "cauchy": np.clip(RNG.standard_cauchy(N), -900, 900).astype(np.float32),
     "two peaks": np.concatenate([NORMAL - 9, NORMAL + 5]),
+    "steps": RNG.integers(0, 17, N).astype(np.float32) / 16,
     "sparse": np.where(RNG.random(N) < 0.01, NORMAL * 40, 0).astype(np.float32),
 }
 KINDS: list[Callable[[], Calibrator]] = [Entropy2, Entropy, MinMax, Legacy]
@@ -81,8 +82,8 @@ def quick_kl(counts: Array, end: int) -> float:
 def entropy_threshold(values: Array) -> float:
     """Where the divergence is least, of the ends that keep half of the values."""
     counts, width = histogram(values)
-    ends = [e for e in range(128, len(counts) + 1) if counts[:e].sum() >= counts.sum() / 2]
     counts[0] = counts[1]
+    ends = [e for e in range(128, len(counts) + 1) if counts[:e].sum() >= counts.sum() / 2]
     best = min(ends, key=lambda end: quick_kl(counts, end))
     return float(min((best + 0.5) * width, np.abs(values).max()))
 

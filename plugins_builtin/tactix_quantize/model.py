@@ -1,0 +1,107 @@
+"""A model file, and the same with some of its layers in integers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import onnx
+
+from tactix.base.errors import ConfigError
+from tactix.builder import Builder
+from tactix.contracts.calibrator import Calibration
+from tactix.contracts.graph import Value
+from tactix.network.definition import NetworkDefinition
+from tactix_quantize import onnx_model
+from tactix_quantize.calibrate import Observer, scales_of
+from tactix_quantize.insert import insert
+from tactix_quantize.numbers import IntegerScale
+from tactix_quantize.points import Points, Wishes, is_quantized, points
+
+
+@dataclass(frozen=True)
+class LayerOptions:
+    """``exclude``: patterns of names of layers that stay float (``*`` as in file names);
+    ``per_channel``: whether each output channel of weights has a scale.
+    """
+
+    exclude: Sequence[str] = ()
+    per_channel: bool = True
+
+
+class FloatModel:
+    """A float32 model file that is to be quantised.
+
+    Raises ModelImportError, UnsupportedOperator; ConfigError for a model that is quantised, or has
+    nothing to quantise, and for a pattern that no such layer has.
+    """
+
+    def __init__(self, path: str, by: Observer, choices: LayerOptions = LayerOptions()) -> None:
+        self._by, self._choices = by, choices
+        self._model = onnx_model.load(path)
+        content = onnx_model.as_bytes(self._model, path)
+        self.network = Builder(by.session.logger, by.session).import_model(content)
+        if is_quantized(self.network):
+            raise ConfigError("the model is quantised already", who=path, do="Give the float model")
+        self._not_in_file: frozenset[str] = frozenset()
+        file = onnx_model.QuantizedFile(self._model)
+        everything = points(self.network, Wishes({}))
+        self._not_in_file = frozenset(p.node.name for p in everything.products if not file.has(p))
+        self._excluded = frozenset(self._chosen(everything))
+        self._scales: Mapping[Value, IntegerScale] = {}
+        if not self.points().products:
+            why = (
+                "it has no Conv, Gemm or MatMul with constant float32 weights, or all are excluded"
+            )
+            raise ConfigError("there is nothing to quantise", who=path, why=why)
+
+    def _chosen(self, everything: Points) -> set[str]:
+        """Names of layers that the patterns exclude."""
+        names = [p.node.name for p in everything.products]
+        for pattern in self._choices.exclude:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                near = ", ".join(names[:5])
+                do = f"Give names of layers to quantise: {near}"
+                raise ConfigError(f"no layer fits --exclude {pattern!r}", do=do)
+        return {n for n in names if any(fnmatchcase(n, p) for p in self._choices.exclude)}
+
+    def points(self, left: Collection[str] = ()) -> Points:
+        """Where it becomes integers if these layers stay float."""
+        return points(self.network, Wishes({}), {*left, *self._not_in_file, *self._excluded})
+
+    def calibrate(self, calibration: Calibration) -> None:
+        """Find the scales. Raises ConfigError, InvalidArgument, BuildCancelled."""
+        places = self.points()
+        self._scales = scales_of(self.network, places, calibration, self._by)
+        if not self._known().products:
+            do = "Give ranges by the names that the model has, or data"
+            raise ConfigError("no layer to quantise reads a tensor of known range", do=do)
+
+    @property
+    def scales(self) -> Mapping[Value, IntegerScale]:
+        return self._scales
+
+    def _known(self, left: Collection[str] = ()) -> Points:
+        return self.points(left).known(self._scales)
+
+    def layers(self) -> list[str]:
+        """Names of the layers that become integers if none is left."""
+        return [p.node.name for p in self._known().products]
+
+    def quantized_network(self, left: Collection[str] = ()) -> NetworkDefinition:
+        """The network with all but these layers in integers."""
+        net = self.network.copy()
+        own = {v.name: v for v in net.values}
+        scales = {own[v.name]: s for v, s in self._scales.items()}
+        left = {*left, *self._not_in_file, *self._excluded}
+        insert(net, points(net, Wishes({}), left).known(scales), scales, self._choices.per_channel)
+        return net
+
+    def quantized_file(self, left: Collection[str] = ()) -> onnx.ModelProto:
+        """The model with all but these layers in integers."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self._model)
+        file = onnx_model.QuantizedFile(model, self._choices.per_channel)
+        file.insert(self._known(left), self._scales)
+        return model

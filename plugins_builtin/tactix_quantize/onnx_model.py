@@ -1,0 +1,284 @@
+"""ONNX models made ready for quantisation, and written with QuantizeLinear and DequantizeLinear."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.inliner
+from onnx import helper, numpy_helper
+
+from tactix.base.arrays import Array
+from tactix.base.errors import ModelImportError, UnsupportedOperator
+from tactix.base.files import replacing
+from tactix.contracts.graph import Node, Value
+from tactix_quantize.numbers import (
+    IntegerScale,
+    IntegerWeights,
+    quantized_bias,
+    quantized_weights,
+)
+from tactix_quantize.points import Points, WeightedProduct
+
+OPSET = 13
+"""The first whose QuantizeLinear has an axis."""
+LARGEST = 2**31 - 1
+"""Bytes of a protobuf message."""
+KINDS = {
+    "Convolution": "Conv",
+    "Gemm": "Gemm",
+    "MatMul": "MatMul",
+    "Add": "Add",
+    "MaxPool": "MaxPool",
+}
+
+
+def load(path: str) -> onnx.ModelProto:
+    """A model whose nodes have names of their own, whose functions stand where they are called, and
+    whose convolutions hold the normalisations behind them. Raises ModelImportError.
+    """
+    try:
+        model = onnx.load(path)
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
+        model = _with_opset(model, path)
+    except ModelImportError:
+        raise
+    except Exception as e:  # protobuf, files and converters raise what they like
+        why = f"{type(e).__name__}: {e}"
+        raise ModelImportError("the model cannot be read", who=path, why=why) from e
+    _name_nodes(model.graph)
+    _store_constants(model.graph)
+    fold_norms(model.graph)
+    return model
+
+
+def save(model: onnx.ModelProto, path: str | Path) -> None:
+    """Write the model; one that no message holds has its weights in a file beside it."""
+    path = Path(path)
+    if model.ByteSize() < LARGEST:
+        with replacing(path) as f:
+            f.write(model.SerializeToString())
+        return
+    onnx.save(model, path, save_as_external_data=True, location=f"{path.name}.data")
+
+
+def as_bytes(model: onnx.ModelProto, who: str) -> bytes:
+    """Raises UnsupportedOperator for a model that no message holds."""
+    if model.ByteSize() >= LARGEST:
+        why = "its weights are more than 2 GiB"
+        raise UnsupportedOperator("the model cannot be quantised in one piece", who=who, why=why)
+    return bytes(model.SerializeToString())
+
+
+def _with_opset(model: onnx.ModelProto, path: str) -> onnx.ModelProto:
+    """Raises ModelImportError for an old model that cannot be brought to OPSET."""
+    versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
+    if not versions or versions[0] >= OPSET:
+        return model
+    try:
+        return onnx.version_converter.convert_version(model, OPSET)
+    except RuntimeError as e:
+        what = f"the model is of opset {versions[0]}, and cannot be brought to {OPSET}"
+        do = "Export it with a newer opset"
+        raise ModelImportError(what, who=path, why=str(e), do=do) from e
+
+
+def _name_nodes(graph: onnx.GraphProto) -> None:
+    taken: Counter[str] = Counter(n.name for n in graph.node)
+    for i, node in enumerate(graph.node):
+        if not node.name or taken[node.name] > 1:
+            taken[node.name] -= 1
+            node.name = f"{node.name or node.op_type}_{i}"
+            while taken[node.name]:
+                node.name += "_"
+            taken[node.name] += 1
+
+
+def _store_constants(graph: onnx.GraphProto) -> None:
+    """Constant nodes with tensors become initializers."""
+    for node in list(graph.node):
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            node.attribute[0].t.name = node.output[0]
+            graph.initializer.append(node.attribute[0].t)
+            graph.node.remove(node)
+
+
+class Initializers:
+    """Arrays of a graph by name; new ones get names of their own."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self._graph = graph
+        self._known = {t.name: t for t in graph.initializer}
+        self._taken = {*self._known, *(name for n in graph.node for name in n.output)}
+        self._taken |= {v.name for v in graph.input}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
+    def array(self, name: str) -> Array:
+        found: Array = numpy_helper.to_array(self._known[name])
+        return found
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._known[name].dims)
+
+    def fresh(self, name: str) -> str:
+        """A name that no tensor has."""
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def add(self, array: Array, name: str) -> str:
+        """Store an array; gives its name."""
+        tensor = numpy_helper.from_array(np.ascontiguousarray(array), self.fresh(name))
+        self._graph.initializer.append(tensor)
+        self._known[tensor.name] = self._graph.initializer[-1]
+        return tensor.name
+
+
+def drop_unread(graph: onnx.GraphProto) -> None:
+    """Remove initializers that nothing reads, and inputs that only gave them a default."""
+    read = {name for n in _all_nodes(graph) for name in n.input} | {o.name for o in graph.output}
+    gone = {t.name for t in graph.initializer} - read
+    for things in (graph.initializer, graph.input):
+        for thing in [x for x in things if x.name in gone]:
+            things.remove(thing)
+
+
+def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        for a in node.attribute:
+            for inner in (*a.graphs, *([a.g] if a.HasField("g") else [])):
+                yield from _all_nodes(inner)
+
+
+# -- normalisations ------------------------------------------------------------------------------
+
+
+def fold_norms(graph: onnx.GraphProto) -> None:
+    """Put BatchNormalizations with known statistics into the convolutions before them."""
+    stored = Initializers(graph)
+    readers = Counter(name for n in _all_nodes(graph) for name in n.input)
+    readers.update(o.name for o in graph.output)
+    makers = {name: n for n in graph.node for name in n.output}
+    for norm in [n for n in graph.node if n.op_type == "BatchNormalization"]:
+        conv = makers.get(norm.input[0])
+        known = all(name in stored for name in norm.input[1:5]) and len(norm.output) == 1
+        if conv is None or conv.op_type != "Conv" or readers[norm.input[0]] != 1 or not known:
+            continue
+        if all(name in stored for name in conv.input[1:] if name):
+            _fold(conv, norm, stored)
+            graph.node.remove(norm)
+    drop_unread(graph)
+
+
+def _fold(conv: onnx.NodeProto, norm: onnx.NodeProto, stored: Initializers) -> None:
+    scale, shift, mean, variance = (
+        stored.array(name).astype(np.float64) for name in norm.input[1:5]
+    )
+    epsilon = next((a.f for a in norm.attribute if a.name == "epsilon"), 1e-5)
+    factor = scale / np.sqrt(variance + epsilon)
+    w = stored.array(conv.input[1])
+    has_bias = len(conv.input) > 2 and bool(conv.input[2])
+    bias = stored.array(conv.input[2]).astype(np.float64) if has_bias else 0.0
+    weights = (w * factor.reshape(-1, *(1,) * (w.ndim - 1))).astype(w.dtype)
+    terms = ((bias - mean) * factor + shift).astype(w.dtype)
+    conv.input[1] = stored.add(weights, f"{conv.input[1]}/folded")
+    name = stored.add(terms, f"{conv.name}/bias")
+    conv.input[2:] = [name]
+    conv.output[0] = norm.output[0]
+
+
+# -- quantisation --------------------------------------------------------------------------------
+
+
+class QuantizedFile:
+    """Puts QuantizeLinear and DequantizeLinear nodes into a model's graph, which it changes."""
+
+    def __init__(self, model: onnx.ModelProto, per_channel: bool = True) -> None:
+        self._graph, self._per_channel = model.graph, per_channel
+        self._nodes = {n.name: n for n in model.graph.node}
+        self._stored = Initializers(model.graph)
+        self._before: dict[str, list[onnx.NodeProto]] = {}
+        self._read: dict[str, str] = {}
+
+    def has(self, p: WeightedProduct) -> bool:
+        """Whether a product of the imported network is one node of the file, with those weights."""
+        node = self._nodes.get(p.node.name)
+        if node is None or node.op_type != KINDS[p.node.layer.name]:
+            return False
+        bias_fits = p.bias is None or (len(node.input) > 2 and node.input[2] in self._stored)
+        weights = node.input[1]
+        same = weights in self._stored and self._stored.shape(weights) == p.weights.spec.shape
+        return same and bias_fits
+
+    def insert(self, found: Points, scales: Mapping[Value, IntegerScale]) -> None:
+        """Let the points of the network that was imported read integers in the file."""
+        for p in found.products:
+            self._weigh(p, scales[p.activation])
+        for v, uses in found.reads.items():
+            for node, i in uses:
+                self._quantize(node, i, scales[v])
+        nodes = [n for node in self._graph.node for n in (*self._before.pop(node.name, ()), node)]
+        del self._graph.node[:]
+        self._graph.node.extend(nodes)
+        drop_unread(self._graph)
+
+    def _quantize(self, reader: Node, i: int, scale: IntegerScale) -> None:
+        node = self._nodes.get(reader.name)
+        if node is None or node.op_type != KINDS.get(reader.layer.name):
+            return  # written in another way than it was imported: it reads floats
+        name = node.input[i]
+        if name not in self._read:
+            self._read[name] = self._there_and_back(name, node, scale)
+        node.input[i] = self._read[name]
+
+    def _there_and_back(self, name: str, before: onnx.NodeProto, a: IntegerScale) -> str:
+        scale = self._stored.add(np.asarray(a.scale), f"{name}/scale")
+        zero = self._stored.add(np.asarray(a.zero, a.dtype.numpy), f"{name}/zero_point")
+        whole = self._stored.fresh(f"{name}/quantized")
+        out = self._stored.fresh(f"{name}/dequantized")
+        self._before.setdefault(before.name, []).extend(
+            [
+                helper.make_node("QuantizeLinear", [name, scale, zero], [whole], whole),
+                helper.make_node("DequantizeLinear", [whole, scale, zero], [out], out),
+            ]
+        )
+        return out
+
+    def _weigh(self, p: WeightedProduct, a: IntegerScale) -> None:
+        node = self._nodes[p.node.name]
+        key = f"{node.input[1]}:{p.axis}"
+        made = quantized_weights(self._stored.array(node.input[1]), p.axis, self._per_channel)
+        if key not in self._read:
+            self._read[key] = self._dequantized(node, node.input[1], made, p.axis)
+        node.input[1] = self._read[key]
+        if p.bias is None:
+            return
+        bias, units = self._stored.array(node.input[2]), made.scales * a.scale
+        if (
+            bias.shape == made.whole.shape[p.axis : p.axis + 1]
+            and (whole := quantized_bias(bias, units)) is not None
+        ):
+            stored = IntegerWeights(whole, units)
+            node.input[2] = self._dequantized(node, node.input[2], stored, 0)
+
+    def _dequantized(
+        self, before: onnx.NodeProto, name: str, made: IntegerWeights, axis: int
+    ) -> str:
+        scales = made.scales if made.scales.size > 1 else made.scales.reshape(())
+        whole = self._stored.add(made.whole, f"{name}/quantized")
+        scale = self._stored.add(scales, f"{name}/scale")
+        zero = self._stored.add(np.zeros(scales.shape, made.whole.dtype), f"{name}/zero_point")
+        out = self._stored.fresh(f"{name}/dequantized")
+        node = helper.make_node("DequantizeLinear", [whole, scale, zero], [out], out)
+        if scales.shape:
+            node.attribute.append(helper.make_attribute("axis", axis))
+        self._before.setdefault(before.name, []).append(node)
+        return out

@@ -1,0 +1,195 @@
+"""``tactix quantize``: a float32 ONNX file to one whose layers read 8-bit integers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tactix.base.files import replacing
+from tactix.config import BuilderConfig
+from tactix.contracts.calibrator import Calibration
+from tactix.plan.schema import Plan, TensorIO
+from tactix.plugins.session import Session
+from tactix_quantize import onnx_model, trade
+from tactix_quantize.accuracy import AccuracyControl, AccuracyTrade, script_metric
+from tactix_quantize.calibrate import Observer
+from tactix_quantize.model import FloatModel, LayerOptions
+from tactix_tools import arrays, options, show, source
+from tactix_tools.progress import BuildProgress
+from tactix_tools.show import errors_console
+
+SHOWN = 12
+"""Layers in the table of losses, unless all are asked for."""
+
+
+@click.command("quantize")
+@click.argument("model", type=options.FILE)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="The file to write; default: MODEL's, with .int8.onnx.",
+)
+@click.option(
+    "--data",
+    type=click.Path(exists=True),
+    metavar="PATH",
+    help="Sample inputs: a folder of .npy or .npz files, or one such file.",
+)
+@click.option(
+    "--random",
+    "count",
+    type=click.IntRange(1),
+    metavar="N",
+    help="In place of data: N batches of normal floats, and of integers as --int-below says.",
+)
+@click.option(
+    "--calibrator",
+    default="",
+    metavar="NAME",
+    help="What makes ranges of them: minmax (default), entropy2, entropy, legacy.",
+)
+@click.option(
+    "--cache",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Scales in TensorRT's form: read if the file is there, else written.",
+)
+@click.option(
+    "--symmetric", is_flag=True, help="int8 with zero point 0 for all tensors, as TensorRT wants."
+)
+@click.option("--per-tensor", is_flag=True, help="One scale for weights, not one a channel.")
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="LAYER",
+    help="Layers that stay float, by name (* as in file names); repeatable.",
+)
+@click.option(
+    "--max-drop",
+    type=click.FloatRange(0),
+    metavar="X",
+    help="Leave so many layers float that the metric drops by no more.",
+)
+@click.option(
+    "--metric",
+    type=options.FILE,
+    metavar="SCRIPT",
+    help="For --max-drop: a Python file with metric(outputs, inputs), more is better; without it "
+    "1 less the noise of the outputs by their signal.",
+)
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="For --max-drop: an SVG of drop over layers in floats.",
+)
+@options.shapes_option
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of --random.")
+@click.option(
+    "--int-below",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Random integers are from 0 up to below this.",
+)
+@click.option("--threads", type=click.IntRange(0), default=0, help="That run the model; 0: all.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@options.json_option
+@click.pass_obj
+def command(session: Session, /, **given: Any) -> None:
+    """Write MODEL with QuantizeLinear and DequantizeLinear operators, as ONNX Runtime, OpenVINO,
+    TensorRT and tactix read them.
+
+    Scales follow from sample inputs, on which the model is run as it is. Conv, Gemm and MatMul with
+    constant weights read 8-bit integers then. With --max-drop the fewest layers stay float with
+    which the model is good enough. Ctrl-C ends it and writes nothing.
+    """
+    _check(given)
+    path = Path(given["output"] or Path(given["model"]).with_suffix(".int8.onnx"))
+    source.output(path)
+    config = BuilderConfig(threads=given["threads"])
+    with BuildProgress(errors_console(), given["quiet"] or given["as_json"], keeps=False) as bars:
+        config.progress_monitor = bars
+        facts = _quantize(given, path, Observer(session, config))
+    if given["as_json"]:
+        show.print_json(facts)
+    else:
+        _print(facts)
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Raises click.UsageError for options that need others, or contradict them; InvalidArgument."""
+    source.require_model(given["model"])
+    if given["data"] and given["count"]:
+        raise click.UsageError("--data and --random contradict each other")
+    cached = given["cache"] and Path(given["cache"]).exists()
+    if not (given["data"] or given["count"] or cached):
+        raise click.UsageError("give --data, or --random, or a --cache that is there")
+    if given["max_drop"] is None and (given["metric"] or given["picture"]):
+        raise click.UsageError("--metric and --picture are for --max-drop")
+    if given["max_drop"] is not None and not (given["data"] or given["count"]):
+        raise click.UsageError("--max-drop needs --data or --random, to run the model on")
+    if given["output"] and Path(given["output"]).resolve() == Path(given["model"]).resolve():
+        raise click.UsageError("the output would overwrite the model; give another one")
+
+
+def _quantize(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]:
+    """Write the file; gives what is told of it."""
+    metric = script_metric(given["metric"]) if given["metric"] else None
+    choices = LayerOptions(given["exclude"], not given["per_tensor"])
+    model = FloatModel(given["model"], by, choices)
+    data = given["data"] or (_random(model, given) if given["count"] else None)
+    calibration = Calibration(
+        data, given["calibrator"], given["cache"], symmetric=given["symmetric"]
+    )
+    model.calibrate(calibration)
+    outcome: AccuracyTrade | None = None
+    if given["max_drop"] is not None:
+        outcome = AccuracyControl(model, data, by).search(given["max_drop"], metric)
+    wide = outcome.best.wide if outcome else ()
+    onnx_model.save(model.quantized_file(wide), path)
+    layers = model.layers()
+    if outcome and given["picture"]:
+        with replacing(given["picture"]) as f:
+            f.write(trade.svg(outcome, given["max_drop"]).encode())
+    return {
+        "model": str(path),
+        "bytes": path.stat().st_size,
+        "float_bytes": Path(given["model"]).stat().st_size,
+        "layers": len(layers),
+        "quantized": len(layers) - len(wide),
+        **(trade.facts(outcome) if outcome else {}),
+    }
+
+
+def _random(model: FloatModel, given: dict[str, Any]) -> list[dict[str, Any]]:
+    """Random batches at the shapes that were asked for."""
+    inputs = model.network.inputs
+    ios = tuple(TensorIO(v.name, i, v.spec.dtype, v.spec.shape) for i, v in enumerate(inputs))
+    plan = Plan(model.network.name, ios, (), (), (), ())
+    sizes = arrays.sizes(plan, options.merged(given["shapes"]))
+    first, below = given["seed"], given["int_below"]
+    return [arrays.random(plan, sizes, first + i, below) for i in range(given["count"])]
+
+
+def _print(facts: dict[str, Any]) -> None:
+    console = show.console()
+    if "losses" in facts:
+        wide = set(facts["float_layers"])
+        rows = [
+            [name, f"{loss:.2e}", "float" if name in wide else "int8"]
+            for name, loss in facts["losses"].items()
+        ]
+        title = "layers by what each loses alone"
+        columns = ["layer", "noise by signal", "as"]
+        console.print(show.table(title, columns, rows[:SHOWN], right=["noise by signal"]))
+        rows = [[str(t["float_layers"]), f"{t['drop']:.4g}"] for t in facts["trials"]]
+        console.print(show.table("tried", ["layers in floats", "drop"], rows, right=["drop"]))
+    console.print(
+        f"{facts['model']}: {facts['quantized']} of {facts['layers']} layers read integers, "
+        f"{show.size(facts['bytes'])} (float: {show.size(facts['float_bytes'])})",
+        soft_wrap=True,
+    )

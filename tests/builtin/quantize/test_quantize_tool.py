@@ -1,0 +1,226 @@
+"""``tactix quantize`` on a network that was trained: files that others read, drops of accuracy,
+layers that stay float.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import tactix
+from tactix.base.arrays import Array
+from tactix_tools import cli
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+HALF = 128
+"""Held-out images that serve as samples; accuracy is measured on others."""
+METRIC = """\
+import numpy as np
+labels = np.load({labels!r})
+def metric(outputs, inputs):
+    return (np.concatenate([o["logits"] for o in outputs]).argmax(1) == labels).mean()
+"""
+
+
+@pytest.fixture(scope="module")
+def images() -> Array:
+    return np.load(DIGITS / "digits_test.npz")["images"]
+
+
+@pytest.fixture(scope="module")
+def labels() -> Array:
+    return np.load(DIGITS / "digits_test.npz")["labels"]
+
+
+@pytest.fixture
+def samples(tmp_path: Path, images: Array) -> str:
+    np.savez(tmp_path / "samples.npz", image=images[:HALF])
+    return str(tmp_path / "samples.npz")
+
+
+@pytest.fixture
+def quantize(
+    tmp_path: Path, samples: str, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., dict]:
+    """Runs the tool to ``q.onnx``; what it tells."""
+
+    def run(model: Path, *options: str) -> dict:
+        out = str(tmp_path / "q.onnx")
+        code = cli.main(["quantize", str(model), "--data", samples, "-o", out, "--json", *options])
+        told = capsys.readouterr().out
+        assert code == 0, told
+        return json.loads(told)
+
+    return run
+
+
+def accuracy(model: Path | str, images: Array, labels: Array) -> float:
+    engine = tactix.build(str(model), level=0, timing_cache=False)
+    return float((engine(images).argmax(1) == labels).mean())
+
+
+def kinds(path: Path) -> Counter[str]:
+    return Counter(n.op_type for n in onnx.load(path).graph.node)
+
+
+def with_outlier(path: Path, factor: float = 1e4) -> Path:
+    """The same function with a channel between two layers that is much larger than the others:
+    integers that hold it hold nothing else.
+    """
+    model = onnx.load(DIGITS / "digits.onnx")
+    stored = {t.name: t for t in model.graph.initializer}
+    by_name = {n.name: n for n in model.graph.node}
+    norm, second = by_name["batch_norm_3"], by_name["conv2d_2"]
+    for name, scale, at in (
+        (norm.input[1], factor, np.s_[0]),
+        (norm.input[2], factor, np.s_[0]),
+        (second.input[1], 1 / factor, np.s_[:, 0]),
+    ):
+        array = numpy_helper.to_array(stored[name]).copy()
+        array[at] *= scale
+        stored[name].CopyFrom(numpy_helper.from_array(array, name))
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("options", [[], ["--symmetric"], ["--calibrator", "entropy2"]])
+def test_a_trained_network_stays_as_good(
+    quantize: Callable[..., dict],
+    tmp_path: Path,
+    images: Array,
+    labels: Array,
+    options: list[str],
+) -> None:
+    facts = quantize(DIGITS / "digits.onnx", *options)
+    assert facts["quantized"] == facts["layers"] >= 4
+    assert facts["bytes"] < facts["float_bytes"] / 2
+    rest = images[HALF:], labels[HALF:]
+    before = accuracy(DIGITS / "digits.onnx", *rest)
+    assert accuracy(tmp_path / "q.onnx", *rest) >= before - 0.005
+
+
+def test_onnxruntime_reads_the_file_and_agrees(
+    quantize: Callable[..., dict], tmp_path: Path, images: Array
+) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    quantize(DIGITS / "digits.onnx")
+    onnx.checker.check_model(onnx.load(tmp_path / "q.onnx"), full_check=True)
+    found = ort.InferenceSession(tmp_path / "q.onnx").run(None, {"image": images[:64]})[0]
+    ours = tactix.build(str(tmp_path / "q.onnx"), level=0, timing_cache=False)(images[:64])
+    assert np.abs(found - ours).max() < 0.05 * np.abs(ours).max()
+    assert (found.argmax(1) == ours.argmax(1)).mean() > 0.98
+
+
+def test_a_layer_that_integers_ruin_stays_float(
+    quantize: Callable[..., dict], tmp_path: Path, images: Array, labels: Array
+) -> None:
+    model = with_outlier(tmp_path / "outlier.onnx")
+    np.save(tmp_path / "labels.npy", labels[:HALF])
+    script = tmp_path / "metric.py"
+    script.write_text(METRIC.format(labels=str(tmp_path / "labels.npy")))
+    rest = images[HALF:], labels[HALF:]
+    before = accuracy(model, *rest)
+    quantize(model)
+    assert accuracy(tmp_path / "q.onnx", *rest) < before - 0.1
+    facts = quantize(
+        model, "--max-drop", "0.005", "--metric", str(script), "--picture", str(tmp_path / "p.svg")
+    )
+    assert facts["quantized"] == facts["layers"] - 1
+    assert facts["float_layers"] == [next(iter(facts["losses"]))]
+    assert facts["drop"] <= 0.005 < facts["trials"][0]["drop"]
+    assert accuracy(tmp_path / "q.onnx", *rest) >= before - 0.01
+    picture = (tmp_path / "p.svg").read_text()
+    assert picture.count("<circle") == len(facts["trials"])
+    assert picture.startswith("<svg")
+
+
+def test_the_noise_of_outputs_is_the_metric_without_a_script(
+    quantize: Callable[..., dict], tmp_path: Path
+) -> None:
+    model = with_outlier(tmp_path / "outlier.onnx")
+    facts = quantize(model, "--max-drop", "0.01")
+    assert facts["metric"] == 1
+    assert facts["drop"] <= 0.01
+    assert 1 <= len(facts["float_layers"]) < facts["layers"]
+
+
+def test_excluded_layers_and_weights_with_one_scale(
+    quantize: Callable[..., dict], tmp_path: Path
+) -> None:
+    model = onnx.load(DIGITS / "digits.onnx")
+    names = [n.name for n in model.graph.node if n.op_type in ("Conv", "Gemm", "MatMul")]
+    facts = quantize(DIGITS / "digits.onnx", "--exclude", names[0], "--per-tensor")
+    assert facts["layers"] == len(names) - 1
+    made = onnx.load(tmp_path / "q.onnx")
+    stored = {t.name: t for t in made.graph.initializer}
+    by_name = {n.name: n for n in made.graph.node}
+    assert by_name[names[0]].input[1] in stored
+    scales = [n.input[1] for n in made.graph.node if n.op_type == "DequantizeLinear"]
+    weights = [s for s in scales if s.startswith(model.graph.initializer[0].name.split("/")[0])]
+    assert all(not stored[s].dims for s in weights)
+
+
+def test_a_cache_needs_no_data(
+    quantize: Callable[..., dict], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache = str(tmp_path / "it.cache")
+    quantize(DIGITS / "digits.onnx", "--cache", cache)
+    first = (tmp_path / "q.onnx").read_bytes()
+    model = str(DIGITS / "digits.onnx")
+    again = str(tmp_path / "again.onnx")
+    assert cli.main(["quantize", model, "--cache", cache, "-o", again, "--json"]) == 0
+    assert (tmp_path / "again.onnx").read_bytes() == first
+    assert kinds(tmp_path / "again.onnx")["QuantizeLinear"] >= 3
+
+
+def test_random_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "q.onnx")
+    assert cli.main(["quantize", str(DIGITS / "digits.onnx"), "--random", "2", "-o", out]) == 0
+    told = capsys.readouterr()
+    assert "layers read integers" in told.out
+    assert "observe sample inputs" in told.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "code"),
+    [
+        ([], "give --data, or --random", cli.USAGE),
+        (["--data", ".", "--random", "3"], "contradict", cli.USAGE),
+        (["--random", "1", "--metric", __file__], "for --max-drop", cli.USAGE),
+        (["--random", "1", "--exclude", "nothing*"], "no layer fits --exclude", cli.USAGE),
+        (["--random", "1", "--exclude", "*"], "there is nothing to quantise", cli.USAGE),
+        (["--random", "1", "--calibrator", "middle"], "no calibrator 'middle'", cli.USAGE),
+        (
+            ["--random", "1", "--max-drop", "1", "--metric", __file__],
+            "has no function metric",
+            cli.USAGE,
+        ),
+    ],
+)
+def test_what_is_wrong_is_told(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    said: str,
+    code: int,
+) -> None:
+    out = tmp_path / "q.onnx"
+    assert cli.main(["quantize", str(DIGITS / "digits.onnx"), "-o", str(out), *options]) == code
+    assert said in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_quantised_model_is_refused(
+    quantize: Callable[..., dict], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quantize(DIGITS / "digits.onnx")
+    again = ["quantize", str(tmp_path / "q.onnx"), "--random", "1"]
+    assert cli.main([*again, "-o", str(tmp_path / "z.onnx")]) == cli.USAGE
+    assert "quantised already" in capsys.readouterr().err

@@ -20,6 +20,7 @@ from tactix.contracts.graph import Node, Value
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_tensorrt.plugin_steps import KERNELS, LAYER
 from tactix_tensorrt.plugin_steps.layer import BEYOND, PluginAttrs
+from tactix_tensorrt.plugin_steps.ptx import unstated
 
 if TYPE_CHECKING:
     from tactix_tensorrt.plugin_steps.held import Held
@@ -71,8 +72,10 @@ class KernelTactic(Tactic[Compiled]):
         reads = (tensor_in(i) for i in range(len(node.given)))
         writes = (tensor_out(i) for i in range(len(node.outputs)))
         numbers = (scalar(_known(n)) for n in made.numbers)
+        arguments = (*reads, *numbers, *writes)
+        nulls = (scalar(0),) * unstated(made.code, made.name, len(arguments))
         launch = _launch(made.launch)
-        started = Launch((*reads, *numbers, *writes), launch[:3], launch[3:6], (), launch[6])
+        started = Launch((*arguments, *nulls), launch[:3], launch[3:6], (), launch[6])
         code = Binary(made.code + b"\0", made.name)
         return KernelArtifact(CUBIN, (started,), code)
 

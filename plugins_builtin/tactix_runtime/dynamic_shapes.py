@@ -62,10 +62,12 @@ class SegmentedContext(ExecutionContext):
     def __init__(self, program: LinkedPlan, name: str = "") -> None:
         super().__init__(program, name)
         self._segments = segments(program)
-        self._inner: dict[int, list[SegmentedContext]] = {}
+        bodies = ((k, program.bodies.get(k, ())) for k in program.plan.produced)
+        self._inner = {k: [SegmentedContext(p) for p in plans] for k, plans in bodies}
         self._results: dict[str, tuple[int, ...]] = {}
         self._solved: tuple[Any, Env, dict[str, int]] | None = None
-        self._weave = Weave(program)
+        inner = {k: [c._weave for c in contexts] for k, contexts in self._inner.items()}
+        self._weave: Weave = Weave(program, self._segments, inner)
 
     @property
     def profiler(self) -> Profiler | None:
@@ -170,6 +172,7 @@ class SegmentedContext(ExecutionContext):
 
     def _by_steps(self, values: Sequence[Any], given: Env) -> list[Any]:
         env, run_values = self._begun(values, given)
+        self._weave.forget()
         for segment, k in self._segments:
             segment.run(env, run_values)
             if k < len(self._program.plan.steps):
@@ -240,17 +243,13 @@ class SegmentedContext(ExecutionContext):
             run_values.put(o.buffer, y, o.spec.dtype)
 
     def _bodies(self, k: int, env: Env) -> list[ContextBody]:
-        if k not in self._program.bodies:
-            return []
-        if k not in self._inner:
-            self._inner[k] = [SegmentedContext(p) for p in self._program.bodies[k]]
         return [ContextBody(c, env) for c in self._inner[k]]
 
     def close(self) -> None:
         super().close()
         self._segments.clear()
-        self._weave = Weave(self._program)
         self._inner.clear()
+        self._weave.forget()
 
 
 def _check_sizes(arrays: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -72,6 +72,10 @@ class Segment:
         if self.runnable is not None:
             self.runnable()
 
+    def displaced(self) -> None:
+        """Something else places what is not its own: the next run does so anew."""
+        self._bound = [-1] * len(self.outer)
+
     def _check_places(self, env: Env, run_values: RunValues) -> None:
         """Raises ExecutionError for a buffer that the steps touch and nothing has placed."""
         for b in self.outer:

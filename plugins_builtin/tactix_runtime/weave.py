@@ -7,7 +7,8 @@ shapes follow from the inputs' alone; a body is woven in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,22 +23,32 @@ from tactix.run.arrays import address_of
 from tactix.run.link import LinkedPlan
 from tactix.run.shapes import solve
 from tactix_runtime.host_mirror import empty_array
-from tactix_runtime.segment import Segment, bind_shape, segments
+from tactix_runtime.segment import Segment, bind_shape
 
 Shapes = Sequence[tuple[int, ...]]
 
 
 class Weave:
-    """The program of a plan at the shapes that it was last asked for, with memory of its own."""
+    """The program of a context's plan at the shapes that it was last asked for. ``inner``: those of
+    its steps' bodies.
 
-    def __init__(self, program: LinkedPlan) -> None:
-        self._program = program
+    It shares the segments, their memory included, with runs step by step.
+    """
+
+    def __init__(
+        self,
+        program: LinkedPlan,
+        segments: Sequence[tuple[Segment, int]],
+        inner: Mapping[int, Sequence[Weave]],
+    ) -> None:
+        self._program, self._segments, self._inner = program, segments, inner
         self._launcher = _maker(program)
-        self._segments: list[tuple[Segment, int]] = []
-        self._inner: dict[int, list[Weave]] = {}
         self._asked: tuple[Any, ...] = ()
         self._found: BoundBody | None = None
         self._memory: list[Any] = []
+        self._around: weakref.ref[Weave] | None = None
+        for weave in (w for weaves in inner.values() for w in weaves):
+            weave._around = weakref.ref(self)
 
     @property
     def able(self) -> bool:
@@ -50,26 +61,37 @@ class Weave:
         """
         if self._launcher is None:
             return None
-        asked = (list(shapes), dict(given), id(self._program.addresses))
-        if asked != self._asked:
-            self._found, self._asked = None, asked
+        weights = self._program.addresses  # a new list where weights have moved
+        if self._asked[:2] != (shapes, given) or self._asked[2] is not weights:
+            self.forget()
             try:
                 self._found = self._woven(self._launcher, shapes, given)
             except TactixError:
                 self._found = None
+            self._asked = [*shapes], {**given}, weights
         return self._found
+
+    def forget(self) -> None:
+        """The segments are bound for something else, so that programs with them cannot run any
+        more, those of plans around included. That there was none stays known.
+        """
+        if self._found is None:
+            return
+        self._asked, self._found = (), None
+        if around := self._around and self._around():
+            around.forget()
 
     def _woven(self, launcher: Launcher, shapes: Shapes, given: Env) -> BoundBody | None:
         program, plan = self._program, self._program.plan
         env = solve(plan.inputs, shapes, plan.profiles, given)
         run = _Sizes(env, list(program.addresses), {})
         parts = list[Part]()
-        self._segments = self._segments or segments(program)
         self._memory.clear()
         for segment, k in self._segments:
             self._place(segment, run)
             if segment.steps:
                 parts.append(segment.bind(run.env, run.addresses))
+                segment.displaced()
             if k < len(plan.steps):
                 part = self._part(k, run)
                 if part is None:
@@ -94,15 +116,15 @@ class Weave:
             run.shapes[buffer] = shape
         moving = self._program.io_buffers
         for b in segment.outer:
-            if not run.addresses[b] and b not in moving:
+            declared = self._program.plan.buffers[b]
+            placed = run.addresses[b] or b in moving
+            if not placed and size_at(declared.nbytes, run.env, declared.name):
                 raise ExecutionError(f"buffer {b} has no memory", do="Build the plan again")
 
     def _part(self, k: int, run: _Sizes) -> Part | None:
         """A step with bodies; its outputs get memory."""
         program, step = self._program, self._program.plan.steps[k]
         check(program.plan.extents.get(k, ()), run.env)
-        if k not in self._inner:
-            self._inner[k] = [Weave(p) for p in program.bodies[k]]
         bodies = [_Woven(w, run.env) for w in self._inner[k]]
         found = program.launchers[step.artifact.launcher].part(step, dict(run.env), bodies)
         if found is None or len(found.shapes) != len(step.outputs):

@@ -14,6 +14,8 @@ from test_control_flow import check, parsed, rand, text
 
 import tactix
 from tactix.base.errors import ExecutionError
+from tactix.contracts.allocator import Allocator
+from tactix.run.memory import Memory
 from tactix_cpu.programs import ElfProgram
 from tactix_sdk.evaluate import evaluate
 
@@ -261,3 +263,22 @@ def test_a_profiled_run_goes_step_by_step(whole: Whole) -> None:
         np.testing.assert_array_equal(first[name], again[name])
         np.testing.assert_array_equal(first[name], profiled[name])
     assert len(whole) == 1
+
+
+def test_whole_runs_take_no_memory_beside_that_of_runs_step_by_step(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, allocate = list[int](), Memory.allocate
+
+    def noting(allocator: Allocator, size: int) -> Memory:
+        taken.append(size)
+        return allocate(allocator, size)
+
+    monkeypatch.setattr(Memory, "allocate", noting)
+    engine = build(parsed(LEAVING))
+    feed = {"x": rand(3), "outer": np.array(3), "more": np.array(True)}
+    engine(**feed)
+    by_steps = list(taken)
+    for _ in range(3):
+        engine(**feed)
+    assert (taken, len(whole)) == (by_steps, 3)

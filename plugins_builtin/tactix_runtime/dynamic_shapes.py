@@ -15,10 +15,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from tactix.base.dims import Env, Shape, show
 from tactix.base.dtypes import DType
 from tactix.base.error_recorder import recording
-from tactix.base.errors import ExecutionError, InvalidArgument, ShapeError
+from tactix.base.errors import (
+    AllocationError,
+    ExecutionError,
+    InvalidArgument,
+    ShapeError,
+    TactixError,
+)
 from tactix.contracts.launcher import Step
 from tactix.contracts.program import BoundBody
 from tactix.plan.extents import check
@@ -31,7 +39,7 @@ from tactix.run.shapes import solve
 from tactix_runtime.host_mirror import MirroredValues, RunValues, read
 from tactix_runtime.segment import bind_shape, segments
 from tactix_runtime.values import as_value
-from tactix_runtime.weave import Weave, run_bound
+from tactix_runtime.weave import Weave, WholeRun
 
 NOTHING: Env = {}
 
@@ -65,6 +73,7 @@ class SegmentedContext(ExecutionContext):
         bodies = ((k, program.bodies.get(k, ())) for k in program.plan.produced)
         self._inner = {k: [SegmentedContext(p) for p in plans] for k, plans in bodies}
         self._results: dict[str, tuple[int, ...]] = {}
+        self._whole: WholeRun | None = None
         self._solved: tuple[Any, Env, dict[str, int]] | None = None
         inner = {k: [c._weave for c in contexts] for k, contexts in self._inner.items()}
         self._weave: Weave = Weave(program, self._segments, inner)
@@ -92,15 +101,33 @@ class SegmentedContext(ExecutionContext):
         """Arrays of the device are copied to the host first; results are the host's. ``stream``
         waits for nothing.
         """
-        with recording(self), self._running:
-            given = in_order(self._inputs, given, {})
-            if self._exchange is not None:
-                given = [
-                    self._exchange.fetch(io, x) for io, x in zip(self._inputs, given, strict=True)
-                ]
-            values = [as_value(io, x) for io, x in zip(self._inputs, given, strict=True)]
-            self._shapes = self._shapes_of(values)
-            return self._noted(self.call(values))
+        try:
+            with self._running:
+                found = self._again(given)
+                return self._infer(given) if found is None else found
+        except TactixError:
+            with recording(self):
+                raise
+        except MemoryError as e:
+            raise AllocationError("no memory for outputs", who=self.name, why=str(e)) from None
+
+    def _again(self, given: Sequence[Any]) -> list[Any] | None:
+        """The outputs, where all is as it was when the whole plan was one native call."""
+        whole = self._whole
+        if whole is None or self._profiler is not None or not whole.accepts(given):
+            return None
+        if not self._weave.holds(whole.bound):
+            return None
+        self._shapes, self._results = whole.inputs, whole.outputs
+        return whole(given)
+
+    def _infer(self, given: Sequence[Any]) -> list[Any]:
+        given = in_order(self._inputs, given, {})
+        if self._exchange is not None:
+            given = [self._exchange.fetch(io, x) for io, x in zip(self._inputs, given, strict=True)]
+        values = [as_value(io, x) for io, x in zip(self._inputs, given, strict=True)]
+        self._shapes = self._shapes_of(values)
+        return self._noted(self.call(values))
 
     def execute_v2(self, bindings: list[int]) -> bool:
         with recording(self), self._running:
@@ -206,12 +233,17 @@ class SegmentedContext(ExecutionContext):
         did not have: what runs once needs no program.
         """
         known = self._solved
-        if not self._program.plan.produced or self._profiler is not None or known is None:
+        if known is None or not self._weave.able or self._profiler is not None:
             return None
-        if not self._weave.able or known[1] != given or known[0] != self._shapes_of(values):
+        if known[1] != given or known[0] != self._shapes_of(values):
             return None
         bound = self._weave.at(known[0], given)
-        return None if bound is None else run_bound(bound, values)
+        if bound is None:
+            return None
+        if self._whole is None or self._whole.bound is not bound:
+            self._whole = WholeRun(bound, self._program.plan)
+        values = [_plain(x) for x in values]
+        return self._whole(values) if self._whole.accepts(values) else None
 
     def _symbols(self, values: Sequence[Any], given: Env) -> dict[str, int]:
         """Symbols that the shapes of the inputs give, beside those that are given."""
@@ -250,6 +282,12 @@ class SegmentedContext(ExecutionContext):
         self._segments.clear()
         self._inner.clear()
         self._weave.forget()
+
+
+def _plain(x: Any) -> Any:
+    """An array that can be used as it is."""
+    usable = x.__class__ is np.ndarray and x.flags.c_contiguous and x.flags.aligned
+    return x if usable else np.require(x, requirements=("C", "A"))
 
 
 def _check_sizes(arrays: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:

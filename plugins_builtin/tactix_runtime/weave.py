@@ -16,9 +16,11 @@ import numpy as np
 
 from tactix.base.dims import Env
 from tactix.base.errors import ExecutionError, TactixError
+from tactix.base.host_memory import check_array_fits
 from tactix.contracts.launcher import Launcher
 from tactix.contracts.program import BoundBody, BoundTensor, Part
 from tactix.plan.extents import check, size_at
+from tactix.plan.schema import Plan
 from tactix.run.arrays import address_of
 from tactix.run.link import LinkedPlan
 from tactix.run.shapes import solve
@@ -70,6 +72,10 @@ class Weave:
                 self._found = None
             self._asked = [*shapes], {**given}, weights
         return self._found
+
+    def holds(self, bound: BoundBody) -> bool:
+        """Whether it can run still."""
+        return self._found is bound and self._asked[2] is self._program.addresses
 
     def forget(self) -> None:
         """The segments are bound for something else, so that programs with them cannot run any
@@ -195,16 +201,34 @@ def _weavable(program: LinkedPlan) -> bool:
     return program.device.host_memory and nests and not objects and apart and not plan.kernel_sets
 
 
-def run_bound(bound: BoundBody, values: Sequence[Any]) -> list[Any] | None:
-    """New outputs of one run; None for values of other dtypes than the body's. Raises as the
-    program does, and AllocationError.
-    """
-    given = [np.ascontiguousarray(x).reshape(x.shape) for x in values]
-    if any(x.dtype != t.dtype.numpy for x, t in zip(given, bound.inputs, strict=True)):
-        return None
-    outputs = [empty_array(t.shape, t.dtype.numpy) for t in bound.outputs]
-    tensors = (*bound.inputs, *bound.outputs)
-    for t, x in zip(tensors, (*given, *outputs), strict=True):
-        bound.program.rebind(t.buffer, address_of(x))
-    bound.program()
-    return outputs
+class WholeRun:
+    """Runs of a program on arrays. ``inputs``, ``outputs``: their shapes, by name the latter."""
+
+    def __init__(self, bound: BoundBody, plan: Plan) -> None:
+        self.bound, self._program = bound, bound.program
+        self._taken = [(t.buffer, t.dtype.numpy, t.shape) for t in bound.inputs]
+        self._made = [(t.buffer, t.dtype.numpy, t.shape) for t in bound.outputs]
+        names = [io.name for io in plan.outputs]
+        self.inputs = [t.shape for t in bound.inputs]
+        self.outputs = {n: t.shape for n, t in zip(names, bound.outputs, strict=True)}
+        for _, dtype, shape in self._made:
+            check_array_fits(shape, dtype)
+
+    def accepts(self, values: Sequence[Any]) -> bool:
+        """Whether these are numpy arrays that can be used as they are."""
+        for x, (_, dtype, shape) in zip(values, self._taken, strict=False):
+            plain = x.__class__ is np.ndarray and x.flags.c_contiguous and x.flags.aligned
+            if not plain or x.dtype != dtype or x.shape != shape:
+                return False
+        return len(values) == len(self._taken)
+
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
+        """New outputs for what is accepted. Raises as the program does, and MemoryError."""
+        rebind = self._program.rebind
+        outputs = [np.empty(shape, dtype) for _, dtype, shape in self._made]
+        for (buffer, _, _), x in zip(self._taken, values, strict=True):
+            rebind(buffer, address_of(x))
+        for (buffer, _, _), y in zip(self._made, outputs, strict=True):
+            rebind(buffer, address_of(y))
+        self._program()
+        return outputs

@@ -29,6 +29,7 @@ from tactix.contracts.program import (
     NestedBody,
     PlacedPart,
 )
+from tactix_ops.steady_loops import Places
 
 Shapes = Sequence[tuple[int, ...]]
 
@@ -92,7 +93,10 @@ def _loop(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | Non
     if not _is_one(most, DType.INT64) or not _is_one(start, DType.BOOL):
         return None
     told = [(1,) * rank for rank in nesting.params.get("ranks", (0, 0))]
-    bound = bodies[0].bound([*told, *(x.shape for x in values)])
+    shapes = [*told, *(x.shape for x in values)]
+    if not Places(n, inputs=2, outputs=1).steady(shapes, bodies[0].results(shapes)):
+        return None
+    bound = bodies[0].bound(shapes)
     if bound is None or not _is_one(bound.outputs[0], DType.BOOL):
         return None
     (counter, condition, *_), (going, *made) = bound.inputs, bound.outputs
@@ -128,7 +132,10 @@ def _scan(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | Non
         return None
     heads = [s.head for s in slices]
     given = [*values[:n], *heads, *captures]
-    bound = bodies[0].bound([x.shape for x in given])
+    shapes = [x.shape for x in given]
+    if not Places(n).steady(shapes, bodies[0].results(shapes)):
+        return None
+    bound = bodies[0].bound(shapes)
     if bound is None or not _alike(given, bound.inputs):
         return None
     run = _Runs(nesting, bound, bound.inputs, bound.outputs)

@@ -87,6 +87,16 @@ class Places:
     inputs: int = 0
     outputs: int = 0
 
+    def steady(
+        self, taken: Sequence[tuple[int, ...]], made: Sequence[tuple[int, ...] | None]
+    ) -> bool:
+        """Whether states keep their shapes, as far as is known before a run: a body of which one
+        grows need not be bound for runs that follow each other.
+        """
+        states = made[self.outputs : self.outputs + self.states]
+        given = taken[self.inputs : self.inputs + self.states]
+        return all(y is None or x == y for x, y in zip(given, states, strict=True))
+
 
 @dataclass(frozen=True, eq=False)
 class Sliced:
@@ -143,7 +153,10 @@ def _bound(body: StepBody, values: Sequence[Any], where: Places) -> BodyRuns | N
     if not all(isinstance(x, (np.ndarray, np.generic)) for x in values):
         return None
     given = [np.asarray(x, order="C") for x in values]
-    bound = body.bound([x.shape for x in given])
+    shapes = [x.shape for x in given]
+    if not where.steady(shapes, body.results(shapes)):
+        return None
+    bound = body.bound(shapes)
     if bound is None or any(
         x.dtype != t.dtype.numpy for x, t in zip(given, bound.inputs, strict=True)
     ):

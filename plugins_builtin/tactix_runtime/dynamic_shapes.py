@@ -54,6 +54,9 @@ class ContextBody:
     def __call__(self, values: Sequence[Any], /) -> list[Any]:
         return self.context.call(values, self.given)
 
+    def results(self, shapes: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...] | None]:
+        return self.context.results(shapes, self.given)
+
     def bound(self, shapes: Sequence[tuple[int, ...]]) -> BoundBody | None:
         return self.context.bound(shapes, self.given)
 
@@ -222,6 +225,13 @@ class SegmentedContext(ExecutionContext):
         for io, x in zip(self._inputs, values, strict=True):
             run_values.put(io.buffer, x, io.dtype)
         return env, run_values
+
+    def results(
+        self, shapes: Sequence[tuple[int, ...]], given: Env
+    ) -> Sequence[tuple[int, ...] | None]:
+        """As ``BindableBody.results``; ``given`` as for ``call``."""
+        self._check_open()
+        return self._weave.results(shapes, given)
 
     def bound(self, shapes: Sequence[tuple[int, ...]], given: Env) -> BoundBody | None:
         """As ``BindableBody.bound``; ``given`` as for ``call``."""

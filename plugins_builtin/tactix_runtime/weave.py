@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Env
+from tactix.base.dims import Env, evaluate_shape, symbols
 from tactix.base.errors import ExecutionError, TactixError
 from tactix.base.host_memory import check_array_fits
 from tactix.contracts.launcher import Launcher
@@ -72,6 +72,16 @@ class Weave:
                 self._found = None
             self._asked = [*shapes], {**given}, weights
         return self._found
+
+    def results(self, shapes: Shapes, given: Env) -> Sequence[tuple[int, ...] | None]:
+        """As ``BindableBody.results``."""
+        plan = self._program.plan
+        env = solve(plan.inputs, shapes, plan.profiles, given)
+        known = env.keys()
+        return [
+            evaluate_shape(io.shape, env) if all(symbols(d) <= known for d in io.shape) else None
+            for io in plan.outputs
+        ]
 
     def holds(self, bound: BoundBody) -> bool:
         """Whether it can run still."""
@@ -166,6 +176,9 @@ class _Woven:
 
     weave: Weave
     given: Env
+
+    def results(self, shapes: Shapes) -> Sequence[tuple[int, ...] | None]:
+        return self.weave.results(shapes, self.given)
 
     def bound(self, shapes: Shapes) -> BoundBody | None:
         return self.weave.at(shapes, self.given)

@@ -17,6 +17,7 @@ from tactix.base.errors import ExecutionError
 from tactix.contracts.allocator import Allocator
 from tactix.run.memory import Memory
 from tactix_cpu.programs import ElfProgram
+from tactix_runtime.weave import Weave
 from tactix_sdk.evaluate import evaluate
 
 ort = pytest.importorskip("onnxruntime")
@@ -283,3 +284,38 @@ def test_whole_runs_take_no_memory_beside_that_of_runs_step_by_step(
     for _ in range(3):
         engine(**feed)
     assert (taken, len(whole)) == (by_steps, 3)
+
+
+GROWING = text(
+    "float[n] x, bool which",
+    "float[k] y",
+    """
+    three = Constant <value = int64 {3}> ()
+    y = Loop (three, , x) <
+      body = body (int64 i, bool c, float[a] s) => (bool d, float[b] t) {
+        d = Identity (c)
+        u = If (which) <
+          then_branch = yes () => (float[e] g) { g = Neg (s) },
+          else_branch = no () => (float[f] h) { h = Relu (s) }
+        >
+        t = Concat <axis = 0> (u, x)
+      }
+    >
+    """,
+)
+
+
+def test_what_grows_is_not_bound_for_runs_that_follow_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, bound = build(parsed(GROWING)), list[object]()
+    woven = Weave._woven
+
+    def noting(self: Weave, *args: Any) -> Any:
+        bound.append(args[1])
+        return woven(self, *args)
+
+    monkeypatch.setattr(Weave, "_woven", noting)
+    for n, which in ((2, True), (2, False), (3, True)):
+        check(engine, GROWING, x=rand(n), which=np.array(which))
+    assert bound == [[(2,), ()]]  # of the whole plan alone, in the second run at a shape

@@ -80,6 +80,9 @@ class Runnable(Protocol):
 class BindableBody(Protocol):
     """A plan of a step's at shapes of its inputs."""
 
+    def results(self, shapes: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...] | None]:
+        """The shapes of the outputs; None for what only running tells. Raises ShapeError."""
+
     def bound(self, shapes: Sequence[tuple[int, ...]]) -> BoundBody | None:
         """Until it is asked for other shapes. None where a run needs Python, as only running tells
         a shape or a step runs in it.

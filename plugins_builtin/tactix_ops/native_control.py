@@ -40,7 +40,8 @@ def part(step: Step, env: Env, bodies: Sequence[BindableBody]) -> PlacedPart | N
     """
     make = PARTS.get(str(step.artifact.params["control"]))
     operands = (*step.inputs, *step.outputs)
-    if make is None or any(o.format != LINEAR or o.spec.dtype.on_host for o in operands):
+    odd = (o.buffer < 0 or o.format != LINEAR or o.spec.dtype.on_host for o in operands)
+    if make is None or any(odd):
         return None
     inputs = [
         BoundTensor(o.buffer, evaluate_shape(o.spec.shape, env), o.spec.dtype) for o in step.inputs

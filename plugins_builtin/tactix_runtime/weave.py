@@ -17,7 +17,7 @@ import numpy as np
 from tactix.base.dims import Env, evaluate_shape, symbols
 from tactix.base.errors import ExecutionError, TactixError
 from tactix.base.host_memory import check_array_fits
-from tactix.contracts.launcher import Launcher
+from tactix.contracts.launcher import Launcher, Operand
 from tactix.contracts.program import BoundBody, BoundTensor, Part
 from tactix.plan.extents import check, size_at
 from tactix.plan.schema import Plan
@@ -118,7 +118,7 @@ class Weave:
             return None
         each = zip(plan.inputs, shapes, strict=True)
         inputs = [BoundTensor(io.buffer, shape, io.dtype) for io, shape in each]
-        outputs = [BoundTensor(io.buffer, run.shapes[io.buffer], io.dtype) for io in plan.outputs]
+        outputs = [run.made[io.buffer] for io in plan.outputs]
         buffers = {io.name: io.buffer for io in (*plan.inputs, *plan.outputs)}
         in_place = frozenset((buffers[a], buffers[b]) for a, b in plan.in_place)
         return BoundBody(made, inputs, outputs, in_place)
@@ -128,9 +128,9 @@ class Weave:
         segment.lay_out(run.env)
         for buffer, place in zip(segment.own, segment.places, strict=True):
             run.addresses[buffer] = place
-        for (buffer, _, _), shape in zip(segment.outputs, segment.shapes, strict=True):
-            run.shapes[buffer] = shape
         moving = self._program.io_buffers
+        given_out = [o for s in segment.steps for o in s.outputs if o.buffer in moving]
+        run.made.update((o.buffer, _tensor(o, run.env)) for o in given_out)
         for b in segment.outer:
             declared = self._program.plan.buffers[b]
             placed = run.addresses[b] or b in moving
@@ -147,27 +147,33 @@ class Weave:
             return None
         for o, shape in zip(step.outputs, found.shapes, strict=True):
             bind_shape(step.name, o.spec.shape, shape, run.env)
-            run.shapes[o.buffer] = shape
+            made = run.made[o.buffer] = BoundTensor(o.buffer, shape, o.spec.dtype)
             if o.buffer not in program.io_buffers:
-                self._reserve(o.buffer, run)
+                self._reserve(made, run)
         return found.part
 
-    def _reserve(self, buffer: int, run: _Sizes) -> None:
-        declared = self._program.plan.buffers[buffer]
-        room = empty_array((size_at(declared.nbytes, run.env, declared.name),), np.uint8)
+    def _reserve(self, made: BoundTensor, run: _Sizes) -> None:
+        """Memory for a result, and for what steps take its buffer to be."""
+        declared = self._program.plan.buffers[made.buffer]
+        size = max(made.nbytes, size_at(declared.nbytes, run.env, declared.name))
+        room = empty_array((size,), np.uint8)
         self._memory.append(room)
-        run.addresses[buffer] = address_of(room)
+        run.addresses[made.buffer] = address_of(room)
 
 
 @dataclass(frozen=True)
 class _Sizes:
-    """What is known of a plan while it is woven: symbols, addresses of buffers, shapes of what is
-    given out.
+    """What is known of a plan while it is woven: symbols, addresses of buffers, and by buffer what
+    is given out, among others.
     """
 
     env: dict[str, int]
     addresses: list[int]
-    shapes: dict[int, tuple[int, ...]]
+    made: dict[int, BoundTensor]
+
+
+def _tensor(o: Operand, env: Env) -> BoundTensor:
+    return BoundTensor(o.buffer, evaluate_shape(o.spec.shape, env), o.spec.dtype)
 
 
 @dataclass(frozen=True)

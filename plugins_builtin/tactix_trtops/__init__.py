@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from tactix.contracts.importer import Converter
     from tactix_trtops.operator import PluginOperator
 
-FAMILIES = ("detection", "sampling", "pyramids", "normalization", "transformers", "moving")
+FAMILIES = (
+    "detection",
+    "proposals",
+    "sampling",
+    "pyramids",
+    "normalization",
+    "transformers",
+    "moving",
+)
 
 
 def operators() -> list[PluginOperator]:

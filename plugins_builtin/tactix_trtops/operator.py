@@ -21,13 +21,14 @@ IDENTITY = ("plugin_version", "plugin_namespace")
 
 Convert = Callable[[Context], Result]
 Field = float | int | str | Sequence[float] | Sequence[int] | Array
+Outputs = int | str | Callable[[Mapping[str, Field]], int]
 
 
 @dataclass(frozen=True)
 class PluginOperator:
     """``own``: TensorRT's names of it; ``also``: what exporters write for the same. ``fields``: of
     TensorRT's creator, and what each is: ``float``, ``int``, ``floats``, ``ints`` or ``text``.
-    ``outputs``: how many, or the field that has a number for each.
+    ``outputs``: how many, the field that has a number for each, or what tells it of all fields.
     """
 
     own: tuple[str, ...]
@@ -35,7 +36,7 @@ class PluginOperator:
     versions: tuple[str, ...]
     fields: Mapping[str, str]
     domains: tuple[str, ...]
-    outputs: int | str
+    outputs: Outputs
     convert: Convert
 
     @property
@@ -46,6 +47,8 @@ class PluginOperator:
         """Outputs of a plugin with these fields."""
         if isinstance(self.outputs, int):
             return self.outputs
+        if not isinstance(self.outputs, str):
+            return self.outputs(fields)
         listed = fields.get(self.outputs, ())
         return 1 if isinstance(listed, float | int | str) else len(listed)
 
@@ -85,7 +88,7 @@ class Operators(list[PluginOperator]):
         versions: tuple[str, ...] = ("1",),
         fields: Mapping[str, str] | None = None,
         domains: tuple[str, ...] = ANY,
-        outputs: int | str = 1,
+        outputs: Outputs = 1,
     ) -> Callable[[Convert], Convert]:
         def add(function: Convert) -> Convert:
             named = (own, also, versions, fields or {}, domains, outputs, function)

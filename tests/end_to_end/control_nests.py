@@ -7,6 +7,7 @@ decision. Values are rows of float32 and float16, an integer and a bool.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,9 +74,12 @@ class Nest:
         return f"{kind}{self._count}"
 
     def model(self) -> onnx.ModelProto:
-        """Inputs: ``f_in`` [n], ``f_rows`` [t, n], ``h_in`` [n], ``i_in``, ``b_in``."""
+        """Inputs: ``f_in`` [n], ``h_in`` [n], ``i_in``, ``b_in``, ``rows`` [t, n], ``columns``
+        [n, t].
+        """
         inputs = _infos(["f_in", "h_in", "i_in", "b_in"])
-        inputs.append(helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["t", "n"]))
+        for name, shape in (("rows", ["t", "n"]), ("columns", ["n", "t"])):
+            inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
         scope = Scope(self, ["f_in", "h_in", "i_in", "b_in"], 0)
         self.fill(scope, 2)
         found = [
@@ -157,19 +161,18 @@ class Nest:
         body = scope.inner(state, row)
         self.fill(body, 1)
         graph = body.graph([state, row], [body.any("f"), body.any("f")])
-        way = {
-            "scan_input_directions": [self.rng.randrange(2)],
-            "scan_output_directions": [self.rng.randrange(2)],
-        }
+        ways = ("input_axes", "input_directions", "output_axes", "output_directions")
+        way = {f"scan_{name}": [self.rng.randrange(2)] for name in ways}
+        sliced = ("rows", "columns")[way["scan_input_axes"][0]]
         last, rows = scope.adds(
-            "Scan", [scope.any("f"), "rows"], "fs", body=graph, num_scan_inputs=1, **way
+            "Scan", [scope.any("f"), sliced], "fs", body=graph, num_scan_inputs=1, **way
         )
-        self._summed(scope, rows, "f")
+        self._summed(scope, rows, "f", way["scan_output_axes"])
         return last
 
-    def _summed(self, scope: Scope, rows: str, kind: str) -> str:
+    def _summed(self, scope: Scope, rows: str, kind: str, axis: Sequence[int] = (0,)) -> str:
         """A value made of all rows of a stack."""
-        axes = scope.constant(np.array([0]), "s")
+        axes = scope.constant(np.array(axis), "s")
         total = scope.add("ReduceSum", [rows, axes], kind, keepdims=0)
         return total if kind == "i" else scope.add("Tanh", [total], kind)
 
@@ -186,4 +189,5 @@ def feeds(seed: int, n: int, t: int) -> dict[str, Any]:
         "i_in": np.array(rng.integers(0, 9)),
         "b_in": np.array(bool(rng.integers(0, 2))),
         "rows": rng.standard_normal((t, n), np.float32),
+        "columns": rng.standard_normal((n, t), np.float32),
     }

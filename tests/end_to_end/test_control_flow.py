@@ -156,8 +156,8 @@ def test_a_recurrent_cell_in_a_scan() -> None:
     engine = build(CELL)
     for t, b in ((5, 2), (1, 1), (9, 3)):
         check(engine, CELL, x=rand(t, b, 8, seed=t), h0=rand(b, 8))
-    (step,) = engine.inspect()["steps"]
-    assert step["kind"] == "tactix.Scan@1"
+    step, turned = engine.inspect()["steps"]
+    assert (step["kind"], turned["kind"]) == ("tactix.Scan@1", "tactix.Transpose@1")
     sources = {s["source"] for s in step["bodies"][0]}
     assert "numpy" not in sources
     assert "c" in sources

@@ -237,7 +237,9 @@ def _scan(
     output_directions: tuple[int, ...],
     batched: bool = False,
 ) -> Any:
-    """``batched``: the first axis of all values is a batch."""
+    """``batched``: the first axis of all values is a batch. Rows are made the first axis of what is
+    sliced, and of what is stacked, so that each is one piece of memory.
+    """
     n = len(values) - k
     if any(d not in (0, 1) for d in (*directions, *output_directions)):
         ctx.fail("a direction is neither 0 nor 1")
@@ -256,18 +258,38 @@ def _scan(
     output_axes, output_directions = output_axes or (0,) * count, output_directions or (0,) * count
     if len(output_axes) != count or len(output_directions) != count:
         ctx.fail(f"it names {len(output_axes)} axes for {count} stacked outputs")
-    stacks = stacked_results(ctx, body.specs[n:], lengths[0], output_axes, known)
+    stacks = stacked_results(ctx, body.specs[n:], lengths[0], (0,) * count, known)
+    ends = [axis_of(a, s.rank, ctx.op) for a, s in zip(output_axes, stacks, strict=True)]
     results = [*state_results(ctx, states, known), *stacks]
     if batched:
         results = [replace(s, shape=(values[0].spec.shape[0], *s.shape)) for s in results]
-    return ctx.layers(
+    sliced = [_axis_first(ctx, v, a) for v, a in zip(values[n:], axes, strict=True)]
+    made = ctx.layers(
         "tactix.Scan",
-        [*values, *body.captures],
+        [*values[:n], *sliced, *body.captures],
         bodies=Bodies((body.network,), tuple(results)),
         states=n,
-        input_axes=axes,
+        input_axes=(0,) * k,
         input_directions=directions,
-        output_axes=output_axes,
+        output_axes=(0,) * count,
         output_directions=output_directions,
         batched=batched,
     )
+    return [*made[:n], *(_first_axis_at(ctx, y, a) for y, a in zip(made[n:], ends, strict=True))]
+
+
+def _axis_first(ctx: Context, x: Value, axis: int) -> Value:
+    """The node's name is left to the layer behind."""
+    if axis == 0:
+        return x
+    others = (i for i in range(x.spec.rank) if i != axis)
+    perm, name = (axis, *others), f"{ctx.name}/rows"
+    made = ctx.network.add_layer("tactix.Transpose", [x], name, origin=(ctx.name,), perm=perm)
+    y: Value = made[0]
+    return y
+
+
+def _first_axis_at(ctx: Context, x: Value, axis: int) -> Value:
+    perm = tuple(i + 1 if i < axis else i for i in range(x.spec.rank))
+    perm = (*perm[:axis], 0, *perm[axis + 1 :])
+    return ctx.layer("tactix.Transpose", [x], perm=perm) if axis else x

@@ -29,8 +29,8 @@ ALIGNMENT = 64
 
 
 class AskedAllocator:
-    """tactix's view of a program's output allocator. ``stream``: of the run that is under way;
-    ``address``, ``shape``: of the last one.
+    """tactix's view of a program's output allocator, which is told what it gave last. ``stream``:
+    of the run that is under way; ``address``, ``shape``: of the last one.
     """
 
     stream = 0
@@ -40,7 +40,7 @@ class AskedAllocator:
         self.address, self.shape = 0, Dims()
 
     def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:
-        self.address = self._asked(name, memory, size, alignment)
+        self.address = self._asked(name, self.address or memory, size, alignment)
         return self.address
 
     def _asked(self, name: str, memory: int, size: int, alignment: int) -> int:
@@ -346,7 +346,7 @@ class IExecutionContext(Reporting):
         profiler.
         """
         told = self.engine.facts.hidden or self._debug.listener is not None
-        if told or self._converted is not None:
+        if told or self._converted is not None or self._allocators:
             return self._execute_named(bindings)
         if self._times is not None:
             self._times.begin()
@@ -359,9 +359,9 @@ class IExecutionContext(Reporting):
         return done
 
     def _execute_named(self, bindings: Sequence[int]) -> bool:
-        """On addresses of all that the engine shows."""
+        """On addresses of all that the engine shows, but for outputs with an allocator."""
         for name, address in zip(self.engine, bindings, strict=True):
-            if not self.set_tensor_address(name, address):
+            if name not in self._allocators and not self.set_tensor_address(name, address):
                 return False
         return self.execute_async_v3(0)
 

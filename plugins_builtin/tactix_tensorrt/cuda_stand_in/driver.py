@@ -54,6 +54,14 @@ class CUdevice(Handle):
     """A device's number."""
 
 
+class cuuint32_t(Handle):
+    """A number, such as an attribute's."""
+
+
+class cuuint64_t(Handle):
+    """As cuuint32_t, of 64 bits."""
+
+
 class CUdeviceptr(Handle):
     """An address in device memory."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from typing import Generic, TypeVar
+from typing import Generic, SupportsIndex, TypeVar
 
 from tactix_tensorrt.cuda_stand_in.statuses import INVALID_HANDLE, CudaRefusal
 
@@ -20,7 +20,7 @@ class Handle:
 
     def __init__(self, init_value: object = 0) -> None:
         value = 0 if init_value is None else init_value
-        if not isinstance(value, (int, Handle)):
+        if not isinstance(value, (SupportsIndex, Handle)):
             raise TypeError(f"an integer is required, not {type(init_value).__name__}")
         self._cell = ctypes.c_void_p(int(value))
 

@@ -348,6 +348,10 @@ def test_pools() -> None:
     release = runtime.cudaMemPoolAttr.cudaMemPoolAttrReleaseThreshold
     assert runtime.cudaMemPoolGetAttribute(pool, release) == (OK, 0)
     assert runtime.cudaMemPoolSetAttribute(pool, release, 1 << 20) == (OK,)
+    most = driver.cuuint64_t(np.uint64(2**64 - 1))
+    assert runtime.cudaMemPoolSetAttribute(pool, release, most) == (OK,)
+    assert runtime.cudaMemPoolGetAttribute(pool, release) == (OK, 2**64 - 1)
+    assert runtime.cudaMemPoolSetAttribute(pool, release, 1 << 20) == (OK,)
     assert runtime.cudaMemPoolGetAttribute(pool, release) == (OK, 1 << 20)
     assert runtime.cudaDeviceSetMemPool(0, pool) == (OK,)
     place = good(runtime.cudaMallocFromPoolAsync(32, pool, 0))

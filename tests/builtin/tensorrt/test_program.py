@@ -54,6 +54,46 @@ def test_a_model_is_parsed_built_and_run_at_addresses_of_the_host(model: bytes) 
     np.testing.assert_allclose(arrays["y"], answer(model), rtol=1e-3, atol=1e-3)
 
 
+def test_execute_v2_asks_output_allocators_which_may_give_the_same_again(
+    builder: trt.Builder, config: trt.IBuilderConfig, logger: Kept
+) -> None:
+    network = builder.create_network(0)
+    found = network.add_non_zero(network.add_input("x", trt.float32, (4,))).get_output(0)
+    found.name = "y"
+    network.mark_output(found)
+    plan = builder.build_serialized_network(network, config)
+    engine = trt.Runtime(logger).deserialize_cuda_engine(plan)
+
+    class Allocator(trt.IOutputAllocator):
+        def __init__(self) -> None:
+            trt.IOutputAllocator.__init__(self)
+            self.memory: list[np.ndarray] = []
+            self.shape = trt.Dims()
+
+        def reallocate_output_async(
+            self, tensor_name: str, memory: int, size: int, alignment: int, stream: int
+        ) -> int:
+            if not self.memory or size > self.memory[-1].nbytes:
+                self.memory.append(np.zeros(size, np.uint8))
+                return self.memory[-1].ctypes.data
+            return memory
+
+        def notify_shape(self, tensor_name: str, shape: trt.Dims) -> None:
+            self.shape = shape
+
+    context, allocator = engine.create_execution_context(), Allocator()
+    context.set_output_allocator("y", allocator)
+    unused = np.zeros(64, np.uint8)
+    for numbers in ([1, 0, 1, 1], [0, 1, 0, 0], [1, 1, 1, 1]):
+        x = np.array(numbers, np.float32)
+        assert context.execute_v2([x.ctypes.data, unused.ctypes.data]), logger.errors
+        dtype, count = trt.nptype(engine.get_tensor_dtype("y")), allocator.shape.numel
+        places = allocator.memory[-1].view(dtype)[:count].reshape(tuple(allocator.shape))
+        np.testing.assert_array_equal(places.ravel(), np.flatnonzero(x))
+    assert not unused.any()
+    assert len(allocator.memory) == 2
+
+
 def test_execute_v2_takes_pointers_in_the_order_of_tensors(
     engine: trt.ICudaEngine, model: bytes
 ) -> None:

@@ -422,6 +422,7 @@ BEFORE = ("tactix.prologue_of_reduction",)
 ROTARY = ("tactix.rotary",)
 VIEWS = ("tactix.view@1",)
 PREPARED = ("tactix.prologue_of_convolution",)
+EXCITED = (*PREPARED, "tactix.mean_of_depthwise")
 TOKENS = ("tactix.pixels_of_tokens",)
 SMALLER = ("tactix.pixels_before_resize", "tactix.pixels_of_joined_sizes")
 CASES = [
@@ -459,9 +460,9 @@ CASES = [
     Case("gated products, 1 row", lambda: gated(1, 512, 1408)),
     Case("gated products, 128 rows", lambda: gated(128, 512, 1408)),
     Case("gated columns, 128 rows", lambda: chunked(128, 512, 1408)),
-    Case("squeeze, excitation 96 x 28", lambda: excitation(96, 28, 24), PREPARED),
-    Case("squeeze, excitation 144 x 56", lambda: excitation(144, 56, 6), PREPARED),
-    Case("squeeze, excitation 672 x 14", lambda: excitation(672, 14, 28), PREPARED),
+    Case("squeeze, excitation 96 x 28", lambda: excitation(96, 28, 24), EXCITED),
+    Case("squeeze, excitation 144 x 56", lambda: excitation(144, 56, 6), EXCITED),
+    Case("squeeze, excitation 672 x 14", lambda: excitation(672, 14, 28), EXCITED),
     Case("normalisation before 1 x 1 convolutions", lambda: dense_layers(64, 28, 32), PREPARED),
     Case("sum, normalisation", lambda: norm_of_sum(128, 768)),
     Case("residual, normalisation", lambda: residual(128, 768)),

@@ -31,7 +31,9 @@ class Layer(Generic[Schema]):
     may be swapped.
     ``takes_objects``: inputs may be sequences or optionals. ``takes_epilogue``: kernels hold each
     element of the one result in a register before it is stored, so that pointwise layers which read
-    it may be computed there; tactics that cannot do so reject fused nodes. ``imports``: operators
+    it may be computed there; tactics that cannot do so reject fused nodes. ``summarizes``: the one
+    result sums up the one input, so that kernels that make that input may do it on the way; tactics
+    that cannot do so reject such fused nodes, too. ``imports``: operators
     of model formats that mean this layer with attributes of the same names, as
     ``"onnx:domain::Op"``. ``beyond``: why no example of it can be written down, for the checks of
     packs. ``tables``: indices of inputs of which a run reads only what the other inputs point to.
@@ -42,6 +44,7 @@ class Layer(Generic[Schema]):
     commutative: bool = False
     takes_objects: bool = False
     takes_epilogue: bool = False
+    summarizes: bool = False
     imports: tuple[str, ...] = ()
     beyond: str = ""
     tables: tuple[int, ...] = ()

@@ -86,6 +86,18 @@ class Body:
         return known
 
     @property
+    def unsummarized(self) -> Body | None:
+        """The body without its last layer, where that sums up the body's first result into its
+        last; None of others.
+        """
+        *before, last = self.nodes
+        sums = last.layer.summarizes and self.anchor not in (None, len(before))
+        made, fits = self.first_id(len(before)), last.inputs == self.results[:1]
+        if not sums or not fits or self.results[1:] != (made,):
+            return None
+        return replace(self, nodes=tuple(before), results=self.results[:1])
+
+    @property
     def title(self) -> str:
         """``conv1 + relu1``."""
         return " + ".join(n.name for n in self.nodes)
@@ -184,12 +196,13 @@ def program(body: Body, specs: Sequence[TensorSpec]) -> Program:
     """The body's results as scalar expressions of its inputs and of the anchor's outputs.
 
     An id that a variable ``i`` stands for is ``leaves[i]``. A body whose anchor is not followed by
-    anything gives bare variables. Pointwise layers before the anchor are left to those who take
-    them. ``specs``: of ``Body.infer``.
+    anything gives bare variables, and so does what a last layer sums up. Pointwise layers before
+    the anchor are left to those who take them. ``specs``: of ``Body.infer``.
     """
     known = Expressions(body, specs)
     for k in range(0 if body.anchor is None else body.anchor + 1, len(body.nodes)):
-        known.read(k)
+        if body.nodes[k].layer.is_pointwise:
+            known.read(k)
     return Program(tuple(known.of(i) for i in body.results), tuple(known.leaves))
 
 

@@ -13,7 +13,8 @@ def merge(nodes: Sequence[Node], results: Sequence[Value]) -> tuple[Body, list[V
     """The body of all nodes (producers first) that gives ``results``, and the tensors that are its
     inputs.
 
-    Raises NetworkError if more than one of the nodes is not pointwise.
+    Raises NetworkError if more than one of the nodes is not pointwise; the last may sum up what the
+    others make.
     """
     made = {v for n in nodes for v in n.outputs}
     outside: list[Value] = []
@@ -33,7 +34,7 @@ def merge(nodes: Sequence[Node], results: Sequence[Value]) -> tuple[Body, list[V
             local += range(fresh, fresh + b.outputs)
             fresh += b.outputs
         ids.update({v: local[i] for v, i in zip(n.outputs, n.body.results, strict=True)})
-    if len(anchors) > 1:
+    if any(k < len(flat) - 1 or not flat[k].layer.summarizes for k in anchors[1:]):
         raise NetworkError(
             "a fused layer can have one anchor", who=" + ".join(flat[a].name for a in anchors)
         )

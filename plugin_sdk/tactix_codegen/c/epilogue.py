@@ -100,20 +100,25 @@ def _scalar_kind(dtype: DType) -> str:
     return "float" if dtype.is_float and dtype.bits < 32 else c_text.ctype(dtype)
 
 
-def epilogue(node: Node, vector: bool = True, prologue: bool = False) -> Epilogue | Reject:
+def epilogue(
+    node: Node, vector: bool = True, prologue: bool = False, summary: bool = False
+) -> Epilogue | Reject:
     """What follows the anchor, if it is first in the node and all results have its shape; else why
     not.
 
     With ``vector``, also rejects what ``emit_vector`` cannot do. ``prologue``: whether the kernel
-    takes layers before the anchor.
+    takes layers before the anchor. ``summary``: whether it sums up its first result, where a last
+    layer does; that one is left out here.
     """
     body, anchor = node.body, node.anchor
+    if summary:
+        body = body.unsummarized or body
     if anchor is None or body.anchor is None or (body.anchor != 0 and not prologue):
         return Reject("layers before the anchor are not fused by this tactic")
     specs = node.specs
     first = body.first_id(body.anchor)
     shape = specs[first].shape
-    if any(v.spec.shape != shape for v in node.outputs) and len(body.nodes) > 1:
+    if any(specs[i].shape != shape for i in body.results) and len(node.body.nodes) > 1:
         return Reject("an output of the fused group has another shape than its anchor's")
     program = region.program(body, specs)
     dtypes = tuple(specs[i].dtype for i in program.leaves)

@@ -156,6 +156,7 @@ class GlobalAveragePool(GlobalPool):
 
     key = "tactix.GlobalAveragePool@1"
     takes_epilogue = True
+    summarizes = True
     imports: tuple[str, ...] = ("onnx:ai.onnx::GlobalAveragePool",)
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:

@@ -41,9 +41,9 @@ def graphics_rules() -> list[Rule]:
 
 def reordering_rules() -> list[Rule]:
     """The built-in rules for processors alone, which change the order of sums."""
-    from tactix_ops.rules import affine_grid, pool, transposed
+    from tactix_ops.rules import affine_grid, pool, summary, transposed
 
-    return [*affine_grid.RULES, *pool.RULES, *transposed.RULES]
+    return [*affine_grid.RULES, *pool.RULES, *summary.RULES, *transposed.RULES]
 
 
 def lowering_rules() -> list[Rule]:

@@ -189,3 +189,68 @@ def test_cost_grows_with_the_window() -> None:
         variant = asked.variants(DEPTHWISE, case.node, h.NATIVE)[0]  # type: ignore[index]
         costs.append(asked.cost(DEPTHWISE, case.node, variant, CompileContext(h.NATIVE)) or 0.0)
     assert 0 < costs[0] < costs[1]
+
+
+def with_mean(
+    x: Any, kernel: int, symbols: Any = None, follow: Any = "Relu", **more: Any
+) -> h.Case:
+    """What an activation makes of a convolution, and its mean over the pixels."""
+    c, rank, nt = x.shape[1], x.ndim - 2, more.pop("nt", (1, 2, 5))
+    w, b = floats(c, 1, *(kernel,) * rank), floats(c)
+    attrs = {"group": c, "pads": (kernel // 2,) * 2 * rank, **more}
+    parts: Any = [("Convolution", (0, 1, 2), attrs), *([(follow, (3,), {})] if follow else [])]
+    made = 2 + len(parts)
+    parts.append(("GlobalAveragePool", (made,), {}))
+    source = h.spec(x, symbols) if symbols else x
+    node = h.fused([source, w, b], parts, (made, made + 1), anchor=0, constants=(1, 2))
+    named = zip(symbols or (), x.shape, strict=False)
+    env = {s: d for s, d in named if isinstance(s, str)}
+    return h.Case(node, DEPTHWISE, [x, w, b], env=env, nt=nt)
+
+
+def test_means_of_results() -> None:
+    h.check_all(
+        [
+            with_mean(floats(1, 32, 14, 14), 3),
+            with_mean(floats(2, 20, 13, 11), 3, follow="Sigmoid"),
+            with_mean(floats(2, 40, 9, 7), 5, strides=(2, 1), follow=""),
+            with_mean(floats(3, 17, 6, 5), 3, symbols=("n", 17, 6, 5), follow="Swish"),
+            with_mean(floats(1, 16, 1, 1), 3),
+            with_mean(floats(2, 33, 37), 3),
+            with_mean(floats(1, 24, 40, 300), 7, pads=(3, 0, 2, 6)),
+        ]
+    )
+
+
+def test_threads_share_the_lines_of_few_channels() -> None:
+    """Four parts for each, whose sums a vector holds."""
+    case = with_mean(floats(1, 16, 23, 9), 3)
+    (variant, *_) = asked.variants(DEPTHWISE, case.node, case.device)
+    work = DEPTHWISE.match(case.node, case.device)
+    assert not isinstance(work, Reject)
+    sums = [
+        DEPTHWISE.compile(work, variant, CompileContext(case.device, {}, threads=n)).workspace
+        for n in (1, 4)
+    ]
+    blocks = -(-16 // case.device.lanes)
+    assert sums == [16 * 4, 16 * 4 * -(-16 // blocks)]
+
+
+@pytest.mark.parametrize("case", ["unknown size", "two results", "bf16"])
+def test_means_that_are_not_taken_on_the_way(case: str) -> None:
+    x = floats(1, 16, 6, 5)
+    group = with_mean(x, 3, symbols=(1, 16, "h", 5) if case == "unknown size" else None)
+    if case == "two results":
+        w, attrs = floats(16, 1, 3, 3), {"group": 16, "pads": (1, 1, 1, 1)}
+        parts = [
+            ("Convolution", (0, 1), attrs),
+            ("Relu", (2,), {}),
+            ("GlobalAveragePool", (2,), {}),
+        ]
+        group = h.Case(h.fused([x, w], parts, (2, 3, 4), anchor=0, constants=(1,)), DEPTHWISE)
+    if case == "bf16":
+        w, attrs = halves(16, 1, 3, 3), {"group": 16, "pads": (1, 1, 1, 1)}
+        parts = [("Convolution", (0, 1), attrs), ("GlobalAveragePool", (2,), {})]
+        node = h.fused([halves(1, 16, 6, 5), w], parts, (2, 3), anchor=0, constants=(1,))
+        group = h.Case(node, DEPTHWISE)
+    assert isinstance(DEPTHWISE.match(group.node, group.device), Reject)

@@ -1,8 +1,9 @@
 """Depthwise convolution in the blocked format and in nhwc: every channel by itself, tiles of
 neighbouring pixels of one vector of channels.
 
-An input pixel is loaded once for all output pixels of the tile that it takes part in. Knob:
-``rows``, pixels of a tile.
+An input pixel is loaded once for all output pixels of the tile that it takes part in. The mean of
+the results over their pixels is taken on the way, where a network asks for it: of some lines at a
+time, whose sums a second launch adds. Knob: ``rows``, pixels of a tile.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tactix.base.dims import evaluate, symbols
+from tactix.base.dims import Dim, evaluate, prod, symbols
 from tactix.base.dtypes import DType
 from tactix.base.tensor import NHWC, Format, blocked
 from tactix.contracts.artifact import KernelArtifact, Packed
@@ -18,15 +19,16 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
-from tactix_codegen.c.text import block, load, loop
+from tactix_codegen.c.text import block, comment, load, loop, split, store
 from tactix_codegen.c.tile import RegisterTile
-from tactix_cpu.tactics.conv.kernel import ConvKernel
+from tactix_cpu.tactics.conv.kernel import PIECES, ConvKernel
 from tactix_cpu.tactics.conv.window import (
     ChannelsLastSite,
     CpuConvolutionWindow,
+    SumsSite,
     TileRun,
     formats,
-    window,
+    summed_window,
 )
 from tactix_cpu.tactics.estimates import CLOCK, START
 
@@ -60,7 +62,7 @@ class CpuDepthwiseTactic(Tactic[CpuConvolutionWindow]):
     by_signature = True
 
     def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
-        win = window(node, DTYPES)
+        win = summed_window(node, DTYPES)
         if isinstance(win, Reject):
             return win
         if not win.group == win.c == win.co:
@@ -72,7 +74,7 @@ class CpuDepthwiseTactic(Tactic[CpuConvolutionWindow]):
     ) -> Sequence[Variant] | Reject:
         lanes = max(4, device.lanes)
         whole = isinstance(win.c, int) and win.c % lanes == 0
-        beside = (NHWC,) if whole else ()
+        beside = (NHWC,) if whole and not win.has_means else ()
         found = [_in_format(win, device, fmt) for fmt in (blocked(lanes), *beside)]
         if not any(isinstance(f, list) for f in found):
             return found[0]
@@ -90,7 +92,8 @@ class CpuDepthwiseTactic(Tactic[CpuConvolutionWindow]):
     def compile(
         self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
-        return DepthwiseKernel(win, variant, ctx).artifact()
+        kernel = MeansKernel if win.has_means else DepthwiseKernel
+        return kernel(win, variant, ctx).artifact()
 
 
 def _in_format(
@@ -185,3 +188,68 @@ class DepthwiseKernel(ConvKernel):
             f"const float* wr = w + i * {win.kernel[1] * lanes};"
         )
         return loop("i", "top", "bottom", head, *weights, *columns)
+
+
+class MeansKernel(DepthwiseKernel):
+    """The same, and the mean of the results: every unit of work is a part of the lines of one
+    channel block, which leaves the sum of its results in the workspace, whoever computes it.
+    """
+
+    def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
+        super().__init__(win, variant, ctx)
+        self.parts = 1
+        self.site = SumsSite(self.args, win, self.tile.lanes, "")
+        self.bands = self._bands()
+
+    def _bands(self) -> int:
+        """Parts of an image's lines: some for each thread."""
+        high, units = self.win.out[0], self.win.n * self.panels
+        assert isinstance(high, int)
+        opt = self.ctx.opt
+        known = evaluate(units, opt) if symbols(units) <= set(opt) else self.panels
+        wanted = -(-PIECES * self.ctx.threads // max(1, known)) if self.ctx.threads > 1 else 1
+        return max(1, min(high, wanted))
+
+    def _sums_bytes(self) -> Dim:
+        return self.win.n * (self.bands * self.panels * self.tile.lanes * 4)
+
+    def _workspace(self) -> Dim:
+        return self._sums_bytes() + super()._workspace()
+
+    def _finish(self, tile: RegisterTile) -> list[str]:
+        # A sum of the tile first: sums of fewer terms round less off.
+        add = "tx_store_f32(total, tx_load_f32(total) + sum);"
+        return ["vf sum = tx_zero();", *super()._finish(tile), add]
+
+    def _windowed(self) -> str:
+        bands, lanes = self.args.size("BANDS", self.bands), self.args.size("LANES", self.tile.lanes)
+        high = self.args.dim(self.win.out[0])
+        self.sums = self.args.workspace(0)
+        begin, end = (f"{band} * {high} / {bands}" for band in ("band", "(band + 1)"))
+        one = [
+            f"float* total = {self.sums} + ((image * {bands} + band) * PANELS + p) * {lanes};",
+            "tx_store_f32(total, tx_zero());",
+            comment("lines of y"),
+            loop("y", begin, end, *self._line()),
+        ]
+        every = loop("band", "t", "t + next - u", *one)
+        return self._sweep(bands, self.bands, [], [comment("bands of lines of y"), every])
+
+    def _launches(self) -> list[str]:
+        return [*super()._launches(), self._means()]
+
+    def _means(self) -> str:
+        """The last launch: adds the sums of a channel block's bands."""
+        lanes, count = self.tile.lanes, self.args.size("COUNT", prod(self.win.spatial))
+        place = f"{self.sums} + ((u / PANELS * BANDS + band) * PANELS + u % PANELS) * LANES"
+        mean = f"sum / (float){count}"
+        if self.win.c % lanes:
+            mean = f"tx_keep({mean}, {self.win.c} - u % PANELS * {lanes})"
+        body = [
+            "vf sum = tx_zero();",
+            loop("band", "0", "BANDS", f"sum += tx_load_f32({place});"),
+            store(DType.FP32, f"{self.args.output(1)} + u * LANES", mean),
+        ]
+        about = comment("the last launch: means of channel blocks, of the sums of their bands")
+        mine = split(self.args.dim(self.win.n * self.panels))
+        return "\n".join([about, mine, loop("u", "lo", "hi", *body)])

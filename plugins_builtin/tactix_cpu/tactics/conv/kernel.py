@@ -139,7 +139,11 @@ class ConvKernel:
 
     def _helpers(self) -> str:
         """C text before the kernel's entry."""
-        return f"{GRID}{self.functions.text()}"
+        return f"{self._grid()}{self.functions.text()}"
+
+    def _grid(self) -> str:
+        """How threads share tiles and panels."""
+        return GRID
 
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
@@ -148,18 +152,23 @@ class ConvKernel:
         self.x = self._input(size)
         self.w = self.args.constant("w", self._packed())
         self.partial = self.args.workspace(0) if self.sweep else ""
-        body = [self._pointwise() if self.flat else self._windowed()]
-        if self.copied:
+        *first, last = self._launches()
+        if first:
             self.args.phase(0)
-            body = [block("if (phase == 0)", self._copy(), "return;"), *body]
+        body = [block(f"if (phase == {k})", text, "return;") for k, text in enumerate(first)]
         return kernel(
             self.args,
-            body,
+            [*body, last],
             self.ctx,
             helpers=self._helpers(),
             workspace=size,
-            phases=1 + self.copied,
+            phases=1 + len(first),
         )
+
+    def _launches(self) -> list[str]:
+        """The body of each launch."""
+        own = self._pointwise() if self.flat else self._windowed()
+        return [self._copy(), own] if self.copied else [own]
 
     def _packed(self) -> Packed:
         """Weights as (panel, channel block, row tap, column tap, channel in block, width), zero
@@ -216,6 +225,7 @@ class ConvKernel:
             place += ", int64_t front, int64_t back"
         if self.walks:
             place += ", int64_t until"
+        place += ", float* total" * self.win.has_means
         parameters = f"const {self.element}* x, const float* w, {place}"
         body = [tile.zero()]
         if self.sweep:
@@ -236,8 +246,12 @@ class ConvKernel:
             "then what follows the convolution."
         )
         about += " Sums over some of the channel blocks wait in part." * bool(self.sweep)
-        body += finish(tile, self.win.epi, self.site)
+        body += self._finish(tile)
         self.functions.add(name, parameters, [self._walk(body)] if self.walks else body, about)
+
+    def _finish(self, tile: RegisterTile) -> list[str]:
+        """What follows the sums of a tile, and the stores."""
+        return finish(tile, self.win.epi, self.site)
 
     def _walk(self, body: Sequence[str]) -> str:
         """The body of a tile for the panels from that of ``block`` up to ``until``."""
@@ -496,7 +510,7 @@ class ConvKernel:
         text = f"a, {x}, wp, image, block, {pixel}, {top}, {bottom}"
         if self.win.has_depth:
             text += ", 0, 1" if self.flat else ", front, back"
-        text += ", g[3]" * self.walks
+        text += ", g[3]" * self.walks + ", total" * self.win.has_means
         if self.sweep:
             pixels = self.args.dim(prod(self.win.spatial))
             images = self.args.dim(self.win.n)

@@ -32,7 +32,8 @@ border, and inside of one or two sizes. No measurement of it is on record.
 class CpuConvolutionWindow(ConvolutionGeometry):
     """``epi`` includes the bias, its operand strides are along (n, channel, row, column).
     ``dtype``: of w, and of what is multiplied with it: x, or what ``before`` makes of x and
-    ``beside``, as these broadcast to x.
+    ``beside``, as these broadcast to x. ``has_means``: whether the last output is the mean of the
+    first, which is the only other one, over its pixels.
     """
 
     node: Node
@@ -40,6 +41,7 @@ class CpuConvolutionWindow(ConvolutionGeometry):
     dtype: DType
     before: Prologue | None = None
     beside: tuple[EpilogueOperand, ...] = ()
+    has_means: bool = False
 
     def valid(self, column: int, tap: int) -> bool:
         """Whether that tap of an output column's window lies inside the input's static width."""
@@ -55,6 +57,19 @@ def window(
     """
     epi = epilogue(node)
     return epi if isinstance(epi, Reject) else _window(node, epi, dtypes, axes)
+
+
+def summed_window(node: Node, dtypes: Sequence[DType]) -> CpuConvolutionWindow | Reject:
+    """The same, for kernels that take a mean over the pixels of the result."""
+    epi = epilogue(node, summary=True)
+    found = epi if isinstance(epi, Reject) else _window(node, epi, dtypes, (1, 2))
+    if isinstance(found, Reject) or node.body.unsummarized is None:
+        return found
+    if not all(isinstance(d, int) for d in found.spatial):
+        return Reject("means of images whose size is not known before running")
+    if any(v.spec.dtype is not DType.FP32 for v in node.outputs):
+        return Reject("means of float32 only")
+    return replace(found, has_means=True)
 
 
 def prepared_window(node: Node, axes: tuple[int, ...] = (1, 2)) -> CpuConvolutionWindow | Reject:
@@ -283,6 +298,14 @@ class BlockedSite:
             return value
         kind = "" if dtype.is_float else "_m" if dtype is DType.BOOL else "_i"
         return f"tx_keep{kind}({value}, {self.win.co} - {self._block(vector)} * {self.lanes})"
+
+
+@dataclass(frozen=True)
+class SumsSite(BlockedSite):
+    """Results are also added to the C variable ``sum``."""
+
+    def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
+        return f"{super().put(output, dtype, value, row, vector, count)} sum += {value};"
 
 
 def prepared(site: BlockedSite, x: str, to: str) -> list[str]:

@@ -368,22 +368,33 @@ SHUFFLE = """#ifndef TX_SHUFFLE
 #endif
 """
 
-GRID = """/* This thread's rectangle of a grid of units: \
+
+def grid(beside: int = 0) -> str:
+    """The C function ``TX_NAME(grid)``. ``beside``: what every thread does for its rows before it
+    takes columns, as a number of columns.
+    """
+    more = f" + {beside}" if beside else ""
+    work = f"((rows + nt / c - 1) / (nt / c)) * ((columns + c - 1) / c{more})"
+    return f"""/* This thread's rectangle of a grid of units: \
 the largest is as small as can be; on a tie columns are cut. */
-TX_INLINE void TX_NAME(grid)(int64_t rows, int64_t columns, int tid, int nt, int64_t* part) {
+TX_INLINE void TX_NAME(grid)(int64_t rows, int64_t columns, int tid, int nt, int64_t* part) {{
     int cut = 1;
     int64_t least = INT64_MAX;
-    for (int c = nt; c >= 1; c--) {
-        const int64_t work = ((rows + nt / c - 1) / (nt / c)) * ((columns + c - 1) / c);
-        if (nt % c == 0 && work < least) {
+    for (int c = nt; c >= 1; c--) {{
+        const int64_t work = {work};
+        if (nt % c == 0 && work < least) {{
             least = work;
             cut = c;
-        }
-    }
+        }}
+    }}
     tx_split(rows, 1, tid / cut, nt / cut, part, part + 1);
     tx_split(columns, 1, tid % cut, cut, part + 2, part + 3);
-}
+}}
 """
+
+
+GRID = grid()
+"""Of threads that have nothing else to do."""
 
 
 class Functions:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from tactix.base.dims import Dim, prod
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix_codegen.c.text import comment, loop
+from tactix_codegen.c.tile import grid
 from tactix_cpu.tactics.conv.kernel import ConvKernel
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, prepared
 
@@ -19,6 +20,11 @@ pixels, whose weights take 884 KB, 1.01 with 16 KiB and 0.96 with 256 KiB.
 """
 FAR_WEIGHTS = 1 << 18
 """Bytes of weights that count as not staying there: a quarter of 1 MiB."""
+
+PREPARING = 1
+"""Panels that take as long as preparing their input: threads that share panels prepare all pixels
+each, of what lies in the caches of others. No measurement of other numbers is on record.
+"""
 
 
 class PreparedKernel(ConvKernel):
@@ -50,6 +56,9 @@ class PreparedKernel(ConvKernel):
     def _helpers(self) -> str:
         assert self.win.before is not None
         return f"{self.win.before.helpers}\n{super()._helpers()}"
+
+    def _grid(self) -> str:
+        return grid(PREPARING)
 
     def _pointwise(self) -> str:
         made = self.args.size("MADE", self._made_bytes())

@@ -16,7 +16,7 @@ has the identity as epilogue: ``emit`` then gives the accumulators back.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tactix.base.dims import Dim, Shape
@@ -120,7 +120,9 @@ def epilogue(
     shape = specs[first].shape
     if any(specs[i].shape != shape for i in body.results) and len(node.body.nodes) > 1:
         return Reject("an output of the fused group has another shape than its anchor's")
-    program = region.program(body, specs)
+    program = region.program(node.body, specs)
+    if body is not node.body:
+        program = replace(program, results=program.results[:-1], leaves=program.leaves[:-1])
     dtypes = tuple(specs[i].dtype for i in program.leaves)
     made = range(first, first + anchor.outputs)
     try:

@@ -12,7 +12,10 @@ import numpy as np
 
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node
-from tactix.contracts.rule import Fuse, P, Rule, fuse, var
+from tactix.contracts.rule import Fuse, P, Rule, any_of, fuse, var
+
+CONVOLUTIONS = frozenset({"Convolution", "WideConvolution"})
+FLOATS = (DType.FP32, DType.BF16)
 
 
 def _maker(root: Node, graph: Any) -> Node | None:
@@ -20,13 +23,14 @@ def _maker(root: Node, graph: Any) -> Node | None:
     (x,) = root.given
     p = x.producer
     own = p.anchor if p is not None else None
-    if p is None or own is None or own.layer.name != "Convolution" or p.body.anchor != 0:
+    if p is None or own is None or own.layer.name not in CONVOLUTIONS or p.body.anchor != 0:
         return None
     made, w = (p.given[own.inputs[i]] for i in range(2))
     channels, sizes = made.spec.shape[1], x.spec.shape[2:]
     depthwise = own.attrs.group == channels == w.spec.shape[0]
     shared = (len(graph.uses(x)) > 1 or graph.is_output(x)) and len(p.outputs) == 1
-    floats = all(v.spec.dtype is DType.FP32 for v in (made, w, x))
+    floats = all(v.spec.dtype in FLOATS for v in (made, w, x))
+    floats = floats and root.outputs[0].spec.dtype is DType.FP32
     known = len(sizes) <= 2 and all(isinstance(d, int) for d in sizes) and w.const is not None
     return p if depthwise and shared and floats and known else None
 
@@ -48,7 +52,7 @@ def _example(net: Any) -> None:
 RULES = (
     Rule(
         "tactix.mean_of_depthwise",
-        P.tactix.GlobalAveragePool(var("x")),
+        any_of(P.tactix.GlobalAveragePool(var("x")), P.tactix.WideGlobalAveragePool(var("x"))),
         _join,
         lambda root, graph: _maker(root, graph) is not None,
         benefit=12,

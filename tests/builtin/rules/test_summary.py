@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
 from tactix.fuse.rewrite import fuse
 from tactix.fuse.split import split
 from tactix.network.verify import verify
@@ -51,6 +52,16 @@ def test_the_example_fires(net):
 def test_a_mean_joins_what_makes_the_image(net):
     excited(net)
     assert layers(net) == ["Convolution+Relu+GlobalAveragePool", "Mul"]
+
+
+def test_a_mean_of_halves_joins(net):
+    x, w = net.x("n", 16, 5, 5, dtype="bf16"), net.c(np.ones((16, 1, 3, 3)), DType.BF16.numpy)
+    y = net.add("WideConvolution", x, w, pads=(1,) * 4, group=16)
+    y = net.add("Cast", net.add("Relu", y), to=DType.BF16)
+    net.mark_output(y, "y")
+    net.mark_output(net.add("WideGlobalAveragePool", y), "mean")
+    out, _ = fuse(net, [*summary.RULES, *all_rules()])
+    assert kinds(out) == ["WideConvolution+Relu+Cast+WideGlobalAveragePool"]
 
 
 @pytest.mark.parametrize("changed", [{"group": 8}, {"size": "h"}, {"shared": False}])

@@ -222,6 +222,23 @@ def test_means_of_results() -> None:
     )
 
 
+@pytest.mark.parametrize("rounded", [False, True])
+def test_means_of_halves(rounded: bool) -> None:
+    x, w, b = halves(2, 40, 9, 7), halves(40, 1, 3, 3), floats(40)
+    parts: Any = [
+        ("WideConvolution", (0, 1, 2), {"group": 40, "pads": (1,) * 4}),
+        ("Relu", (3,), {}),
+    ]
+    mean = "GlobalAveragePool"
+    if rounded:
+        parts.append(("Cast", (4,), {"to": DType.BF16}))
+        mean = "WideGlobalAveragePool"
+    made = 2 + len(parts)
+    parts.append((mean, (made,), {}))
+    node = h.fused([x, w, b], parts, (made, made + 1), anchor=0, constants=(1, 2))
+    h.check(node, DEPTHWISE, arrays=[x, w, b])
+
+
 def test_threads_share_the_lines_of_few_channels() -> None:
     """Four parts for each, whose sums a vector holds."""
     case = with_mean(floats(1, 16, 23, 9), 3)

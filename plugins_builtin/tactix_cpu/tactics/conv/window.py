@@ -67,8 +67,8 @@ def summed_window(node: Node, dtypes: Sequence[DType]) -> CpuConvolutionWindow |
         return found
     if not all(isinstance(d, int) for d in found.spatial):
         return Reject("means of images whose size is not known before running")
-    if any(v.spec.dtype is not DType.FP32 for v in node.outputs):
-        return Reject("means of float32 only")
+    if node.outputs[-1].spec.dtype is not DType.FP32:
+        return Reject("means as float32 only")
     return replace(found, has_means=True)
 
 
@@ -302,10 +302,11 @@ class BlockedSite:
 
 @dataclass(frozen=True)
 class SumsSite(BlockedSite):
-    """Results are also added to the C variable ``sum``."""
+    """Results, as they are stored, are also added to the C variable ``sum``."""
 
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
-        return f"{super().put(output, dtype, value, row, vector, count)} sum += {value};"
+        kept = f"tx_as_{dtype.value}({value})" if dtype.bits < 32 else value
+        return f"{super().put(output, dtype, value, row, vector, count)} sum += {kept};"
 
 
 def prepared(site: BlockedSite, x: str, to: str) -> list[str]:

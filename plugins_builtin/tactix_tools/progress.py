@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -15,11 +16,12 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.progress import TimeRemainingColumn as TimeLeftColumn
 from rich.table import Column
+from rich.text import Text
 
 WIDE, WIDE_BAR, NARROW_BAR = 120, 24, 10
 """Columns of a terminal on which the name of a layer has room, and of a bar there and on others."""
@@ -39,6 +41,88 @@ TITLES = {
 }
 
 
+IN_TURNS = frozenset({"compile", "measure"})
+"""Stages that go on by turns: what is left of one is not over before what is left of the other."""
+
+
+@dataclass
+class Stage:
+    """Steps of a stage: how many there are, 0 if that is not known, how many are done, and seconds
+    that went by for them. ``first``: done and seconds when it was first told of any.
+    """
+
+    total: int
+    done: int = 0
+    seconds: float = 0.0
+    first: tuple[int, float] = (0, 0.0)
+
+    @property
+    def rate(self) -> float | None:
+        """Seconds of a step; what came before the first, as headers for all kernels, is left out
+        as soon as others are known.
+        """
+        if not self.done:
+            return None
+        done, seconds = self.first if self.done > self.first[0] else (0, 0.0)
+        return (self.seconds - seconds) / (self.done - done)
+
+
+class Forecast:
+    """How long stages will go on, from what each of their steps took so far.
+
+    Of stages in turns, the time between two steps is that of the stage of the second; a step of one
+    that has made none yet is taken for half of one of the other (of resnet50, layers raced in 0.05
+    s, kernels compiled in 0.09).
+    """
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._stages: dict[str, Stage] = {}
+
+    def begin(self, name: str, total: int) -> None:
+        """A stage of so many steps; 0 if that is not known."""
+        self._last, self._stages[name] = time.monotonic(), Stage(total)
+
+    def step(self, name: str, done: int) -> None:
+        """So many steps of a stage are done."""
+        now, stage = time.monotonic(), self._stages[name]
+        stage.seconds += now - self._last
+        self._last, stage.done = now, done
+        if done and not stage.first[0]:
+            stage.first = done, stage.seconds
+
+    def left(self, name: str) -> float | None:
+        """Seconds until the stage is over, and those in turns with it; None where that is not
+        known.
+        """
+        begun = [s for n, s in self._stages.items() if n == name or {n, name} <= IN_TURNS]
+        rates = [rate for s in begun if (rate := s.rate) is not None]
+        if not rates:
+            return None
+        known = [(s, max(rates) / 2 if s.rate is None else s.rate) for s in begun]
+        rest = sum(rate * (s.total - s.done) for s, rate in known)
+        return max(0.0, rest - (time.monotonic() - self._last))
+
+
+class TimeLeftColumn(ProgressColumn):
+    """Minutes and seconds until a stage is over, as a Forecast has it; nothing where that is not
+    known, or the stage is over.
+    """
+
+    max_refresh = 0.5
+
+    def __init__(self, forecast: Forecast) -> None:
+        self._forecast = forecast
+        super().__init__()
+
+    def render(self, task: Task) -> Text:
+        left = None if task.finished else self._forecast.left(task.fields["stage"])
+        if left is None:
+            return Text("-:--:--" if not task.finished else "0:00:00", style="progress.remaining")
+        minutes, seconds = divmod(round(left), 60)
+        return Text(f"{minutes // 60}:{minutes % 60:02}:{seconds:02}", style="progress.remaining")
+
+
 class BuildProgress:
     """A ProgressMonitor and a context manager. Without a terminal one line tells of each finished
     stage.
@@ -51,16 +135,22 @@ class BuildProgress:
         self.console, self.quiet, self.keeps = console, quiet, keeps
         self.stopped = False
         self._live = console.is_terminal and not quiet
-        self._bars = Progress(*_columns(console.width), console=console, disable=not self._live)
+        self._forecast = Forecast()
+        columns = _columns(console.width, self._forecast)
+        self._bars = Progress(*columns, console=console, disable=not self._live)
         self._tasks: dict[str, Any] = {}
         self._since: dict[str, float] = {}
         self._previous: Any = None
 
     def phase(self, name: str, total: int) -> None:
         self._since[name] = time.monotonic()
-        self._tasks[name] = self._bars.add_task(TITLES.get(name, name), total=total or None, now="")
+        self._forecast.begin(name, total)
+        self._tasks[name] = self._bars.add_task(
+            TITLES.get(name, name), total=total or None, now="", stage=name
+        )
 
     def step(self, name: str, done: int, message: str = "") -> None:
+        self._forecast.step(name, done)
         self._bars.update(self._tasks[name], completed=done, now=_short(message))
 
     def finish(self, name: str) -> None:
@@ -108,7 +198,7 @@ class BuildProgress:
         )
 
 
-def _columns(width: int) -> list[ProgressColumn]:
+def _columns(width: int, forecast: Forecast) -> list[ProgressColumn]:
     """Spinner, stage, bar, count and times; on a wide terminal also what is at work now."""
     narrow = width < WIDE
     bar = NARROW_BAR if narrow else WIDE_BAR
@@ -119,7 +209,7 @@ def _columns(width: int) -> list[ProgressColumn]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
-        TimeLeftColumn(),
+        TimeLeftColumn(forecast),
     ]
     return columns if narrow else [*columns, TextColumn("[dim]{task.fields[now]}")]
 

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,10 @@ from tactix.config import BuilderFlag, MemoryPoolType, OptimizationProfile
 from tactix.contracts.artifact import KernelArtifact, Launch, Source, scalar, tensor_in, tensor_out
 from tactix.contracts.tactic import Reject, Tactic, Variant
 from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.state import Pace
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
+from tactix.select.measure import Measurer
 from tactix_cpu.compiler import CCompiler
 from tactix_sdk.evaluate import evaluate
 from tactix_trust import object_cache
@@ -328,6 +331,74 @@ def test_a_spent_budget_compiles_what_the_plan_needs_and_says_so(
     assert [stage for stage, _ in monitor.found] == ["kernels"]
     assert {s.info["status"] for s in plan.steps} == {"estimated"}
     assert "s beyond the budget of 0 s" in log.warnings[-1]
+
+
+@pytest.mark.compiler
+def test_kernels_that_are_raced_are_told_one_by_one(
+    builder: tactix.Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path))
+    compile_, told = CCompiler.compile, []
+
+    def slowly(self: CCompiler, sources: Any, device: Any) -> Any:
+        if not told:  # as where others fail, and all begin again
+            for done in (1, 0, len(sources) + 5):
+                self.told(done)
+        return compile_(self, sources, device)
+
+    class Steps(Counting):
+        def step(self, name: str, done: int, message: str = "") -> None:
+            super().step(name, done, message)
+            if name == "compile":
+                told.append(done)
+
+    monkeypatch.setattr(CCompiler, "compile", slowly)
+    builder.build_plan(relu(builder), config(progress_monitor=Steps(), timing_cache=False))
+    assert len(told) > 1
+
+
+@pytest.mark.compiler
+def test_measuring_leaves_time_for_the_end_of_a_build(
+    builder: tactix.Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[float] = []
+    run = Measurer.run
+    monkeypatch.setattr(Pace, "closing", property(lambda pace: 1e6 if pace.bid else 0.0))
+    monkeypatch.setattr(
+        Measurer, "run", lambda self, bids: ends.append(self.deadline) or run(self, bids)
+    )
+    start = time.monotonic()
+    builder.build_plan(relu(builder), config(budget=3e6, timing_cache=False))
+    assert start + 2e6 <= ends[0] <= time.monotonic() + 2e6
+
+
+def test_the_end_of_a_build_takes_about_what_its_beginning_took() -> None:
+    assert Pace(0.5, 0.25, 0).closing == 0.75
+    assert 0.3 < Pace(weights=440_000_000).closing < 1.5
+
+
+@pytest.mark.compiler
+def test_what_the_plan_needs_is_compiled_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A compiler that was ended when the budget is would begin again at once."""
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path))
+    asked: list[bool] = []
+    over = Measurer._is_over
+    compile_ = CCompiler.compile
+
+    def late(self: CCompiler, sources: Any, device: Any) -> Any:
+        monkeypatch.setattr(Measurer, "_is_over", lambda self: True)
+        asked.append(self.stopped())
+        return compile_(self, sources, device)
+
+    monkeypatch.setattr(CCompiler, "compile", late)
+    log = KeptLog()
+    builder = tactix.Builder(log)
+    plan = builder.build_plan(relu(builder), config(budget=1e9, timing_cache=False))
+    monkeypatch.setattr(Measurer, "_is_over", over)
+    assert asked[0] is False
+    assert {s.info["status"] for s in plan.steps} == {"estimated"}
 
 
 def test_awkward_outputs(builder: tactix.Builder) -> None:

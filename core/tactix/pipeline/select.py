@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import partial
 
@@ -37,7 +38,11 @@ def select(network: NetworkDefinition, state: BuildState) -> list[Attempt]:
 
 def _attempt(network: NetworkDefinition, state: BuildState, stays: Stays) -> Attempt:
     """Raises NotLowered, and what ``select`` raises."""
+    start = time.monotonic()
     fused = fuse(network, state, stays)
+    state.pace.fuse = time.monotonic() - start
+    sizes = (v.spec.nbytes() for v in fused.network.constants)
+    state.pace.weights = sum(n for n in sizes if isinstance(n, int))
     settler = Settler(fused.network, fused.trace, fused.state)
     with state.parts.racing():
         settler.race()

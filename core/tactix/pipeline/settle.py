@@ -7,6 +7,7 @@ or cannot do it either, the build fails.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -34,6 +35,9 @@ from tactix.select.enumerate import (
 )
 from tactix.select.measure import Measurer
 from tactix.select.precision import LOWER
+
+TINY = 1e-9
+"""An end of measuring that has passed: 0 says that the device is not here."""
 
 
 @dataclass
@@ -119,6 +123,7 @@ class Settler:
         """Bids of every node that has none; nodes with one signature share them."""
         monitor, terms, nodes = self.state.config.progress_monitor, self._terms, self.fused.nodes
         monitor.phase("bid", len(nodes))
+        start = time.monotonic()
         produced = self._produced(nodes)
         new: dict[Node, Bids] = {}
         shared: dict[Any, Bids] = {}
@@ -134,6 +139,7 @@ class Settler:
                 new[n] = self._selected(n, found)
             monitor.step("bid", i + 1, n.name)
         monitor.finish("bid")
+        self.state.pace.bid = max(self.state.pace.bid, time.monotonic() - start)
         self.bids |= new
         return new
 
@@ -198,11 +204,12 @@ class Settler:
             state.context.threads,
             config.frozen is True,
             config.builder_optimization_level,
-            state.deadline if state.here else 0.0,
+            max(state.measured_until, TINY) if state.here else 0.0,
             config.progress_monitor,
             self.state.logger.warning,
             BuilderFlag.DEBUG in config.flags,
             self._foreseen,
+            state.compiling,
         )
 
     def _foreseen(self) -> list[Candidate]:

@@ -22,10 +22,11 @@ COMPILED = "compiled"
 
 class Toolchain:
     """The compilers that work here: the first that is given for each language. ``stopped``: whether
-    to give up.
+    to give up; ``told``: how many are done, where a call says nothing else.
     """
 
     stopped: Callable[[], bool] = staticmethod(lambda: False)
+    told: Callable[[int], None] = staticmethod(lambda done: None)
 
     def __init__(self, compilers: Iterable[Compiler]) -> None:
         self.by_language: dict[str, Compiler] = {}
@@ -56,7 +57,7 @@ class Toolchain:
         self,
         artifacts: Iterable[KernelArtifact],
         device: DeviceProperties,
-        told: Callable[[int], None] = lambda done: None,
+        told: Callable[[int], None] | None = None,
     ) -> Mapping[str, Binary]:
         """Binaries by source digest; one compiler call for each language. ``told``: how many are
         done, now and then. Raises CompilerError, BuildCancelled.
@@ -71,7 +72,10 @@ class Toolchain:
         for language, found in sorted(sources.items()):
             wanted = [found[d] for d in sorted(found)]
             made = self._compiled(
-                self.by_language[language], wanted, device, partial(_beyond, told, len(out))
+                self.by_language[language],
+                wanted,
+                device,
+                partial(_beyond, told or self.told, len(out)),
             )
             out.update({s.digest: b for s, b in zip(wanted, made, strict=True)})
         return out

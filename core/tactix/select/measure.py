@@ -53,7 +53,8 @@ class Measurer:
     """Settings of one build's measuring; ``monitor`` is asked between trials whether to stop.
 
     ``strict``: what tactix's own code raises while it is tried, and is no TactixError, is raised
-    again. ``foreseen``: what would be chosen if nothing more were measured.
+    again. ``foreseen``: what would be chosen if nothing more were measured. ``late``: seconds
+    beyond the deadline that compiling that took; each time adds its own.
     """
 
     bench: Bench
@@ -69,6 +70,7 @@ class Measurer:
     log: Callable[[str], None] = lambda message: None
     strict: bool = False
     foreseen: Callable[[], Sequence[Candidate]] = lambda: ()
+    late: list[float] = field(default_factory=list)
     _delays: dict[int, float] = field(default_factory=dict, init=False)
 
     def run(self, all_bids: Sequence[Bids]) -> None:
@@ -145,7 +147,8 @@ class Measurer:
             candidates = [c for _, cs in batch for c in cs]
             begin = time.monotonic()
             try:
-                binaries = self.bench.compile(self.toolchain, candidates, self.properties)
+                with self._telling(compiled, len(candidates)):
+                    binaries = self.bench.compile(self.toolchain, candidates, self.properties)
             except BuildCancelled:
                 break
             per_kernel, compiled = (
@@ -169,6 +172,24 @@ class Measurer:
             for c in left:
                 estimate(c)
 
+    @contextmanager
+    def _telling(self, before: int, most: int) -> Iterator[None]:
+        """Each kernel that is compiled meanwhile is told, beside those before; some are compiled
+        again where others fail.
+        """
+        done = 0
+
+        def told(now: int) -> None:
+            nonlocal done
+            done = min(max(done, now), most)
+            self.monitor.step("compile", before + done)
+
+        self.toolchain.told = told
+        try:
+            yield
+        finally:
+            del self.toolchain.told
+
     def _doubt(self, candidates: Sequence[Candidate], delay: float) -> None:
         """Others were busy while these were raced: of a whole build that may be a small part."""
         for c in (c for c in candidates if c.status == "measured"):
@@ -179,16 +200,20 @@ class Measurer:
         """Compile what the plan will need if nothing is measured any more: what a budget is too
         short for has to be compiled after its end.
 
-        Compilers keep objects, so races and the plan take these from there.
+        Compilers keep objects, so races and the plan take these from there. It goes on beyond the
+        deadline: what was stopped would be compiled again at once.
         """
         wanted = {
             a.code.digest: a for c in self.foreseen() if isinstance((a := c.artifact).code, Source)
         }
         self.monitor.phase("ahead", len(wanted))
         told = partial(self.monitor.step, "ahead")
+        self.toolchain.stopped = self.monitor.cancelled
         with suppress(BuildCancelled, CompilerError):  # who does not compile loses in its turn
             self.toolchain.compile(wanted.values(), self.properties, told)
             told(len(wanted))
+        self.toolchain.stopped = self._is_over
+        self.late.append(max(0.0, time.monotonic() - self.deadline))
         self.monitor.finish("ahead")
 
     def _batch(self, waiting: Sequence[Todo], per_kernel: float | None) -> list[Todo]:

@@ -3,11 +3,12 @@ from __future__ import annotations
 import io
 import os
 import signal
+import time
 
 import pytest
 from rich.console import Console
 
-from tactix_tools.progress import BuildProgress
+from tactix_tools.progress import BuildProgress, Forecast
 
 
 def walk(monitor: BuildProgress) -> None:
@@ -90,3 +91,62 @@ def test_the_first_interrupt_raises_where_nothing_is_kept() -> None:
     ):
         os.kill(os.getpid(), signal.SIGINT)
     assert not monitor.cancelled()
+
+
+class Hands:
+    """A clock of the test's own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+
+def test_time_left_counts_what_is_compiled_and_what_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """40 kernels of 0.2 s in two batches, after each of which 10 layers are raced for 0.15 s."""
+    clock = Hands(monkeypatch)
+    forecast = Forecast()
+    forecast.begin("compile", 40)
+    forecast.begin("measure", 20)
+    assert forecast.left("compile") is None
+    shown: list[tuple[float, float]] = []
+    for batch in (0, 1):
+        for i in range(20):
+            clock.now += 0.2
+            forecast.step("compile", 20 * batch + i + 1)
+            shown.append((clock.now, forecast.left("compile") or 0.0))
+        for i in range(10):
+            clock.now += 0.15
+            forecast.step("measure", 10 * batch + i + 1)
+            assert forecast.left("measure") == forecast.left("compile")
+            shown.append((clock.now, forecast.left("compile") or 0.0))
+    assert clock.now == pytest.approx(111)
+    for at, left in (x for x in shown if 102.75 < x[0] < 111):
+        assert left == pytest.approx(111 - at, abs=0.1, rel=0.3)
+
+
+def test_time_left_goes_down_between_steps_and_never_below_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Hands(monkeypatch)
+    forecast = Forecast()
+    forecast.begin("kernels", 4)
+    clock.now += 2
+    forecast.step("kernels", 1)
+    assert forecast.left("kernels") == pytest.approx(6)
+    clock.now += 5
+    assert forecast.left("kernels") == pytest.approx(1)
+    clock.now += 5
+    assert forecast.left("kernels") == 0
+
+
+def test_time_left_is_shown_while_the_first_kernels_compile() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=140)
+    with BuildProgress(console) as monitor:
+        monitor.phase("compile", 90)
+        monitor.phase("measure", 20)
+        monitor.step("compile", 1)
+        monitor._bars.refresh()
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "0:00:00" in text.split("compile kernels")[-1].split("left")[1]

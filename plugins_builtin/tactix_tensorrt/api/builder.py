@@ -160,13 +160,14 @@ class Builder(Rooted):
     ) -> PlanFacts:
         """What the plan keeps of the program."""
         marked = tuple(t.name for t in network.debug)
-        hidden = (*(t.name for t in network.hidden), *unfused)
+        hidden = (*(t.name for t in network.hidden), *unfused, *network.asserted)
         return replace(
             config.facts(),
             formats=network.formats(),
             debug=marked,
             unfused=tuple(unfused),
             hidden=hidden,
+            asserted=dict(network.asserted),
             roles={
                 n.name: network.roles[n.name] for n in network.layers if n.name in network.roles
             },

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tactix.base.dims import Dim, symbols
-from tactix.base.errors import AllocationError, TactixError
+from tactix.base.errors import AllocationError, ExecutionError, TactixError
 from tactix_tensorrt.api import limits
 from tactix_tensorrt.api.callbacks import IDebugListener, IOutputAllocator, IProfiler
 from tactix_tensorrt.api.converting import Converted
@@ -82,6 +83,7 @@ class IExecutionContext(Reporting):
         self._debug = DebugTensors(engine.native.plan, engine.facts, engine.allocator())
         for name in engine.facts.hidden:
             native.set_output_allocator(name, self._debug.memory)
+        self._asserted = engine.facts.asserted
         self._times: LayerTimes | None = None
         self._allocators: dict[str, AskedAllocator] = {}
         self._streams = not engine.native.device.host_memory
@@ -327,10 +329,19 @@ class IExecutionContext(Reporting):
                 self._room.check(self._placed())
             stream = int(stream_handle) if self._streams else 0
             done = self._run(stream) if self._times is None else self._timed(stream)
+            if done and self._asserted:
+                self._check_asserted()
             return self._told(int(stream_handle)) if self._debug.listener else done
         except TactixError as e:
             self.fail(e)
             return False
+
+    def _check_asserted(self) -> None:
+        """Raises ExecutionError for what does not hold of a run that is over."""
+        for name, message in self._asserted.items():
+            seen = self._debug.memory.seen(name)
+            if not all(ctypes.string_at(seen.address, seen.shape.numel)):
+                raise ExecutionError(message, who=name)
 
     def _timed(self, stream: int) -> bool:
         assert self._times is not None

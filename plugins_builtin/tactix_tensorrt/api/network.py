@@ -64,6 +64,7 @@ class INetworkDefinition(Additions, Reporting):
 
     ``inputs``, ``outputs``, ``layers``: in the order of adding. Layers become tactix's when a
     shape is asked for, or an engine built, so that attributes may change until then.
+    ``asserted``: messages by those outputs of tactix's network that have to hold.
     """
 
     name = "Unnamed Network 0"
@@ -81,6 +82,7 @@ class INetworkDefinition(Additions, Reporting):
         self._stale = False
         self.constructs: list[Construct] = []
         self.weights_names = WeightsNames()
+        self.asserted: dict[str, str] = {}
         self.roles: Roles = {}
         self._whole = Whole(self)
 
@@ -326,6 +328,7 @@ class INetworkDefinition(Additions, Reporting):
             self.native.mark_output(value, tensor.name)
         for tensor in self.hidden:
             self.native.mark_output(self.value_of(tensor), tensor.name)
+        self.asserted = {}
         self._demand_assertions()
         return self.native
 
@@ -343,14 +346,20 @@ class INetworkDefinition(Additions, Reporting):
                 self._demand(layer)
 
     def _demand(self, layer: moving.IAssertionLayer) -> None:
-        """Let runs check what shapes decide of an assertion. Raises NetworkError for one that never
-        holds.
+        """Let runs check an assertion: what shapes decide of it before, and what data decides after
+        it, where a run is over when its call returns. Raises NetworkError for one that never holds.
         """
+        condition = self.value_of(layer.reads[0])
         try:
-            for assumption in assertions.assumed(self.value_of(layer.reads[0]), layer.message):
+            for assumption in assertions.assumed(condition, layer.message):
                 self.native.demand(assumption, layer.name)
         except assertions.DecidedByData:
-            self.warn(f"{layer.name}: data decides {layer.message!r}, which is not checked")
+            if device.chosen() != "cpu":
+                self.warn(f"{layer.name}: data decides {layer.message!r}, which is not checked")
+                return
+            name = f"{layer.name} holds"
+            self.native.mark_output(condition, name)
+            self.asserted[name] = layer.message
 
     @property
     def hidden(self) -> list[ITensor]:

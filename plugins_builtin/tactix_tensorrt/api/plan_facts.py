@@ -30,7 +30,8 @@ class PlanFacts:
     name, profile by profile. Enumerations are kept by name, for their numbers are those of a level.
     ``formats``: of inputs and outputs that are not linear. ``debug``: names of tensors that
     listeners may be told of, ``unfused``: those that fusions left; ``hidden``: outputs of the plan
-    that engines do not show. ``roles``: names of weights, by layer and role.
+    that engines do not show; ``asserted``: of these what has to hold in each run, and what is said
+    if it does not. ``roles``: names of weights, by layer and role.
     """
 
     profiling_verbosity: ProfilingVerbosity = ProfilingVerbosity.DETAILED
@@ -41,6 +42,7 @@ class PlanFacts:
     debug: tuple[str, ...] = ()
     unfused: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    asserted: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, Mapping[WeightsRole, str]] = field(default_factory=dict)
 
     def entry(self) -> dict[str, object]:
@@ -54,6 +56,7 @@ class PlanFacts:
             "debug": list(self.debug),
             "unfused": list(self.unfused),
             "hidden": list(self.hidden),
+            "asserted": dict(self.asserted),
             "roles": {n: {r.name: w for r, w in own.items()} for n, own in self.roles.items()},
         }
 
@@ -75,6 +78,7 @@ def of(plan: Plan) -> PlanFacts:
         debug,
         unfused,
         hidden,
+        {name: message.text() for name, message in r.at("asserted").fields().items()},
         {name: _roles(own) for name, own in r.at("roles").fields().items()},
     )
 

@@ -62,12 +62,52 @@ def test_what_sizes_decide_is_checked_by_runs(
     assert "about five rows" in logger.errors[-1]
 
 
-def test_what_data_decides_is_warned_of(
+def test_what_data_decides_is_checked_by_runs(
     network: trt.INetworkDefinition, config: trt.IBuilderConfig, logger: Kept
 ) -> None:
     x = network.add_input("x", trt.float32, (2,))
-    network.mark_output(network.add_identity(x).get_output(0))
+    y = network.add_unary(x, trt.UnaryOperation.NEG).get_output(0)
+    y.name = "y"
+    network.mark_output(y)
     same = network.add_elementwise(x, x, COMPARE.EQUAL).get_output(0)
     network.add_assertion(same, "no NaN")
-    built(network, config, logger)
+    engine = built(network, config, logger)
+    assert list(engine) == ["x", "y"]
+    context, made = engine.create_execution_context(), np.zeros(2, np.float32)
+    for given in ([1, 2], [1, np.nan], [3, 4]):
+        array = np.array(given, np.float32)
+        context.set_tensor_address("x", array.ctypes.data)
+        context.set_tensor_address("y", made.ctypes.data)
+        holds = not np.isnan(array).any()
+        assert context.execute_async_v3(0) is bool(holds)
+        assert context.execute_v2([array.ctypes.data, made.ctypes.data]) is bool(holds)
+    assert sum("no NaN" in text for text in logger.errors) == 2
+
+
+def test_a_condition_that_is_an_input_or_output_is_checked_too(
+    network: trt.INetworkDefinition, config: trt.IBuilderConfig, logger: Kept
+) -> None:
+    given = network.add_input("given", trt.bool, (3,))
+    other = network.add_unary(given, trt.UnaryOperation.NOT).get_output(0)
+    other.name = "other"
+    network.mark_output(other)
+    network.add_assertion(given, "all given")
+    engine = built(network, config, logger)
+    context, made = engine.create_execution_context(), np.zeros(3, np.bool_)
+    for holds in (True, False):
+        array = np.array([True, holds, True])
+        context.set_tensor_address("given", array.ctypes.data)
+        context.set_tensor_address("other", made.ctypes.data)
+        assert context.execute_async_v3(0) is holds
+    assert "all given" in logger.errors[-1]
+
+
+def test_what_a_gpus_data_decides_is_warned_of(
+    network: trt.INetworkDefinition, logger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = network.add_input("x", trt.float32, (2,))
+    network.mark_output(network.add_identity(x).get_output(0))
+    network.add_assertion(network.add_elementwise(x, x, COMPARE.EQUAL).get_output(0), "no NaN")
+    monkeypatch.setenv("TACTIX_TENSORRT_DEVICE", "cuda")
+    network.lowered()
     assert any("no NaN" in text for text in logger.warnings)

@@ -40,7 +40,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         "tactix_trust",
     },
     "tactix_trtops": MEANING | {"tactix_onnx"},
-    "tactix_tensorrt": MEANING | {"tactix_refit", "tactix_cpu", "tactix_trust", "tactix_trtops"},
+    "tactix_tensorrt": MEANING
+    | {"tactix_refit", "tactix_cpu", "tactix_trust", "tactix_trtops", "tactix_quantize"},
 }
 """The command line, ``tactix_tools``, is the roof: it may import every pack, and none imports it.
 """

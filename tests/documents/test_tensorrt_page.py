@@ -29,6 +29,6 @@ def test_standings() -> None:
     assert found == {"yes", "refused", "ignored"}
     assert standing(api.INetworkDefinition, "add_dist_collective") == "refused"
     assert standing(api.INetworkDefinition, "add_activation") == "yes"
-    assert standing(api.IBuilderConfig, "int8_calibrator") == "ignored"
-    assert standing(api.IInt8MinMaxCalibrator, "get_batch") == "ignored"
+    assert standing(api.IBuilderConfig, "tiling_optimization_level") == "ignored"
+    assert standing(api.IInt8MinMaxCalibrator, "get_batch") == "yes"
     assert standing(api.IOutputAllocator, "notify_shape") == "yes"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tactix.base.errors import BuildCancelled, NetworkError
+from tactix.network.definition import ModelTensor
 from tactix_tensorrt import device
 from tactix_tensorrt.api import plan_facts
 from tactix_tensorrt.api.callbacks import IProgressMonitor, IStreamWriter
@@ -142,6 +143,7 @@ class Builder(Rooted):
         with _cache_file(config) as cache:
             native = config.native(network.open_inputs(), network.precise_layers(config), cache)
             self._finish(native, config)
+            self._ask_int8(native, network, lowered, config)
             native.selector = selection = config.selection()
             with building(configure(lowered, native.profiles)):
                 plan = self.native.build_plan(lowered, native)
@@ -153,6 +155,22 @@ class Builder(Rooted):
         facts = self._facts(network, config, [v.name for v in unfused])
         plan = replace(plan, meta={**plan.meta, plan_facts.KEY: facts.entry()})
         return IHostMemory(container.dump(plan, signer_of(self.native.session)))
+
+    @staticmethod
+    def _ask_int8(
+        native: BuilderConfig,
+        network: INetworkDefinition,
+        lowered: NetworkDefinition,
+        config: IBuilderConfig,
+    ) -> None:
+        """Ranges for INT8 by the names that the program's tensors have. Raises ConfigError,
+        InvalidArgument.
+        """
+        tensors = network.tensors()
+        for tensor, value in tensors.items():
+            if tensor.layer is not None and value.producer is not None:
+                lowered.model_tensors[tensor.name] = ModelTensor(value.producer.name, value)
+        config.ask_int8(native, lowered, list(tensors))
 
     @staticmethod
     def _facts(

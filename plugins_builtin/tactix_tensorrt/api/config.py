@@ -36,7 +36,9 @@ from tactix_tensorrt.levels import at_this_level
 if TYPE_CHECKING:
     from tactix.config import BuilderConfig
     from tactix.config import BuilderFlag as NativeFlag
+    from tactix.network.definition import NetworkDefinition
     from tactix_tensorrt.api.layer import ILayer
+    from tactix_tensorrt.api.tensor import ITensor
 
 MIB = 1 << 20
 WHOLE_DEVICE = physical_memory()
@@ -57,6 +59,7 @@ FLAGS = {
     "FP16": "FP16",
     "BF16": "BF16",
     "TF32": "TF32",
+    "INT8": "INT8",
     "REFIT": "REFIT",
     "REFIT_IDENTICAL": "REFIT_IDENTICAL",
     "REFIT_INDIVIDUAL": "REFIT",
@@ -87,7 +90,12 @@ NO_EFFECT = {
 """Flags that are served elsewhere, or ask for what tactix does anyway; the others are ignored, with
 a warning."""
 
-PRECISION = {DataType.FLOAT: "fp32", DataType.HALF: "fp16", DataType.BF16: "bf16"}
+PRECISION = {
+    DataType.FLOAT: "fp32",
+    DataType.HALF: "fp16",
+    DataType.BF16: "bf16",
+    DataType.INT8: "int8",
+}
 
 
 ON_AT_FIRST = {
@@ -327,6 +335,26 @@ class IBuilderConfig(Flagged, Reporting):
         if "STRIP_PLAN" in wanted and "REFIT" not in wanted:
             wanted.add("REFIT_IDENTICAL")
         return {NativeFlag[n] for n in wanted}
+
+    def ask_int8(
+        self, out: BuilderConfig, net: NetworkDefinition, tensors: Sequence[ITensor]
+    ) -> None:
+        """Let a build in INT8 learn ranges as the program says; one that has none, or whose network
+        has Q/DQ layers, goes on without the flag. Raises ConfigError, InvalidArgument.
+        """
+        from tactix.config import BuilderFlag as NativeFlag
+        from tactix_tensorrt.api.calibration import Asked
+
+        calibrator = getattr(self, "int8_calibrator", None)  # not in 11
+        if NativeFlag.INT8 in out.flags:
+            profiles = [self.calibration_profile, *self.profiles, None]
+            profile = next((p for p in profiles if p is not None), None)
+            out.calibration = Asked(calibrator, tensors, profile).calibration(net, self.warn)
+        if out.calibration is None:
+            out.flags.discard(NativeFlag.INT8)
+            rest = {k: v for k, v in out.layer_precisions.items() if v != "int8"}
+            out.layer_precisions = rest
+            out.preferred_precisions = frozenset(out.preferred_precisions & rest.keys())
 
     def selection(self) -> Selection | None:
         """What is said about tactics; None where nothing is."""

@@ -332,6 +332,11 @@ class INetworkDefinition(Additions, Reporting):
         self._demand_assertions()
         return self.native
 
+    def tensors(self) -> dict[ITensor, Value]:
+        """tactix's tensor of each that was lowered."""
+        made = (pair for x in self.layers for pair in zip(x.outputs, x.values or ()))
+        return {**self._whole.values, **dict(made)}
+
     def _check_names(self) -> None:
         """Raises NetworkError for a name that an input and an output have."""
         names = {t.name for t in self.inputs}

@@ -11,17 +11,17 @@ from __future__ import annotations
 IGNORED: dict[str, frozenset[str]] = {
     name: frozenset(members.split())
     for name, members in {
-        "IBuilderConfig": "DLA_core avg_timing_iterations calibration_profile "
-        "clear_quantization_flag default_device_type get_calibration_profile "
-        "get_quantization_flag int8_calibrator l2_limit_for_tiling "
+        "IBuilderConfig": "DLA_core avg_timing_iterations "
+        "clear_quantization_flag default_device_type "
+        "get_quantization_flag l2_limit_for_tiling "
         "profile_stream quantization_flags "
-        "reset_device_type set_calibration_profile set_device_type "
+        "reset_device_type set_device_type "
         "set_preview_feature set_quantization_flag tiling_optimization_level",
         "Builder": "DLA_core max_threads reset",
         "Runtime": "DLA_core tempfile_control_flags",
         "IExecutionContext": "debug_sync nvtx_verbosity set_aux_streams temporary_allocator",
         "IOptimizationProfile": "extra_memory_target",
-        "ITensor": "dynamic_range location reset_dynamic_range set_dynamic_range",
+        "ITensor": "location",
         "OnnxParser": "set_builder_config",
         "Refitter": "max_threads weights_validation",
     }.items()
@@ -35,5 +35,5 @@ REFUSED: dict[str, frozenset[str]] = {
     }.items()
 }
 
-_NOT_CALLED = "IInt8Calibrator IPluginResourceContext KernelLaunchParams"
+_NOT_CALLED = "IPluginResourceContext KernelLaunchParams"
 NOT_CALLED = frozenset(_NOT_CALLED.split())

@@ -40,7 +40,7 @@ def _refused(name: str, value: str, help: str, do: str) -> Flag:
     return Flag(name, value, help, Standing.REFUSED, do)
 
 
-_CALIBRATE = "Quantize the model's file with Q/DQ nodes; tactix runs these in INT8"
+_CALIBRATE = "Calibrate before, by `tactix quantize --cache FILE`, and give --calib=FILE"
 _NO_DLA = "There is no DLA here: Leave it out"
 _PACKS = "tactix loads no library of TensorRT's: Make a pack of it (`tactix-sdk new`)"
 _SAFE = "There is no safety runtime here: Leave it out"
@@ -81,7 +81,7 @@ BUILD = (
     Flag("outputIOFormats", "SPEC", "type:chw of all outputs or of each"),
     Flag("fp16", "", "layers may be computed in FP16"),
     Flag("bf16", "", "layers may be computed in BF16"),
-    _kept("int8", "", "layers may be computed in INT8", "Q/DQ nodes run in INT8 anyway"),
+    Flag("int8", "", "layers may be computed in INT8, by --calib; Q/DQ nodes run so anyway"),
     _kept("fp8", "", "layers may be computed in FP8", "Q/DQ nodes say what may"),
     _kept("int4", "", "layers may be computed in INT4", "Q/DQ nodes say what may"),
     Flag("best", "", "as --fp16 --bf16 --int8"),
@@ -92,7 +92,7 @@ BUILD = (
     _refused(
         "layerOutputTypes", "SPEC", "types of layers' outputs", "Put Cast nodes into the model"
     ),
-    _refused("calib", "FILE", "ranges of a calibration", _CALIBRATE),
+    Flag("calib", "FILE", "for --int8: a calibration cache"),
     _refused("minShapesCalib", "SPEC", "lowest shapes to calibrate with", _CALIBRATE),
     _refused("optShapesCalib", "SPEC", "shapes to calibrate with", _CALIBRATE),
     _refused("maxShapesCalib", "SPEC", "highest shapes to calibrate with", _CALIBRATE),

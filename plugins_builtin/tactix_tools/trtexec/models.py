@@ -15,6 +15,7 @@ from tactix.base.errors import InvalidArgument
 from tactix.base.files import replacing
 from tactix.base.spelling import did_you_mean
 from tactix_tensorrt import api as trt
+from tactix_tensorrt.api.callbacks import IInt8EntropyCalibrator2  # no level but 10 shows it
 from tactix_tools.options import Shapes
 from tactix_tools.trtexec.lines import ReportLines, as_trtexec
 from tactix_tools.trtexec.options import (
@@ -28,6 +29,17 @@ from tactix_tools.trtexec.options import (
 Flagging = TypeVar("Flagging", trt.BuilderFlag, trt.NetworkDefinitionCreationFlag, trt.TacticSource)
 MIB = 1 << 20
 HARDWARE = {"none": "NONE", "ampere+": "AMPERE_PLUS"}
+
+
+class KeptScales(IInt8EntropyCalibrator2):
+    """A calibration that was done before."""
+
+    def __init__(self, cache: bytes) -> None:
+        super().__init__()
+        self._cache = cache
+
+    def read_calibration_cache(self) -> bytes:
+        return self._cache
 
 
 class TrtexecFailure(Exception):
@@ -153,6 +165,7 @@ def _config(
         config.runtime_platform = trt.RuntimePlatform[PLATFORMS[options.platform]]
     if options.dla >= 0:
         config.default_device_type, config.DLA_core = trt.DeviceType.DLA, options.dla
+    _set_calibration(options, config)
     _set_tactics(options, config)
     _set_precisions(options, network, lines)
     if options.timing_cache:
@@ -160,6 +173,18 @@ def _config(
         found = path.read_bytes() if path.is_file() else b""
         config.set_timing_cache(config.create_timing_cache(found), ignore_mismatch=False)
     return config
+
+
+def _set_calibration(options: BuildOptions, config: trt.IBuilderConfig) -> None:
+    """Raises InvalidArgument for a file that is not there, or a level without calibrators."""
+    if not options.calibration:
+        return
+    path = Path(options.calibration)
+    if not path.is_file():
+        do = "Make one by `tactix quantize MODEL --data DIR --cache FILE`"
+        raise InvalidArgument(f"--calib={path}: there is no such calibration cache", do=do)
+    _member(trt.BuilderFlag, "INT8")
+    config.int8_calibrator = KeptScales(path.read_bytes())
 
 
 def _set_tactics(options: BuildOptions, config: trt.IBuilderConfig) -> None:

@@ -94,6 +94,7 @@ class BuildOptions:
     platform: str = "SameAsBuild"
     dla: int = -1
     timing_cache: str = ""
+    calibration: str = ""
     compatibility: str = "none"
     verbosity: str = "layer_names_only"
     refit_from: str = ""
@@ -198,6 +199,7 @@ def _build(args: Arguments, inferred: Shapes) -> BuildOptions:
         platform=args.choice("runtimePlatform", tuple(PLATFORMS), "SameAsBuild"),
         dla=args.number("useDLACore", -1),
         timing_cache=args.text("timingCacheFile"),
+        calibration=args.text("calib"),
         compatibility=args.choice("hardwareCompatibilityLevel", ("none", "ampere+"), "none"),
         verbosity=args.choice(
             "profilingVerbosity", ("layer_names_only", "detailed", "none"), "layer_names_only"

@@ -47,7 +47,7 @@ def _build(options: BuildOptions) -> dict[str, object]:
         or "workspace: default",
         "Precision": "Strongly Typed" if options.strongly_typed else "+".join(["FP32", *lower]),
         "LayerPrecisions": ",".join(f"{k}:{v}" for k, v in options.layer_precisions.items()),
-        "Calibration": "",
+        "Calibration": options.calibration,
         "Refit": "REFIT" in on,
         "Strip weights": "STRIP_PLAN" in on,
         "Version Compatible": "VERSION_COMPATIBLE" in on,

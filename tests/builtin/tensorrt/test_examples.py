@@ -139,3 +139,15 @@ def test_a_quick_plugin_follows_a_model(models: Path) -> None:
         x = expected(path, {"signal": arrays["signal"]})["bands"]
         hold(arrays, {"activated": x + np.sin(0.5 * x) ** 2 / 0.5})
     assert len(told.splitlines()) == 2
+
+
+def test_int8_by_samples_and_by_the_scales_that_were_kept(models: Path) -> None:
+    path = models / "classifier.onnx"
+    found, told = run("int8", path)
+    hold({"scores": found["floats"]}, expected(path, {"images": found["images"]}))
+    assert told.splitlines()[0].startswith("calibrated: 8 batches")
+    assert told.splitlines()[1].startswith("cached: 0 batches")
+    assert "classifier.cache: TRT-8401-EntropyCalibration2" in told
+    np.testing.assert_array_equal(found["calibrated"], found["cached"])
+    error = np.abs(found["calibrated"] - found["floats"]).max()
+    assert 0 < error < 0.1 * np.abs(found["floats"]).max()

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tactix.base.errors import InvalidArgument
+from tactix.plan import container
 from tactix_tensorrt import api as trt
 from tactix_tools import cli
 from tactix_tools.trtexec import program
@@ -124,7 +125,7 @@ def test_sizes_have_units() -> None:
         ("--tacticSources=CUDNN", "write + or - before CUBLAS"),
         ("--runtimePlatform=Linux", "WindowsAMD64"),
         ("--loadInputs=x", "not of the form name:value"),
-        ("--calib=c.cache", "Q/DQ nodes"),
+        ("--optShapesCalib=x:1x3x8x8", "tactix quantize --cache"),
         ("--buildDLAStandalone", "There is no DLA here"),
         ("--setPluginsToSerialize=p.so", "Make a pack of it"),
         ("--atol=1e-3", "tactix compare"),
@@ -398,6 +399,19 @@ def test_times_of_layers_as_json() -> None:
     assert b["percentage"] == pytest.approx(200 / 3)
 
 
+def test_int8_by_scales_that_were_kept(
+    onnx: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TACTIX_TENSORRT_DEVICE", "cpu")
+    flags = [onnx, *QUICK, "--int8", "--calib=it.cache", "--skipInference", "--saveEngine=m.plan"]
+    assert main(flags) == 1
+    assert "--calib=it.cache: there is no such calibration cache" in capfd.readouterr().err
+    Path("it.cache").write_bytes(b"TRT-8401-EntropyCalibration2\nx: 3c81020c\np: 3c81020c\n")
+    assert main(flags) == 0
+    plan = container.load("m.plan")
+    assert any("int8" in str(step.info) for step in plan.steps)
+
+
 # -- ways in --------------------------------------------------------------------------------------
 
 
@@ -406,7 +420,7 @@ def test_it_is_a_tool(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "--onnx=FILE" in out
     assert "--calib=FILE" in out
-    assert "refused: Quantize the model's file" in out
+    assert "refused: Calibrate before" in out
     assert cli.main(["trtexec", "--fp61"]) == 1
 
 

@@ -4,12 +4,15 @@
     python tests/benchmarks/fusions.py [--only PART] [--rounds 60] [--level 2]
         [--write docs/fusions.md]
     python tests/benchmarks/fusions.py --plans
+    python tests/benchmarks/fusions.py --model FILE --without KEYS [--threads 4]
 
 Each case is a part of a network as models spell it, and the keys of the rules and tactics that fuse
 it. Its network is built for one thread with everything, and without those keys; both take turns, and the
 figure is the median over the rounds of the quotient of their times: below 1 the fusion pays. A case
 without keys is fused by what is everywhere (epilogues) or by nothing, and is only counted: its
 steps, and the bytes that they read and write. ``--plans`` builds by estimates and prints the steps.
+``--model`` compares a whole model with itself without rules and tactics; at several threads by wall
+time, each round with new contexts, whose first runs decide what threads share.
 Prints Markdown; ``--write`` puts the table into a document, between its marks.
 """
 
@@ -35,6 +38,8 @@ from tactix.contracts.tactic import Tactic
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 
+CONTEXTS, WARM = 8, 50
+"""Contexts of each engine of a model, and calls before and while they are timed."""
 SECONDS = 0.004
 """Of calls in each half of a round, about."""
 BEGIN, END = (
@@ -491,12 +496,14 @@ class Without(Session):
         return [t for t in super().active_tactics() if t.key not in self.left_out]
 
 
-def built(model: onnx.ModelProto, level: int, without: Collection[str] = ()) -> tactix.Engine:
-    """An engine of one thread."""
+def built(
+    model: onnx.ModelProto | Path, level: int, without: Collection[str] = (), threads: int = 1
+) -> tactix.Engine:
+    """An engine of so many threads."""
     session = Without()
     session.left_out = without
     builder = tactix.Builder(session=session)
-    config = configure(level=level, threads=1)
+    config = configure(level=level, threads=threads)
     return builder.build(builder.import_model(model), config)
 
 
@@ -510,7 +517,8 @@ def moved(plan: Plan) -> int:
 def caller(engine: tactix.Engine) -> Callable[[], None]:
     """A call by addresses, whose arrays live as long as it."""
     context, rng = engine.create_execution_context(), np.random.default_rng(0)
-    given = [rng.standard_normal(i.shape, dtype=np.float32) for i in engine.inputs]
+    shapes = [[d if isinstance(d, int) else 1 for d in i.shape] for i in engine.inputs]
+    given = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
     held = [*given, *context.infer(given)]
     bindings = [a.__array_interface__["data"][0] for a in held]
     return lambda held=held: context.execute_v2(bindings)
@@ -557,6 +565,33 @@ def row(case: Case, options: argparse.Namespace) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def wall(call: Callable[[], None], times: int) -> float:
+    """Of the middle one of some calls, whichever threads they take."""
+    took = []
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        took.append(time.perf_counter() - start)
+    return statistics.median(took)
+
+
+def of_model(options: argparse.Namespace) -> str:
+    """Steps with and without, and the quotients of new contexts of both."""
+    left_out = options.without.split(",")
+    fused, plain = (built(options.model, options.level, w, options.threads) for w in ((), left_out))
+    clock, quotients = (wall if options.threads > 1 else seconds), []
+    for k in range(CONTEXTS):
+        calls = caller(fused), caller(plain)
+        for call in calls:
+            clock(call, WARM)
+        pairs = [[clock(c, 1) for c in calls[:: 1 - 2 * (k % 2)]] for _ in range(WARM)]
+        first, second = (statistics.median(side) for side in zip(*pairs, strict=True))
+        quotients.append(first / second if k % 2 == 0 else second / first)
+    low, middle, high = statistics.quantiles(quotients, n=4)
+    counts = f"{len(fused.plan.steps)} steps, {len(plain.plan.steps)} without"
+    return f"{counts}: {middle:.2f} ({low:.2f} to {high:.2f})"
+
+
 HEAD = """\
 | part of a network | steps | MB moved | steps without | MB without | call | fused over not fused: median (quartiles) |
 |---|---|---|---|---|---|---|"""
@@ -585,8 +620,14 @@ def main() -> None:
     parser.add_argument(
         "--plans", action="store_true", help="print steps by estimates, time nothing"
     )
+    parser.add_argument("--model", type=Path, help="a whole model in place of the parts")
+    parser.add_argument("--without", default="", help="keys of rules and tactics, for --model")
+    parser.add_argument("--threads", type=int, default=1, help="for --model")
     parser.add_argument("--write", type=Path, help="a document with marks for the table")
     options = parser.parse_args()
+    if options.model:
+        print(of_model(options))
+        return
     cases = [c for c in CASES if options.only in c.name]
     if options.plans:
         for c in cases:

@@ -218,6 +218,7 @@ def test_means_of_results() -> None:
             with_mean(floats(1, 16, 1, 1), 3),
             with_mean(floats(2, 33, 37), 3),
             with_mean(floats(1, 24, 40, 300), 7, pads=(3, 0, 2, 6)),
+            with_mean(floats(2, 24, 90), 15, pads=(21, 21), dilations=(3,)),
         ]
     )
 

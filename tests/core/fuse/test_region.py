@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
 from tactix.base.errors import InternalError, NetworkError
+from tactix.base.tensor import TensorSpec
 from tactix.contracts import expr
+from tactix.contracts.layer import Layer, NoAttrs
 from tactix.contracts.region import FUSED, program
 from tactix.contracts.rule import P, Rule, anchor, anything, fuse, pointwise, var
 from tactix.fuse import rewrite
@@ -204,3 +207,46 @@ def test_a_reader_of_both_results_is_no_cycle(net, x, run):
     )
     out, _ = run(net, rule)
     assert [n.layer.name for n in out.nodes] == ["Fused", "Sub"]
+
+
+class Total(Layer[NoAttrs]):
+    """The sum of the last axis."""
+
+    key = "toy.Total@1"
+    summarizes = True
+
+    def infer(self, attrs, inputs):
+        (x,) = inputs
+        return [TensorSpec(x.dtype, (*x.shape[:-1], 1))]
+
+
+def summed(net, x):
+    y = dense(net, x)
+    (z,) = net.add_layer("toy.Relu", [y])
+    (total,) = net.add_layer(Total(), [z])
+    return merge([v.producer for v in (y, z, total)], [z, total])[0]
+
+
+def test_the_last_layer_may_sum_up_what_the_others_make(net, x):
+    body = summed(net, x)
+    assert (body.anchor, body.results) == (0, (3, 4))
+    before = body.unsummarized
+    assert before is not None
+    assert ([n.layer.name for n in before.nodes], before.results) == (["Dense", "Relu"], (3,))
+    assert before.unsummarized is None
+
+
+def test_what_is_summed_up_is_a_variable(net, x):
+    body = summed(net, x)
+    specs = body.infer([x.spec, TensorSpec(DType.FP32, (4, 4))])
+    found = program(body, specs)
+    assert found.leaves == (2, 4)
+    assert (found.results[1].op, found.results[1].index) == ("var", 1)
+
+
+def test_nothing_stands_behind_a_sum(net, x):
+    (total,) = net.add_layer(Total(), [dense(net, x)])
+    (y,) = net.add_layer("toy.Relu", [total])
+    dense_, total_ = (v.producer for v in (total.producer.inputs[0], total))
+    with pytest.raises(NetworkError, match="a fused layer can have one anchor"):
+        merge([dense_, total_, y.producer], [y])

@@ -31,8 +31,9 @@ class Segment:
         ]
         # a buffer that a later segment reads keeps its place to the end of this one
         self.lives = [(buffers[i].first, min(buffers[i].last, stop)) for i in self.own]
-        outputs = [o for s in self.steps for o in s.outputs if buffers[o.buffer].kind == "output"]
-        self.outputs = [(o.buffer, o.spec.shape, o.spec.dtype.numpy) for o in outputs]
+        made = [o.buffer for s in self.steps for o in s.outputs]
+        outputs = [(i, buffers[i]) for i in made if buffers[i].kind == "output"]
+        self.outputs = [(i, b.shape, b.dtype.numpy) for i, b in outputs]
         self.shapes: list[tuple[int, ...]] = []
         touched = {o.buffer for s in self.steps for o in (*s.inputs, *s.outputs) if o.buffer >= 0}
         self.outer = sorted(touched - set(self.own))

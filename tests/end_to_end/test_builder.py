@@ -401,6 +401,65 @@ def test_what_the_plan_needs_is_compiled_to_its_end(
     assert {s.info["status"] for s in plan.steps} == {"estimated"}
 
 
+@pytest.mark.parametrize(
+    "sources", [pytest.param(None, marks=pytest.mark.compiler), {"numpy", "view"}]
+)
+def test_an_output_that_is_a_view_is_written_in_place(
+    builder: tactix.Builder, sources: set[str] | None
+) -> None:
+    net = builder.create_network()
+    x = net.add_input("x", "f32", ["n", 2, 3])
+    (y,) = net.add_layer("tactix.Softmax", [x])
+    (flat,) = net.add_layer("tactix.Reshape", [y], shape=(x.spec.shape[0], 6))
+    (tall,) = net.add_layer("tactix.Reshape", [flat], shape=(x.spec.shape[0] * 6, 1))
+    net.mark_output(tall, "tall")
+    engine = builder.build(net, config(tactic_sources=sources, timing_cache=False))
+    assert len(engine.plan.steps) == 1 + (sources is not None)  # references write no views
+    data = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 2, 3)
+    want = np.exp(data) / np.exp(data).sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(engine(data), want.reshape(24, 1), rtol=1e-5)
+    by_references = tactix.load(container.dump(engine.plan), on_untrusted="references")
+    np.testing.assert_allclose(by_references(data), want.reshape(24, 1), rtol=1e-5)
+
+
+@pytest.mark.compiler
+def test_a_tensor_and_its_view_are_outputs_of_their_own(builder: tactix.Builder) -> None:
+    net = builder.create_network()
+    x = net.add_input("x", "f32", [2, 6])
+    (y,) = net.add_layer("tactix.Softmax", [x])
+    (tall,) = net.add_layer("tactix.Reshape", [y], shape=(12,))
+    (seen,) = net.add_layer("tactix.Reshape", [x], shape=(12,))
+    for v, name in ((tall, "tall"), (y, "y"), (seen, "seen")):
+        net.mark_output(v, name)
+    engine = builder.build(net, config(timing_cache=False))
+    data = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 6)
+    found = engine.create_execution_context().run({"x": data})
+    assert [found[k].shape for k in ("tall", "y", "seen")] == [(12,), (2, 6), (12,)]
+    np.testing.assert_array_equal(found["tall"], found["y"].reshape(12))
+    np.testing.assert_array_equal(found["seen"], data.reshape(12))
+    assert not np.shares_memory(found["tall"], found["y"])
+    assert len(engine.plan.steps) == 3
+
+
+@pytest.mark.compiler
+def test_an_output_that_is_a_view_has_its_shape_where_data_tells_others(
+    builder: tactix.Builder,
+) -> None:
+    net = builder.create_network()
+    x = net.add_input("x", "f32", ["n", 4])
+    (where,) = net.add_layer("tactix.NonZero", [x], symbol="k")
+    (y,) = net.add_layer("tactix.Softmax", [x])
+    (flat,) = net.add_layer("tactix.Reshape", [y], shape=(x.spec.shape[0] * 4,))
+    net.mark_output(where, "where")
+    net.mark_output(flat, "flat")
+    engine = builder.build(net, config(timing_cache=False))
+    data = np.float32([[0, 1, 2, 0], [3, 0, 0, 0]])
+    for _ in range(3):
+        found = engine.create_execution_context().run({"x": data})
+        assert (found["where"].shape, found["flat"].shape) == ((2, 3), (8,))
+        np.testing.assert_allclose(found["flat"].reshape(2, 4).sum(axis=1), 1, rtol=1e-5)
+
+
 def test_awkward_outputs(builder: tactix.Builder) -> None:
     """An input, a constant, one tensor twice, and a view as outputs."""
     net = builder.create_network()

@@ -68,7 +68,8 @@ class Assembler:
         self.names = output_names(net)
         self.out = Assembled()
         self._where: dict[tuple[Value, Format], int] = {}
-        self._final: dict[Value, str] = {}
+        self._final: dict[Value, tuple[str, Value]] = {}
+        self._claimed: set[str] = set()
         self._weights: dict[tuple[Any, ...], int] = {}
         self._pool, self._contents = ThreadPoolExecutor(os.cpu_count()), dict[int, Any]()
 
@@ -97,14 +98,30 @@ class Assembler:
 
     def _claim_outputs(self) -> None:
         """Outputs that a step can write in place: made by a node, in linear format, and asked for
-        once.
+        once; an output that is a view of what a step makes, too.
         """
         for name, v in zip(self.names, self.net.outputs, strict=True):
-            node = v.producer
-            if node is None or not produced_format(v, self.chosen).is_linear:
-                continue
-            if v not in self._final and not self.chosen[node].artifact.alias:
-                self._final[v] = name
+            made = self._seen(v)
+            if made is not None and made not in self._final:
+                self._final[made] = name, v
+                self._claimed.add(name)
+
+    def _seen(self, v: Value) -> Value | None:
+        """What a step writes of which the tensor is a view, or the tensor itself; None where that
+        is not linear, or has other bytes.
+        """
+        seen = v
+        while (node := seen.producer) is not None and produced_format(seen, self.chosen).is_linear:
+            c = self.chosen[node]
+            if not c.artifact.alias:
+                views = seen is v or not (c.tactic.produces or c.tactic.tells)
+                return seen if views else None
+            source = node.given[0]
+            same = source.spec.dtype is v.spec.dtype and source.spec.nbytes() == v.spec.nbytes()
+            if not same or not c.variant.input_format(0).is_linear:
+                return None
+            seen = source
+        return None
 
     # -- steps ------------------------------------------------------------------------------------
 
@@ -197,10 +214,10 @@ class Assembler:
     def _place(self, v: Value, fmt: Format) -> Operand:
         """The buffer that a node writes."""
         if v in self._final:
-            buffer = self._buffer("output", self._final[v], v.spec, LINEAR)
-            self.out.outputs.append(
-                TensorIO(self._final[v], buffer, v.spec.dtype, v.spec.shape, v.spec.element)
-            )
+            name, as_given = self._final[v]
+            spec = as_given.spec
+            buffer = self._buffer("output", name, spec, LINEAR)
+            self.out.outputs.append(TensorIO(name, buffer, spec.dtype, spec.shape, spec.element))
         else:
             buffer = self._buffer("arena", v.name, v.spec, fmt)
         self._where[v, fmt] = buffer
@@ -229,7 +246,7 @@ class Assembler:
 
     def _output(self, name: str, v: Value) -> None:
         """An output that no step wrote in place is copied."""
-        if self._final.get(v) == name:
+        if name in self._claimed:
             return
         buffer = self._buffer("output", name, v.spec, LINEAR)
         self.out.outputs.append(TensorIO(name, buffer, v.spec.dtype, v.spec.shape, v.spec.element))

@@ -16,7 +16,7 @@ from tactix.base.dtypes import DType
 from tactix.base.errors import PlanFormatError
 from tactix.base.tensor import LINEAR, Element, Format, TensorSpec
 from tactix.contracts.artifact import Arg
-from tactix.contracts.launcher import Step
+from tactix.contracts.launcher import Operand, Step
 from tactix.contracts.states import States
 from tactix.contracts.trust import Seal
 from tactix.plan import states
@@ -387,13 +387,10 @@ def _step(plan: Plan, index: int, s: Step, where: str) -> None:
         _require(
             target.kind in WRITTEN, f"writes buffer {o.buffer}, which is a {target.kind}", where
         )
-        whole = (o.spec.dtype, o.spec.shape, o.format) == (
-            target.dtype,
-            target.shape,
-            target.format,
-        )
         # what nobody wrote would be what lay in memory before
-        _require(whole, f"buffer {o.buffer} is not written as it is declared", where)
+        _require(
+            _writes_all(o, target), f"buffer {o.buffer} is not written as it is declared", where
+        )
     for b in s.constants.values():
         _require(
             plan.buffers[b].kind == "weight",
@@ -409,6 +406,16 @@ def _step(plan: Plan, index: int, s: Step, where: str) -> None:
         for a in launch.args:
             _require(_argument_fits(s, a, tells), f"argument {a.kind} {a.index} {a.name}", where)
             _closed(plan, where, a.value)
+
+
+def _writes_all(o: Operand, target: Buffer) -> bool:
+    """Whether a step's output is all of a buffer: as that is declared, or linear and as long, where
+    the buffer is an output of the plan that is a view of it.
+    """
+    if (o.spec.dtype, o.format) != (target.dtype, target.format):
+        return False
+    is_view = target.kind == "output" and o.format.is_linear and not o.spec.dtype.on_host
+    return o.spec.shape == target.shape or (is_view and o.spec.nbytes() == target.nbytes)
 
 
 def _argument_fits(s: Step, a: Arg, tells: bool) -> bool:

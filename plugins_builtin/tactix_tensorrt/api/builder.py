@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tactix.base.errors import BuildCancelled, NetworkError
 from tactix.network.definition import ModelTensor
 from tactix_tensorrt import device
-from tactix_tensorrt.api import plan_facts
+from tactix_tensorrt.api import plan_facts, told_sizes
 from tactix_tensorrt.api.callbacks import IProgressMonitor, IStreamWriter
 from tactix_tensorrt.api.config import IBuilderConfig
 from tactix_tensorrt.api.logger import Forwarding, Rooted, returns
@@ -186,6 +186,7 @@ class Builder(Rooted):
             unfused=tuple(unfused),
             hidden=hidden,
             asserted=dict(network.asserted),
+            sizes=told_sizes.of(network.native),
             roles={
                 n.name: network.roles[n.name] for n in network.layers if n.name in network.roles
             },

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tactix.base.dims import Dim, symbols
+from tactix.base.dims import Dim, substitute, symbol_name, symbols
 from tactix.base.errors import AllocationError, ExecutionError, TactixError
 from tactix_tensorrt.api import limits
 from tactix_tensorrt.api.callbacks import IDebugListener, IOutputAllocator, IProfiler
@@ -181,10 +181,35 @@ class IExecutionContext(Reporting):
         if not self.engine.has(name):
             return Dims()
         try:
+            told = self._told_sizes()
+            if told and not all(isinstance(d, int) for d in self.engine.native_shape(name)):
+                return self._by_told_sizes(name, told)
             return as_dims(self.native.get_tensor_shape(name))
         except TactixError as e:
             self.fail(e)
             return Dims()
+
+    def _told_sizes(self) -> dict[str, Dim]:
+        """What inputs on the host tell, by symbol; none where nothing is there, or on a GPU."""
+        sizes = self.engine.facts.sizes
+        if not sizes or self._streams:
+            return {}
+        dtypes = {io.name: io.dtype for io in self.engine.native.inputs}
+        found: dict[str, Dim] = {}
+        for symbol, size in sizes.items():
+            n = size.read(self.native.get_tensor_address(size.name), dtypes[size.name])
+            if n > 0:
+                found[symbol] = n
+        return found
+
+    def _by_told_sizes(self, name: str, told: Mapping[str, Dim]) -> Dims:
+        """A shape by these sizes and those of inputs that are set, not by those of the last run."""
+        env = dict(told)
+        for io in self.engine.native.inputs:
+            sizes = self.native.get_tensor_shape(io.name)
+            for d, n in zip(io.shape, sizes, strict=True):
+                env[symbol_name(d) or ""] = n
+        return as_dims(tuple(substitute(d, env) for d in self.engine.native_shape(name)))
 
     def get_tensor_strides(self, name: str) -> Dims:
         """In elements; in groups of channels where the format has some."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
-from tactix.base.dims import Dim, Expr, evaluate, substitute, symbols
+from tactix.base.dims import Dim, Expr, Shape, evaluate, substitute, symbols
 from tactix.base.errors import TactixError
 from tactix_tensorrt import levels
 from tactix_tensorrt.api import plan_facts
@@ -193,6 +193,10 @@ class ICudaEngine(Reporting):
         if not self.has(name):
             return Dims()
         return as_dims(tuple(substitute(d, self._only_sizes) for d in self._ios[name].shape))
+
+    def native_shape(self, name: str) -> Shape:
+        """As tactix has it, with symbols."""
+        return self._ios[name].shape
 
     @cached_property
     def _only_sizes(self) -> dict[str, Dim]:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tactix.plan.reader import Reader
+from tactix_tensorrt.api import told_sizes
 from tactix_tensorrt.api.enums import (
     HardwareCompatibilityLevel,
     ProfilingVerbosity,
     TensorFormat,
     WeightsRole,
 )
+from tactix_tensorrt.api.told_sizes import ToldSize
 
 if TYPE_CHECKING:
     from tactix.plan.schema import Plan
@@ -31,7 +33,8 @@ class PlanFacts:
     ``formats``: of inputs and outputs that are not linear. ``debug``: names of tensors that
     listeners may be told of, ``unfused``: those that fusions left; ``hidden``: outputs of the plan
     that engines do not show; ``asserted``: of these what has to hold in each run, and what is said
-    if it does not. ``roles``: names of weights, by layer and role.
+    if it does not. ``sizes``: elements of inputs that are sizes, by symbol. ``roles``: names of
+    weights, by layer and role.
     """
 
     profiling_verbosity: ProfilingVerbosity = ProfilingVerbosity.DETAILED
@@ -43,6 +46,7 @@ class PlanFacts:
     unfused: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     asserted: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, ToldSize] = field(default_factory=dict)
     roles: Mapping[str, Mapping[WeightsRole, str]] = field(default_factory=dict)
 
     def entry(self) -> dict[str, object]:
@@ -57,6 +61,7 @@ class PlanFacts:
             "unfused": list(self.unfused),
             "hidden": list(self.hidden),
             "asserted": dict(self.asserted),
+            "sizes": told_sizes.entry(self.sizes),
             "roles": {n: {r.name: w for r, w in own.items()} for n, own in self.roles.items()},
         }
 
@@ -79,8 +84,14 @@ def of(plan: Plan) -> PlanFacts:
         unfused,
         hidden,
         {name: message.text() for name, message in r.at("asserted").fields().items()},
+        {symbol: _size(size) for symbol, size in r.at("sizes").fields().items()},
         {name: _roles(own) for name, own in r.at("roles").fields().items()},
     )
+
+
+def _size(r: Reader) -> ToldSize:
+    name, index = r.row(2)
+    return ToldSize(name.text(), index.integer())
 
 
 def _roles(r: Reader) -> dict[WeightsRole, str]:

@@ -28,10 +28,14 @@ def opening(real: type[ctypes.CDLL], found: Callable[[object], object | None]) -
 
 
 class TensorRTLibrary:
-    """One of TensorRT's libraries, of which programs need that it registers plugins."""
+    """One of TensorRT's libraries, of which programs need that it registers plugins: that of the
+    plugins does when it is opened.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
+        if "plugin" in name:
+            _register(None, None)
         self.initLibNvInferPlugins = ctypes.CFUNCTYPE(
             ctypes.c_bool, ctypes.c_void_p, ctypes.c_char_p
         )(_register)

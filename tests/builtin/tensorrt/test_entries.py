@@ -48,10 +48,11 @@ OPENS = """
 import ctypes
 import tensorrt as trt
 
+assert not trt.get_plugin_registry().plugin_creator_list
 found = ctypes.CDLL("libnvinfer_plugin.so", mode=ctypes.RTLD_GLOBAL)
+assert "EfficientNMS_TRT" in {c.name for c in trt.get_plugin_registry().plugin_creator_list}
 found.initLibNvInferPlugins.restype = ctypes.c_bool
 assert found.initLibNvInferPlugins(None, b"")
-assert "EfficientNMS_TRT" in {c.name for c in trt.get_plugin_registry().plugin_creator_list}
 ctypes.cdll.LoadLibrary("/usr/lib/libnvinfer.so.10")
 cudart = ctypes.CDLL("libcudart.so")
 assert cudart.cudaFree(None) == 0

@@ -318,14 +318,17 @@ def rolled(p: Part, x: str, size: int, shift: int) -> str:
     return x
 
 
-def excitation(channels: int, size: int, inside: int) -> onnx.ModelProto:
-    """A convolution whose channels are weighed by what the whole image tells."""
+def excitation(channels: int, size: int, inside: int, behind: str = "") -> onnx.ModelProto:
+    """A convolution whose channels are weighed by what the whole image tells; ``behind``: an
+    activation behind that (MobileNetV3).
+    """
     p = Part()
     x = p.conv(p.input(1, channels, size, size), channels, channels, 3, group=channels)
     x = p.op("Relu", x)
     s = p.op("Relu", p.conv(p.op("GlobalAveragePool", x), channels, inside, 1))
     s = p.op("Sigmoid", p.conv(s, inside, channels, 1))
-    return p.model(p.conv(p.op("Mul", x, s), channels, channels // 4, 1))
+    y = p.op("Mul", x, s)
+    return p.model(p.conv(p.op(behind, y) if behind else y, channels, channels // 4, 1))
 
 
 def layer_norm(p: Part, x: str, width: int) -> str:
@@ -468,6 +471,7 @@ CASES = [
     Case("squeeze, excitation 96 x 28", lambda: excitation(96, 28, 24), EXCITED),
     Case("squeeze, excitation 144 x 56", lambda: excitation(144, 56, 6), EXCITED),
     Case("squeeze, excitation 672 x 14", lambda: excitation(672, 14, 28), EXCITED),
+    Case("excitation, HardSwish 120 x 28", lambda: excitation(120, 28, 32, "HardSwish"), EXCITED),
     Case("normalisation before 1 x 1 convolutions", lambda: dense_layers(64, 28, 32), PREPARED),
     Case("sum, normalisation", lambda: norm_of_sum(128, 768)),
     Case("residual, normalisation", lambda: residual(128, 768)),

@@ -199,10 +199,12 @@ def finish(tile: RegisterTile, epi: Epilogue, site: TileSite) -> list[str]:
     ]
 
 
-def is_light(results: Sequence[Scalar]) -> bool:
-    """Whether it may be repeated for every accumulator."""
+def is_light(results: Sequence[Scalar], most: int = LIGHT_NODES) -> bool:
+    """Whether it is at most so many cheap operations, leaves counted: by default so few that they
+    may be repeated for every accumulator.
+    """
     nodes = expr.walk(results)
-    return len(nodes) <= LIGHT_NODES and all(n.op in LIGHT for n in nodes)
+    return len(nodes) <= most and all(n.op in LIGHT for n in nodes)
 
 
 def _in_registers(tile: RegisterTile, epi: Epilogue, site: TileSite) -> list[str]:

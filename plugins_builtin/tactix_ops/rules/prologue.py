@@ -26,6 +26,11 @@ FEWEST_CHANNELS = 16
 """Channels of an image below which what is saved is little: it takes as long as one pass of the
 convolution's sums over a block of channels. No measurement of it is on record.
 """
+FEW_OPERATIONS = 20
+"""Cheap operations, leaves counted, that may stand before a convolution, which computes them once
+for every element, or once for each thread where these share channels: a gate and a HardSwish, 12,
+are to fit. No measurement of the number is on record.
+"""
 NARROW = (DType.FP32, DType.FP16, DType.BF16)
 
 
@@ -68,7 +73,7 @@ def _prepares(root: Node, graph: Any) -> Node | None:
     per_channel = all(all(d == 1 for d in v.spec.shape[2:]) for v in beside)
     ranks = {v.spec.rank for v in beside if v.const is None} <= {x.spec.rank}
     few = len(p.body.nodes) + len(root.body.nodes) <= MAX_NODES
-    light = few and in_vectors(p) and is_light(expressions(p).program.results)
+    light = few and in_vectors(p) and is_light(expressions(p).program.results, FEW_OPERATIONS)
     fits = len(whole) == 1 and whole[0].const is None and per_channel and ranks
     return p if fits and light and _by_single_pixels(own.attrs, x, w) else None
 

@@ -40,6 +40,14 @@ def test_a_gate_joins_the_convolution(net):
     assert kinds(net) == ["Mul+Convolution"]
 
 
+def test_an_activation_behind_the_gate_joins_too(net):
+    """As in MobileNetV3."""
+    y = net.add("Mul", net.x("n", 16, 3, 3), net.x("n", 16, 1, 1, name="g"))
+    y = net.add("Convolution", net.add("HardSwish", y), net.random(5, 16, 1, 1))
+    net.mark_output(y, "y")
+    assert kinds(net, *all_rules()) == ["Mul+HardSwish+Convolution"]
+
+
 def test_what_is_pointwise_between_two_readers_and_a_convolution_joins_it(net):
     """As in dense blocks, whose normalisation stands before each convolution."""
     x = net.add("Concat", net.x("n", 16, 5, 5), net.x("n", 16, 5, 5, name="z"), axis=1)

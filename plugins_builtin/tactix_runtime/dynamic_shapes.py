@@ -270,7 +270,8 @@ class SegmentedContext(ExecutionContext):
         """Run a step that tells shapes, and bind its symbols."""
         program = self._program
         step: Step = program.plan.steps[k]
-        check(program.plan.extents.get(k, ()), env)
+        if extents := program.plan.extents.get(k):
+            check(extents, env)
         values = [run_values.value(step.name, o, env) for o in step.inputs]
         bodies = self._bodies(k, env)
         found = program.launchers[step.artifact.launcher].produce(

@@ -41,6 +41,7 @@ class Segment:
         self._weights: list[int] = []
         self.checks: list[Checked] = list(plan.demands.get(first, ()))
         self.checks += (e for k in range(first, stop) for e in plan.extents.get(k, ()))
+        self.is_empty = not (self.steps or self.own or self.checks)
         self.profiler: Profiler | None = None
         self.runnable: Runnable | None = None
         self.places: list[int] = []
@@ -50,6 +51,8 @@ class Segment:
 
     def run(self, env: Env, run_values: RunValues) -> None:
         """Make its outputs, place its buffers, bind what changed, run."""
+        if self.is_empty:
+            return
         fresh, addresses = env != self._env, run_values.addresses
         if fresh:
             self.lay_out(env)

@@ -14,6 +14,7 @@ from tactix.base.errors import ExecutionError, InvalidArgument, PlanCompatibilit
 from tactix.contracts.flavour import Options
 from tactix.network.definition import NetworkDefinition
 from tactix.run.engine import Engine
+from tactix_runtime.segment import Segment
 
 
 def config(**fields: object) -> tactix.BuilderConfig:
@@ -159,3 +160,22 @@ def test_measuring_at_guessed_sizes() -> None:
     statuses = {s.info["tactic"]: s.info["status"] for s in plan.steps}
     assert statuses["tactix.c_pointwise@1"] == "measured"
     assert statuses["tactix.c_told_range@1"] == "estimated"
+
+
+def test_nothing_is_laid_out_between_steps_that_follow_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    laid: list[int] = []
+    lay_out = Segment.lay_out
+    monkeypatch.setattr(
+        Segment, "lay_out", lambda self, env: laid.append(len(self.steps)) or lay_out(self, env)
+    )
+    builder = tactix.Builder()
+    net = builder.create_network()
+    sizes = net.add_input("sizes", "i64", [2])
+    (y,) = net.add_layer("tactix.DynamicFill", [sizes], symbol="k", value=1.5)
+    net.mark_output(y, "y")
+    engine = builder.build(net, tactix.BuilderConfig(timing_cache=False))
+    for shape in ((2, 3), (4, 1)):
+        np.testing.assert_array_equal(engine(np.array(shape)), np.full(shape, 1.5, np.float32))
+    assert not laid

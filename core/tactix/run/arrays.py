@@ -110,7 +110,8 @@ def in_order(
     InvalidArgument.
     """
     by_name = args[0] if len(args) == 1 else None
-    if isinstance(by_name, Mapping):
+    # an array of any kind has a dtype, and no mapping has: asking an abstract class takes longer
+    if not hasattr(by_name, "dtype") and isinstance(by_name, Mapping):
         args, named = (), {**by_name, **named}
     elif len(args) == len(inputs) and not named:
         return list(args)

@@ -128,14 +128,16 @@ def without_weights(data: Buffer) -> bytes:
             return b""
         pairs = (("location", OWN), ("offset", str(start)), ("length", str(stop - start)))
         entries = (_field(1, k.encode()) + _field(2, v.encode()) for k, v in pairs)
-        return b"".join(_field(_EXTERNAL, e) for e in entries) + bytes([_LOCATION << 3, 1])
+        return b"".join(_field(_EXTERNAL, e) for e in entries)
 
     def initializer(number: int, start: int, stop: int) -> bytes:
         if number != _INITIALIZER or stop - start < LARGE:
             return b""
-        if any(n == _EXTERNAL for n, _, _ in fields(data, start, stop)):
+        there = {n for n, _, _ in fields(data, start, stop)}
+        if _EXTERNAL in there or _RAW not in there:
             return b""
-        return _field(_INITIALIZER, _rewritten(data, start, stop, raw))
+        external = bytes([_LOCATION << 3, 1])  # last: of a field that stands twice the last counts
+        return _field(_INITIALIZER, _rewritten(data, start, stop, raw) + external)
 
     def graph(number: int, start: int, stop: int) -> bytes:
         return (

@@ -219,6 +219,26 @@ def test_a_model_with_external_data_by_path(tmp_path: Path, imported: Any, model
         imported(path)
 
 
+def test_a_model_whose_external_data_were_put_into_it(
+    tmp_path: Path, imported: Any, model: Any
+) -> None:
+    """onnx.load then leaves a location that says so; it stands behind the data."""
+    w = np.random.default_rng(0).standard_normal((160, 128), np.float32)
+    m = model(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
+        {"x": (np.float32, [3, 160])},
+        ["y"],
+        {"w": w},
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save_model(m, str(path), save_as_external_data=True, location="m.data", size_threshold=0)
+    whole = onnx.load(path)
+    assert whole.graph.initializer[0].HasField("data_location")
+    path.write_bytes(whole.SerializeToString())
+    x = np.ones((3, 160), np.float32)
+    assert np.allclose(evaluate(imported(path), {"x": x})["y"], x @ w, atol=1e-4)
+
+
 def test_large_weights_stay_in_the_models_own_file(
     tmp_path: Path, imported: Any, model: Any
 ) -> None:

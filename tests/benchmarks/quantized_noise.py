@@ -10,6 +10,7 @@ calibrator, weights per channel, into QuantizeLinear and DequantizeLinear operat
 from __future__ import annotations
 
 import argparse
+import logging
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +127,7 @@ def compared(path: str, count: int, shapes: dict[str, list[int]], folder: Path) 
 
 
 def main() -> None:
+    logging.getLogger().setLevel(logging.ERROR)  # ONNX Runtime tells every weight without channels
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--samples", type=int, default=64)

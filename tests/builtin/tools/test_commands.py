@@ -563,6 +563,7 @@ def test_plugins_list(tool: Run, capsys: pytest.CaptureFixture[str]) -> None:
         "lean-wheel",
         "lock",
         "plugins",
+        "quantize",
         "refit",
         "run",
         "sign",

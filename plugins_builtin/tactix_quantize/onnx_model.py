@@ -126,6 +126,10 @@ class Initializers:
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._known[name].dims)
 
+    def is_float(self, name: str) -> bool:
+        """Whether it is float32."""
+        return bool(self._known[name].data_type == onnx.TensorProto.FLOAT)
+
     def fresh(self, name: str) -> str:
         """A name that no tensor has."""
         while name in self._taken:

@@ -16,6 +16,7 @@ from tactix_quantize import onnx_model, trade
 from tactix_quantize.accuracy import AccuracyControl, AccuracyTrade, script_metric
 from tactix_quantize.calibrate import Observer
 from tactix_quantize.model import FloatModel, LayerOptions
+from tactix_quantize.weights_only import FewBits, with_few_bits
 from tactix_tools import arrays, options, show, source
 from tactix_tools.progress import BuildProgress
 from tactix_tools.show import errors_console
@@ -61,6 +62,21 @@ SHOWN = 12
     "--symmetric", is_flag=True, help="int8 with zero point 0 for all tensors, as TensorRT wants."
 )
 @click.option("--per-tensor", is_flag=True, help="One scale for weights, not one a channel.")
+@click.option(
+    "--weights",
+    type=click.Choice(["int4", "int8"]),
+    help="Only weights of MatMul, in blocks; activations stay float, and no data are needed.",
+)
+@click.option(
+    "--block",
+    type=click.Choice(["16", "32", "64", "128"]),
+    default="32",
+    show_default=True,
+    help="For --weights: elements that share a scale.",
+)
+@click.option(
+    "--zero-points", is_flag=True, help="For --weights: every block has one, not the middle."
+)
 @click.option(
     "--exclude",
     multiple=True,
@@ -108,32 +124,83 @@ def command(session: Session, /, **given: Any) -> None:
     which the model is good enough. Ctrl-C ends it and writes nothing.
     """
     _check(given)
-    path = Path(given["output"] or Path(given["model"]).with_suffix(".int8.onnx"))
+    suffix = f".{given['weights'] or 'int8'}.onnx"
+    path = Path(given["output"] or Path(given["model"]).with_suffix(suffix))
     source.output(path)
+    if given["weights"]:
+        _tell(_weights(given, path), given["as_json"])
+        return
     config = BuilderConfig(threads=given["threads"])
     with BuildProgress(errors_console(), given["quiet"] or given["as_json"], keeps=False) as bars:
         config.progress_monitor = bars
         facts = _quantize(given, path, Observer(session, config))
-    if given["as_json"]:
+    _tell(facts, given["as_json"])
+
+
+def _tell(facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
         show.print_json(facts)
     else:
         _print(facts)
 
 
+def _weights(given: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Write the file with weights of few bits; gives what is told of it."""
+    bits = int(given["weights"].removeprefix("int"))
+    kind = FewBits(bits, int(given["block"]), not given["zero_points"])
+    model, layers, quantized = with_few_bits(given["model"], kind, given["exclude"])
+    onnx_model.save(model, path)
+    return _sizes(given, path) | {"layers": layers, "quantized": quantized}
+
+
+def _sizes(given: dict[str, Any], path: Path) -> dict[str, Any]:
+    before = Path(given["model"]).stat().st_size
+    return {"model": str(path), "bytes": path.stat().st_size, "float_bytes": before}
+
+
 def _check(given: dict[str, Any]) -> None:
     """Raises click.UsageError for options that need others, or contradict them; InvalidArgument."""
     source.require_model(given["model"])
+    if given["output"] and Path(given["output"]).resolve() == Path(given["model"]).resolve():
+        raise click.UsageError("the output would overwrite the model; give another one")
+    if given["weights"]:
+        _check_weights(given)
+    else:
+        _check_data(given)
+
+
+SAMPLED = {
+    "data": "--data",
+    "count": "--random",
+    "calibrator": "--calibrator",
+    "cache": "--cache",
+    "symmetric": "--symmetric",
+    "per_tensor": "--per-tensor",
+    "max_drop": "--max-drop",
+    "metric": "--metric",
+    "picture": "--picture",
+}
+"""Options that --weights has no use for."""
+
+
+def _check_weights(given: dict[str, Any]) -> None:
+    for name, option in SAMPLED.items():
+        if given[name] not in (None, False, ""):
+            raise click.UsageError(f"{option} and --weights contradict each other")
+
+
+def _check_data(given: dict[str, Any]) -> None:
+    if given["zero_points"] or given["block"] != "32":
+        raise click.UsageError("--block and --zero-points are for --weights")
     if given["data"] and given["count"]:
         raise click.UsageError("--data and --random contradict each other")
     cached = given["cache"] and Path(given["cache"]).exists()
     if not (given["data"] or given["count"] or cached):
-        raise click.UsageError("give --data, or --random, or a --cache that is there")
+        raise click.UsageError("give --data, --random, a --cache that is there, or --weights")
     if given["max_drop"] is None and (given["metric"] or given["picture"]):
         raise click.UsageError("--metric and --picture are for --max-drop")
     if given["max_drop"] is not None and not (given["data"] or given["count"]):
         raise click.UsageError("--max-drop needs --data or --random, to run the model on")
-    if given["output"] and Path(given["output"]).resolve() == Path(given["model"]).resolve():
-        raise click.UsageError("the output would overwrite the model; give another one")
 
 
 def _quantize(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]:
@@ -156,9 +223,7 @@ def _quantize(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]
         with replacing(given["picture"]) as f:
             f.write(trade.svg(outcome, given["max_drop"]).encode())
     return {
-        "model": str(path),
-        "bytes": path.stat().st_size,
-        "float_bytes": Path(given["model"]).stat().st_size,
+        **_sizes(given, path),
         "layers": len(layers),
         "quantized": len(layers) - len(wide),
         **(trade.facts(outcome) if outcome else {}),

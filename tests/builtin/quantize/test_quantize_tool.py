@@ -191,9 +191,12 @@ def test_random_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("options", "said", "code"),
     [
-        ([], "give --data, or --random", cli.USAGE),
+        ([], "give --data, --random", cli.USAGE),
         (["--data", ".", "--random", "3"], "contradict", cli.USAGE),
         (["--random", "1", "--metric", __file__], "for --max-drop", cli.USAGE),
+        (["--weights", "int4", "--random", "1"], "--random and --weights", cli.USAGE),
+        (["--random", "1", "--zero-points"], "for --weights", cli.USAGE),
+        (["--weights", "int4"], "it has no MatMul with constant", cli.USAGE),
         (["--random", "1", "--exclude", "nothing*"], "no layer fits --exclude", cli.USAGE),
         (["--random", "1", "--exclude", "*"], "there is nothing to quantise", cli.USAGE),
         (["--random", "1", "--calibrator", "middle"], "no calibrator 'middle'", cli.USAGE),

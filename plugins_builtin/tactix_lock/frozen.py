@@ -89,6 +89,9 @@ def make(builder: Builder, network: NetworkDefinition, config: BuilderConfig) ->
     """Build, measuring as usual, and once more by what came out. Raises BuildCancelled if that was
     stopped, LockError, and as ``Builder.build_plan``.
     """
+    if config.calibration is not None:
+        do = "Write the model with its scales by `tactix quantize`, and lock that one"
+        raise LockError("a build that calibrates cannot be locked", do=do)
     plan = builder.build_plan(network, config)
     if config.progress_monitor.cancelled():
         raise BuildCancelled(

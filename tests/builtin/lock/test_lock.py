@@ -183,6 +183,14 @@ def test_a_cached_plan_is_of_the_lock_as_it_is_now(model: str, lock: Path, tmp_p
         tactix.load_or_build(model, cache=tmp_path / "cache", frozen=lock)
 
 
+def test_a_build_that_calibrates_is_refused_before_it_begins(model: str) -> None:
+    builder = tactix.Builder()
+    config = tactix.BuilderConfig(flags={tactix.BuilderFlag.INT8})
+    config.calibration = tactix.Calibration("nowhere")
+    with pytest.raises(LockError, match=r"cannot be locked\. Write the model .*tactix quantize"):
+        frozen.make(builder, builder.import_model(model), config)
+
+
 def test_a_node_that_stays_wide_does(tmp_path: Path, tool: Tool) -> None:
     """What is measured not to gain from a lower precision is kept in the lock."""
     model, lock = MODELS / "mlp.onnx", tmp_path / "m.lock"

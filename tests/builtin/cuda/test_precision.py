@@ -85,8 +85,8 @@ def test_a_wish_that_cannot_be_is_an_error() -> None:
         plan(precision="fp16", layer_precisions={"third": "fp32"})
     with pytest.raises(ConfigError, match=r"first.*bf16"):
         plan(np.float16, layer_precisions={"first": "bf16"})
-    with pytest.raises(ConfigError, match="fp32, fp16 or bf16"):
-        tactix.BuilderConfig().set_layer_precision("first", "int8")
+    with pytest.raises(ConfigError, match="fp32, fp16, bf16 or int8"):
+        tactix.BuilderConfig().set_layer_precision("first", "int4")
 
 
 class Picky(CudaGemmTactic):

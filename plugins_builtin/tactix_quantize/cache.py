@@ -34,11 +34,21 @@ Range = tuple[float, float]
 
 def encode(ranges: Mapping[str, Range], calibrator: str = "tactix.entropy2") -> bytes:
     """The text of ranges by tensor name; ``calibrator``: the key of what found them."""
-    lines = [f"{VERSION}-{ALGORITHMS.get(calibrator, 'EntropyCalibration2')}"]
+    lines = [f"{VERSION}-{algorithm_of(calibrator)}"]
     for name, (low, high) in ranges.items():
         scale = max(abs(low), abs(high)) / STEPS
         lines.append(f"{name}: {struct.pack('>f', scale).hex()}")
     return ("\n".join(lines) + "\n").encode()
+
+
+def algorithm_of(calibrator: str) -> str:
+    """What TensorRT calls a calibrator, by its key; its default for one that it does not have."""
+    return ALGORITHMS.get(calibrator, "EntropyCalibration2")
+
+
+def algorithm(text: bytes) -> str:
+    """What TensorRT calls the calibrator that found the ranges of a cache."""
+    return text.decode().splitlines()[0].strip().split("-", 2)[2]
 
 
 def decode(text: bytes, who: str = "") -> dict[str, Range]:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from tactix.base.errors import BuildCancelled, ConfigError, InvalidArgument
-from tactix.base.files import replacing
 from tactix.base.progress import ProgressMonitor
 from tactix.base.spelling import did_you_mean
 from tactix.config import BuilderConfig
@@ -21,7 +20,7 @@ from tactix.network.definition import NetworkDefinition
 from tactix.plugins.names import OWN
 from tactix.plugins.session import Session
 from tactix_ops.rules.conv import RULES
-from tactix_quantize import cache, feeds
+from tactix_quantize import feeds, kept
 from tactix_quantize.names import TensorNames
 from tactix_quantize.numbers import IntegerScale, affine
 from tactix_quantize.observe import Tensors
@@ -60,6 +59,7 @@ def scales_of(
     BuildCancelled.
     """
     ranges = _ranges(network, places.observed, calibration, by)
+    _tell_missing(network, places, ranges, by)
     found = {v: affine(low, high, calibration.symmetric) for v, (low, high) in ranges.items()}
     below = {v: found[u] for v, u in places.pooled.items() if u in found}
     return {**found, **below}
@@ -70,25 +70,47 @@ def _ranges(
 ) -> dict[Value, Range]:
     given = {name: _checked(name, r) for name, r in calibration.ranges.items()}
     _check_names(network, given)
-    kept = Path(calibration.cache) if calibration.cache else None
-    if kept is not None and kept.exists():
-        return _named(network, values, {**cache.decode(kept.read_bytes(), str(kept)), **given})
+    file = Path(calibration.cache) if calibration.cache else None
+    if file is not None and file.exists():
+        found = kept.read(file, network, calibration, by.session.logger)
+        names = TensorNames(network)
+        needed = {n for v in values for n in names.of(v)} - given.keys()
+        kept.check_scales(file, found, needed)
+        return _named(network, values, {**found, **given})
     calibrator = calibrator_of(by.session, calibration.calibrator)
     if calibration.data is None and not calibration.calibrator:
         if not given:
             do = "Give it data, a calibrator that has some, a cache that is there, or ranges"
             raise ConfigError("the calibration tells no ranges", do=do)
         return _named(network, values, given)
+    if file is not None:
+        kept.check_folder(file)
     names = TensorNames(network)
     open_ones = [v for v in values if not given.keys() & set(names.of(v))]
     observe(network, open_ones, calibration.data, calibrator, by)
     found = {**calibrator.ranges(), **given}
-    if kept is not None:
-        text = cache.encode(found, calibrator.key)
-        with replacing(kept) as f:
-            f.write(text)
-        found = cache.decode(text)  # the same ranges as the next time
+    if file is not None:
+        found = kept.write(file, found, calibrator.key)
+        if not calibration.symmetric:
+            by.session.logger.warning(
+                f"{file}: a cache holds symmetric ranges only, so that this calibration is "
+                "symmetric, too. Leave the cache out for ranges of two ends"
+            )
     return _named(network, values, found)
+
+
+def _tell_missing(
+    network: NetworkDefinition, places: Points, ranges: Collection[Value], by: Observer
+) -> None:
+    """Warn of tensors that stay float."""
+    missing = [v for v in places.observed if v not in ranges]
+    if missing:
+        called = TensorNames(network)
+        names = kept.few([called.of(v)[0] for v in missing])
+        by.session.logger.warning(
+            f"{len(missing)} of {len(places.observed)} tensors that products read have no scale, "
+            f"and stay float: {names}"
+        )
 
 
 def _named(

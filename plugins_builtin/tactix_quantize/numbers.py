@@ -34,6 +34,11 @@ class IntegerWeights:
     scales: Array
 
 
+def is_usable(low: float, high: float) -> bool:
+    """Whether a range has a scale that is a normal float32: one of zeros has none."""
+    return bool(max(-low, high) / 255 > np.finfo(np.float32).tiny)
+
+
 def affine(low: float, high: float, symmetric: bool) -> IntegerScale:
     """For numbers from low to high, int8 with zero point 0 where they are ``symmetric`` or shall be
     taken so, else uint8. Zero is always an integer. A range that is empty, or so small that its

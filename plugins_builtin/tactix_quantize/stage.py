@@ -12,7 +12,6 @@ from tactix.pipeline.stages import Part, Staged
 from tactix.plugins.session import Session
 from tactix_quantize.calibrate import Observer, folded, scales_of
 from tactix_quantize.insert import insert
-from tactix_quantize.names import TensorNames
 from tactix_quantize.points import INT8, Wishes, is_quantized, points
 
 WHO = "BuilderFlag.INT8"
@@ -74,12 +73,5 @@ def quantized(
         by.session.logger.warning(f"{WHO}: nothing of {network.name!r} can be computed in int8")
         return network
     scales = scales_of(net, places, calibration, by)
-    missing = [v for v in places.reads if v not in scales]
-    if missing:
-        called = TensorNames(net)
-        names = ", ".join(called.of(v)[0] for v in missing[:3])
-        by.session.logger.warning(
-            f"{WHO}: {len(missing)} tensors have no range, and stay as they are: {names}"
-        )
     insert(net, places.known(scales), scales)
     return net

@@ -58,7 +58,7 @@ def script_metric(path: str) -> Metric:
     """The function ``metric`` of a script. Raises InvalidArgument."""
     try:
         found = runpy.run_path(path).get("metric")
-    except Exception as e:  # the script is the user's
+    except (Exception, SystemExit) as e:  # the script is the user's
         raise InvalidArgument("the script fails", who=path, why=f"{type(e).__name__}: {e}") from e
     if not callable(found):
         do = "Define metric(outputs, inputs) there: lists of dicts of arrays to a float"
@@ -67,7 +67,7 @@ def script_metric(path: str) -> Metric:
     def metric(outputs: Sequence[Batch], inputs: Sequence[Batch]) -> float:
         try:
             return float(found(outputs, inputs))
-        except Exception as e:
+        except (Exception, SystemExit) as e:
             why = f"{type(e).__name__}: {e}"
             raise InvalidArgument("metric fails", who=path, why=why) from e
 
@@ -89,6 +89,10 @@ def signal_kept(wanted: Sequence[Batch]) -> Metric:
         )
 
     return metric
+
+
+def _copies(batches: Sequence[Batch]) -> list[Batch]:
+    return [{name: x.copy() for name, x in batch.items()} for batch in batches]
 
 
 def _pairs(a: Sequence[Batch], b: Sequence[Batch]) -> Iterator[tuple[Batch, Batch]]:
@@ -113,7 +117,7 @@ class AccuracyControl:
         """
         floats = self._outputs(self._model.network)
         metric = metric or signal_kept(floats)
-        best = metric(floats, self._batches)
+        best = self._measured(metric, floats)
         losses = self._losses()
 
         def drop(wide: Collection[str]) -> float:
@@ -151,7 +155,15 @@ class AccuracyControl:
         if self._by.monitor.cancelled():
             raise BuildCancelled("the search for layers was stopped")
         self._by.monitor.step("accuracy", len(self._trials), f"{len(wide)} layers in floats")
-        return metric(self._outputs(self._model.quantized_network(wide)), self._batches)
+        return self._measured(metric, self._outputs(self._model.quantized_network(wide)))
+
+    def _measured(self, metric: Metric, outputs: Sequence[Batch]) -> float:
+        """The metric, which may change what it is given. Raises InvalidArgument for no number."""
+        found = metric(_copies(outputs), _copies(self._batches))
+        if not np.isfinite(found):
+            do = "Let it give a finite number for these data"
+            raise InvalidArgument(f"the metric is {found}", do=do)
+        return found
 
     def _outputs(self, network: NetworkDefinition) -> list[Batch]:
         tensors = Tensors(

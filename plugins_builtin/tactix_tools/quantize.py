@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,10 @@ def command(session: Session, /, **given: Any) -> None:
     suffix = f".{given['weights'] or 'int8'}.onnx"
     path = Path(given["output"] or Path(given["model"]).with_suffix(suffix))
     source.output(path)
+    if given["picture"]:
+        source.output(given["picture"], "--picture")
+    if given["cache"] and not Path(given["cache"]).exists():
+        source.output(given["cache"], "--cache")
     if given["weights"]:
         _tell(_weights(given, path), given["as_json"])
         return
@@ -199,6 +204,8 @@ def _check_data(given: dict[str, Any]) -> None:
         raise click.UsageError("give --data, --random, a --cache that is there, or --weights")
     if given["max_drop"] is None and (given["metric"] or given["picture"]):
         raise click.UsageError("--metric and --picture are for --max-drop")
+    if given["max_drop"] is not None and not math.isfinite(given["max_drop"]):
+        raise click.UsageError("--max-drop takes a finite number")
     if given["max_drop"] is not None and not (given["data"] or given["count"]):
         raise click.UsageError("--max-drop needs --data or --random, to run the model on")
 

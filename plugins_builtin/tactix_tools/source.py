@@ -45,8 +45,10 @@ def require_model(path: str) -> None:
         raise InvalidArgument("that is a plan, not a model", who=path, do=do)
 
 
-def output(path: str | Path) -> Path:
-    """Where a tool will write: its folder is there and takes files. Raises InvalidArgument."""
+def output(path: str | Path, option: str = "-o") -> Path:
+    """Where a tool will write, by an option: its folder is there and takes files. Raises
+    InvalidArgument.
+    """
     path = Path(path)
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
@@ -58,9 +60,8 @@ def output(path: str | Path) -> Path:
         if path.is_file() or not path.exists():
             return path
         why = "it is no file"  # a device would be replaced by one
-    raise InvalidArgument(
-        "nothing can be written there", who=str(path), why=why, do="Name another place with -o"
-    )
+    do = f"Name another place with {option}"
+    raise InvalidArgument("nothing can be written there", who=str(path), why=why, do=do)
 
 
 @contextlib.contextmanager

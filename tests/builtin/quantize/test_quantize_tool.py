@@ -199,6 +199,13 @@ def test_random_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["--weights", "int4"], "it has no MatMul with constant", cli.USAGE),
         (["--random", "1", "--exclude", "nothing*"], "no layer fits --exclude", cli.USAGE),
         (["--random", "1", "--exclude", "*"], "there is nothing to quantise", cli.USAGE),
+        (["--random", "1", "--max-drop", "nan"], "--max-drop takes a finite", cli.USAGE),
+        (["--random", "1", "--cache", "/nowhere/c"], "another place with --cache", cli.USAGE),
+        (
+            ["--random", "1", "--max-drop", "1", "--picture", "/nowhere/p.svg"],
+            "another place with --picture",
+            cli.USAGE,
+        ),
         (["--random", "1", "--calibrator", "middle"], "no calibrator 'middle'", cli.USAGE),
         (
             ["--random", "1", "--max-drop", "1", "--metric", __file__],
@@ -218,6 +225,34 @@ def test_what_is_wrong_is_told(
     assert cli.main(["quantize", str(DIGITS / "digits.onnx"), "-o", str(out), *options]) == code
     assert said in capsys.readouterr().err
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("def metric(outputs, inputs):\n    return float('nan')\n", "the metric is nan"),
+        ("def metric(outputs, inputs):\n    raise SystemExit(3)\n", "SystemExit: 3"),
+        ("raise SystemExit(3)\n", "SystemExit: 3"),
+    ],
+)
+def test_a_metric_that_fails_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str, said: str
+) -> None:
+    (tmp_path / "metric.py").write_text(script)
+    assert cli.main(controlled(tmp_path)) == cli.USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_a_metric_may_change_what_it_is_given(tmp_path: Path) -> None:
+    script = "def metric(outputs, inputs):\n    inputs[0].clear()\n    return 1.0\n"
+    (tmp_path / "metric.py").write_text(script)
+    assert cli.main(controlled(tmp_path)) == cli.OK
+
+
+def controlled(folder: Path) -> list[str]:
+    """Arguments for accuracy control by ``metric.py`` of a folder."""
+    options = ["--random", "1", "--max-drop", "1", "--metric", str(folder / "metric.py")]
+    return ["quantize", str(DIGITS / "digits.onnx"), "-o", str(folder / "q.onnx"), *options]
 
 
 def test_a_quantised_model_is_refused(

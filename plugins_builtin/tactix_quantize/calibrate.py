@@ -23,8 +23,8 @@ from tactix_ops.rules.conv import RULES
 from tactix_quantize import feeds, kept
 from tactix_quantize.names import TensorNames
 from tactix_quantize.numbers import IntegerScale, affine
-from tactix_quantize.observe import Tensors
-from tactix_quantize.points import Points
+from tactix_quantize.observe import Seen, Tensors
+from tactix_quantize.points import Points, unusable
 
 DEFAULT = "tactix.minmax"
 PHASE = "calibrate"
@@ -48,6 +48,14 @@ def folded(network: NetworkDefinition) -> NetworkDefinition:
     weights are quantised as they are used.
     """
     return fuse(network, RULES)[0]
+
+
+def tell_unusable(network: NetworkDefinition, by: Observer) -> None:
+    """Warn of layers that stay float for their weights."""
+    for p, v in unusable(network):
+        by.session.logger.warning(
+            f"layer {p.node.name!r} stays float: {v.name!r} has values that are not finite"
+        )
 
 
 def scales_of(
@@ -166,12 +174,15 @@ def observe(
     called = TensorNames(network)
     names = {v.name: called.of(v)[0] for v in values}
     tensors = Tensors(by.session, network, list(values), by.config)
+    seen = Seen()
     source = calibrator.batches() if data is None else data
     by.monitor.phase(PHASE, feeds.count(source))
     for done, batch in enumerate(feeds.batches(source, network.inputs), 1):
         for name, found in tensors.of(batch):
+            seen.add(names[name], found)
             calibrator.observe(names[name], found)
         by.monitor.step(PHASE, done)
         if by.monitor.cancelled():
             raise BuildCancelled("the calibration was stopped")
     by.monitor.finish(PHASE)
+    seen.tell(by.session.logger)

@@ -14,7 +14,7 @@ from tactix.contracts.calibrator import Calibration
 from tactix.contracts.graph import Value
 from tactix.network.definition import NetworkDefinition
 from tactix_quantize import onnx_model
-from tactix_quantize.calibrate import Observer, scales_of
+from tactix_quantize.calibrate import Observer, scales_of, tell_unusable
 from tactix_quantize.insert import insert
 from tactix_quantize.numbers import IntegerScale
 from tactix_quantize.points import Points, Wishes, is_quantized, points
@@ -46,6 +46,7 @@ class FloatModel:
             raise ConfigError("the model is quantised already", who=path, do="Give the float model")
         self._not_in_file: frozenset[str] = frozenset()
         file = onnx_model.QuantizedFile(self._model)
+        tell_unusable(self.network, by)
         everything = points(self.network, Wishes({}))
         self._not_in_file = frozenset(p.node.name for p in everything.products if not file.has(p))
         self._excluded = frozenset(self._chosen(everything))

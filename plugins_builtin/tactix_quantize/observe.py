@@ -6,11 +6,15 @@ little; so many of them in one plan that a batch of all of them takes a bounded 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
 
 from tactix.base.arrays import Array
 from tactix.base.dims import evaluate, symbol_name
-from tactix.base.errors import ShapeError
+from tactix.base.errors import InvalidArgument, ShapeError
+from tactix.base.logger import Logger
 from tactix.builder import Builder
 from tactix.config import BuilderConfig
 from tactix.contracts.graph import Value
@@ -79,6 +83,37 @@ class Tensors:
         for v in values:
             net.mark_output(inside[v.name])
         return self._builder.build(net, self._config)
+
+
+class Seen:
+    """Counts of values by tensor: of those that are not finite, and of all others but zero."""
+
+    def __init__(self) -> None:
+        self._all: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+        self._useful: Counter[str] = Counter()
+
+    def add(self, name: str, values: Array) -> None:
+        finite = np.isfinite(values)
+        lost = values.size - int(np.count_nonzero(finite))
+        self._all[name] += values.size
+        self._lost[name] += lost
+        self._useful[name] += int(np.count_nonzero(values)) - lost
+
+    def tell(self, logger: Logger) -> None:
+        """Warn of what ranges cannot come from. Raises InvalidArgument where no value is finite."""
+        if (lost := self._lost.total()) and lost == self._all.total():
+            do = "Give samples of finite numbers, on which the float model gives such"
+            raise InvalidArgument("no value that calibration sees is finite", do=do)
+        broken = [f"{n} ({k} of {self._all[n]})" for n, k in self._lost.items() if k]
+        if broken:
+            logger.warning(f"values that are not finite are left out: {', '.join(broken[:3])}")
+        empty = [n for n, k in self._useful.items() if not k and self._lost[n] < self._all[n]]
+        if empty:
+            logger.warning(
+                f"samples tell no range of {len(empty)} tensors, which are zero in all of them: "
+                f"{', '.join(empty[:3])}"
+            )
 
 
 def _plain(session: Session, config: BuilderConfig) -> BuilderConfig:

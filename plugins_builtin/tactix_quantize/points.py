@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+import numpy as np
+
 from tactix.base.dtypes import DType
 from tactix.base.errors import ConfigError
 from tactix.contracts.graph import Node, Value
@@ -37,6 +39,10 @@ class WeightedProduct:
     @property
     def weights(self) -> Value:
         return self.node.given[1]
+
+    @property
+    def constants(self) -> list[Value]:
+        return [v for v in (self.weights, self.bias) if v is not None]
 
     @property
     def bias(self) -> Value | None:
@@ -98,6 +104,12 @@ class Wishes:
                 raise ConfigError("unfulfilled layer precision", who=pattern, why=why, do=do)
 
 
+def unusable(network: NetworkDefinition) -> list[tuple[WeightedProduct, Value]]:
+    """Products that stay float for what is not finite in their weights or bias, with that."""
+    found = [p for n in network.nodes if (p := product_of(n)) is not None]
+    return [(p, v) for p in found for v in p.constants if not np.isfinite(v.array).all()]
+
+
 def product_of(node: Node) -> WeightedProduct | None:
     """The layer as a product that integers can compute; None if it is none."""
     name, inputs = node.layer.name, node.inputs
@@ -129,8 +141,11 @@ def points(network: NetworkDefinition, wishes: Wishes, left: Collection[str] = (
     those whose names are ``left``. Raises ConfigError for wishes that cannot be fulfilled.
     """
     all_of_them = [p for n in network.nodes if (p := product_of(n)) is not None]
+    broken = {p.node for p, _ in unusable(network)}
     products = tuple(
-        p for p in all_of_them if wishes.of(p.node) in ("", INT8) and p.node.name not in left
+        p
+        for p in all_of_them
+        if wishes.of(p.node) in ("", INT8) and p.node.name not in left and p.node not in broken
     )
     wishes.check(products)
     reads: dict[Value, list[tuple[Node, int]]] = {}

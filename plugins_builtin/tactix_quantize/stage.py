@@ -10,7 +10,7 @@ from tactix.contracts.calibrator import Calibration
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.stages import Part, Staged
 from tactix.plugins.session import Session
-from tactix_quantize.calibrate import Observer, folded, scales_of
+from tactix_quantize.calibrate import Observer, folded, scales_of, tell_unusable
 from tactix_quantize.insert import insert
 from tactix_quantize.points import INT8, Wishes, is_quantized, points
 
@@ -68,6 +68,7 @@ def quantized(
 ) -> NetworkDefinition:
     """A copy whose products read integers. Raises ConfigError, InvalidArgument, BuildCancelled."""
     net = folded(network)
+    tell_unusable(net, by)
     places = points(net, wishes)
     if not places.products:
         by.session.logger.warning(f"{WHO}: nothing of {network.name!r} can be computed in int8")

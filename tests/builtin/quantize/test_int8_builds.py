@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import quantized_networks as networks
+from kept_log import KeptLog
 from onnx import TensorProto, helper, numpy_helper
 
 import tactix
@@ -139,6 +140,19 @@ def test_bounded_memory_gives_the_same_ranges(
     assert ranges[0].keys() == ranges[1].keys()
     for name, r in ranges[0].items():
         assert r == pytest.approx(ranges[1][name], rel=1e-4)
+
+
+def test_samples_that_tell_little_are_told() -> None:
+    log = KeptLog()
+    mine = Builder(log)
+    samples = networks.samples(2)
+    samples[0]["x"][0, 0, 0, 0] = np.nan
+    rewritten(mine, Calibration(samples))
+    assert any("not finite are left out: x (1 of 1728)" in line for line in log.warnings)
+    rewritten(mine, Calibration([{"x": np.zeros(networks.SHAPE, np.float32)}]))
+    assert any("no range of 1 tensors" in line and line.endswith(": x") for line in log.warnings)
+    with pytest.raises(InvalidArgument, match="no value that calibration sees is finite"):
+        rewritten(mine, Calibration([{"x": np.full(networks.SHAPE, np.nan, np.float32)}]))
 
 
 class Stopping(SilentProgress):

@@ -180,6 +180,24 @@ def test_a_cache_needs_no_data(
     assert kinds(tmp_path / "again.onnx")["QuantizeLinear"] >= 3
 
 
+def test_a_layer_whose_weights_are_not_finite_stays_float(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = onnx.load(DIGITS / "digits.onnx")
+    last = [n for n in model.graph.node if n.op_type in ("Gemm", "MatMul")][-1]
+    stored = next(t for t in model.graph.initializer if t.name == last.input[1])
+    array = numpy_helper.to_array(stored).copy()
+    array[0, 0] = np.nan
+    stored.CopyFrom(numpy_helper.from_array(array, stored.name))
+    onnx.save(model, tmp_path / "nan.onnx")
+    out = str(tmp_path / "q.onnx")
+    assert cli.main(["quantize", str(tmp_path / "nan.onnx"), "--random", "1", "-o", out]) == 0
+    said = f"layer '{last.name}' stays float: '{stored.name}' has values that are not finite"
+    assert said in capsys.readouterr().err
+    made = {n.name: n for n in onnx.load(out).graph.node}
+    assert made[last.name].input[1] == stored.name
+
+
 def test_random_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "q.onnx")
     assert cli.main(["quantize", str(DIGITS / "digits.onnx"), "--random", "2", "-o", out]) == 0

@@ -17,10 +17,10 @@ import numpy as np
 from tactix.base.dims import Env, evaluate_shape, symbols
 from tactix.base.errors import ExecutionError, TactixError
 from tactix.base.host_memory import check_array_fits
-from tactix.contracts.launcher import Launcher, Operand
+from tactix.contracts.launcher import Launcher
 from tactix.contracts.program import BoundBody, BoundTensor, Part
 from tactix.plan.extents import check, size_at
-from tactix.plan.schema import Plan
+from tactix.plan.schema import Buffer, Plan
 from tactix.run.arrays import address_of
 from tactix.run.link import LinkedPlan
 from tactix.run.shapes import solve
@@ -128,11 +128,11 @@ class Weave:
         segment.lay_out(run.env)
         for buffer, place in zip(segment.own, segment.places, strict=True):
             run.addresses[buffer] = place
-        moving = self._program.io_buffers
-        given_out = [o for s in segment.steps for o in s.outputs if o.buffer in moving]
-        run.made.update((o.buffer, _tensor(o, run.env)) for o in given_out)
+        moving, buffers = self._program.io_buffers, self._program.plan.buffers
+        made = (o.buffer for s in segment.steps for o in s.outputs if o.buffer in moving)
+        run.made.update((b, _tensor(b, buffers[b], run.env)) for b in made)
         for b in segment.outer:
-            declared = self._program.plan.buffers[b]
+            declared = buffers[b]
             placed = run.addresses[b] or b in moving
             if not placed and size_at(declared.nbytes, run.env, declared.name):
                 raise ExecutionError(f"buffer {b} has no memory", do="Build the plan again")
@@ -172,8 +172,9 @@ class _Sizes:
     made: dict[int, BoundTensor]
 
 
-def _tensor(o: Operand, env: Env) -> BoundTensor:
-    return BoundTensor(o.buffer, evaluate_shape(o.spec.shape, env), o.spec.dtype)
+def _tensor(index: int, declared: Buffer, env: Env) -> BoundTensor:
+    """A buffer as it is declared: the step that writes it may take it to have another shape."""
+    return BoundTensor(index, evaluate_shape(declared.shape, env), declared.dtype)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,6 @@ def _example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 5, 4, 3])
     w = net.add_constant(rng.standard_normal((5, 1, 3, 3), dtype=np.float32))
     (y,) = net.add_layer("tactix.Convolution", [x, w], pads=(1, 1, 1, 1), group=5)
-    (y,) = net.add_layer("tactix.Relu", [y])
     net.mark_output(y, "y")
     net.mark_output(net.add_layer("tactix.GlobalAveragePool", [y])[0], "mean")
 

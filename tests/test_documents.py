@@ -136,6 +136,21 @@ def test_readme_example_runs(tmp_path: Path) -> None:
     assert re.match(r"\[\d \d \d ", done.stdout)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="the README's shell is bash")
+def test_readme_quantises_the_example(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (commands,) = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "TACTIX_CACHE_DIR": str(tmp_path / "cache"), "PATH": path}
+    done = subprocess.run(
+        ["bash", "-ec", commands], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("7 of 7 layers") == 2
+    assert (tmp_path / "digits.int8.onnx").exists()
+    assert (tmp_path / "digits.int8.plan").exists()
+
+
 def test_user_guide_network_and_context_run() -> None:
     found = blocks((ROOT / "docs" / "user-guide.md").read_text())
     by_word = {word: b for b in found for word in ("add_layer", "execute_v2") if f".{word}(" in b}

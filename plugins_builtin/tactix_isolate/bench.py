@@ -107,7 +107,7 @@ class CpuBench(Bench):
         return is_streamed(self.weights, self.device.properties())
 
     @property
-    def conditions(self) -> Sequence[str]:  # type: ignore[override]
+    def conditions(self) -> Sequence[str]:
         return ("weights in memory",) if self.is_streamed else ()
 
     def eviction(self, step: Step, node: Node, nbytes: Callable[[int], int]) -> Step | None:

@@ -151,9 +151,6 @@ class Bench:
     weights = 0
     """Bytes of the network's constants that a run reads whole, set by who builds."""
 
-    conditions: Sequence[str] = ()
-    """How candidates are timed where that is another way than usual: of the timing cache's keys."""
-
     duels = True
     """Whether nodes of two attempts are timed in turns where precision is decided by that."""
 
@@ -172,6 +169,13 @@ class Bench:
         )
         self.strangers = strangers
         self._buffers, self._addresses, self._outputs = list[Any](), list[int](), list[int]()
+
+    @property
+    def conditions(self) -> Sequence[str]:
+        """How candidates are timed where that is another way than usual: of the timing cache's
+        keys.
+        """
+        return ()
 
     def trial(self, node: Node, env: Env) -> tuple[list[Any], Expected]:
         """Sample inputs for ``prepare``, and the outputs that ``check`` compares with. Raises

@@ -46,7 +46,7 @@ def excited(net: Any, group: int = 16, size: Any = 5, shared: bool = True) -> No
 
 def test_the_example_fires(net):
     summary.RULES[0].example(net)
-    assert layers(net) == ["Convolution+Relu+GlobalAveragePool"]
+    assert layers(net) == ["Convolution+GlobalAveragePool"]
 
 
 def test_a_mean_joins_what_makes_the_image(net):

@@ -81,6 +81,29 @@ def test_16_bit_floats(code):
     )
 
 
+@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_the_largest_of_bytes(device, dtype):
+    rng, n = np.random.default_rng(1), dims.sym("n")
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    shapes = {(2, 20, 70): (3,), (2, 20, 9, 45): (3, 3), (1, 20, 5, 6, 37): (2, 3, 2)}
+    cases = []
+    for shape, kernel in shapes.items():
+        x = rng.integers(low, high, shape, dtype, endpoint=True)
+        for step in (1, 2, 3):
+            window = {"kernel_shape": kernel, "strides": (step,) * len(kernel)}
+            around = {**window, "pads": (1,) * 2 * len(kernel)}
+            cases += [
+                Case(node("MaxPool", [x], **o), TACTIC, [x], device=device)
+                for o in (window, around)
+            ]
+    open_size = TensorSpec(DType.of(dtype), (n, 20, n, 40))
+    cases.append(
+        Case(node("MaxPool", [open_size], **GEOMETRY[1]), TACTIC, device=device, env={"n": 5})
+    )
+    assert all(len(variants) == 3 for variants in check_all(cases))
+
+
 def test_nan_and_infinity():
     x = _f32(1, 16, 6, 40)
     x[0, 3, 2, 5], x[0, 4, 0, 0], x[0, 5, 5, 39] = np.nan, np.inf, -np.inf

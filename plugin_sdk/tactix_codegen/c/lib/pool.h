@@ -18,6 +18,18 @@ TX_INLINE vf tx_load_step(const float* p, int64_t step) {
     for (int l = 0; l < TX_LANES; l++) v[l] = p[l * step];
     return v;
 }
+TX_INLINE vf tx_load_step_u8(const uint8_t* p, int64_t step) {
+    vi v;
+    if (step == 1) return tx_to_f(tx_load_u8(p));
+    for (int l = 0; l < TX_LANES; l++) v[l] = p[l * step];
+    return tx_to_f(v);
+}
+TX_INLINE vf tx_load_step_i8(const int8_t* p, int64_t step) {
+    vi v;
+    if (step == 1) return tx_to_f(tx_load_i8(p));
+    for (int l = 0; l < TX_LANES; l++) v[l] = p[l * step];
+    return tx_to_f(v);
+}
 /* Smallest k >= 0 with begin + k * dilation >= 0; first k, at most kernel, with begin + k * dilation >= size. */
 TX_INLINE int64_t tx_first_tap(int64_t begin, int64_t dilation) {
     return begin >= 0 ? 0 : (-begin + dilation - 1) / dilation;

@@ -1,4 +1,5 @@
-"""Max and average pooling in C, in 1 to 3 dimensions, with a pointwise epilogue; f32, f16 and bf16.
+"""Max and average pooling in C, in 1 to 3 dimensions, with a pointwise epilogue; f32, f16 and bf16,
+and the largest of bytes, which float32 holds exactly.
 
 In nhwc and ``cB`` a vector holds channels; in linear tensors it holds neighbouring windows of a
 row.
@@ -20,6 +21,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
+from tactix_codegen.c.scalar import int_range
 from tactix_codegen.c.space import strides_in
 from tactix_codegen.c.text import Args, block, loop
 from tactix_codegen.operations import pool
@@ -34,6 +36,9 @@ _LINEAR = 4
 put together of several loads, and windows at borders are made one by one. No measurement of it is
 on record.
 """
+
+FLOATS = (DType.FP32, DType.FP16, DType.BF16)
+BYTES = (DType.INT8, DType.UINT8)
 
 
 def tactics() -> list[Tactic]:
@@ -60,12 +65,13 @@ class CpuPoolTactic(Tactic[CpuPoolWork]):
 
     def match(self, node: Node, device: DeviceProperties) -> CpuPoolWork | Reject:
         spec = node.given[0].spec
-        if spec.dtype not in (DType.FP32, DType.FP16, DType.BF16):
+        window = window_of(node)
+        if spec.dtype not in FLOATS and (window.average or spec.dtype not in BYTES):
             return Reject(f"no pooling of {spec.dtype.value} in C")
         if not 3 <= spec.rank <= 5:
             return Reject(f"no pooling of rank {spec.rank} in C")
         found = epilogue(node)
-        return found if isinstance(found, Reject) else CpuPoolWork(node, window_of(node), found)
+        return found if isinstance(found, Reject) else CpuPoolWork(node, window, found)
 
     def variants(self, work: CpuPoolWork, device: DeviceProperties) -> Sequence[Variant]:
         formats = (blocked(device.lanes), NHWC, LINEAR)
@@ -204,6 +210,10 @@ class _Pool:
             counts[-1] = str(self.w.kernel[-1])
         return " * ".join(counts)
 
+    def _lowest(self) -> str:
+        """The number that no element is below."""
+        return f"{int_range(self.dtype)[0]}.0f" if self.dtype in BYTES else "-__builtin_inff()"
+
     # Results
 
     def _finish(self, value: str, names: Sequence[str], count: str, keep: str = "") -> list[str]:
@@ -220,7 +230,8 @@ class _Pool:
                 else c_text.load(o.dtype, base, count or keep)
             )
 
-        code = self.epilogue.emit([value], place, tag="t")
+        sums = f"tx_to_i({value})" if self.dtype in BYTES else value
+        code = self.epilogue.emit([sums], place, tag="t")
         out = list(code.statements)
         for y, name, t in zip(self.outputs, code.results, code.dtypes, strict=True):
             held = c_text.keep(t, name, keep) if keep else name
@@ -276,7 +287,8 @@ class _Pool:
         self, channel: str, names: Sequence[str], count: str, keep: str, full: bool
     ) -> list[str]:
         element = c_text.load(self.dtype, "{p}" if channel == "0" else "{p} + c", count)
-        start = "tx_zero()" if self.w.average else "tx_splat(-__builtin_inff())"
+        element = f"tx_to_f({element})" if self.dtype in BYTES else element
+        start = "tx_zero()" if self.w.average else f"tx_splat({self._lowest()})"
         mean = f"acc = acc / (float)({self._count(full)});" if self.w.average else ""
         return [
             f"vf acc = {start};",
@@ -314,7 +326,7 @@ class _Pool:
         the one before.
         """
         names = ["n", "c", *(f"o{i}" for i in range(self.last)), "g"]
-        start = "tx_zero()" if self.w.average else "tx_splat(-__builtin_inff())"
+        start = "tx_zero()" if self.w.average else f"tx_splat({self._lowest()})"
         singles = [
             f"const int64_t stop = g < {first} ? {first} : g < end ? end : {size};",
             "w = stop - g < TX_LANES ? stop - g : TX_LANES;",
@@ -322,10 +334,11 @@ class _Pool:
             loop(f"o{self.last}", "g", "g + w", *self._range(self.last), *self._single()),
             "acc = tx_load_f32(part);",
         ]
-        if self.dtype is not DType.FP32:
+        if self.dtype in (DType.FP16, DType.BF16):
             return [f"vf acc = {start};", *singles, *self._finish("acc", names, "w")]
         mean = f"acc = acc / (float)({self._count(True)});" if self.w.average else ""
-        taps = self._taps(f"tx_load_step({{p}}, {self.w.strides[self.last]})", True)
+        load = f"tx_load_step{f'_{self.dtype.value}' if self.dtype in BYTES else ''}"
+        taps = self._taps(f"{load}({{p}}, {self.w.strides[self.last]})", True)
         return [
             f"const int whole = g >= {first} && g < end && end - TX_LANES >= {first};",
             f"vf acc = {start};",
@@ -345,11 +358,12 @@ class _Pool:
     def _single(self) -> list[str]:
         """One window, into ``part``."""
         a, place = self.last, "*({p})"
-        element = f"tx_from_{self.dtype.value}({place})" if self.dtype is not DType.FP32 else place
-        start = "0.0f" if self.w.average else "-__builtin_inff()"
+        element = (
+            place if self.dtype in (DType.FP32, *BYTES) else f"tx_from_{self.dtype.value}({place})"
+        )
         value = f"one / (float)({self._count(False)})" if self.w.average else "one"
         return [
-            f"float one = {start};",
+            f"float one = {'0.0f' if self.w.average else self._lowest()};",
             *self._taps(element, False, single=True),
             f"part[o{a} - g] = {value};",
         ]

@@ -100,6 +100,20 @@ def test_what_follows_a_convolution_over_three_axes() -> None:
     h.check_all([first_variants(h.Case(group, CONV, [x, w, more]), 3)])
 
 
+def test_three_axes_the_first_of_which_is_one_everywhere() -> None:
+    x, w, b = floats(2, 24, 1, 3, 5), floats(40, 24, 1, 2, 1), floats(40)
+    more = floats(2, 40, 1, 2, 5)
+    parts = [("Convolution", (0, 1), {}), ("Add", (3, 2), {})]
+    group = h.fused([x, w, more], parts, anchor=0, constants=(1,))
+    h.check_all(
+        [
+            first_variants(conv(x, w, b), 2),
+            conv(floats(2, 8, 1, 1, 1), floats(8, 8, 1, 1, 1), floats(8)),
+            first_variants(h.Case(group, CONV, [x, w, more]), 2),
+        ]
+    )
+
+
 def test_pointwise_convolution_takes_the_image_as_one_row() -> None:
     h.check_all(
         [

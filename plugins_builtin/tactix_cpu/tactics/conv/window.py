@@ -251,8 +251,12 @@ class BlockedSite:
         return load(operand.dtype, self.args.sum(base, *terms))
 
     def _flat(self, pixel: str, strides: Sequence[Dim]) -> str:
-        """The offset of an output pixel in an operand with those strides along the spatial axes."""
-        spatial = self.win.spatial[-len(strides) :]
+        """The offset of an output pixel in an operand with those strides along the spatial axes.
+
+        A depth that is 1 throughout is no axis of the window, but one of the operand.
+        """
+        count = min(len(strides), len(self.win.spatial))
+        spatial, strides = self.win.spatial[-count:], strides[-count:]
         if is_row_major(spatial, strides) and strides[-1] != 0:
             return f"{pixel} * {self.args.dim(strides[-1])}"
         return flat(pixel, [self.args.dim(d) for d in spatial], strides, self.args)

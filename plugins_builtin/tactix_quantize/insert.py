@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from tactix.base.arrays import Array
 from tactix.contracts.graph import Node, Value
 from tactix.network.definition import NetworkDefinition
-from tactix_quantize.numbers import IntegerScale, quantized_bias, quantized_weights
+from tactix_quantize.numbers import (
+    IntegerScale,
+    IntegerWeights,
+    quantized_bias,
+    quantized_weights,
+)
 from tactix_quantize.points import Points, WeightedProduct
+
+
+@dataclass(frozen=True)
+class ProductConstants:
+    """Weights of a product in integers, and its bias as it was."""
+
+    weights: IntegerWeights
+    bias: Array | None
+
+
+def constants_of(p: WeightedProduct, per_channel: bool = True) -> ProductConstants:
+    """``per_channel``: whether each output channel has a scale."""
+    bias = None if p.bias is None else p.bias.array
+    return ProductConstants(quantized_weights(p.weights.array, p.axis, per_channel), bias)
 
 
 def insert(
     network: NetworkDefinition,
     found: Points,
     scales: Mapping[Value, IntegerScale],
-    per_channel: bool = True,
-) -> None:
+    constants: Callable[[WeightedProduct], ProductConstants] = constants_of,
+) -> dict[str, list[str]]:
     """Let the points of a network, which is changed, read integers; ``scales``: of every tensor
-    that becomes so; ``per_channel``: whether each output channel of weights has a scale.
+    that becomes so. Gives the layers that each product became, by its name: itself, and the
+    rounding of its input at the first that reads it.
     """
+    made = {p.node.name: [p.node.name] for p in found.products}
     for p in found.products:
-        _weigh(network, p, scales[p.activation], per_channel)
+        _weigh(network, p, constants(p), scales[p.activation])
     for v, uses in found.reads.items():
         read = _there_and_back(network, v, scales[v], uses[0][0])
+        first = next((node.name for node, _ in uses if node.name in made), None)
+        if first is not None:
+            made[first] += [n.name for n in _roundings(read)]
         for node, i in uses:
             _read(node, i, read)
+    return made
 
 
 def _there_and_back(network: NetworkDefinition, v: Value, a: IntegerScale, before: Node) -> Value:
@@ -53,16 +79,24 @@ def _there_and_back(network: NetworkDefinition, v: Value, a: IntegerScale, befor
     return out
 
 
+def _roundings(read: Value) -> Iterator[Node]:
+    """What made a tensor of ``_there_and_back``."""
+    v = read
+    for _ in range(2):
+        assert v.producer is not None
+        yield v.producer
+        v = v.producer.given[0]
+
+
 def _weigh(
-    network: NetworkDefinition, p: WeightedProduct, a: IntegerScale, per_channel: bool
+    network: NetworkDefinition, p: WeightedProduct, constants: ProductConstants, a: IntegerScale
 ) -> None:
-    """IntegerWeights as int8, and the bias as int32 where that holds it."""
-    made = quantized_weights(p.weights.array, p.axis, per_channel)
+    """Weights as int8, and the bias as int32 where that holds it."""
+    made, bias = constants.weights, constants.bias
     _read(p.node, 1, _stored(network, p.weights.name, made.whole, made.scales, p))
-    if p.bias is None:
+    if p.bias is None or bias is None:
         return
     units = made.scales * a.scale
-    bias = p.bias.array
     if (
         bias.shape == made.whole.shape[p.axis : p.axis + 1]
         and (whole := quantized_bias(bias, units)) is not None

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 
 import onnx
 
 from tactix.base.errors import ConfigError
 from tactix.builder import Builder
 from tactix.contracts.calibrator import Calibration
-from tactix.contracts.graph import Value
+from tactix.contracts.graph import Node, Value
 from tactix.network.definition import NetworkDefinition
 from tactix_quantize import onnx_model
 from tactix_quantize.calibrate import Observer, scales_of, tell_unusable
-from tactix_quantize.insert import insert
+from tactix_quantize.insert import constants_of, insert
 from tactix_quantize.numbers import IntegerScale
-from tactix_quantize.points import Points, Wishes, is_quantized, points
+from tactix_quantize.points import Points, is_quantized, points
+
+EXCLUDED = "it is excluded"
+TOO_MUCH = "integers lose too much there"
+OTHER_FORM = "the file has it in another form"
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,11 @@ class FloatModel:
         self.network = Builder(by.session.logger, by.session).import_model(content)
         if is_quantized(self.network):
             raise ConfigError("the model is quantised already", who=path, do="Give the float model")
-        self._not_in_file: frozenset[str] = frozenset()
         file = onnx_model.QuantizedFile(self._model)
         tell_unusable(self.network, by)
-        everything = points(self.network, Wishes({}))
-        self._not_in_file = frozenset(p.node.name for p in everything.products if not file.has(p))
-        self._excluded = frozenset(self._chosen(everything))
+        everything = points(self.network)
+        self._wide = {p.node.name: OTHER_FORM for p in everything.products if not file.has(p)}
+        self._wide |= dict.fromkeys(self._chosen(everything), EXCLUDED)
         self._scales: Mapping[Value, IntegerScale] = {}
         if not self.points().products:
             why = (
@@ -69,7 +73,12 @@ class FloatModel:
 
     def points(self, left: Collection[str] = ()) -> Points:
         """Where it becomes integers if these layers stay float."""
-        return points(self.network, Wishes({}), {*left, *self._not_in_file, *self._excluded})
+        return points(self.network, self._stays(left))
+
+    def _stays(self, left: Collection[str]) -> Callable[[Node], str]:
+        """Why a layer stays float."""
+        wide = dict.fromkeys(left, TOO_MUCH) | self._wide
+        return lambda node: wide.get(node.name, "")
 
     def calibrate(self, calibration: Calibration) -> None:
         """Find the scales. Raises ConfigError, InvalidArgument, BuildCancelled."""
@@ -86,6 +95,10 @@ class FloatModel:
     def _known(self, left: Collection[str] = ()) -> Points:
         return self.points(left).known(self._scales)
 
+    def wide(self, left: Collection[str] = ()) -> Mapping[str, str]:
+        """Why other products stay float, by their names."""
+        return self._known(left).wide
+
     def layers(self) -> list[str]:
         """Names of the layers that become integers if none is left."""
         return [p.node.name for p in self._known().products]
@@ -95,8 +108,8 @@ class FloatModel:
         net = self.network.copy()
         own = {v.name: v for v in net.values}
         scales = {own[v.name]: s for v, s in self._scales.items()}
-        left = {*left, *self._not_in_file, *self._excluded}
-        insert(net, points(net, Wishes({}), left).known(scales), scales, self._choices.per_channel)
+        places = points(net, self._stays(left)).known(scales)
+        insert(net, places, scales, partial(constants_of, per_channel=self._choices.per_channel))
         return net
 
     def quantized_file(self, left: Collection[str] = ()) -> onnx.ModelProto:

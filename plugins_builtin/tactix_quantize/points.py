@@ -7,8 +7,8 @@ the other term of a sum behind a convolution.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -19,6 +19,12 @@ from tactix.contracts.graph import Node, Value
 from tactix.network.definition import NetworkDefinition
 
 INT8 = "int8"
+KINDS = frozenset({
+    "Convolution", "ConvTranspose", "DeformConv", "Gemm", "MatMul", "Einsum", "LSTM", "GRU", "RNN",
+})  # fmt: skip
+"""Layers that multiply and add: those are counted of which some are integers."""
+NOT_FINITE = "its weights are not finite"
+NO_RANGE = "its input has no range"
 
 
 @dataclass(frozen=True)
@@ -53,11 +59,13 @@ class WeightedProduct:
 class Points:
     """``reads``: of each tensor that becomes integers, the layers that read it so, and as which
     input. ``pooled``: tensors that have the range of another one, of which they are the maxima.
+    ``wide``: why other products stay float, by their names.
     """
 
     products: tuple[WeightedProduct, ...]
     reads: Mapping[Value, tuple[tuple[Node, int], ...]]
     pooled: Mapping[Value, Value]
+    wide: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def observed(self) -> list[Value]:
@@ -67,9 +75,9 @@ class Points:
     def known(self, scales: Collection[Value]) -> Points:
         """Without tensors that have no scale, and products of these."""
         products = tuple(p for p in self.products if p.activation in scales)
-        return Points(
-            products, {v: uses for v, uses in self.reads.items() if v in scales}, self.pooled
-        )
+        reads = {v: uses for v, uses in self.reads.items() if v in scales}
+        lost = {p.node.name: NO_RANGE for p in self.products if p.activation not in scales}
+        return replace(self, products=products, reads=reads, wide={**self.wide, **lost})
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,11 @@ class Wishes:
         fit = [p for p in self.precisions if any(fnmatchcase(n, p) for n in names)]
         return self.precisions[fit[-1]] if fit else ""
 
+    def against(self, node: Node) -> str:
+        """Why a layer is not to be int8; empty if it may."""
+        wished = self.of(node)
+        return "" if wished in ("", INT8) else f"it is wished to be {wished}"
+
     def check(self, products: Collection[WeightedProduct]) -> None:
         """Raises ConfigError for a wish of int8 that no layer of them fulfils."""
         done = {p.node for p in products}
@@ -98,7 +111,8 @@ class Wishes:
                 and not any(alone.of(n) for n in done)
             ):
                 why = (
-                    "only products with constant float32 weights can be int8, and none is called so"
+                    "only products with constant float32 weights whose input has a range can be "
+                    "int8, and none is called so"
                 )
                 do = "Take the wish back, or give the name of such a layer"
                 raise ConfigError("unfulfilled layer precision", who=pattern, why=why, do=do)
@@ -110,25 +124,38 @@ def unusable(network: NetworkDefinition) -> list[tuple[WeightedProduct, Value]]:
     return [(p, v) for p in found for v in p.constants if not np.isfinite(v.array).all()]
 
 
+def why_float(node: Node) -> str:
+    """Why a layer is no product that integers can compute; empty if it is one."""
+    name, inputs = node.layer.name, node.inputs
+    if name not in ("Convolution", "Gemm", "MatMul"):
+        return f"there is no {name} of integers"
+    if other := next((v for v in node.given if v.spec.dtype is not DType.FP32), None):
+        return f"it computes with {other.spec.dtype.value}"
+    x, w = node.given[:2]
+    if x.const is not None and w.const is None:
+        return "its constant is the left factor"
+    if x.const is not None or w.const is None or not w.const.size:
+        return "its weights are not constant"
+    if len(inputs) > 2 and (bias := inputs[2]) is not None and bias.const is None:
+        return "its bias is not constant"
+    return "" if name == "Convolution" else _why_float_matrix(node, x, w)
+
+
+def _why_float_matrix(node: Node, x: Value, w: Value) -> str:
+    if w.spec.rank != 2 or x.spec.rank < 2:
+        return f"its weights have {w.spec.rank} axes, its input {x.spec.rank}"
+    a = node.attrs
+    if node.layer.name == "Gemm" and (a.transA or a.alpha != 1 or a.beta != 1):
+        return "its input is transposed" if a.transA else "its sum is scaled"
+    return ""
+
+
 def product_of(node: Node) -> WeightedProduct | None:
     """The layer as a product that integers can compute; None if it is none."""
-    name, inputs = node.layer.name, node.inputs
-    if name not in ("Convolution", "Gemm", "MatMul") or any(v is None for v in inputs[:2]):
+    if node.layer.name not in KINDS or why_float(node):
         return None
-    floats = all(v.spec.dtype is DType.FP32 for v in node.given)
-    x, w = node.given[:2]
-    if not floats or x.const is not None or w.const is None or not w.const.size:
-        return None
-    bias = inputs[2] if len(inputs) > 2 else None
-    if bias is not None and bias.const is None:
-        return None
-    if name == "Convolution":
-        return WeightedProduct(node, 0)
-    a = node.attrs
-    plain = name == "MatMul" or (not a.transA and a.alpha == 1 and a.beta == 1)
-    if not plain or w.spec.rank != 2 or x.spec.rank < 2:
-        return None
-    return WeightedProduct(node, 0 if name == "Gemm" and a.transB else 1)
+    rows = node.layer.name == "Convolution" or (node.layer.name == "Gemm" and node.attrs.transB)
+    return WeightedProduct(node, 0 if rows else 1)
 
 
 def is_quantized(network: NetworkDefinition) -> bool:
@@ -136,18 +163,18 @@ def is_quantized(network: NetworkDefinition) -> bool:
     return any(n.layer.name in ("QuantizeLinear", "DequantizeLinear") for n in network.nodes)
 
 
-def points(network: NetworkDefinition, wishes: Wishes, left: Collection[str] = ()) -> Points:
-    """Where this network becomes integers, but for layers of which another precision is wished and
-    those whose names are ``left``. Raises ConfigError for wishes that cannot be fulfilled.
+def points(network: NetworkDefinition, wide: Callable[[Node], str] = lambda node: "") -> Points:
+    """Where this network becomes integers. ``wide``: why a product stays float that need not; empty
+    if it does not.
     """
-    all_of_them = [p for n in network.nodes if (p := product_of(n)) is not None]
     broken = {p.node for p, _ in unusable(network)}
-    products = tuple(
-        p
-        for p in all_of_them
-        if wishes.of(p.node) in ("", INT8) and p.node.name not in left and p.node not in broken
-    )
-    wishes.check(products)
+    stay = {
+        n: (NOT_FINITE if n in broken else why_float(n) or wide(n))
+        for n in network.nodes
+        if n.layer.name in KINDS
+    }
+    found = (product_of(n) for n, why in stay.items() if not why)
+    products = tuple(p for p in found if p is not None)
     reads: dict[Value, list[tuple[Node, int]]] = {}
     for p in products:
         reads.setdefault(p.activation, []).append((p.node, 0))
@@ -160,7 +187,12 @@ def points(network: NetworkDefinition, wishes: Wishes, left: Collection[str] = (
     made = {p.node for p in products if p.node.layer.name == "Convolution"}
     for node, i in _terms(network, made, reads):
         reads.setdefault(node.given[i], []).append((node, i))
-    return Points(products, {v: tuple(uses) for v, uses in reads.items()}, pooled)
+    return Points(
+        products,
+        {v: tuple(uses) for v, uses in reads.items()},
+        pooled,
+        {n.name: why for n, why in stay.items() if why},
+    )
 
 
 def _pools(read: Collection[Value]) -> Iterator[tuple[Value, Value]]:

@@ -1,24 +1,29 @@
-"""The build stage of int8: from sample data to a network of integers."""
+"""The build stage of int8: from sample data to mixtures of integers and floats."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tactix.base.errors import ConfigError
 from tactix.config import BuilderConfig, BuilderFlag
-from tactix.contracts.calibrator import Calibration
+from tactix.contracts.build_stage import Lowered
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.stages import Part, Staged
+from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix_quantize.calibrate import Observer, folded, scales_of, tell_unusable
-from tactix_quantize.insert import insert
+from tactix_quantize.calibrated import CalibratedProducts
+from tactix_quantize.outcome import QuantizedProducts
 from tactix_quantize.points import INT8, Wishes, is_quantized, points
 
 WHO = "BuilderFlag.INT8"
 
 
 class Int8Stage(Staged):
-    """Lets products of a float32 network read integers, in the ranges that a calibration gives."""
+    """Lets products of a float32 network read integers where that is faster, in the ranges that a
+    calibration gives.
+    """
 
     key = "tactix.int8"
     serves = frozenset({BuilderFlag.INT8.value})
@@ -33,6 +38,8 @@ class Int8Build(Part):
 
     def __init__(self, session: Session, config: BuilderConfig) -> None:
         self._observer, self._config = Observer(session, config), config
+        self._wishes = Wishes(config.layer_precisions, config.preferred_precisions)
+        self._products: CalibratedProducts | None = None
 
     def settings(self, config: BuilderConfig, network: NetworkDefinition) -> BuilderConfig:
         """Without wishes for int8, which this stage fulfils."""
@@ -41,7 +48,8 @@ class Int8Build(Part):
         return replace(config, layer_precisions=rest, preferred_precisions=preferred)
 
     def network(self, network: NetworkDefinition) -> NetworkDefinition:
-        """A copy with QuantizeLinear and DequantizeLinear layers; one that has such already stays.
+        """A copy as it is calibrated, in floats; one that has QuantizeLinear or DequantizeLinear
+        layers stays.
 
         Raises ConfigError where nothing tells ranges, or a model that has its own is to be
         calibrated; BuildCancelled.
@@ -59,20 +67,26 @@ class Int8Build(Part):
                 "layers"
             )
             raise ConfigError(f"{WHO} without a calibration", why="no tensor has a range", do=do)
-        wishes = Wishes(self._config.layer_precisions, self._config.preferred_precisions)
-        return quantized(network, calibration, wishes, self._observer)
+        self.lowering = Int8Stage.key
+        net = folded(network)
+        tell_unusable(net, self._observer)
+        places = points(net, self._wishes.against)
+        self._wishes.check(places.products)
+        scales = scales_of(net, places, calibration, self._observer) if places.products else {}
+        known = places.known(scales)
+        self._wishes.check(known.products)
+        self._products = CalibratedProducts.of(known, scales, self._wishes)
+        return net
 
+    def lower(
+        self, network: NetworkDefinition, stays: Callable[[str], str]
+    ) -> Lowered[NetworkDefinition]:
+        """With products that read integers."""
+        found = self._products
+        return Lowered(network) if found is None else found.lowered(network, stays)
 
-def quantized(
-    network: NetworkDefinition, calibration: Calibration, wishes: Wishes, by: Observer
-) -> NetworkDefinition:
-    """A copy whose products read integers. Raises ConfigError, InvalidArgument, BuildCancelled."""
-    net = folded(network)
-    tell_unusable(net, by)
-    places = points(net, wishes)
-    if not places.products:
-        by.session.logger.warning(f"{WHO}: nothing of {network.name!r} can be computed in int8")
-        return network
-    scales = scales_of(net, places, calibration, by)
-    insert(net, places.known(scales), scales)
-    return net
+    def plan(self, plan: Plan) -> Plan:
+        """The plan as it is. Tells how many products are integers, and why others are not."""
+        if self._products is not None:
+            QuantizedProducts.of(plan, self.lowering).tell(self._observer.session.logger)
+        return plan

@@ -7,8 +7,9 @@ configuration asks for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tactix.base.arrays import Array
@@ -25,13 +26,31 @@ Content = Callable[[Callable[[], Array]], tuple[str, Array, TensorSpec]]
 """From what makes an array to the name, the bytes and the spec of a stored constant."""
 
 
+@dataclass(frozen=True)
+class Lowered(Generic[Network]):
+    """A network in which nodes have a lower precision, which no rule has seen yet.
+
+    ``made``: by the name of each such node those of the nodes in its place, of which one may have
+    the same; ``stays``: why others kept their precision; ``fixed``: nodes of ``made`` that must
+    not stay, as their precision is wished.
+    """
+
+    network: Network
+    made: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    stays: Mapping[str, str] = field(default_factory=dict)
+    fixed: frozenset[str] = frozenset()
+
+
 class BuildPart(Generic[Config, Network, Plan]):
     """What a stage does in one build; as it stands, nothing. The methods are called in this order.
 
     ``racing`` and ``constants`` count for every network in the model, the bodies of branches and
-    loops among them, the first for every mixture of precisions that is tried, too; the others are
-    called once.
+    loops among them, the first for every mixture of precisions that is tried, too, as ``lower``,
+    which never sees bodies; the others are called once.
     """
+
+    lowering: str = ""
+    """What the trace calls the work of ``lower``; empty for a part that lowers nothing."""
 
     def settings(self, config: Config, network: Network) -> Config:
         """The configuration to build by. What it asks for beside the given one brings further
@@ -50,6 +69,12 @@ class BuildPart(Generic[Config, Network, Plan]):
     def rules(self, rules: Sequence[Rule]) -> list[Rule]:
         """The rules that may fire, of those that the configuration allows."""
         return list(rules)
+
+    def lower(self, network: Network, stays: Callable[[str], str]) -> Lowered[Network]:
+        """A copy with a lower precision where the part knows one, but for nodes for whose name
+        ``stays`` has a reason: the build tries several mixtures, of which the fastest counts.
+        """
+        return Lowered(network)
 
     def racing(self) -> AbstractContextManager[None]:
         """Entered while tactics bid and are measured."""

@@ -98,7 +98,7 @@ def _body_planner(
     values = [*fused.inputs, *(v for n in fused.nodes for v in n.outputs)]
     known = {name for v in values for d in v.spec.shape if (name := symbol_name(d))}
     quiet = replace(state.config, progress_monitor=Quiet(state.config.progress_monitor))
-    body = replace(state, profiles=[Profile("body", {})], config=quiet)
+    body = replace(state, profiles=[Profile("body", {})], config=quiet, parts=state.parts.of_bodies)
     return lambda network: planner(network, body, given | known)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tactix.config import BuilderFlag
+from tactix.contracts.build_stage import Lowered
 from tactix.fuse import rewrite
-from tactix.fuse.trace import Trace
+from tactix.fuse.trace import Firing, NearMiss, Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.network.verify import verify
 from tactix.pipeline.profiles import with_room, with_unknown
 from tactix.pipeline.state import BuildState
-from tactix.select.precision import Stays
+from tactix.select.precision import Keeps
 
 
 @dataclass(frozen=True)
@@ -23,17 +25,37 @@ class Fused:
     trace: Trace
 
 
-def fuse(network: NetworkDefinition, state: BuildState, stays: Stays) -> Fused:
-    """``stays``: why a node keeps its precision where rules could lower it, or nothing.
+def fuse(network: NetworkDefinition, state: BuildState, keeps: Keeps) -> Fused:
+    """``keeps``: why nodes keep their precision where it could be lowered.
 
     Raises NetworkError, and InternalError for a rule that is wrong.
     """
     monitor = state.config.progress_monitor
     monitor.phase("fuse", 0)
-    rules = [state.precisions.gated(r, stays) for r in state.rules]
+    rules = [state.precisions.gated(r, keeps.rules) for r in state.rules]
+    lowered = state.parts.lower(network, keeps.stages)
+    for made in lowered.values():
+        network = made.network
+        state.precisions.obeyed |= made.fixed
     fused, trace = rewrite.fuse(network, rules)
+    trace = _begun(trace, lowered)
     verify(fused, deep=BuilderFlag.DEBUG in state.config.flags)
     monitor.finish("fuse")
     context = replace(state.context, opt=with_unknown(fused, state.context.opt))
     profiles = [with_room(fused, p) for p in state.profiles]
     return Fused(replace(state, context=context, profiles=profiles), fused, trace)
+
+
+def _begun(trace: Trace, lowered: Mapping[str, Lowered[NetworkDefinition]]) -> Trace:
+    """The trace of a rewriting, with what stages had lowered before."""
+    firings = [
+        Firing(key, name, (name,), tuple(new), 0.0)
+        for key, made in lowered.items()
+        for name, new in made.made.items()
+    ]
+    misses = {
+        NearMiss(key, name, why): None
+        for key, made in lowered.items()
+        for name, why in made.stays.items()
+    }
+    return Trace([*firings, *trace.firings], misses | trace.near_misses, trace.splits)

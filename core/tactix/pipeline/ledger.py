@@ -16,13 +16,14 @@ from tactix.select.precision import Lowering
 def ledger_of(attempt: Attempt) -> dict[str, Any]:
     """Every decision of the build, as JSON."""
     state, trace, bids, choice = attempt.state, attempt.trace, attempt.bids, attempt.choice
-    lowering = Lowering(trace, state.lowering)
+    keys = state.lowering | state.parts.lowering
+    lowering = Lowering(trace, keys)
     times = {name: vars(t) for name, t in sorted(choice.duels.items())}
     precision = {"lowered": sorted(lowering.lowered), "wide": lowering.wide, "times": times}
     measured = state.here and state.config.builder_optimization_level > 0
-    short = Shortfall.of(bids, choice, trace, len(lowering.wide) if state.lowering else 0, measured)
+    short = Shortfall.of(bids, choice, trace, len(lowering.wide), measured)
     return {
-        **({"precision": precision} if state.lowering else {}),
+        **({"precision": precision} if keys else {}),
         shortfall.KEY: short.to_json(),
         "nodes": {n.name: _node_row(n, bids[n], choice) for n in choice.candidates},
         "fusion": trace.to_json(),

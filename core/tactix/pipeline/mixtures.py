@@ -44,12 +44,12 @@ class Attempt:
 
 class NotLowered(Exception):
     """Nodes of an attempt have no kernel as they were lowered. ``lost``: what they were made of,
-    and why.
+    and why; ``lowering``: by which keys.
     """
 
-    def __init__(self, lost: Sequence[Lost]) -> None:
+    def __init__(self, lost: Sequence[Lost], lowering: frozenset[str]) -> None:
         super().__init__(punctuated((x.why for x in lost), "; "))
-        self.lost = lost
+        self.lost, self.lowering = lost, lowering
 
 
 def apart(lowered: Attempt, wide: Attempt, found: Mapping[str, Pair]) -> dict[str, Times]:
@@ -59,11 +59,12 @@ def apart(lowered: Attempt, wide: Attempt, found: Mapping[str, Pair]) -> dict[st
 
 @dataclass
 class Mixtures:
-    """``attempt``: builds with some nodes left as they are; ``lowering``: keys of the rules that
-    lower precision.
+    """``attempt``: builds with some nodes left as they are; ``lowering``: keys of the rules or
+    stages that lower precision.
 
     ``duel``: times nodes of two attempts in turns. ``stopped``: whether one attempt is enough, as
     the user stopped the build; ``is_over``: whether two are, as nothing more is measured.
+    ``wider``: gives the attempt with no node lowered; without it ``attempt`` does.
     """
 
     attempt: Callable[[Stays], Attempt]
@@ -72,6 +73,7 @@ class Mixtures:
     duel: Callable[[Attempt, Attempt, Mapping[str, Pair]], dict[str, Times]] = apart
     stopped: Callable[[], bool] = lambda: False
     is_over: Callable[[], bool] = lambda: False
+    wider: Callable[[], Attempt] | None = None
     kept: dict[str, str] = field(default_factory=dict)
     times: dict[str, Times] = field(default_factory=dict)
     _around: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
@@ -79,17 +81,28 @@ class Mixtures:
     def tried(self) -> list[Attempt]:
         """Attempts that went, at least one. Raises what ``attempt`` raises, NotLowered apart."""
         try:
-            lowered = self._lowered()
+            lowered = self.lowered()
         except NoTacticError as e:
             if not self.lowering:
                 raise
             reason = f"what is lowered cannot be built: {e}"
             return [self.attempt(lambda name: reason)]
-        if not lowered.trace.counts.keys() & self.lowering or self.stopped():
+        if self.stopped():
             return [lowered]
+        if not lowered.trace.counts.keys() & self.lowering:
+            return [self.wider() if self.wider else lowered]
         return [lowered, *self._wider(lowered)]
 
-    def _lowered(self) -> Attempt:
+    def settled(self) -> Attempt:
+        """The fastest of those tried, whose nodes that are not lowered are those kept from now on.
+        Raises what ``attempt`` raises, NotLowered apart.
+        """
+        best = min(self.tried(), key=lambda attempt: attempt.choice.seconds)
+        self.kept.clear()
+        self.kept |= Lowering(best.trace, self.lowering).wide
+        return best
+
+    def lowered(self) -> Attempt:
         """With all nodes lowered but those that are kept, to which it adds those that have no
         kernel then.
         """
@@ -97,6 +110,8 @@ class Mixtures:
             try:
                 return self.attempt(lambda name: self.kept.get(name, ""))
             except NotLowered as e:
+                if e.lowering != self.lowering:
+                    raise
                 for lost in e.lost:
                     self._keep(lost)
 
@@ -112,28 +127,33 @@ class Mixtures:
 
     def _wider(self, lowered: Attempt) -> list[Attempt]:
         """Without those nodes that gain nothing, and with none lowered."""
-        wide = self._beside(lambda: self.attempt(lambda name: self.kept.get(name, NOT_FASTER)))
+        wide = self._beside(self.wider or self._wide)
         if wide is None:
             return []
         tried, last = [wide], lowered
         while (more := self._slower(last, wide) - self.kept.keys()) and not self.is_over():
             self.kept |= dict.fromkeys(more, NOT_FASTER)
-            mixed = self._beside(self._lowered)
+            mixed = self._beside(self.lowered)
             if mixed is None:
                 break
             tried.insert(-1, mixed)
             last = mixed
         return tried
 
+    def _wide(self) -> Attempt:
+        """With no node lowered."""
+        return self.attempt(lambda name: self.kept.get(name, NOT_FASTER))
+
     def _slower(self, lowered: Attempt, wide: Attempt) -> frozenset[str]:
         """Names of what gains nothing in an attempt, whose predicted seconds are set right beside
         the wide one's.
         """
-        found = pairs(lowered.choice, wide.choice, Lowering(lowered.trace, self.lowering))
+        lowering = Lowering(lowered.trace, self.lowering)
+        found = pairs(lowered.choice, wide.choice, lowering, wide.trace)
         times = self.duel(lowered, wide, found)
         lowered.choice.seconds = corrected(lowered.choice, found, times)
         self.times |= times
-        lowered.choice.duels = wide.choice.duels = self.times
+        lowered.choice.duels = wide.choice.duels = wide.choice.duels | self.times
         return slower(times)
 
     def _beside(self, attempt: Callable[[], Attempt]) -> Attempt | None:

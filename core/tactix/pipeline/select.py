@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from tactix.config import Locked
@@ -13,33 +14,57 @@ from tactix.pipeline.mixtures import Attempt, Mixtures, NotLowered
 from tactix.pipeline.settle import Settler
 from tactix.pipeline.state import BuildState
 from tactix.select.enumerate import Bids, Candidate
-from tactix.select.precision import LOCKED, Lowering, Pair, Stays, Times, without_kernel
+from tactix.select.precision import (
+    LOCKED,
+    NOT_FASTER,
+    Keeps,
+    Lowering,
+    Pair,
+    Stays,
+    Times,
+    without_kernel,
+)
 
 
 def select(network: NetworkDefinition, state: BuildState) -> list[Attempt]:
     """Where lower precision is allowed: with all nodes in it, none, or without those that it makes
-    slower.
+    slower. What stages lower is tried beside the fastest that rules make of the same.
 
     Raises NoTacticError, LockError, ToolchainError, TimingCacheError.
     """
     attempt = partial(_attempt, network, state)
     if isinstance(locked := state.config.frozen, Locked):
         keeps = locked.enter()
-        return [attempt(lambda name: LOCKED if keeps(name) else "")]
-    return Mixtures(
-        attempt,
-        state.lowering,
-        state.logger.warning,
-        _duel,
+        locked_wide = Keeps.both(lambda name: LOCKED if keeps(name) else "")
+        return [attempt(locked_wide)]
+    mixtures = partial(
+        Mixtures,
+        warn=state.logger.warning,
+        duel=_duel,
         stopped=state.config.progress_monitor.cancelled,
         is_over=lambda: state.is_over,
-    ).tried()
+    )
+    kept: dict[str, str] = {}
+    by_rules = mixtures(
+        lambda stays: attempt(Keeps(stays, lambda name: kept.get(name, NOT_FASTER))), state.lowering
+    )
+    if not state.parts.lowering:
+        return by_rules.tried()
+
+    def by_stages(stays: Stays) -> Attempt:
+        """With all in the precision of the stages but what stays, of which rules lower what they
+        lower beside it.
+        """
+        return replace(by_rules, attempt=lambda rules: attempt(Keeps(rules, stays))).lowered()
+
+    lowering = state.parts.lowering
+    return mixtures(by_stages, lowering, wider=by_rules.settled, kept=kept).tried()
 
 
-def _attempt(network: NetworkDefinition, state: BuildState, stays: Stays) -> Attempt:
+def _attempt(network: NetworkDefinition, state: BuildState, keeps: Keeps) -> Attempt:
     """Raises NotLowered, and what ``select`` raises."""
     start = time.monotonic()
-    fused = fuse(network, state, stays)
+    fused = fuse(network, state, keeps)
     state.pace.fuse = time.monotonic() - start
     sizes = (v.spec.nbytes() for v in fused.network.constants)
     state.pace.weights = sum(n for n in sizes if isinstance(n, int))
@@ -61,9 +86,11 @@ def _leave(settler: Settler) -> None:
     if isinstance(state.config.frozen, Locked) or state.config.progress_monitor.cancelled():
         return
     whys = {n: without_kernel(b) for n, b in settler.bids.items()}
-    lowering, fixed = Lowering(settler.trace, state.lowering), state.precisions.obeyed
-    if lost := [x for n, why in whys.items() if why and (x := lowering.lost(n, why, fixed))]:
-        raise NotLowered(lost)
+    fixed = state.precisions.obeyed
+    for keys in (state.lowering, state.parts.lowering):
+        lowering = Lowering(settler.trace, keys)
+        if lost := [x for n, why in whys.items() if why and (x := lowering.lost(n, why, fixed))]:
+            raise NotLowered(lost, keys)
 
 
 def _duel(lowered: Attempt, wide: Attempt, found: Mapping[str, Pair]) -> dict[str, Times]:
@@ -73,7 +100,9 @@ def _duel(lowered: Attempt, wide: Attempt, found: Mapping[str, Pair]) -> dict[st
     def sides(pair: Pair) -> list[list[tuple[Bids, Candidate]]]:
         return [
             [(lowered.bids[n], c) for n, c in pair.lowered],
-            [(wide.bids[n], c) for n, c in [pair.wide]],
+            [(wide.bids[n], c) for n, c in pair.wide],
         ]
 
-    return {name: measurer.duel(*sides(pair)) or Times.apart(pair) for name, pair in found.items()}
+    alike = {id(pair): pair for pair in found.values()}
+    times = {i: measurer.duel(*sides(pair)) or Times.apart(pair) for i, pair in alike.items()}
+    return {name: times[id(pair)] for name, pair in found.items()}

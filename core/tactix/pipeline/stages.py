@@ -4,13 +4,13 @@ the build.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tactix.base.errors import ConfigError
 from tactix.config import BuilderConfig
-from tactix.contracts.build_stage import BuildPart, BuildStage, Content
+from tactix.contracts.build_stage import BuildPart, BuildStage, Content, Lowered
 from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import Tactic
 from tactix.network.definition import NetworkDefinition
@@ -30,6 +30,31 @@ class Parts:
     """The parts of one build, from the outermost stage to the innermost."""
 
     parts: tuple[Part, ...] = ()
+    inside: bool = False
+    """Whether these are for the bodies of branches and loops."""
+
+    @property
+    def of_bodies(self) -> Parts:
+        """The same for networks inside of the model's."""
+        return replace(self, inside=True)
+
+    @property
+    def lowering(self) -> frozenset[str]:
+        """What the trace calls the work of those that lower precision."""
+        return frozenset(p.lowering for p in self.parts if p.lowering and not self.inside)
+
+    def lower(
+        self, network: NetworkDefinition, stays: Callable[[str], str]
+    ) -> dict[str, Lowered[NetworkDefinition]]:
+        """What each part that lowers precision makes of what those before it made, by what the
+        trace calls it.
+        """
+        made: dict[str, Lowered[NetworkDefinition]] = {}
+        for p in self.parts:
+            if p.lowering in self.lowering:
+                made[p.lowering] = p.lower(network, stays)
+                network = made[p.lowering].network
+        return made
 
     def network(self, network: NetworkDefinition) -> NetworkDefinition:
         for p in self.parts:

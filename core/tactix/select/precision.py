@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import reduce
 from typing import Any
 
 from tactix.base.errors import ConfigError, punctuated
@@ -26,6 +27,22 @@ NOT_FASTER = "it is not faster"
 LOCKED = "the lock says so"
 Stays = Callable[[str], str]
 """Why the node of that name keeps its precision; empty if it need not."""
+
+
+@dataclass(frozen=True)
+class Keeps:
+    """Which nodes keep their precision: where ``rules`` could lower it, and where ``stages``
+    could.
+    """
+
+    rules: Stays
+    stages: Stays
+
+    @classmethod
+    def both(cls, stays: Stays) -> Keeps:
+        return cls(stays, stays)
+
+
 SHOWN = 3
 """Reasons that are told of one node, or of a whole network."""
 
@@ -122,9 +139,18 @@ class Lost:
     why: str
 
 
+def descent(trace: Trace, names: Collection[str]) -> dict[str, frozenset[str]]:
+    """Of which nodes of these names those come that rules made, or that kept their names."""
+    found = {name: frozenset({name}) for name in names}
+    for f in trace.firings:
+        of = NOTHING.union(*(found.get(r, NOTHING) for r in f.removed))
+        found |= {a: of | ({a} & frozenset(names)) for a in f.added}
+    return found
+
+
 class Lowering:
     """What lower precision did to one network: ``trace`` of its rewriting, ``rules``: keys of those
-    that lower.
+    that lower, or of stages.
     """
 
     def __init__(self, trace: Trace, rules: Collection[str]) -> None:
@@ -197,7 +223,14 @@ class Pair:
     """
 
     lowered: tuple[Timed, ...]
-    wide: Timed
+    wide: tuple[Timed, ...]
+
+    def joined(self, other: Pair) -> Pair:
+        """Of both, each node once."""
+        return Pair(
+            tuple(dict([*self.lowered, *other.lowered]).items()),
+            tuple(dict([*self.wide, *other.wide]).items()),
+        )
 
 
 @dataclass(frozen=True)
@@ -213,16 +246,21 @@ class Times:
     @classmethod
     def apart(cls, pair: Pair) -> Times:
         """As the candidates were timed or estimated."""
-        return cls(sum(c.seconds for _, c in pair.lowered), pair.wide[1].seconds, "apart")
+        return cls(
+            sum(c.seconds for _, c in pair.lowered), sum(c.seconds for _, c in pair.wide), "apart"
+        )
 
 
-def pairs(lowered: Choice, wide: Choice, lowering: Lowering) -> dict[str, Pair]:
-    """Anchors that were lowered, by their names before, beside what they are if they stay."""
-    plain = {b.name: (n, c) for n, c in wide.candidates.items() for b in n.body.nodes}
+def pairs(lowered: Choice, wide: Choice, lowering: Lowering, trace: Trace) -> dict[str, Pair]:
+    """Anchors that were lowered, by their names before, beside what they are if they stay. Those
+    that are one node on one of both sides have one pair. ``trace``: of the wide network.
+    """
+    plain = _standing(wide, descent(trace, lowering.lowered))
+    there = {b.name for n in wide.candidates for b in n.body.nodes}
 
     def made(n: Node) -> tuple[Timed, ...]:
         before = dict.fromkeys(v.producer for v in n.given if v.producer in lowered.candidates)
-        added = [p for p in before if p and not any(b.name in plain for b in p.body.nodes)]
+        added = [p for p in before if p and not any(b.name in there for b in p.body.nodes)]
         return tuple((x, lowered.candidates[x]) for x in (n, *added))
 
     anchors = (
@@ -231,7 +269,32 @@ def pairs(lowered: Choice, wide: Choice, lowering: Lowering) -> dict[str, Pair]:
         if n.anchor
         for name in sorted(lowering.sources([n.anchor.name]))
     )
-    return {name: Pair(made(n), plain[name]) for name, n in anchors if name in plain}
+    found = {name: Pair(made(n), (plain[name],)) for name, n in anchors if name in plain}
+    return _together(found)
+
+
+def _together(found: Mapping[str, Pair]) -> dict[str, Pair]:
+    """Pairs that share a node with an anchor as one."""
+    names: dict[Node, list[str]] = {}
+    for name, pair in found.items():
+        for n in {pair.lowered[0][0], pair.wide[0][0]}:
+            names.setdefault(n, []).append(name)
+    out = dict(found)
+    for shared in names.values():
+        parts = {id(out[name]): out[name] for name in shared}
+        if len(parts) > 1:
+            whole = reduce(Pair.joined, parts.values())
+            out |= {name: whole for name, pair in out.items() if id(pair) in parts}
+    return out
+
+
+def _standing(wide: Choice, descents: Mapping[str, frozenset[str]]) -> dict[str, Timed]:
+    """Where nodes of those descents stand in a network: as its anchors, if as any."""
+    found: dict[str, Timed] = {}
+    every = [(n, c, b) for n, c in wide.candidates.items() for b in n.body.nodes]
+    for n, c, b in sorted(every, key=lambda row: row[2] is row[0].anchor):
+        found |= dict.fromkeys(descents.get(b.name, NOTHING), (n, c))
+    return found
 
 
 def slower(times: Mapping[str, Times]) -> frozenset[str]:
@@ -244,7 +307,7 @@ def corrected(choice: Choice, found: Mapping[str, Pair], times: Mapping[str, Tim
     wide one.
     """
     seconds = choice.seconds
-    for name, pair in found.items():
+    for name, pair in {id(pair): (name, pair) for name, pair in found.items()}.values():
         known, t = Times.apart(pair), times[name]
         if t.source != "apart" and t.wide:
             seconds += known.wide * t.lowered / t.wide - known.lowered

@@ -34,12 +34,12 @@ def builder() -> Builder:
 
 
 def rewritten(builder: Builder, calibration: Calibration, **options: object) -> NetworkDefinition:
-    """The network that the stage makes of ``networks.residual``."""
+    """The network that the stage makes of ``networks.residual`` where all may be integers."""
     config = configure(None, precision="int8", calibration=calibration, **FAST)
     for pattern, precision in options.items():
         config.set_layer_precision(pattern, precision)
     part = Int8Stage().join(builder.session, config)
-    return part.network(networks.residual(builder))
+    return part.lower(part.network(networks.residual(builder)), lambda name: "").network
 
 
 def reads_integers(net: NetworkDefinition) -> set[str]:

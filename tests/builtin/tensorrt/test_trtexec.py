@@ -409,7 +409,9 @@ def test_int8_by_scales_that_were_kept(
     Path("it.cache").write_bytes(b"TRT-8401-EntropyCalibration2\nx: 3c81020c\np: 3c81020c\n")
     assert main(flags) == 0
     plan = container.load("m.plan")
-    assert any("int8" in str(step.info) for step in plan.steps)
+    reasons = plan.ledger["precision"]["wide"]
+    assert "its input has no range" not in reasons.values()
+    assert reasons.keys() | {*plan.ledger["precision"]["lowered"]} == {"conv", "head"}
 
 
 # -- ways in --------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class Fake:
             Lost(frozenset({name}), self.around & lowered, "no kernel")
             for name in lowered & self.lost
         ]:
-            raise NotLowered(lost)
+            raise NotLowered(lost, KEYS)
         times = {n: self.seconds.get(n.name, 5.0) if n.layer is HALF else 10.0 for n in made.nodes}
         chosen = {
             n: Candidate(Tactic(), Variant(), KernelArtifact("x"), None, s)
@@ -127,3 +127,29 @@ def test_if_what_is_lowered_fails_nothing_is() -> None:
     assert set(tried[0].wide.values()) == {"what is lowered cannot be built: none of these"}
     with pytest.raises(NoTacticError, match="neither"):
         Fake(failures={ALL: NoTacticError("none of these"), NONE: NoTacticError("neither")}).tried()
+
+
+def test_mixtures_beside_mixtures_are_tried_beside_the_fastest_of_these() -> None:
+    inner, outer = Fake(seconds={"p0": 11.0}), Fake(seconds={"p1": 11.0})
+    by_rules = Mixtures(inner.attempt, KEYS, inner.told.append)
+    tried = Mixtures(outer.attempt, KEYS, outer.told.append, wider=by_rules.settled).tried()
+    assert [Lowering(a.trace, KEYS).lowered for a in tried] == [ALL, {"p0"}, ALL - {"p0"}]
+    assert by_rules.kept == {"p0": NOT_FASTER}
+
+
+def test_where_nothing_is_lowered_the_wider_mixtures_count() -> None:
+    inner = Fake()
+    by_rules = Mixtures(inner.attempt, KEYS, inner.told.append)
+    nothing = Mixtures(
+        lambda stays: Fake(lost=ALL).attempt(lambda name: "it cannot be"),
+        KEYS,
+        inner.told.append,
+        wider=by_rules.settled,
+    )
+    assert [Lowering(a.trace, KEYS).lowered for a in nothing.tried()] == [ALL]
+
+
+def test_what_other_rules_lowered_and_has_no_kernel_is_theirs_to_keep() -> None:
+    other = Mixtures(Fake(lost=ALL).attempt, frozenset({"t.other"}), print)
+    with pytest.raises(NotLowered):
+        other.tried()

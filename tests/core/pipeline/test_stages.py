@@ -4,7 +4,7 @@ request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,10 +14,10 @@ import pytest
 import tactix
 from tactix.base.errors import ConfigError, PluginError
 from tactix.config import BuilderConfig, BuilderFlag
-from tactix.contracts.build_stage import BuildPart, BuildStage, Content
+from tactix.contracts.build_stage import BuildPart, BuildStage, Content, Lowered
 from tactix.contracts.rule import P, Rule, var
 from tactix.network.definition import NetworkDefinition
-from tactix.pipeline.stages import Part, Staged, joined
+from tactix.pipeline.stages import Part, Parts, Staged, joined
 from tactix.plan.schema import Plan
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
@@ -227,3 +227,30 @@ def test_a_part_changes_nothing_by_itself() -> None:
     assert part.constants(str) is str  # type: ignore[arg-type, comparison-overlap]
     with part.racing():
         pass
+
+
+@dataclass
+class Lowering(Part):
+    """Lowers the layer of its name, unless that stays."""
+
+    lowering: str
+
+    def lower(
+        self, network: NetworkDefinition, stays: Callable[[str], str]
+    ) -> Lowered[NetworkDefinition]:
+        net = network.copy()
+        net.name += f" {self.lowering}"
+        if why := stays(self.lowering):
+            return Lowered(net, stays={self.lowering: why})
+        return Lowered(net, {self.lowering: ("it",)})
+
+
+def test_parts_lower_what_those_before_made_but_no_bodies() -> None:
+    parts = Parts((Lowering("a"), Part(), Lowering("b")))
+    assert parts.lowering == {"a", "b"}
+    made = parts.lower(NetworkDefinition({}, "net"), {"a": "slow", "b": ""}.__getitem__)
+    assert [m.network.name for m in made.values()] == ["net a", "net a b"]
+    assert (made["a"].stays, made["a"].made) == ({"a": "slow"}, {})
+    assert (made["b"].stays, made["b"].made) == ({}, {"b": ("it",)})
+    assert not parts.of_bodies.lowering
+    assert parts.of_bodies.lower(NetworkDefinition({}), str) == {}

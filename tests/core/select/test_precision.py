@@ -17,6 +17,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.rule import Op, Rule, var
 from tactix.contracts.tactic import Tactic, Variant
 from tactix.fuse.rewrite import fuse
+from tactix.fuse.trace import Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.select.choose import Choice
 from tactix.select.enumerate import Candidate
@@ -32,6 +33,7 @@ from tactix.select.precision import (
 from tactix_sdk.scalar_layer import PointwiseLayer
 
 ROUND = PointwiseLayer("t.Round@1", lambda x: cast(x, DType.BF16))
+TWICE = PointwiseLayer("t.Twice@1", lambda x: x + x)
 LOWERING = Rule(
     "t.half",
     Op("t.Wide", (var("x"),)),
@@ -44,7 +46,7 @@ ALLOWED = Precisions(frozenset({"exact", "fp16"}), {})
 
 
 def network(count: int = 3) -> NetworkDefinition:
-    net = NetworkDefinition({x.key: x for x in (WIDE, HALF, ROUND)})
+    net = NetworkDefinition({x.key: x for x in (WIDE, HALF, ROUND, TWICE)})
     v = net.add_input("x", "f32", (4, 4))
     for i in range(count):
         (v,) = net.add_layer("t.Wide", [v], f"p{i}")
@@ -64,14 +66,16 @@ def choice(net: NetworkDefinition, **seconds: float) -> Choice:
 
 
 def stay(lowered: Choice, wide: Choice, lowering: Lowering) -> frozenset[str]:
-    return slower({name: Times.apart(p) for name, p in pairs(lowered, wide, lowering).items()})
+    return slower(
+        {name: Times.apart(p) for name, p in pairs(lowered, wide, lowering, Trace()).items()}
+    )
 
 
 def test_a_prediction_is_set_right_by_times_taken_in_turns() -> None:
     net = network(2)
     lowered, trace = fuse(net, [LOWERING])
     low, wide = choice(lowered, Half=8.0, Round=1.0), choice(net, Wide=30.0)
-    found = pairs(low, wide, Lowering(trace, {LOWERING.key}))
+    found = pairs(low, wide, Lowering(trace, {LOWERING.key}), Trace())
     times = {"p0": Times(9.0, 10.0, "measured"), "p1": Times.apart(found["p1"])}
     assert corrected(low, found, times) == pytest.approx(9.0 + 30.0 * 9 / 10)
     assert slower({"p0": Times(9.8, 10.0, "cached"), "p1": Times(9.6, 10.0, "cached")}) == {"p0"}
@@ -165,3 +169,40 @@ def test_names_of_the_model_count_for_what_stands_for_its_nodes() -> None:
 def test_a_wish_for_one_name_is_told_by_that_name() -> None:
     with pytest.raises(ConfigError, match=r"^\(Layer\* 0\) \[Relu\]: unfulfilled"):
         Precisions(frozenset(), {"(Layer[*] 0) [[]Relu]": "bf16"}).check(Logger())
+
+
+def test_a_node_is_found_under_the_name_that_a_rule_gave_it() -> None:
+    """A stage lowers before rules rename what stays wide."""
+    net = network(2)
+    lowered, trace = fuse(net, [LOWERING])
+    renaming = Rule(
+        "t.plain",
+        Op("t.Wide", (var("x"),)),
+        lambda x: Op("t.Twice", (Op("t.Half", (x,)),)),
+        phase="fuse",
+    )
+    wide, renamed = fuse(net, [renaming])
+    assert {n.name for n in wide.nodes if n.layer is HALF}.isdisjoint({"p0", "p1"})
+    low, plain = choice(lowered, Half=8.0, Round=1.0), choice(wide, Half=10.0)
+    found = pairs(low, plain, Lowering(trace, {LOWERING.key}), renamed)
+    assert {name: Times.apart(p).wide for name, p in found.items()} == {"p0": 10.0, "p1": 10.0}
+
+
+def test_nodes_that_one_replaces_are_decided_together() -> None:
+    net = network(2)
+    lowered, trace = fuse(net, [LOWERING])
+    joining = Rule(
+        "t.both",
+        Op("t.Wide", (Op("t.Wide", (var("x"),)),)),
+        lambda x: Op("t.Half", (x,)),
+        phase="fuse",
+    )
+    wide, joined = fuse(net, [joining])
+    low, plain = choice(lowered, Half=8.0, Round=1.0), choice(wide, Half=17.0)
+    found = pairs(low, plain, Lowering(trace, {LOWERING.key}), joined)
+    assert found["p0"] is found["p1"]
+    times = {name: Times.apart(p) for name, p in found.items()}
+    assert times["p0"] == Times(18.0, 17.0, "apart")
+    assert slower(times) == {"p0", "p1"}
+    in_turns = dict.fromkeys(times, Times(8.5, 17.0, "measured"))
+    assert corrected(low, found, in_turns) == pytest.approx(8.5)

@@ -1,0 +1,38 @@
+"""Which products of a build became integers, and why others did not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tactix.base.logger import Logger
+from tactix.plan.schema import Plan
+from tactix.select.precision import told
+
+
+@dataclass(frozen=True)
+class QuantizedProducts:
+    """``whole``: names of products that read integers; ``wide``: why others stay float, by name."""
+
+    whole: frozenset[str]
+    wide: Mapping[str, str]
+
+    @classmethod
+    def of(cls, plan: Plan, key: str) -> QuantizedProducts:
+        """As the ledger has it; ``key``: what it calls the stage."""
+        fusion = [p.ledger["fusion"] for p in plan.nested()]
+        fired = (row for f in fusion for row in f["fired"] if row["rule"] == key)
+        whole = frozenset(name for row in fired for name in row["removed"])
+        missed = (row for f in fusion for row in f["nearly"] if row["rule"] == key)
+        wide = {row["node"]: row["reason"] for row in missed if row["node"] not in whole}
+        return cls(whole, wide)
+
+    def tell(self, logger: Logger) -> None:
+        """In one line; a warning if nothing is integers."""
+        if not self.whole:
+            why = told(self.wide) or "it has no product"
+            logger.warning(f"nothing is computed in int8: {why}")
+            return
+        rest = f"; {len(self.wide)} stay float: {told(self.wide)}" if self.wide else ""
+        total = len(self.whole) + len(self.wide)
+        logger.info(f"{len(self.whole)} of {total} products in int8{rest}")

@@ -4,9 +4,9 @@ steps around them.
 Activations have one scale, weights one for each output channel. The zero point of x joins the bias,
 as in Jacob et al., "Quantization and Training of Neural Networks for Efficient
 Integer-Arithmetic-Only Inference" (2018), and the scales become a factor after the sum. A tensor is
-quantised in the loop that makes it only where every step before is exact
-arithmetic: an error of a rounding in exp or a long float sum would now and then choose the next
-integer.
+quantised in the loop that makes it, so that it is stored in bytes. Where what makes it rounds, as
+exp or a long sum of floats does, a number next to the middle between two integers may become
+either: the accuracy gate lets a kernel have the next integer there, and nowhere else.
 """
 
 from __future__ import annotations
@@ -18,23 +18,14 @@ import numpy as np
 
 from tactix.base.dims import evaluate
 from tactix.base.dtypes import DType
-from tactix.contracts.expr import walk
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.region import program
 from tactix.contracts.rule import Fuse, Op, P, Rule, any_of, const, fuse, literal, var
-from tactix_ops.rules.anchors import broadcasts_surely, takes_epilogue
+from tactix_ops.rules.anchors import broadcasts_surely
 from tactix_ops.rules.facts import Array, contiguous, fields_of
 from tactix_ops.rules.fold import MAX_BYTES
 from tactix_ops.rules.quantized_products import PRODUCT_RULES
 
 BYTES = (DType.UINT8, DType.INT8)
-EXACT = frozenset({
-    "var", "const", "add", "sub", "mul", "div", "neg", "abs", "min", "max", "lt", "le", "eq", "and",
-    "or", "not", "select", "cast", "round", "floor", "ceil", "trunc",
-})  # fmt: skip
-"""Operations that every target rounds alike."""
-SOURCES = frozenset({"tactix.IntegerConvolution", "tactix.IntegerMatMul", "tactix.MaxPool"})
-"""Layers that take epilogues and give exact results."""
 
 
 @dataclass(frozen=True)
@@ -124,33 +115,9 @@ def _constant_example(net: Any) -> None:
 # -- quantise ------------------------------------------------------------------------------------
 
 
-def exact(v: Value) -> bool:
-    """Whether every step that could join the loop which makes this tensor is exact."""
-    stack, seen = [v], {v}
-    while stack:
-        p = stack.pop().producer
-        if p is None:
-            continue
-        if p.layer.name == "Reshape":
-            before = p.given[:1]
-        elif p.anchor is not None:
-            if takes_epilogue(p) and p.anchor.layer.key.split("@")[0] not in SOURCES:
-                return False
-            continue
-        elif all(n.op in EXACT for n in walk(program(p.body, p.specs).results)):
-            before = p.given
-        else:
-            return False
-        stack += [x for x in before if x not in seen]
-        seen.update(before)
-    return True
-
-
-def _quantize_when(root: Node, x: Value) -> bool | str:
+def _quantize_when(root: Node, x: Value) -> bool:
     known = affine(root) is not None and root.attrs.dtype in BYTES and x.spec.dtype is DType.FP32
-    if not known or root.attrs.block_size:
-        return False
-    return True if exact(x) else "what makes the tensor is not exact, so it is quantised by itself"
+    return known and not root.attrs.block_size
 
 
 def _quantize(root: Node, x: Value) -> Op:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from tactix.base.dtypes import DType
 from tactix.base.errors import BuildCancelled, ConfigError, InvalidArgument
 from tactix.base.progress import ProgressMonitor
 from tactix.base.spelling import did_you_mean
 from tactix.config import BuilderConfig
 from tactix.contracts.calibrator import Calibration, Calibrator
-from tactix.contracts.graph import Value
+from tactix.contracts.graph import Node, Value
 from tactix.fuse.rewrite import fuse
 from tactix.network.definition import NetworkDefinition
 from tactix.plugins.names import OWN
@@ -44,10 +45,30 @@ class Observer:
 
 
 def folded(network: NetworkDefinition) -> NetworkDefinition:
-    """A copy whose convolutions hold what is constant around them, normalisations above all:
-    weights are quantised as they are used.
+    """A copy whose convolutions hold what is constant around them, normalisations above all, and
+    whose Gemms have no factors: weights are quantised as they are used.
     """
-    return fuse(network, RULES)[0]
+    net = fuse(network, RULES)[0]
+    for node in net.nodes:
+        if node.layer.name == "Gemm" and _is_scaled(node):
+            x, w, *rest = node.inputs
+            terms = [_times(net, v, node.attrs.beta) for v in rest]
+            node.inputs = (x, _times(net, w, node.attrs.alpha), *terms)
+            node.attrs = replace(node.attrs, alpha=1.0, beta=1.0)
+    return net
+
+
+def _is_scaled(node: Node) -> bool:
+    """Whether factors can go into constants."""
+    constants = [v for v in node.inputs[1:] if v is not None]
+    known = all(v.const is not None and v.spec.dtype is DType.FP32 for v in constants)
+    return known and (node.attrs.alpha, node.attrs.beta) != (1, 1)
+
+
+def _times(network: NetworkDefinition, v: Value | None, factor: float) -> Value | None:
+    if v is None or factor == 1:
+        return v
+    return network.add_constant((v.array * np.float32(factor)), f"{v.name}/scaled")
 
 
 def tell_unusable(network: NetworkDefinition, by: Observer) -> None:

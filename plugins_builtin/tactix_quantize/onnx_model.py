@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnx.inliner
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from tactix.base.arrays import Array
 from tactix.base.errors import ModelImportError, UnsupportedOperator
@@ -52,7 +53,9 @@ def load(path: str) -> onnx.ModelProto:
         raise ModelImportError("the model cannot be read", who=path, why=why) from e
     _name_nodes(model.graph)
     _store_constants(model.graph)
+    store_weights(model)
     fold_norms(model.graph)
+    fold_factors(model.graph)
     return model
 
 
@@ -107,6 +110,65 @@ def _store_constants(graph: onnx.GraphProto) -> None:
             graph.node.remove(node)
 
 
+PRODUCTS = ("Conv", "Gemm", "MatMul")
+"""Operators that become integers."""
+COMPUTED = frozenset({
+    "Add", "Cast", "Concat", "Constant", "Div", "Expand", "Flatten", "Gather", "Identity", "Mul",
+    "Neg", "Pow", "Reshape", "Slice", "Split", "Sqrt", "Squeeze", "Sub", "Transpose", "Unsqueeze",
+})  # fmt: skip
+"""Operators that models compute weights by."""
+
+
+def store_weights(model: onnx.ModelProto) -> None:
+    """Weights and biases of products that are computed from constants alone become initializers."""
+    graph, stored = model.graph, Initializers(model.graph)
+    known, computed = {t.name for t in graph.initializer}, []
+    for node in graph.node:
+        plain = node.op_type in COMPUTED and node.domain in ("", "ai.onnx")
+        if plain and known.issuperset(node.input):
+            known.update(node.output)
+            computed.append(node)
+    read = {name for n in graph.node if n.op_type in PRODUCTS for name in n.input[1:] if name}
+    wanted = sorted(name for name in read & known if name not in stored)
+    if not wanted:
+        return
+    needed = set(wanted)
+    nodes: list[onnx.NodeProto] = []
+    for node in reversed(computed):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            nodes.insert(0, node)
+    given = {name: stored.array(name) for name in sorted(needed) if name in stored}
+    for name, array in zip(wanted, _run(nodes, given, wanted, model), strict=True):
+        stored.keep(array, name)
+    _drop(graph, nodes, set(wanted))
+
+
+def _run(
+    nodes: Sequence[onnx.NodeProto],
+    given: Mapping[str, Array],
+    wanted: Sequence[str],
+    model: onnx.ModelProto,
+) -> list[Array]:
+    """What some nodes of a model make."""
+    inputs, outputs = (
+        [onnx.ValueInfoProto(name=name) for name in names] for names in (given, wanted)
+    )
+    graph = helper.make_graph(nodes, "weights", inputs, outputs)
+    alone = helper.make_model(graph, opset_imports=model.opset_import)
+    return [np.asarray(a) for a in ReferenceEvaluator(alone).run(None, dict(given))]
+
+
+def _drop(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], stored: set[str]) -> None:
+    """Remove nodes, the last first, of which nothing is read but what is stored now."""
+    for node in reversed(nodes):
+        read = {name for n in _all_nodes(graph) for name in n.input} | {
+            o.name for o in graph.output
+        }
+        if stored.issuperset(read.intersection(node.output)):
+            graph.node.remove(node)
+
+
 class Initializers:
     """Arrays of a graph by name; new ones get names of their own."""
 
@@ -136,6 +198,11 @@ class Initializers:
             name += "_"
         self._taken.add(name)
         return name
+
+    def keep(self, array: Array, name: str) -> None:
+        """Store an array under the name of a tensor that a node made."""
+        self._graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self._known[name] = self._graph.initializer[-1]
 
     def add(self, array: Array, name: str) -> str:
         """Store an array; gives its name."""
@@ -197,6 +264,23 @@ def _fold(conv: onnx.NodeProto, norm: onnx.NodeProto, stored: Initializers) -> N
     name = stored.add(terms, f"{conv.name}/bias")
     conv.input[2:] = [name]
     conv.output[0] = norm.output[0]
+
+
+def fold_factors(graph: onnx.GraphProto) -> None:
+    """Put the factors of Gemms into their constants."""
+    stored = Initializers(graph)
+    for node in graph.node:
+        factors = {a.name: a.f for a in node.attribute if a.name in ("alpha", "beta")}
+        known = all(name in stored and stored.is_float(name) for name in node.input[1:] if name)
+        if node.op_type != "Gemm" or not known or set(factors.values()) <= {1.0}:
+            continue
+        for i, factor in ((1, factors.get("alpha", 1.0)), (2, factors.get("beta", 1.0))):
+            if i < len(node.input) and node.input[i] and factor != 1:
+                scaled = stored.array(node.input[i]) * np.float32(factor)
+                node.input[i] = stored.add(scaled, f"{node.input[i]}/scaled")
+        for a in [a for a in node.attribute if a.name in factors]:
+            node.attribute.remove(a)
+    drop_unread(graph)
 
 
 # -- quantisation --------------------------------------------------------------------------------

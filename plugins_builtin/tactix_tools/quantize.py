@@ -225,14 +225,15 @@ def _quantize(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]
         outcome = AccuracyControl(model, data, by).search(given["max_drop"], metric)
     wide = outcome.best.wide if outcome else ()
     onnx_model.save(model.quantized_file(wide), path)
-    layers = model.layers()
+    quantized, stayed = len(model.layers()) - len(wide), model.wide(wide)
     if outcome and given["picture"]:
         with replacing(given["picture"]) as f:
             f.write(trade.svg(outcome, given["max_drop"]).encode())
     return {
         **_sizes(given, path),
-        "layers": len(layers),
-        "quantized": len(layers) - len(wide),
+        "layers": quantized + len(stayed),
+        "quantized": quantized,
+        "stayed": dict(sorted(stayed.items())),
         **(trade.facts(outcome) if outcome else {}),
     }
 
@@ -260,6 +261,11 @@ def _print(facts: dict[str, Any]) -> None:
         console.print(show.table(title, columns, rows[:SHOWN], right=["noise by signal"]))
         rows = [[str(t["float_layers"]), f"{t['drop']:.4g}"] for t in facts["trials"]]
         console.print(show.table("tried", ["layers in floats", "drop"], rows, right=["drop"]))
+    stayed = list(facts.get("stayed", {}).items())
+    for name, why in stayed[:SHOWN]:
+        console.print(f"{name} stays float: {why}", soft_wrap=True, markup=False)
+    if len(stayed) > SHOWN:
+        console.print(f"and {len(stayed) - SHOWN} more stay float (--json names all)")
     console.print(
         f"{facts['model']}: {facts['quantized']} of {facts['layers']} layers read integers, "
         f"{show.size(facts['bytes'])} (float: {show.size(facts['float_bytes'])})",

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+import quantized_networks as networks
+from onnx import TensorProto, helper, numpy_helper
 
 import tactix
 from tactix.base.arrays import Array
@@ -157,7 +158,8 @@ def test_excluded_layers_and_weights_with_one_scale(
     model = onnx.load(DIGITS / "digits.onnx")
     names = [n.name for n in model.graph.node if n.op_type in ("Conv", "Gemm", "MatMul")]
     facts = quantize(DIGITS / "digits.onnx", "--exclude", names[0], "--per-tensor")
-    assert facts["layers"] == len(names) - 1
+    assert (facts["quantized"], facts["layers"]) == (len(names) - 1, len(names))
+    assert facts["stayed"] == {names[0]: "it is excluded"}
     made = onnx.load(tmp_path / "q.onnx")
     stored = {t.name: t for t in made.graph.initializer}
     by_name = {n.name: n for n in made.graph.node}
@@ -280,3 +282,58 @@ def test_a_quantised_model_is_refused(
     again = ["quantize", str(tmp_path / "q.onnx"), "--random", "1"]
     assert cli.main([*again, "-o", str(tmp_path / "z.onnx")]) == cli.USAGE
     assert "quantised already" in capsys.readouterr().err
+
+
+def with_computed_weights(path: Path) -> Path:
+    """Products of many forms: weights that a Transpose and a factor compute, a Gemm with factors, a
+    transposed convolution, and a product of two activations.
+    """
+    rng = np.random.default_rng(4)
+    stored = {
+        "half": np.float32(0.5),
+        **{name: rng.standard_normal(shape, np.float32) for name, shape in WEIGHTS.items()},
+    }
+    nodes = [
+        helper.make_node("Transpose", ["turned"], ["w"], "turn", perm=[1, 0]),
+        helper.make_node("Mul", ["w", "half"], ["less"], "less"),
+        helper.make_node("MatMul", ["x", "less"], ["a"], "first"),
+        helper.make_node("Gemm", ["a", "g", "b"], ["c"], "second", alpha=0.5, beta=2.0),
+        helper.make_node("Transpose", ["c"], ["t"], "over", perm=[1, 0]),
+        helper.make_node("MatMul", ["t", "c"], ["p"], "both"),
+        helper.make_node("Unsqueeze", ["p", "axes"], ["q"], "more"),
+        helper.make_node("ConvTranspose", ["q", "k"], ["y"], "spread"),
+    ]
+    stored["axes"] = np.array([0])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 6])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    held = [numpy_helper.from_array(np.asarray(a), name) for name, a in stored.items()]
+    graph = helper.make_graph(nodes, "forms", [x], [y], held)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
+    return path
+
+
+WEIGHTS = {"turned": (8, 6), "g": (8, 5), "b": (5,), "k": (5, 2, 3)}
+
+
+def test_weights_that_are_computed_and_factors_are_quantised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, out = with_computed_weights(tmp_path / "m.onnx"), str(tmp_path / "q.onnx")
+    flags = ["quantize", str(model), "--random", "2", "-o", out]
+    assert cli.main([*flags, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["quantized"], facts["layers"]) == (2, 4)
+    assert facts["stayed"] == {
+        "both": "its weights are not constant",
+        "spread": "there is no ConvTranspose of integers",
+    }
+    assert kinds(Path(out))["Mul"] == 0
+    x = np.random.default_rng(7).standard_normal((4, 6), np.float32)
+    floats, whole = (tactix.build(str(m), level=0, timing_cache=False)(x) for m in (model, out))
+    assert networks.decibels(whole, floats) > 15
+    assert cli.main(flags) == 0
+    told = capsys.readouterr().out
+    assert "2 of 4 layers read integers" in told
+    assert "both stays float: its weights are not constant" in told

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from tactix.base.dims import Dim
+from tactix.base.dims import Dim, symbol_name
 from tactix.base.dtypes import DType
 from tactix.base.errors import ModelImportError, UnsupportedOperator
 from tactix.base.tensor import TensorSpec
@@ -254,6 +254,15 @@ class Context:
             if x.spec.shape == tuple(shape)
             else self.layer("tactix.Reshape", [x], shape=tuple(shape))
         )
+
+    def sized(self, x: Value, axis: int, size: Dim) -> Value:
+        """``x`` with the size that it must have along an axis. A symbol that stands for it in
+        inputs becomes that size where nothing was computed of it yet.
+        """
+        symbol = symbol_name(x.spec.shape[axis])
+        if symbol is not None and isinstance(size, int):
+            self.walker.network.fix(symbol, size)
+        return self.reshape(x, (*x.spec.shape[:axis], size, *x.spec.shape[axis + 1 :]))
 
     def cast(self, x: Value, to: DType) -> Value:
         """``x`` in another dtype; itself if that is its own."""

@@ -324,3 +324,72 @@ def test_the_callers_network_stays_as_it_is() -> None:
     builder.build_plan(net, config)
     assert net.states is None
     assert [n.layer.name for n in net.nodes].count("Concat") == 2
+
+
+def _grouped_attention() -> bytes:
+    """A grouped-query attention as generators of decoders for ONNX Runtime write it: queries, keys
+    and values beside each other, lengths by a mask of ones, a cache that tells no head size.
+    """
+    from onnx import TensorProto, helper
+
+    def tensor(name: str, shape: list[Any], kind: int = TensorProto.FLOAT) -> Any:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    one = helper.make_tensor("one", TensorProto.INT64, [1], [1])
+    nodes = [
+        helper.make_node("ReduceSum", ["mask", "one"], ["lengths"], keepdims=0),
+        helper.make_node("Sub", ["lengths", "one"], ["last"]),
+        helper.make_node("Cast", ["last"], ["last32"], to=TensorProto.INT32),
+        helper.make_node("Shape", ["mask"], ["sizes"]),
+        helper.make_node("Gather", ["sizes", "index"], ["total"]),
+        helper.make_node("Cast", ["total"], ["total32"], to=TensorProto.INT32),
+        helper.make_node(
+            "GroupQueryAttention",
+            ["x", "", "", "past.key", "past.value", "last32", "total32"],
+            ["y", "present.key", "present.value"],
+            domain="com.microsoft",
+            num_heads=HEADS,
+            kv_num_heads=GROUPS,
+        ),
+    ]
+    index = helper.make_tensor("index", TensorProto.INT64, [], [1])
+    cache = ["batch", GROUPS, "past", "size"]
+    inputs = [
+        tensor("x", ["batch", "new", (HEADS + 2 * GROUPS) * SIZE]),
+        tensor("mask", ["batch", "total"], TensorProto.INT64),
+        tensor("past.key", cache),
+        tensor("past.value", cache),
+    ]
+    outputs = [tensor(n, ["batch", None, None]) for n in ("y",)]
+    outputs += [
+        tensor(f"present.{n}", ["batch", GROUPS, "total", "size"]) for n in ("key", "value")
+    ]
+    graph = helper.make_graph(nodes, "grouped", inputs, outputs, [one, index])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    model: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    return model
+
+
+def test_a_cache_of_grouped_query_attention_grows_in_place() -> None:
+    """The model writes rows where its lengths say."""
+    model = _grouped_attention()
+    plain = tactix.build(model, level=0, threads=1)
+    reserved = tactix.build(model, level=0, threads=1, flags={BuilderFlag.RESERVE_STATES})
+    context = reserved.create_execution_context()
+    context.reserve(9)
+    states = {f"past.{n}": np.zeros((2, GROUPS, 0, SIZE), np.float32) for n in ("key", "value")}
+    rng = np.random.default_rng(3)
+    total = 0
+    for count in (4, 1, 3, 1):
+        total += count
+        x = rng.standard_normal((2, count, (HEADS + 2 * GROUPS) * SIZE), dtype=np.float32)
+        mask = np.ones((2, total), np.int64)
+        want = plain({"x": x, "mask": mask, **states})
+        states = {n: want[n.replace("past", "present")] for n in states}
+        found = context.run({"x": x, "mask": mask})
+        assert found.keys() == {"y"}
+        np.testing.assert_allclose(found["y"], want["y"], rtol=1e-5, atol=1e-6)
+        for name, state in states.items():
+            np.testing.assert_array_equal(context.state(name), state)
+    with pytest.raises(ShapeError, match="must be past"):
+        context.run({"x": x, "mask": mask})

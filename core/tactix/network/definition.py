@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import is_not
 from typing import Any
 
-from tactix.base.dims import Assumption, Dim, sym, symbol_name, symbols
+from tactix.base.dims import Assumption, Dim, substitute, sym, symbol_name, symbols
 from tactix.base.dtypes import DType
 from tactix.base.error_recorder import Recorded, recorded
 from tactix.base.errors import InvalidArgument, NetworkError, TactixError
@@ -99,6 +99,18 @@ class NetworkDefinition(Recorded):
         there.
         """
         self.limits[symbol] = min(highest, self.limits.get(symbol, highest))
+
+    def fix(self, symbol: str, size: int) -> bool:
+        """Inputs' dims of that name become an integer, which they must be. False, and nothing is
+        changed, if a layer hangs on the symbol already.
+        """
+        described = ((n.attrs, *(v.spec for v in n.outputs)) for n in self._position)
+        if any(symbol in symbols_in(d) for d in described):
+            return False
+        for v in self.inputs:
+            shape = tuple(substitute(d, {symbol: size}) for d in v.spec.shape)
+            v.spec = replace(v.spec, shape=shape)
+        return True
 
     def demand(self, assumption: Assumption, who: str) -> None:
         """Note what must hold for the network to mean what its model does; a run where it does not

@@ -447,7 +447,7 @@ def _cached(ctx: Context, i: int, new: Value, before: Value | None) -> Value:
     """Past keys or values with the new ones written after each sample's own, as long as needed."""
     if before is None:
         return new
-    past = ctx.tensor(3 + i)
+    past = ctx.sized(ctx.tensor(3 + i), 3, new.spec.shape[3])
     own, known = past.spec.shape[2], ctx.known(6)
     more = 0 if known is None else dmax(own, known[0]) - own
     if more != 0:

@@ -5,6 +5,7 @@ kernel.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -278,6 +279,18 @@ MORE_GROUPS = [
 @pytest.mark.parametrize("c", MORE_GROUPS, ids=lambda c: c.id)
 def test_other_forms_of_group_query_attention(c: Case, imported: Any, model: Any) -> None:
     check_groups(c, imported, model)
+
+
+@pytest.mark.parametrize("step", ["packed step", "growing step"])
+def test_a_cache_that_does_not_tell_the_size_of_its_heads(
+    step: str, imported: Any, model: Any
+) -> None:
+    """Keys tell it; so that the rows behind the attention are of known length."""
+    c = replace(group_case(*STEPS[step]()), symbols={B: "b", BUFFER: "m", DEPTH: "size"})
+    check_groups(c, imported, model)
+    net = imported(c.model(model, True))
+    assert [v.spec.shape[3] for v in net.inputs if v.name in ("i3", "i4")] == [DEPTH, DEPTH]
+    assert isinstance(net.outputs[0].spec.shape[2], int)
 
 
 def test_a_length_that_running_tells_needs_a_buffer(imported: Any, model: Any) -> None:

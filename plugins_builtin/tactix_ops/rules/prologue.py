@@ -1,7 +1,7 @@
 """Prologues: a pointwise node of one tensor joins the reduction that alone reads its result; of a
 tensor and a number for each result (the mean, of a variance), too. So does one of an image and
 numbers for its channels (the gates of squeeze and excitation) join the convolution by single pixels
-that reads it.
+that reads it, of float32 or of bfloat16; there the rounding before it joins with them.
 
 For processors, whose kernels of these pass what they load through an expression.
 """
@@ -20,6 +20,7 @@ from tactix_codegen.operations.reduce import axes_of, kept_shape
 from tactix_ops.rules.anchors import expressions, in_vectors
 from tactix_ops.rules.epilogue import MAX_NODES
 from tactix_ops.rules.facts import used_only_by
+from tactix_ops.rules.rounded import rounds
 
 REDUCTIONS = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"})
 FEWEST_CHANNELS = 16
@@ -31,6 +32,8 @@ FEW_OPERATIONS = 20
 for every element, or once for each thread where these share channels: a gate and a HardSwish, 12,
 are to fit. No measurement of the number is on record.
 """
+CONVOLUTIONS = {"Convolution": DType.FP32, "WideConvolution": DType.BF16}
+"""What kernels that take something before a convolution multiply."""
 NARROW = (DType.FP32, DType.FP16, DType.BF16)
 
 
@@ -62,11 +65,11 @@ def _prepares(root: Node, graph: Any) -> Node | None:
     operations, of an image and of numbers for its channels.
     """
     own = root.anchor
-    if own is None or own.layer.name != "Convolution" or root.body.anchor != 0:
+    if own is None or own.layer.name not in CONVOLUTIONS or root.body.anchor != 0:
         return None
     x, w = (root.given[i] for i in own.inputs[:2])
     p = x.producer
-    if p is None or p.anchor is not None or not used_only_by(graph, x, root):
+    if p is None or not _is_ready(p, graph) or not used_only_by(graph, x, root):
         return None
     whole = [v for v in dict.fromkeys(p.given) if v.spec.shape == x.spec.shape]
     beside = [v for v in p.given if v not in whole]
@@ -75,16 +78,23 @@ def _prepares(root: Node, graph: Any) -> Node | None:
     few = len(p.body.nodes) + len(root.body.nodes) <= MAX_NODES
     light = few and in_vectors(p) and is_light(expressions(p).program.results, FEW_OPERATIONS)
     fits = len(whole) == 1 and whole[0].const is None and per_channel and ranks
-    return p if fits and light and _by_single_pixels(own.attrs, x, w) else None
+    alike = x.spec.dtype is w.spec.dtype is CONVOLUTIONS[own.layer.name] and w.const is not None
+    return p if fits and light and alike and _by_single_pixels(own.attrs, x, w) else None
+
+
+def _is_ready(p: Node, graph: Any) -> bool:
+    """Whether the node is pointwise, all that joins it has done so, and it does more than round."""
+    makers = [v.producer for v in p.given if used_only_by(graph, v, p)]
+    awaits = any(m is not None and m.anchor is None for m in makers)
+    return p.anchor is None and not awaits and not rounds(p)
 
 
 def _by_single_pixels(a: Any, x: Value, w: Value) -> bool:
-    """Whether kernels take something before this convolution."""
-    floats = x.spec.dtype is DType.FP32 and w.const is not None and w.spec.dtype is DType.FP32
+    """Whether kernels take something before this convolution, by its geometry."""
     single = all(d == 1 for d in w.spec.shape[2:]) and all(s == 1 for s in a.strides)
     channels = x.spec.shape[1]
     wide = isinstance(channels, int) and channels >= FEWEST_CHANNELS
-    return floats and single and wide and not any(a.pads) and a.group == 1
+    return single and wide and not any(a.pads) and a.group == 1
 
 
 def _prepare(root: Node, graph: Any) -> Fuse:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
 from tactix.fuse.rewrite import fuse
 from tactix.network.verify import verify
-from tactix_ops.rules import all_rules, prologue
+from tactix_ops.rules import all_rules, lower_precision, prologue, rounded
 from tactix_sdk.evaluate import evaluate
 
 
@@ -38,6 +39,30 @@ def test_the_example_fires(net):
 def test_a_gate_joins_the_convolution(net):
     prologue.RULES[1].example(net)
     assert kinds(net) == ["Mul+Convolution"]
+
+
+def test_a_gate_and_what_rounds_it_join_a_convolution_of_bfloat16(net):
+    (x,) = net.add_layer("tactix.Cast", [net.x("n", 16, 3, 3, dtype="bf16")], to=DType.FP32)
+    y = net.add("Cast", net.add("Mul", x, net.x("n", 16, 1, 1, name="g")), to=DType.BF16)
+    w = net.add_constant(np.ones((5, 16, 1, 1), np.float32).astype(DType.BF16.numpy))
+    net.mark_output(net.add("WideConvolution", y, w), "y")
+    assert kinds(net, *all_rules()) == ["Cast+Mul+Cast+WideConvolution"]
+
+
+def test_a_gate_joins_a_convolution_that_is_lowered_to_bfloat16(net):
+    x, g = net.x("n", 16, 3, 3), net.x("n", 16, 1, 1, name="g")
+    net.mark_output(net.add("Convolution", net.add("Mul", x, g), net.random(5, 16, 1, 1)), "y")
+    lowering = [*lower_precision.RULES, *rounded.RULES]
+    out, _ = fuse(net, [*lowering, *prologue.RULES, *all_rules()])
+    (node,) = out.nodes
+    assert [b.layer.name for b in node.body.nodes] == ["Mul", "Cast", "WideConvolution"]
+
+
+def test_what_only_rounds_stays_before_the_convolution(net):
+    x = net.add("Cast", net.x("n", 16, 3, 3), to=DType.BF16)
+    w = net.add_constant(np.ones((5, 16, 1, 1), np.float32).astype(DType.BF16.numpy))
+    net.mark_output(net.add("WideConvolution", x, w), "y")
+    assert kinds(net, *all_rules()) == ["Cast", "WideConvolution"]
 
 
 def test_an_activation_behind_the_gate_joins_too(net):

@@ -31,7 +31,8 @@ def gated(
     **more: Any,
 ) -> h.Case:
     """Something pointwise before the convolution of ``x`` and what is beside it."""
-    arrays, anchor = [x, g, w], [name for name, _, _ in parts].index("Convolution")
+    arrays = [x, g, w]
+    anchor = next(k for k, (name, _, _) in enumerate(parts) if name.endswith("Convolution"))
     symbols = symbols or (None, None)
     specs = [h.spec(a, s) if s else a for a, s in zip((x, g), symbols, strict=True)]
     named = zip(symbols[0] or (), x.shape, strict=False)

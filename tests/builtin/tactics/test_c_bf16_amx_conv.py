@@ -11,6 +11,7 @@ import asked
 import harness as h
 import numpy as np
 import pytest
+from prepared_cases import Parts, gated
 
 from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, blocked
@@ -286,3 +287,59 @@ def test_cost_grows_with_the_work() -> None:
         costs.append(asked.cost(TACTIC, node, first, CompileContext(AMX)))
     assert None not in costs
     assert costs == sorted(costs, key=lambda c: c or 0.0)
+
+
+WIDER, NARROWER = {"to": DType.FP32}, {"to": DType.BF16}
+GATED: Parts = [
+    ("Cast", (0,), WIDER),
+    ("Mul", (3, 1), {}),
+    ("Cast", (4,), NARROWER),
+    ("WideConvolution", (5, 2), {}),
+]
+FLOATS: Parts = [
+    ("Mul", (1, 0), {}),
+    ("HardSwish", (3,), {}),
+    ("Cast", (4,), NARROWER),
+    ("WideConvolution", (5, 2), {}),
+    ("Relu", (6,), {}),
+]
+
+
+def gate(x: Any, g: Any, w: Any, parts: Parts = GATED, **more: Any) -> h.Case:
+    """Something pointwise before a convolution by single pixels."""
+    found = gated(x, g, w, TACTIC, parts, budget=SUMS, device=AMX, nt=(1, 2, 3), **more)
+    return replace(found, only=every_block(found.node))
+
+
+@needs_unit
+def test_what_stands_before_a_convolution_of_single_pixels() -> None:
+    g, w = floats(2, 40, 1, 1), halves(50, 40, 1, 1)
+    odd, even = halves(2, 40, 9, 7), halves(1, 64, 5, 6)
+    h.check_all(
+        [
+            gate(odd, g, w),
+            gate(odd, g[:1], w),
+            gate(odd, halves(2, 40, 1, 1), w),
+            gate(odd, floats(2, 40, 9, 7), w),
+            gate(odd, floats(40, 1, 1), w, constants=(1, 2)),
+            gate(even, floats(1, 64, 1, 1), halves(48, 64, 1, 1)),
+            gate(floats(2, 40, 9, 7), g, w, FLOATS),
+            gate(odd, g, w, symbols=(("n", 40, 9, 7), ("n", 40, 1, 1))),
+            gate(halves(1, 33, 37), floats(1, 33, 1), halves(20, 33, 1)),
+            gate(halves(1, 20, 3, 4, 5), floats(1, 20, 1, 1, 1), halves(17, 20, 1, 1, 1)),
+            gate(halves(1, 320, 60, 50), floats(1, 320, 1, 1), halves(24, 320, 1, 1)),
+        ]
+    )
+
+
+@pytest.mark.parametrize("case", ["window", "strides", "groups", "few"])
+def test_what_cannot_stand_before_a_convolution(case: str) -> None:
+    channels = 4 if case == "few" else 32
+    x, g = halves(1, channels, 8, 8), floats(1, channels, 1, 1)
+    w = halves(32, 16 if case == "groups" else channels, *([2, 2] if case == "window" else [1, 1]))
+    fields = {"strides": (2, 2)} if case == "strides" else {}
+    fields = {"group": 2} if case == "groups" else fields
+    parts: Parts = [*GATED[:3], ("WideConvolution", (5, 2), fields)]
+    found = asked.variants(TACTIC, gated(x, g, w, TACTIC, parts).node, AMX)
+    assert isinstance(found, Reject)
+    assert "before a convolution" in found.reason

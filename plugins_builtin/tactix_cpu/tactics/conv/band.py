@@ -16,9 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tactix.base.dims import evaluate
+from tactix.base.dtypes import DType
 from tactix_codegen.c.text import Args, block, loop
 from tactix_cpu.tactics.conv.int8_window import FEW_CHANNELS, DotWindow
-from tactix_cpu.tactics.dot_tile import DEEP
+from tactix_cpu.tactics.conv.window import BlockedSite, prepared
+from tactix_cpu.tactics.dot_tile import DEEP, HIGH
 
 SCRATCH = 3 << 17
 LARGE_SCRATCH = 5 << 18
@@ -168,6 +170,8 @@ class Bands:
     def copy(self, args: Args, to: str) -> str:
         """Copy what output rows ``y0`` to ``y0 + rows`` of ``image`` need."""
         step, bytes_ = self.step[0], self.wide * self.cell
+        if self.win.before is not None:
+            return loop("p", "0", str(self.planes), *self._depth(to), *self._prepared(args, to))
         if self.win.has_pointwise_planes and not self.linear:
             whole = self._joined(args, "y0", f"rows * {self.wide}", f"{to} + p * {self.plane}")
             return loop("p", "0", str(self.planes), *self._depth(to), *whole)
@@ -178,6 +182,27 @@ class Bands:
         zeros = f"if (r + {step} >= {needed}) memset(out + {bytes_}, 0, {self.tail});"
         inner = loop("r", "0", needed, *self._unused(), head, zeros if self.tail else "", *row)
         return loop("p", "0", str(self.planes), *self._depth(to), inner)
+
+    def _prepared(self, args: Args, to: str) -> list[str]:
+        """Statements that put what stands before a convolution of single pixels into plane ``p``:
+        each cell holds two channel blocks.
+        """
+        win, blocks = self.win, -(-self.win.c // HIGH)
+        line = f"z * {win.size[0]} + y0" if win.has_depth else "y0"
+        x = f"{args.input(win.x)} + (image * {blocks} + block) * {self._pixels * HIGH}"
+        beyond = loop(
+            "pixel", "from", "end", f"memset(made + (pixel - from) * {DEEP // 2}, 0, 32);"
+        )
+        half = [
+            "const int64_t block = 2 * p + half;",
+            f"uint16_t* made = (uint16_t*)({to} + p * {self.plane}) + half * {HIGH};",
+            block(f"if (block >= {blocks})", beyond, "continue;") if blocks % 2 else "",
+            *prepared(BlockedSite(args, win, HIGH, ""), x, "made", DType.BF16, DEEP // 2),
+        ]
+        return [
+            f"const int64_t from = ({line}) * {self.wide}, end = from + rows * {self.wide};",
+            loop("half", "0", "2", *half),
+        ]
 
     def _depth(self, to: str) -> list[str]:
         """Statements that declare ``z``, where plane ``p`` lies along the depth; one beyond the
@@ -266,6 +291,8 @@ class Bands:
 
     def functions(self) -> str:
         """The C functions that the copy calls."""
+        if self.win.before is not None:
+            return self.win.before.helpers + "\n"
         if self.linear:
             return ""
         second = 16 * self._pixels

@@ -69,6 +69,10 @@ COPY, LINEAR_COPY = 3, 2
 """Cycles to copy a cell of 64 bytes of blocked channels, and to join the channels of a pixel of a
 linear image.
 """
+PREPARED = 6
+"""Cycles that the two vectors of a cell take more where something stands before the convolution.
+No measurement of it is on record.
+"""
 PIECE = 256
 """Output pixels of the rows that a line is cut into: each row's copy has as many cells more as its
 window is long, a tenth for windows of 25. No measurement of it is on record.
@@ -111,8 +115,15 @@ class AmxConvWork:
 def work_of(node: Node) -> AmxConvWork | Reject:
     """What a node has the kernel do, or why it cannot."""
     if node.anchor is None or node.anchor.layer.name != "WideConvTranspose":
-        win = window.dot_window(node, HALVES, (1, 2, 3))
-        return win if isinstance(win, Reject) else _cut(AmxConvWork(win, win))
+        win = window.prepared_window(node, HALVES, (1, 2, 3))
+        if isinstance(win, Reject):
+            return win
+        few = win.before is not None and win.c <= FEW_CHANNELS
+        return (
+            Reject("layers before a convolution of few channels")
+            if few
+            else _cut(AmxConvWork(win, win))
+        )
     found = spread(node)
     if isinstance(found, Reject):
         return found
@@ -142,10 +153,10 @@ def work_of(node: Node) -> AmxConvWork | Reject:
         (0, 0, 0, 0),
         FLAT,
         node,
+        found.epi,
         0,
         False,
         HALVES,
-        found.epi,
     )
     return AmxConvWork(win, replace(win, out=sizes[2:]), found.strides, True)
 
@@ -219,7 +230,7 @@ def _cycles(work: AmxConvWork, shape: tuple[int, int], threads: int) -> float:
     loads = LOAD * (pixels // HIGH) + (FAR_LOAD if far else LOAD) * vectors
     # Loads run beside the unit: what takes longer counts.
     block_cycles = max(SUMS * PRODUCT, loads) * steps + RESULT * pixels * vectors + BLOCK
-    cell = LINEAR_COPY if work.linear else COPY
+    cell = (LINEAR_COPY if work.linear else COPY) + (PREPARED if win.before else 0)
     copied = b.planes * b.rows_for(b.rows) * b.wide * cell * b.bands
     weights = panels * steps * DEEP * HIGH * vectors / WEIGHTS
     return b.blocks(pixels) * panels * block_cycles + copied + weights

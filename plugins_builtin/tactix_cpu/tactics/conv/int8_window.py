@@ -20,6 +20,7 @@ from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, anchor_spec, ep
 from tactix_codegen.c.text import Args, block, load, loop, splat, store
 from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
 from tactix_cpu.tactics import dot_tile as byte
+from tactix_cpu.tactics.conv.window import NodeWindow, varies_by_channel, with_before
 from tactix_cpu.tactics.dot_tile import Dot
 
 FEW_CHANNELS = 4
@@ -29,18 +30,16 @@ lane of a dot product takes, of bfloat16 two of them. In blocks most lanes would
 
 
 @dataclass(frozen=True)
-class DotWindow(ConvolutionGeometry):
+class DotWindow(NodeWindow):
     """Of images of known size. ``fill``: what pads are, a byte. ``flip``: whether the bytes of x
     have signs.
     """
 
     size: tuple[int, int]
     out: tuple[int, int]
-    node: Node
     fill: int
     flip: bool
     dot: Dot
-    epi: Epilogue
 
     @property
     def inputs(self) -> tuple[int, int, int]:
@@ -76,12 +75,25 @@ def dot_window(
     ``axes``: numbers of spatial axes that they take.
     """
     epi = epilogue(node)
+    return epi if isinstance(epi, Reject) else _dot_window(node, dot, axes, epi)
+
+
+def prepared_window(node: Node, dot: Dot, axes: tuple[int, ...]) -> DotWindow | Reject:
+    """The same, for kernels that take layers before a convolution of single pixels without
+    groups.
+    """
+    epi = epilogue(node, prologue=True)
     if isinstance(epi, Reject):
         return epi
+    win = _dot_window(node, dot, axes, epi)
+    return win if isinstance(win, Reject) else with_before(win)
+
+
+def _dot_window(node: Node, dot: Dot, axes: tuple[int, ...], epi: Epilogue) -> DotWindow | Reject:
     found = geometry(node, axes)
     if isinstance(found, Reject):
         return found
-    x, w = node.given[found.x].spec, node.given[found.w].spec
+    x, w = node.specs[found.x], node.specs[found.w]
     if any(v.dtype not in dot.dtypes for v in (x, w)):
         return Reject("the tensors have other dtypes than this kernel's")
     if reason := _why_not(node, found, epi):
@@ -169,10 +181,13 @@ def formats(
             out[o.index] = of_bytes if of_bytes and o.dtype in byte.BYTES.dtypes else fmt
         elif any(o.strides) and given[o.index].const is None:
             return Reject("an epilogue operand with one element for each channel is not constant")
-    if out[win.inputs[0]] not in (LINEAR, source):
+    beside = [o for o in win.beside if given[o.index].const is None]
+    wanted = {o.index: fmt if varies_by_channel(o) else LINEAR for o in beside} | {win.x: source}
+    if any(out[i] not in (LINEAR, f) for i, f in wanted.items()):
         return Reject("one tensor would be needed in two formats")
-    out[win.inputs[0]] = source
-    return tuple(out)
+    if any(varies_by_channel(o) and len(o.shape) != len(o.strides) for o in beside):
+        return Reject("what stands beside the input has another rank")
+    return tuple(wanted.get(i, f) for i, f in enumerate(out))
 
 
 def variant_of(win: DotWindow, source: Format, of_bytes: Format, fmt: Format) -> Variant | Reject:

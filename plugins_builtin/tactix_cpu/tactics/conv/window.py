@@ -5,8 +5,8 @@ operands.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from tactix.base.dims import Dim, Shape, ceildiv, prod
 from tactix.base.dtypes import DType
@@ -29,18 +29,28 @@ border, and inside of one or two sizes. No measurement of it is on record.
 
 
 @dataclass(frozen=True)
-class CpuConvolutionWindow(ConvolutionGeometry):
-    """``epi`` includes the bias, its operand strides are along (n, channel, row, column).
-    ``dtype``: of w, and of what is multiplied with it: x, or what ``before`` makes of x and
-    ``beside``, as these broadcast to x. ``has_means``: whether the last output is the mean of the
-    first, which is the only other one, over its pixels.
+class NodeWindow(ConvolutionGeometry):
+    """The convolution of a node, and what stands around it. What is multiplied with w is x, or what
+    ``before`` makes of x and ``beside``, as these broadcast to x.
     """
 
     node: Node
     epi: Epilogue
+    before: Prologue | None = field(default=None, kw_only=True)
+    beside: tuple[EpilogueOperand, ...] = field(default=(), kw_only=True)
+
+
+Window = TypeVar("Window", bound=NodeWindow)
+
+
+@dataclass(frozen=True)
+class CpuConvolutionWindow(NodeWindow):
+    """``epi`` includes the bias, its operand strides are along (n, channel, row, column).
+    ``dtype``: of w, and of what is multiplied with it. ``has_means``: whether the last output is
+    the mean of the first, which is the only other one, over its pixels.
+    """
+
     dtype: DType
-    before: Prologue | None = None
-    beside: tuple[EpilogueOperand, ...] = ()
     has_means: bool = False
 
     def valid(self, column: int, tap: int) -> bool:
@@ -76,17 +86,22 @@ def prepared_window(node: Node, axes: tuple[int, ...] = (1, 2)) -> CpuConvolutio
     """The same of float32, for kernels that take layers before a convolution of single pixels,
     without groups.
     """
-    epi, before = epilogue(node, prologue=True), prologue(node)
+    epi = epilogue(node, prologue=True)
     if isinstance(epi, Reject):
         return epi
     win = _window(node, epi, (DType.FP32,), axes)
-    if isinstance(win, Reject) or before is None:
+    return win if isinstance(win, Reject) else with_before(win)
+
+
+def with_before(win: Window) -> Window | Reject:
+    """The window with what its node computes before the convolution, or why kernels do not."""
+    before, specs = prologue(win.node), win.node.specs
+    if before is None:
         return win
     if isinstance(before, Reject):
         return before
     if not win.is_pointwise or win.group > 1:
         return Reject("layers before a convolution of single pixels without groups only")
-    specs = node.specs
     try:
         beside = tuple(operand_of(i, specs[i], specs[before.source].shape) for i in before.beside)
     except ShapeError as e:
@@ -225,7 +240,7 @@ class BlockedSite:
     """
 
     args: Args
-    win: CpuConvolutionWindow
+    win: NodeWindow
     lanes: int
     left: str
     step: int = 1
@@ -313,9 +328,11 @@ class SumsSite(BlockedSite):
         return f"{super().put(output, dtype, value, row, vector, count)} sum += {kept};"
 
 
-def prepared(site: BlockedSite, x: str, to: str) -> list[str]:
+def prepared(
+    site: BlockedSite, x: str, to: str, dtype: DType = DType.FP32, step: int = 0
+) -> list[str]:
     """Statements that put what stands before the convolution, of the pixels [from, end) of channel
-    block ``block`` at ``x``, side by side to ``to``.
+    block ``block`` at ``x``, to ``to``, as ``dtype``: side by side, or ``step`` elements apart.
     """
     win = site.win
     assert win.before is not None
@@ -328,7 +345,7 @@ def prepared(site: BlockedSite, x: str, to: str) -> list[str]:
     made = win.before.of(given, *(f"beside{i}" for i in range(len(win.beside))))
     if win.c % site.lanes:
         made = f"tx_keep({made}, {win.c} - block * {site.lanes})"
-    store_it = store(DType.FP32, f"{to} + (pixel - from) * {site.lanes}", made)
+    store_it = store(dtype, f"{to} + (pixel - from) * {step or site.lanes}", made)
     pixel = "const int64_t pixel = from;" if fixed else ""
     walk = loop("pixel", "from", "end", *moving, store_it)
     return [block("", pixel, *fixed, walk)] if fixed else [walk]

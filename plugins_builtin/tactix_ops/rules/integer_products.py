@@ -1,7 +1,8 @@
 """Products of bytes that were made int32 are integer products of the bytes; no number changes.
 
 MatMulInteger and ConvInteger, and what dynamic quantisation writes with them, subtract a zero point
-first: ``(x - z) w`` is ``x w`` less ``z`` times the sum of w, so that kernels read bytes.
+first: ``(x - z) w`` is ``x w`` less ``z`` times the sum of w, so that kernels read bytes. Where no
+fast kernel does, a processor computes in float32.
 """
 
 from __future__ import annotations
@@ -167,6 +168,51 @@ def _conv_example(net: Any) -> None:
         net.mark_output(y)
 
 
+# -- convolutions that kernels of bytes do not take ----------------------------------------------
+
+
+def _lacks_kernel(product: Node) -> bool:
+    """Whether a processor's kernels of bytes do not take the convolution: those of floats take
+    volumes, groups of several channels and images whose size only running tells, and are ten times
+    as fast there as the integers one by one.
+    """
+    x, w, a = product.given[0].spec, product.given[1].spec, product.attrs
+    known = all(isinstance(d, int) for d in (*x.shape[1:], *a.pads))
+    apart = a.group == x.shape[1] == w.shape[0] and (a.dilations or (1,))[-1] == 1
+    return x.rank > 4 or not known or (a.group > 1 and not apart)
+
+
+def _float_when(root: Node, product: Node) -> bool | str:
+    constant = all(v.const is not None for v in product.given[1:])
+    if root.attrs.to is not DType.FP32 or not constant:
+        return False
+    return True if _lacks_kernel(product) else "kernels of bytes take the convolution"
+
+
+def _float(root: Node, x: Value, w: Value, product: Node) -> Op:
+    """Sums of products of bytes below 2 ** 24 are exact as float32, too. Pads hold the zero point,
+    which as a difference from it is 0.
+    """
+    a, whole = product.attrs, w.array.astype(np.int64)
+    bias = a.pad_value * whole.sum(axis=tuple(range(1, whole.ndim)))
+    if len(product.given) > 2:
+        bias = bias + product.given[2].array
+    fields = {k: getattr(a, k) for k in ("strides", "dilations", "pads", "group")}
+    shifted = T.Dequantize(x, zero=a.pad_value, scale=1.0)
+    floats = (literal(v.astype(np.float32)) for v in (whole, bias))
+    return T.Convolution(shifted, *floats, **fields)
+
+
+def _float_example(net: Any) -> None:
+    rng = np.random.default_rng(10)
+    w = net.add_constant(rng.integers(-128, 128, (8, 2, 3, 3)).astype(np.int8))
+    b = net.add_constant(rng.integers(-999, 999, 8).astype(np.int32))
+    x = net.add_input("x", "u8", ["n", 4, 5, 6])
+    fields = {"pads": (1, 0, 1, 1), "group": 2, "pad_value": 7}
+    (y,) = net.add_layer("tactix.IntegerConvolution", [x, w, b], **fields)
+    net.mark_output(net.add_layer("tactix.Cast", [y], to=DType.FP32)[0], "y")
+
+
 _WIDE = T.Cast(var("x")) >> "wide"
 
 _OTHER = T.Cast(var("y")) >> "other"
@@ -182,6 +228,17 @@ PROCESSOR_RULES = (
         benefit=55,
         exclusive=False,
         example=_computed_example,
+        device="cpu",
+    ),
+    Rule(
+        "tactix.float_convolution_of_bytes",
+        T.Cast(T.IntegerConvolution(var("x"), const("w")) >> "product"),
+        _float,
+        _float_when,
+        benefit=90,
+        numerics="reassociates",
+        example=_float_example,
+        phase="fuse",
         device="cpu",
     ),
 )

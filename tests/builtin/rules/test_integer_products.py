@@ -112,3 +112,44 @@ def test_told_zero_points_and_open_images_stay(net):
     x = net.add("Sub", x, z)
     net.mark_output(net.add("Convolution", x, whole(net, 2, 3, 1, 3), pads=(0, 1, 0, 1)), "y")
     assert "IntegerConvolution" not in kinds(net)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weights", "fields"),
+    [
+        (("n", 4, 5, 6), (8, 2, 3, 3), {"group": 2}),
+        (("n", 4, 5, 6), (8, 1, 3, 3), {"group": 4}),
+        (("n", 4, 5, 6), (4, 1, 3, 3), {"group": 4, "dilations": (1, 2)}),
+        (("n", 4, 3, 5, 6), (8, 4, 1, 3, 3), {"pads": (0, 1, 1, 0, 1, 1)}),
+        (("n", 4, "h", 6), (8, 4, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ],
+    ids=["groups", "multiplied", "dilated", "volume", "open"],
+)
+def test_a_convolution_that_no_kernel_of_bytes_takes_is_one_of_floats(net, shape, weights, fields):
+    w = net.c(net.rng.integers(-128, 128, weights), np.int8)
+    b = net.c(net.rng.integers(-999, 999, weights[0]), np.int32)
+    x = net.x(*shape, dtype="u8")
+    y = net.add("IntegerConvolution", x, w, b, pad_value=119, **fields)
+    y = net.add("Mul", net.add("Cast", y, to=DType.FP32), net.c(2.0**-10))
+    net.mark_output(net.add("Quantize", y, zero=3), "y")
+    env, found = dict.fromkeys(("n", "h"), 7), fuse(net, [*all_rules(), *processor_rules()])[0]
+    verify(found, deep=True)
+    layers = [b.layer.name for n in found.nodes for b in n.body.nodes]
+    assert layers == ["Dequantize", "Convolution", "Mul", "Quantize"]
+    feed = {"x": np.random.default_rng(2).integers(0, 256, x.spec.at(env)).astype(np.uint8)}
+    np.testing.assert_array_equal(evaluate(found, feed)["y"], evaluate(net, feed)["y"])
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_a_convolution_that_kernels_of_bytes_take_stays(net, group):
+    w = net.c(net.rng.integers(-128, 128, (4, 4 // group, 3, 3)), np.int8)
+    y = net.add("IntegerConvolution", net.x("n", 4, 5, 6, dtype="u8"), w, group=group)
+    net.mark_output(net.add("Cast", y, to=DType.FP32), "y")
+    assert "IntegerConvolution" in kinds(net)
+
+
+def test_integers_that_are_asked_for_stay(net):
+    w = net.c(net.rng.integers(-128, 128, (8, 2, 3, 3)), np.int8)
+    y = net.add("IntegerConvolution", net.x("n", 4, 5, 6, dtype="u8"), w, group=2)
+    net.mark_output(y, "y")
+    assert kinds(net) == ["IntegerConvolution"]

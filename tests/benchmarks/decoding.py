@@ -3,6 +3,7 @@
 
     python tests/benchmarks/decoding.py llama-850m --precision bf16 --threads 1,2 --llama-bench FILE
     python tests/benchmarks/decoding.py gpt2 --prompt 64 --tokens 384
+    python tests/benchmarks/decoding.py llama-850m --weights int4 --genai FOLDER
 
 The decoders are those of examples/generate, with random weights. In each round every engine reads
 the prompt, which is not timed, and then writes the tokens; engines take turns. A rate is the median
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -109,8 +110,31 @@ def onnxruntime_rate(path: Path, threads: int, what: Round) -> Rate:
     return rate
 
 
+def genai_rate(folder: Path, threads: int, what: Round) -> Rate:
+    """By its generator, which keeps the cache."""
+    import onnxruntime_genai as genai
+
+    config = genai.Config(str(folder))
+    options = {"session_options": {"intra_op_num_threads": threads}}
+    config.overlay(json.dumps({"model": {"decoder": options}}))
+    model = genai.Model(config)
+
+    def rate() -> float:
+        params = genai.GeneratorParams(model)
+        params.set_search_options(max_length=what.prompt + what.tokens + 2, do_sample=False)
+        generator = genai.Generator(model, params)
+        generator.append_tokens(what.ids.astype(np.int32))
+        generator.generate_next_token()
+        start = time.perf_counter()
+        for _ in range(what.tokens):
+            generator.generate_next_token()
+        return what.tokens / (time.perf_counter() - start)
+
+    return rate
+
+
 def llama_rate(program: Path, model: Path, threads: int, what: Round) -> Rate:
-    """By its own benchmark: so many tokens behind a prompt of that length."""
+    """By its own benchmark: so many tokens behind a prompt of that length; none where that is 0."""
     sizes = ["-p", "0", "-n", str(what.tokens), "-d", str(what.prompt)]
     command = [str(program), "-m", str(model), "-t", str(threads), *sizes, "-r", "1", "-o", "json"]
 
@@ -170,31 +194,74 @@ def _tensors(d: Decoder) -> Iterable[tuple[str, tuple[int, ...]]]:
         yield f"{at}ffn_down.weight", (d.width, d.hidden)
 
 
-def read_bytes(decoder: Decoder, precision: str) -> int:
+@dataclass(frozen=True)
+class Files:
+    """What engines read. ``gguf``: None where llama.cpp does not take part."""
+
+    model: Path
+    gguf: Path | None
+
+
+def files(folder: Path, options: argparse.Namespace, decoder: Decoder) -> Files:
+    """Those of the folder, or new ones in it."""
+    model, gguf = (folder / f"{options.decoder}.{kind}" for kind in ("onnx", "gguf"))
+    if not model.exists():
+        write(decoder, model)
+    if options.llama_bench and not gguf.exists():
+        write_gguf(decoder, gguf)
+    if options.weights == "int4":
+        model, gguf = in_four_bits(model, gguf, options)
+    return Files(model, gguf if options.llama_bench else None)
+
+
+def in_four_bits(model: Path, gguf: Path, options: argparse.Namespace) -> tuple[Path, Path]:
+    """The files with weights of 4 bits, in blocks of 32."""
+    small, packed = model.with_suffix(".int4.onnx"), gguf.with_suffix(".q4_0.gguf")
+    if not small.exists():
+        command = [sys.executable, "-m", "tactix", "quantize", str(model), "--weights", "int4"]
+        subprocess.run([*command, "--block", "32", "-o", str(small)], check=True)
+    if options.llama_bench and not packed.exists():
+        command = [str(options.llama_quantize), str(gguf), str(packed), "Q4_0"]
+        subprocess.run(command, check=True, capture_output=True)
+    return small, packed
+
+
+BITS = {"fp32": 32.0, "bf16": 16.0, "int4": 5.0}
+"""Of a weight; one of 4 bits has a share of its block's float32 scale."""
+
+
+def read_bytes(decoder: Decoder, kind: str) -> int:
     """Of the weights that a token needs: all but the embeddings."""
     products = sum(n * k for name, (n, *rest) in _tensors(decoder) for k in rest) - (
         decoder.vocabulary * decoder.width
     )
     if decoder.kind == "gpt2":  # has no gate
         products -= decoder.layers * decoder.hidden * decoder.width
-    return products * (2 if precision == "bf16" else 4)
+    return int(products * BITS[kind] / 8)
 
 
 def engines(
-    path: Path, gguf: Path | None, threads: int, options: argparse.Namespace, what: Round
+    given: Files, threads: int, options: argparse.Namespace, what: Round
 ) -> dict[str, Rate]:
     """By title, tactix first."""
-    found = {"tactix": tactix_rate(path, threads, options, what)}
+    small = options.weights == "int4"
+    found = {"tactix": tactix_rate(given.model, threads, options, what)}
     if not options.without_onnxruntime:
-        found["ONNX Runtime fp32"] = onnxruntime_rate(path, threads, what)
-    if gguf:
-        found["llama.cpp BF16"] = llama_rate(options.llama_bench, gguf, threads, what)
+        title = f"ONNX Runtime {'int4' if small else 'fp32'}"
+        found[title] = onnxruntime_rate(given.model, threads, what)
+    if options.genai:
+        found["onnxruntime-genai int4"] = genai_rate(options.genai, threads, what)
+    if given.gguf:
+        title = f"llama.cpp {'Q4_0' if small else 'BF16'}"
+        behind = replace(what, prompt=0) if small else what
+        found[title] = llama_rate(options.llama_bench, given.gguf, threads, behind)
     return found
 
 
 def row(rates: dict[str, Rate], decoder: Decoder, threads: int, options: argparse.Namespace) -> str:
     """A line of the table."""
-    size, machine = read_bytes(decoder, options.precision), Machine()
+    kind = options.precision if options.weights == "as they are" else options.weights
+    size, machine = read_bytes(decoder, kind), Machine()
     for rate in rates.values():
         rate()  # binds, and finds what to share between threads
     rounds: list[dict[str, float]] = []
@@ -226,25 +293,26 @@ def main() -> None:
     parser.add_argument("--copy-weights", action="store_true", help="in tactix, to huge pages")
     parser.add_argument("--without-onnxruntime", action="store_true")
     parser.add_argument("--llama-bench", type=Path, help="llama.cpp's program of that name")
+    parser.add_argument("--llama-quantize", type=Path, help="the same, with --weights int4")
+    parser.add_argument("--weights", choices=("as they are", "int4"), default="as they are")
+    parser.add_argument("--genai", type=Path, help="folder of onnxruntime-genai's model of 4 bits")
     parser.add_argument("--folder", type=Path, help="of the models (default: a temporary one)")
     options = parser.parse_args()
     decoder, what = DECODERS[options.decoder], Round(options.prompt, options.tokens)
     if options.llama_bench and decoder.kind != "llama":
         parser.error(f"llama.cpp is asked for, and {options.decoder} is no Llama")
+    if options.weights == "int4" and options.llama_bench and not options.llama_quantize:
+        parser.error("--weights int4 with --llama-bench needs --llama-quantize")
     with tempfile.TemporaryDirectory() as temporary:
         table(options.folder or Path(temporary), options, decoder, what)
 
 
 def table(folder: Path, options: argparse.Namespace, decoder: Decoder, what: Round) -> None:
     """Prints it, row by row."""
-    path, gguf = (folder / f"{options.decoder}.{kind}" for kind in ("onnx", "gguf"))
-    if not path.exists():
-        write(decoder, path)
-    if options.llama_bench and not gguf.exists():
-        write_gguf(decoder, gguf)
+    given = files(folder, options, decoder)
     headed = False
     for threads in map(int, options.threads.split(",")):
-        rates = engines(path, gguf if options.llama_bench else None, threads, options, what)
+        rates = engines(given, threads, options, what)
         if not headed:
             heads = [h for n in rates for h in ((n, "ratio") if n != "tactix" else (n,))]
             print(f"| threads | {' | '.join(heads)} | roof |\n|{'---|' * (len(heads) + 2)}")

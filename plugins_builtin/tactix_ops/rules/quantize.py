@@ -21,11 +21,14 @@ from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Fuse, Op, P, Rule, any_of, const, fuse, literal, var
 from tactix_ops.rules.anchors import broadcasts_surely
-from tactix_ops.rules.facts import Array, contiguous, fields_of
+from tactix_ops.rules.facts import Array, again, contiguous, fields_of
 from tactix_ops.rules.fold import MAX_BYTES
 from tactix_ops.rules.quantized_products import PRODUCT_RULES
 
 BYTES = (DType.UINT8, DType.INT8)
+
+READERS = frozenset({"QuantizeLinear", "Convolution", "MatMul", "Gemm", "MaxPool"})
+"""Layers that become ones of bytes where they read dequantised tensors."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,7 @@ def _same(root: Node, d: Node) -> bool:
 
 
 def _back(root: Node, x: Value, d: Node, moved: Node | None = None) -> Any:
-    return x if moved is None else Op(moved.layer.key, (x,), fields_of(moved.attrs))
+    return x if moved is None else again(moved, [x, *moved.inputs[1:]])
 
 
 def _back_example(net: Any) -> None:
@@ -211,6 +214,36 @@ def _pool_example(net: Any) -> None:
     net.mark_output(
         net.add_layer("tactix.MaxPool", [y], kernel_shape=(2, 2), pads=(1, 0, 0, 1))[0], "y"
     )
+
+
+def _joined(root: Node, graph: Any) -> list[Node]:
+    """The Dequantize nodes of the joined tensors, if their scales and zero points are equal and
+    what reads the whole reads bytes.
+    """
+    makers = [v.producer for v in root.given]
+    found = [p for p in makers if p is not None and p.layer.name == "Dequantize"]
+    same = len({(p.attrs, p.given[0].spec.dtype) for p in found}) == 1
+    (y,) = root.outputs
+    reads = {n.layer.name for n, _ in graph.uses(y)}
+    whole = len(found) == len(makers) and not root.is_fused
+    return found if whole and same and reads and reads <= READERS else []
+
+
+def _concat_of_integers(root: Node, graph: Any) -> Op:
+    found = _joined(root, graph)
+    inner = again(root, [p.given[0] for p in found])
+    return P.tactix.Dequantize(inner, **dict(fields_of(found[0].attrs)))
+
+
+def _concat_example(net: Any) -> None:
+    parts = [
+        net.add_layer(
+            "tactix.Dequantize", [net.add_input(name, "u8", ["n", 4])], zero=3, scale=0.5
+        )[0]
+        for name in "ab"
+    ]
+    (y,) = net.add_layer("tactix.Concat", parts, axis=1)
+    net.mark_output(_linear(net, "QuantizeLinear", y, 0.25, 5), "y")
 
 
 # -- with the reader -----------------------------------------------------------------------------
@@ -303,6 +336,9 @@ RULES = (
                 _DEQUANTIZED,
                 P.tactix.Reshape(_DEQUANTIZED) >> "moved",
                 P.tactix.Transpose(_DEQUANTIZED) >> "moved",
+                P.tactix.Slice(_DEQUANTIZED) >> "moved",
+                P.tactix.Gather(_DEQUANTIZED) >> "moved",
+                P.tactix.Expand(_DEQUANTIZED) >> "moved",
             )
         ),
         _back,
@@ -320,6 +356,15 @@ RULES = (
         benefit=40,
         exclusive=False,
         example=_pool_example,
+    ),
+    Rule(
+        "tactix.concat_of_integers",
+        P.tactix.Concat(),
+        _concat_of_integers,
+        lambda root, graph: bool(_joined(root, graph)),
+        benefit=40,
+        exclusive=False,
+        example=_concat_example,
     ),
     Rule(
         "tactix.dequantize_with_reader",

@@ -8,8 +8,8 @@ import numpy as np
 
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import Op, P, Rule, const, literal, var
-from tactix_ops.rules.facts import Array
+from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
+from tactix_ops.rules.facts import Array, again
 
 MOST = 1 << 30
 """Largest constant term: sums of products stay within int32 beside it."""
@@ -108,12 +108,17 @@ def _conv_when(root: Node, d: Node, dw: Node) -> bool:
     return made is not None and made.fits
 
 
-def _conv(root: Node, x: Value, d: Node, dw: Node) -> Op:
+def _bytes(x: Value, moved: Node | None) -> Any:
+    """What the product reads: the bytes, moved as their numbers were."""
+    return x if moved is None else again(moved, [x, *moved.inputs[1:]])
+
+
+def _conv(root: Node, x: Value, d: Node, dw: Node, moved: Node | None = None) -> Op:
     made, found, a = _conv_sum(root, d, dw), _weights(dw, 0), root.attrs
     assert made is not None
     assert found is not None
     product = P.tactix.IntegerConvolution(
-        x,
+        _bytes(x, moved),
         literal(found[0]),
         literal(made.start.astype(np.int32)),
         strides=a.strides,
@@ -166,7 +171,7 @@ def _matrix(root: Node, dw: Node) -> tuple[Array, Array] | None:
 def _matrix_sum(root: Node, d: Node, dw: Node) -> _Sum | None:
     bias = root.inputs[2] if len(root.inputs) > 2 else None
     found, known = _matrix(root, dw), _constant(bias)
-    if found is None or not _plain(root.outputs[0], bias) or d.outputs[0].spec.rank < 2:
+    if found is None or not _plain(root.outputs[0], bias) or root.given[0].spec.rank < 2:
         return None
     n = found[0].shape[1]
     if bias is not None and (
@@ -181,11 +186,13 @@ def _matrix_when(root: Node, d: Node, dw: Node) -> bool:
     return made is not None and made.fits
 
 
-def _product(root: Node, x: Value, d: Node, dw: Node) -> Op:
+def _product(root: Node, x: Value, d: Node, dw: Node, moved: Node | None = None) -> Op:
     made, found = _matrix_sum(root, d, dw), _matrix(root, dw)
     assert made is not None
     assert found is not None
-    product = P.tactix.IntegerMatMul(x, literal(found[0]), literal(made.start.astype(np.int32)))
+    product = P.tactix.IntegerMatMul(
+        _bytes(x, moved), literal(found[0]), literal(made.start.astype(np.int32))
+    )
     return made.finish(product, 0)
 
 
@@ -210,7 +217,13 @@ def _gemm_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Gemm", [y, weights, bias], transB=True)[0], "y")
 
 
-_X = P.tactix.Dequantize(var("x")) >> "d"
+_D = P.tactix.Dequantize(var("x")) >> "d"
+MOVES = tuple(
+    layer(_D) >> "moved"
+    for layer in (P.tactix.Reshape, P.tactix.Transpose, P.tactix.Slice, P.tactix.Gather)
+)
+"""What only moves the elements of its first input."""
+_X = any_of(_D, *MOVES)
 _W = P.tactix.DequantizeLinear(const("w"), const("s")) >> "dw"
 
 PRODUCT_RULES = (

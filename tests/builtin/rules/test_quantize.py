@@ -234,3 +234,68 @@ def test_recurrent_layers_hand_on_halves(net: Any) -> None:
         "Cast+Relu",
     ]
     compare(net, out, inputs, rtol=2e-2)
+
+
+MOVES = {
+    "Reshape": {"shape": ("n", 4, 12)},
+    "Transpose": {"perm": (0, 2, 1)},
+    "Slice": {"begins": (1,), "sizes": (12,), "axes": (2,), "steps": (1,)},
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_product_of_moved_bytes(net: Any, move: str) -> None:
+    shapes = {"Reshape": ("n", 6, 8), "Transpose": ("n", 12, 4), "Slice": ("n", 4, 14)}
+    x = quantized(net, net.x(*shapes[move]))
+    fields = MOVES[move]
+    if move == "Reshape":
+        fields = {"shape": (x.spec.shape[0], 4, 12)}
+    w, _ = weights(net, 12, 6, axis=1)
+    net.mark_output(net.add("MatMul", net.add(move, x, **fields), w), "y")
+    out, inputs = run(net, all_rules())
+    assert names(out) == ["Mul+Quantize", move, "IntegerMatMul+Cast+Mul"]
+    compare(net, out, inputs)
+
+
+def test_rows_that_are_looked_up_among_bytes(net: Any) -> None:
+    x = quantized(net, net.x("n", 9, 12))
+    y = net.add("Gather", x, net.c([3, 0, 8], np.int64), axis=1)
+    w, _ = weights(net, 12, 6, axis=1)
+    net.mark_output(net.add("MatMul", y, w), "y")
+    out, inputs = run(net, all_rules())
+    assert names(out) == ["Mul+Quantize", "Gather", "IntegerMatMul+Cast+Mul"]
+    compare(net, out, inputs)
+
+
+def test_joined_tensors_of_one_scale_are_joined_as_bytes(net: Any) -> None:
+    parts = [quantized(net, net.x("n", 3, 8, 8, name=k)) for k in "ab"]
+    w, _ = weights(net, 4, 6, 1, 1)
+    net.mark_output(net.add("Convolution", net.add("Concat", *parts, axis=1), w), "y")
+    out, inputs = run(net, all_rules())
+    assert names(out)[-2:] == ["Concat", "IntegerConvolution+Cast+Mul"]
+    compare(net, out, inputs)
+
+
+@pytest.mark.parametrize("reader", ["Softmax", "Convolution"])
+def test_joined_tensors_stay_floats(net: Any, reader: str) -> None:
+    """Where what reads them reads floats, or where their scales differ."""
+    scales = (0.04, 0.04) if reader == "Softmax" else (0.04, 0.05)
+    parts = [
+        quantized(net, net.x("n", 3, 8, 8, name=k), s) for k, s in zip("ab", scales, strict=True)
+    ]
+    y = net.add("Concat", *parts, axis=1)
+    y = net.add("Softmax", y) if reader == "Softmax" else net.add(reader, y, net.random(4, 6, 1, 1))
+    net.mark_output(y, "y")
+    out, _ = run(net, all_rules())
+    joined = next(n for n in out.nodes if n.layer.name == "Concat")
+    assert joined.outputs[0].spec.dtype is DType.FP32
+
+
+def test_a_cut_tensor_is_not_quantised_again(net: Any) -> None:
+    x = quantized(net, net.x("n", 4, 14))
+    y = net.add("Slice", x, begins=(1,), sizes=(12,), axes=(2,), steps=(1,))
+    s, z = net.c(SCALE), net.c(ZERO, np.uint8)
+    net.mark_output(net.add("QuantizeLinear", y, s, z, dtype=DType.UINT8), "y")
+    out, inputs = run(net, all_rules())
+    assert names(out) == ["Mul+Quantize", "Slice"]
+    compare(net, out, inputs)

@@ -34,6 +34,8 @@ SIZES = [
     (47, 192, 100),
     (65, 64, 31),
 ]
+PART_STEPS = [(47, 96, 100), (64, 72, 32), (16, 100, 40), (33, 127, 64)]
+"""Sizes whose depth ends within a step of the unit."""
 
 
 def gemm(dtype: Any, m: int, k: int, n: int, **more: Any) -> h.Case:
@@ -50,7 +52,7 @@ def gemm(dtype: Any, m: int, k: int, n: int, **more: Any) -> h.Case:
 @needs_unit
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_bytes(dtype: Any) -> None:
-    cases = [gemm(dtype, *size, nt=(1, 2, 3)) for size in SIZES]
+    cases = [gemm(dtype, *size, nt=(1, 2, 3)) for size in (*SIZES, *PART_STEPS)]
     h.check_all([*cases, *(requantised(c) for c in cases), gemm(dtype, 40, 64, 40, bias=False)])
 
 

@@ -140,11 +140,14 @@ class ByteGemmTactic(Tactic[DotProduct]):
 
 
 def fills_tiles(p: DotProduct, device: DeviceProperties) -> bool:
-    """Whether the device's matrix unit takes the product: it is then the fastest by far."""
+    """Whether the device's matrix unit takes the product: it is then the fastest by far.
+
+    A step that is not whole reads on in memory, where there may be a NaN of floats, which no weight
+    makes nothing.
+    """
     depth, few = p.k * p.dot.size, isinstance(p.m, int) and p.m < FEWEST_ROWS
-    return (
-        depth % byte.DEEP == 0 and depth <= MOST_DEPTH and not few and byte.has_tiles(device, p.dot)
-    )
+    whole = depth % byte.DEEP == 0 or (p.dot is byte.BYTES and depth > byte.DEEP)
+    return whole and depth <= MOST_DEPTH and not few and byte.has_tiles(device, p.dot)
 
 
 def _tiles(p: DotProduct, device: DeviceProperties) -> list[tuple[int, int]]:

@@ -45,17 +45,22 @@ def tactics() -> list[Tactic]:
     return [ByteAmxTactic(), HalfAmxTactic()]
 
 
-def rows_left(when: str, x: str, rows: str, depth: int) -> list[str]:
+def rows_left(when: str, x: str, rows: str, depth: int, beyond: int = 0) -> list[str]:
     """Copy the rows of ``depth`` bytes that fill no tile to ``rest``, with zeros behind them, if
     ``when`` holds.
+
+    Tiles that read ``beyond`` the last row by so many bytes make it the last rows always, full tile
+    or not.
     """
+    odd = f"({rows} - 1) % {HIGH} + 1" if beyond else f"{rows} % {HIGH}"
+    size = HIGH * depth + beyond
     return [
-        f"uint8_t rest[{HIGH * depth}] __attribute__((aligned(64)));",
+        f"uint8_t rest[{size}] __attribute__((aligned(64)));",
         block(
-            f"if ({when} && {rows} % {SIDE})",
-            f"const int64_t odd = {rows} % {HIGH};",
+            f"if ({when})" if beyond else f"if ({when} && {rows} % {SIDE})",
+            f"const int64_t odd = {odd};",
             f"memcpy(rest, {x} + ({rows} - odd) * {depth}, odd * {depth});",
-            f"memset(rest + odd * {depth}, 0, ({HIGH} - odd) * {depth});",
+            f"memset(rest + odd * {depth}, 0, {size} - odd * {depth});",
         ),
     ]
 
@@ -154,7 +159,8 @@ class ByteAmxTactic(Tactic[DotProduct]):
         if not symbols(p.m) <= set(ctx.opt):
             return None
         rows, columns = (-(-evaluate(d, ctx.opt) // SIDE) * SIDE for d in (p.m, p.n))
-        work = 2 * rows * columns * p.k / RATES[self.dot] + rows * columns * RESULT
+        depth = _whole_steps(p) // self.dot.size
+        work = 2 * rows * columns * depth / RATES[self.dot] + rows * columns * RESULT
         return 2 * START + work / max(1, ctx.threads) + p.k * p.n * self.dot.size / MEMORY
 
     def compile(self, p: DotProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
@@ -170,8 +176,21 @@ class HalfAmxTactic(ByteAmxTactic):
     requires = HALVES.unit
 
 
+def _whole_steps(p: DotProduct) -> int:
+    """Bytes of a row with those that fill its last step.
+
+    They are what follows in memory: weights of 0 stand beside them, which make any bytes nothing.
+    """
+    return -(-p.k * p.dot.size // DEEP) * DEEP
+
+
 class _Kernel(DotGemmKernel):
     """Writes one kernel."""
+
+    def __init__(self, p: DotProduct, variant: Variant, ctx: CompileContext) -> None:
+        super().__init__(p, variant, ctx)
+        self.depth, self.deep = p.k * p.dot.size, _whole_steps(p)  # bytes: of a row, of its steps
+        self.steps = self.deep // (p.dot.size * p.dot.group)
 
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
@@ -211,39 +230,42 @@ class _Kernel(DotGemmKernel):
         """
         p = self.p
         call = "dpbf16ps" if p.dot is HALVES else "dpbssd" if p.flip else "dpbusd"
-        depth, kind = p.k * p.dot.size, p.dot.element
+        kind = p.dot.element
         step = [
-            *multiply(call, "upper + k", "lower + k", depth),
+            *multiply(call, "upper + k", "lower + k", self.depth),
             *ask_ahead(),
-            self._finish(-(-SIDE * DEEP // depth)),
+            self._finish(-(-SIDE * DEEP // self.deep)),
         ]
         parameters = (
             "const uint8_t* upper, const uint8_t* lower, const int8_t* w, const int8_t* next, "
             "int64_t lines, "
             f"const {kind}* first, {kind}* made, {pending}"
         )
-        walk = loop("k", "0", str(depth), *step, step=DEEP)
+        walk = loop("k", "0", str(self.deep), *step, step=DEEP)
         self.functions.add("product", parameters, [*tiles_from("first"), walk, *tiles_to("made")])
 
     def _blocks(self) -> str:
         """Loops over this thread's blocks: rows that stay in the cache, panels, rows."""
         p, m = self.p, self.args.dim(self.p.m)
-        depth = p.k * p.dot.size
+        depth, deep = self.depth, self.deep
         most = max(1, BLOCK_BYTES // (SIDE * depth))  # blocks of rows in a sweep
         tiles = self.args.dim(ceildiv(p.m, SIDE))
         x = f"(const uint8_t*){self.x}"
+        upper, lower = f"end - from < {HIGH}", f"end - from < {SIDE}"
+        if deep > depth:  # the last rows lie in rest, full tile or not
+            upper, lower = f"end - from <= {HIGH}", f"end == {m}"
         inner = [
             f"const int64_t from = t * {SIDE}, end = from + {SIDE} < {m} ? from + {SIDE} : {m};",
-            f"const uint8_t* upper = end - from < {HIGH} ? rest : {x} + from * {depth};",
-            f"const uint8_t* lower = end - from < {SIDE} ? rest : upper + {HIGH * depth};",
-            f"TX_NAME(product)(a, upper, lower, panel, after + (t - u) * lines * {depth}, lines, "
+            f"const uint8_t* upper = {upper} ? rest : {x} + from * {depth};",
+            f"const uint8_t* lower = {lower} ? rest : upper + {HIGH * depth};",
+            f"TX_NAME(product)(a, upper, lower, panel, after + (t - u) * lines * {deep}, lines, "
             f"{self.first} + p * {SIDE}, sums[at], old, row, stop, col);",
             f"old = sums[at]; row = from; stop = end; col = p * {SIDE}; at = 1 - at;",
         ]
         panel = [
             (
-                f"const int8_t* panel = (const int8_t*){self.w} + p * {depth * SIDE}, "
-                f"*after = panel + {depth * SIDE};"
+                f"const int8_t* panel = (const int8_t*){self.w} + p * {deep * SIDE}, "
+                f"*after = panel + {deep * SIDE};"
             ),
             loop("t", "u", "next", *inner),
         ]
@@ -252,7 +274,8 @@ class _Kernel(DotGemmKernel):
             f"const int64_t lines = ({SIDE - 1} + next - u) / (next - u);",
             loop("p", "g[2]", "g[3]", *panel),
         ]
-        first = [*rows_left(f"g[1] == {tiles}", x, m, depth), "int64_t row = 0, stop = 0, col = 0;"]
+        left = rows_left(f"g[1] == {tiles}", x, m, depth, deep - depth)
+        first = [*left, "int64_t row = 0, stop = 0, col = 0;"]
         return shared_out(
             tiles,
             self.panels,

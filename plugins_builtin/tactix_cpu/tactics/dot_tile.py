@@ -20,6 +20,7 @@ from tactix.contracts.artifact import KernelArtifact, Packed, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.expr import Scalar, maximum, minimum, round_, walk
 from tactix.contracts.graph import Node
+from tactix.select.error_bounds import ROUNDED
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue
 from tactix_codegen.c.scalar import Code, float_literal, int_range
@@ -43,9 +44,11 @@ def preludes() -> tuple[str, ...]:
 def rounds_sums(results: Sequence[Scalar]) -> bool:
     """Whether a sum of floats is rounded to whole numbers: contracted into FMA it could round to
     another one.
+
+    Behind a function as exp it may be another one anyhow, and functions need FMA to be fast.
     """
-    rounded = [n for n in walk(results) if n.op == "round"]
-    return any(n.op in ("add", "sub") for n in walk([a for r in rounded for a in r.args]))
+    rounded = [{n.op for n in walk(r.args)} for r in walk(results) if r.op == "round"]
+    return any(ops & {"add", "sub"} and ops <= ROUNDED for ops in rounded)
 
 
 def without_fma(artifact: KernelArtifact) -> KernelArtifact:

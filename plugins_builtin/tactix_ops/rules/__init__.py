@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from tactix.contracts.rule import Rule
 
 TOPICS = (
-    "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize", "conv",
-    "padded_pool", "einsum", "matmul", "integer_products", "gelu", "norm", "attention", "heads",
-    "sinking", "lifted", "enlarged", "tokens", "rnn", "epilogue", "pointwise",
+    "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize",
+    "quantized_movement", "conv", "padded_pool", "einsum", "matmul", "integer_products", "gelu",
+    "norm", "attention", "heads", "sinking", "lifted", "enlarged", "tokens", "rnn", "epilogue",
+    "pointwise",
 )  # fmt: skip
 
 

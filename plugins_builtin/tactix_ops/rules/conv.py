@@ -252,18 +252,27 @@ def _channel_rule(layer: str) -> Rule:
 # -- padding -------------------------------------------------------------------------------------
 
 
-def _pad_when(x: Value, pad: Node) -> bool:
+def surrounds_pixels(x: Value, pad: Node) -> bool:
+    """Whether it puts a number around pixels, as many times as is known."""
     pads, rank = pad.attrs.pads, x.spec.rank
     spatial = all(pads[i] == 0 and pads[rank + i] == 0 for i in (0, 1))
     known = all(isinstance(p, int) and p >= 0 for p in pads)
-    return pad.attrs.mode == "constant" and pad.attrs.value == 0 and spatial and known
+    return pad.attrs.mode == "constant" and spatial and known
+
+
+def pads_of_both(conv: Node, pad: Node) -> tuple[Any, ...]:
+    """The convolution's own pads, and those that are put around before."""
+    n = len(pad.attrs.pads) // 2 - 2
+    more = (*pad.attrs.pads[2 : 2 + n], *pad.attrs.pads[n + 4 :])
+    return tuple(a + b for a, b in zip(conv.attrs.pads or (0,) * 2 * n, more, strict=True))
+
+
+def _pad_when(x: Value, pad: Node) -> bool:
+    return pad.attrs.value == 0 and surrounds_pixels(x, pad)
 
 
 def _pad_into_conv(root: Node, x: Value, pad: Node) -> Op:
-    n = x.spec.rank - 2
-    more = (*pad.attrs.pads[2 : 2 + n], *pad.attrs.pads[n + 4 :])
-    pads = tuple(a + b for a, b in zip(root.attrs.pads or (0,) * 2 * n, more, strict=True))
-    return again(root, [x, *root.inputs[1:]], pads=pads)
+    return again(root, [x, *root.inputs[1:]], pads=pads_of_both(root, pad))
 
 
 def _pad_example(net: Any) -> None:

@@ -98,6 +98,13 @@ void fold(const int64_t *a, int tid, int nt) {
     for (int64_t i = tid; i < a[2]; i += nt) ((float *)a[1])[i] = s[i] + s[a[2] - 1 - i];
 }
 void who(const int64_t *a, int tid, int nt) { ((int64_t *)a[0])[tid] = nt; }
+/* Who made share tid, and how often it was made: a[0] holds 16 of the one, then 16 of the other. */
+#include <pthread.h>
+void made(const int64_t *a, int tid, int nt) {
+    (void)nt;
+    ((int64_t *)a[0])[tid] = (int64_t)pthread_self();
+    ((int64_t *)a[0])[16 + tid]++;
+}
 /* Takes a[1] ns on one thread, a[2] on several. */
 #include <time.h>
 void take(const int64_t *a, int tid, int nt) {
@@ -354,7 +361,13 @@ class NativeTable:
     END, BARRIERS, KIND, TRIALS, ALONE = 7, 8, 9, 10, 13
 
     def __init__(
-        self, told: Any, threads: int, tries: int = 0, take: Any = None, lib: Any = None
+        self,
+        told: Any,
+        threads: int,
+        tries: int = 0,
+        take: Any = None,
+        lib: Any = None,
+        kernel: str = "who",
     ) -> None:
         lib = lib or library(_compiled())
         self.pool = _pool_of(lib)
@@ -363,12 +376,13 @@ class NativeTable:
         rows[:, 0] = [_address(row) for row in told]
         rows[:, 1:] = 0 if take is None else take
         args = np.array([_address(row) for row in rows], np.int64)
-        kernels = np.full(count, lib.address("who" if take is None else "take"), np.int64)
+        kernels = np.full(count, lib.address(kernel if take is None else "take"), np.int64)
         self.alone, self.shared, self.single = times = np.zeros((3, count), np.int64)
         arrays = [_address(a) for a in (kernels, args, *times)]
         self.fields = np.array([count, threads, *arrays, *[0] * 11], np.int64)
         assert len(self.fields) == TABLE_WORDS
-        self._held = told, rows, args, kernels, times
+        self.told = told
+        self._held = rows, args, kernels, times
         self.pool.start(_address(self.fields), tries)
 
     def run(self) -> int:
@@ -385,6 +399,61 @@ def test_sleeping_workers_wake_up(option: str) -> None:
         assert table.run() == 3
         assert told[0].tolist() == [3, 3, 3, 0, 0, 0, 0, 0]
         time.sleep(0.0005 * (i % 4))
+
+
+def test_a_share_whose_thread_does_not_come_is_made_by_another() -> None:
+    """Workers sleep between these runs, and waking them takes longer than all there is to do."""
+    told = np.zeros((4, 32), np.int64)
+    table = NativeTable(told, 4, kernel="made")
+    for _ in range(1000):
+        assert table.run() == 4
+        if any(len(set(row[:4].tolist())) < 4 for row in told):
+            return
+        time.sleep(0.001)
+    raise AssertionError("nobody made the share of a thread that was late")
+
+
+@pytest.mark.parametrize("launches", [1, 40])
+def test_every_share_is_made_once_whoever_makes_it(launches: int) -> None:
+    """Jobs of many sizes in turns, on more threads than there are cores: workers that are late for
+    one meet the next.
+    """
+    tables = [
+        NativeTable(np.zeros((launches, 32), np.int64), threads, kernel="made")
+        for threads in (16, 2, 5, 16, 3)
+    ]
+    runs = 150
+    for i in range(runs):
+        for table in tables:
+            table.run()
+        if i % 50 == 0:
+            time.sleep(0.001)
+    for table in tables:
+        told, threads = table.told, int(table.fields[1])
+        assert (told[:, 16 : 16 + threads] == runs).all()
+        assert (told[:, 16 + threads :] == 0).all()
+
+
+@pytest.mark.parametrize("n", [1, 9, 5000])
+def test_runs_on_any_number_of_threads_equal_a_run_alone(n: int) -> None:
+    """Each launch reads what all shares of the one before wrote; several contexts run at once."""
+    steps = _chain(12)
+
+    def differing(threads: int) -> int:
+        memory = [np.zeros(n, np.float32) for _ in range(3)]
+        run = ElfLauncher().link(steps, _context(threads))
+        run.bind({"n": n}, [_address(m) for m in memory])
+        wrong = 0
+        for i in range(60):
+            memory[0][:] = np.arange(n) + i
+            run()
+            wrong += not np.array_equal(memory[2], _expected(memory[0], 12, 1))
+        return wrong
+
+    for threads in (1, 2, 3, 7, 16):
+        assert differing(threads) == 0
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(differing, (16, 2, 5, 16))) == [0] * 4
 
 
 def _who(threads: int, runs: int = 1) -> set[int]:
@@ -503,6 +572,21 @@ def test_choices_are_looked_at_again() -> None:
     assert [table.run() for _ in range(rest)] == [1] * rest
     table.run()
     assert table.run() == 3, "shared out is timed again"
+
+
+def test_choices_are_never_kept_for_long() -> None:
+    """Whoever had the machine when runs were timed may be gone."""
+    patience = 17
+    table = NativeTable(np.zeros((1, 8), np.int64), 2, tries=2, take=[20_000_000, 60_000])
+    for _ in range(4):
+        table.run()
+    assert table.fields[table.KIND] == 3
+    table.fields[[REST, patience]] = 0, 1 << 40
+    table.run()
+    assert table.fields[table.KIND] == 1
+    while table.fields[table.KIND] != 3:
+        table.run()
+    assert table.fields[REST] <= 2048
 
 
 def test_choices_stay_at_a_near_shape_and_are_made_anew_later() -> None:

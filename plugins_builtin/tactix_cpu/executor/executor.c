@@ -52,10 +52,13 @@ static void txe_settle(txe_table *t, int64_t runs) {
     t->patience = 2 * runs;
 }
 
-/* Runs until others are timed: few after runs whose times differed much, as others had the machine then. */
+/* Runs until others are timed: few after runs whose times differed much, as others had the machine then, and never more
+ * than TXE_MOST_PATIENCE, as the machine may be another by then. */
 static int64_t txe_patience(const txe_table *t) {
     /* The mean of the timed runs is more than 3/2 of the shortest: no measurement of that bound is on record. */
     const int noisy = t->spent_ns / 3 * 2 > t->trials * t->run_ns[1];
+    if (!noisy && t->patience > TXE_MOST_PATIENCE)
+        return TXE_MOST_PATIENCE;
     if (!noisy)
         return t->patience > TXE_PATIENCE ? t->patience : TXE_PATIENCE;
     return t->patience < TXE_PATIENCE ? t->patience : TXE_IMPATIENCE;

@@ -1,5 +1,14 @@
-/* The threads that run the launches of a plan: they walk them together; after each there is a barrier, but for rows of
- * launches that the caller makes by itself while the others wait at the next barrier.
+/* The threads that run the launches of a plan. They walk them together, in phases: a phase is a launch that is shared
+ * out, in as many shares as there are threads, or a row of launches that one thread makes while the others wait. The
+ * next phase begins when all shares of this one are finished, whoever made them: each thread takes its own share first,
+ * whose data are in its caches, then those of threads that have not come. So a thread whose core has gone to somebody
+ * else, or that is still waking up, holds up the others only if that happened within a share. Beside a busy process on
+ * one of two cores, efficientnet_b0 took 31 ms (mean; nine of ten below 86) where every thread had to come to every
+ * barrier, and 10 (17) so, as on one thread. Smaller shares than one a thread were tried (4 and 8 for each) and
+ * gained nothing that could be measured (docs/benchmarks.md, "What a busy neighbour changes").
+ *
+ * Which thread takes a share changes no result: a kernel gets the number of the share and of shares, not of a thread; what
+ * it keeps for itself in the workspace goes by that number; and it sets up a processor's state (AMX tiles) in each call.
  *
  * GNU C11 for gcc, clang and zig cc; needs pthreads and nothing else of the plan. A pool of workers is made when it is
  * first needed. It serves one caller at a time: a caller that finds it busy runs alone. Workers spin for a while after
@@ -29,9 +38,12 @@
  * measurement of the number itself is on record. */
 #define TXE_SPIN_NS 80000       /* workers stay awake this long after a run: some times what waking them takes, so that
                                  * calls in a row find them awake, and no longer, as spinning takes the core from others */
-#define TXE_BARRIER_SPINS 100   /* pauses, then the barrier gives its core to others: a thread that it waits for may not
-                                 * be running, and waits of 4 to 10 ms were measured where cores were shared (README). It
-                                 * was 2000 at first. */
+#define TXE_BARRIER_SPINS 100   /* pauses, then who waits gives its core to others: the thread that it waits for may not
+                                 * be running, and waits of 4 to 10 ms were measured where cores were shared (README). 20,
+                                 * 1000 and 3000 were tried beside neighbours, with no difference that could be measured */
+#define TXE_GRACE 64            /* pauses, a few microseconds, until the share of a thread that came to the phase before is
+                                 * taken by another: it is just late, and has the data in its caches. Longer than a job
+                                 * takes to be seen by a worker that spins, shorter than waking one that sleeps */
 #define TXE_SMALL_NS 15000      /* a table that takes less than this alone is run alone: about what it costs to wake a
                                  * worker. It was 50000; docs/benchmarks.md has the small networks at two threads since. */
 #define TXE_TINY_NS 1500        /* a launch that takes less than this alone is not shared out in the first shared runs:
@@ -44,6 +56,9 @@
 #define TXE_PATIENCE 256        /* runs before others are timed; then twice as many, and so on, so that what timing costs
                                  * goes to nothing */
 #define TXE_IMPATIENCE 16       /* the same where the times of runs differed much */
+#define TXE_MOST_PATIENCE 2048  /* no longer than that: who had the machine when runs were timed may be gone, or be there
+                                 * since. At most 24 timed runs, shared or alone against the choice, in so many: below 1 %
+                                 * where these take twice as long at the worst */
 #define TXE_TURN_NS 10000000    /* a loop comes back to its caller so often, who looks for signals: a person does not feel
                                  * 10 ms, and coming back takes about a microsecond */
 #define TXE_UNTIMED ((int64_t)1 << 40) /* more than any launch takes (18 minutes), and sums of it do not overflow */
@@ -67,7 +82,7 @@ typedef struct {
     int64_t *single;    /* whether the caller makes it by itself */
     /* The rest is set by tx_start. */
     int64_t end;      /* launches that all threads walk, up to the last that is shared; the caller makes the others */
-    int64_t barriers; /* among them: one after each that is shared and after each row of single ones */
+    int64_t barriers; /* among them, and so phases: one after each that is shared and after each row of single ones */
     int64_t kind;     /* of the runs that are being timed */
     int64_t trials;   /* of them, made */
     int64_t tries;    /* of them, to be made */
@@ -78,26 +93,34 @@ typedef struct {
     int64_t patience;  /* how many that will be next time */
 } txe_table;
 
-/* Launches that a thread has finished since the pool began: written by that thread alone, on a line pair of its own, so
- * that a barrier costs each thread one store that nobody contends for, and one read of each other's line. A count only
- * grows: no barrier has to be reset, and a thread that is late cannot miss one. */
+/* What a thread shows to the others, on a line pair of its own. Counts and phases only grow, from job to job: nothing has
+ * to be reset between phases, and a thread that is late cannot take a share of what is over. */
 typedef struct {
-    _Alignas(TXE_LINE) _Atomic uint64_t count;
-} txe_progress;
+    /* Shares that it has made since the pool began; nobody else writes it. A phase costs each thread two stores to a line
+     * that is its own, and one or two reads of each other's. */
+    _Alignas(TXE_LINE) _Atomic uint64_t made;
+    _Atomic uint64_t passed; /* the last phase that it has looked through for shares; nobody else writes it */
+    _Atomic uint64_t taken;  /* the last phase of which its own share is taken, by whomever */
+    _Atomic int inside;      /* whether it may be reading the table of the job, which then must not go */
+} txe_thread;
 
-static txe_progress txe_done[TXE_MAX_THREADS];
+static txe_thread txe_threads[TXE_MAX_THREADS];
 
 static struct {
-    /* Number of the job << 8 | its threads: what workers wait for, 32 bits as a futex has. Jobs count modulo 2^24: a
-     * worker that takes part in a job cannot fall behind, as the job's last barrier waits for it. */
+    /* Number of the job << 8 | its threads: what workers wait for, 32 bits as a futex has. Jobs count modulo 2^24: it only
+     * tells a worker to look at `open`. */
     _Alignas(TXE_LINE) _Atomic uint32_t ticket;
     _Atomic int sleepers;
+    _Alignas(TXE_LINE) _Atomic uint64_t open; /* the first phase of the job that runs; 0: there is none */
     _Alignas(TXE_LINE) _Atomic int busy;
-    /* The rest is written by the holder of `busy` before it changes the ticket. */
+    /* The rest is written by the holder of `busy` while no job is open. */
     int workers;
     int fork_handler;
-    uint64_t base;  /* `count` of all threads after the last job that was posted */
-    uint64_t start; /* the same before it */
+    uint64_t phase; /* the last of all jobs so far */
+    /* Of the job: */
+    int threads;
+    int timed;     /* the caller times launches */
+    uint64_t made; /* by these threads before it */
     const txe_table *table;
     uint32_t first_ticket[TXE_MAX_THREADS];
 } txe_pool;
@@ -180,20 +203,107 @@ static uint32_t txe_await(uint32_t seen) {
 
 /* ---- running ---- */
 
-/* Nobody passes before all `nt` threads have finished `count` launches. The release gives away what this thread's kernel
- * wrote, the acquires take over what the others' wrote (C11, 5.1.2.4): kernels need no fences of their own. On x86-64 both
- * are plain loads and stores; with two threads that spin a barrier takes 45 ns (README). */
-static void txe_barrier(int tid, int nt, uint64_t count) {
-    atomic_store_explicit(&txe_done[tid].count, count, memory_order_release);
-    for (int other = 0; other < nt; other++) {
-        int spins = 0;
-        while (atomic_load_explicit(&txe_done[other].count, memory_order_acquire) < count) {
-            if (++spins < TXE_BARRIER_SPINS)
-                txe_pause();
-            else
-                sched_yield();
+/* One thread's walk through a job. */
+typedef struct {
+    const txe_table *table;
+    int tid, nt, timed;
+    uint64_t job;   /* its first phase */
+    uint64_t phase; /* where the walk is */
+    uint64_t due;   /* shares made by all its threads since the pool began, once that phase is over */
+} txe_walker;
+
+/* Whether the job is still there for this worker, and waits for it from now on. Both the flag here and `open` in
+ * txe_close are stored, then the other is read, sequentially consistent: one side sees the other's store. */
+static int txe_enter(int tid, uint64_t job) {
+    atomic_store(&txe_threads[tid].inside, 1);
+    if (job && atomic_load(&txe_pool.open) == job)
+        return 1;
+    atomic_store_explicit(&txe_threads[tid].inside, 0, memory_order_release);
+    return 0;
+}
+
+static void txe_exit(int tid) {
+    atomic_store_explicit(&txe_threads[tid].inside, 0, memory_order_release);
+}
+
+/* Shares made since the pool began. The acquires take over what the kernels of finished phases wrote (C11, 5.1.2.4), as
+ * each thread gives it away when it adds to its count: kernels need no fences of their own. A count that already holds
+ * shares of a later phase came from a thread that had taken over all of this one. */
+static uint64_t txe_made(int nt) {
+    uint64_t sum = 0;
+    for (int tid = 0; tid < nt; tid++)
+        sum += atomic_load_explicit(&txe_threads[tid].made, memory_order_acquire);
+    return sum;
+}
+
+/* Whether the share is the caller's to make. Nothing but `taken` hangs on the order: data come with txe_made. */
+static int txe_take_share(int share, uint64_t phase) {
+    uint64_t seen = atomic_load_explicit(&txe_threads[share].taken, memory_order_relaxed);
+    return seen < phase && atomic_compare_exchange_strong_explicit(&txe_threads[share].taken, &seen, phase,
+                                                                   memory_order_relaxed, memory_order_relaxed);
+}
+
+/* Until another's share is taken, or it is not expected to come soon. */
+static void txe_wait_for_owner(int share, uint64_t phase, int *spins) {
+    const txe_thread *owner = &txe_threads[share];
+    while (atomic_load_explicit(&owner->taken, memory_order_relaxed) < phase && *spins < TXE_GRACE &&
+           atomic_load_explicit(&owner->passed, memory_order_relaxed) + 1 >= phase) {
+        txe_pause();
+        ++*spins;
+    }
+}
+
+static void txe_make_share(const txe_table *t, int64_t i, int share, int nt) {
+    if (!t->single[i])
+        t->kernels[i](t->args[i], share, nt);
+    else
+        for (; t->single[i]; i++)
+            t->kernels[i](t->args[i], 0, 1);
+}
+
+/* Of the phase that begins with launch i: this thread's own share, then those that nobody has taken. A row of single
+ * launches is the caller's one share. The caller's is left to it where it times launches: it cannot tell how long others
+ * took for what they made while it had no core. Returns how many it made. */
+static uint64_t txe_make_shares(const txe_walker *w, int64_t i) {
+    const int shares = w->table->single[i] ? 1 : w->nt;
+    uint64_t made = 0;
+    int spins = 0;
+    for (int k = 0; k < w->nt; k++) {
+        const int share = w->tid + k < w->nt ? w->tid + k : w->tid + k - w->nt;
+        if (share >= shares || (share == 0 && w->tid && w->timed))
+            continue;
+        if (share != w->tid)
+            txe_wait_for_owner(share, w->phase, &spins);
+        if (txe_take_share(share, w->phase)) {
+            txe_make_share(w->table, i, share, w->nt);
+            made++;
         }
     }
+    return made;
+}
+
+static void txe_report(int tid, uint64_t phase, uint64_t made) {
+    txe_thread *self = &txe_threads[tid];
+    atomic_store_explicit(&self->passed, phase, memory_order_relaxed);
+    atomic_store_explicit(&self->made, atomic_load_explicit(&self->made, memory_order_relaxed) + made,
+                          memory_order_release);
+}
+
+/* Until all shares of the phase are made; 0 where the job went meanwhile. A worker that gives away its core is not inside:
+ * it may come back long after the caller has finished. */
+static int txe_end_phase(const txe_walker *w) {
+    for (int spins = 0; txe_made(w->nt) < w->due; spins++) {
+        if (spins < TXE_BARRIER_SPINS) {
+            txe_pause();
+            continue;
+        }
+        if (w->tid)
+            txe_exit(w->tid);
+        sched_yield();
+        if (w->tid && !txe_enter(w->tid, w->job))
+            return 0;
+    }
+    return 1;
 }
 
 static void txe_least_of(int64_t *least, uint64_t from, uint64_t to) {
@@ -201,22 +311,24 @@ static void txe_least_of(int64_t *least, uint64_t from, uint64_t to) {
         *least = (int64_t)(to - from);
 }
 
-/* The table may be gone once the last barrier is reached: a worker reads nothing of it then. */
-static inline void txe_walk(const txe_table *t, int tid, int nt, uint64_t count, int timed) {
+/* After the last phase a worker reads nothing of the table, which may be gone, and waits for nobody. */
+static void txe_walk(txe_walker *w) {
+    const txe_table *t = w->table;
     const int64_t end = t->end;
+    const int timed = w->timed && !w->tid;
     uint64_t before = timed ? txe_now() : 0;
-    for (int64_t i = 0; i < end;) {
+    for (int64_t i = 0; i < end; w->phase++) {
         const int64_t first = i;
         const int single = t->single[i] != 0;
-        if (single) {
-            for (; t->single[i]; i++)
-                if (tid == 0)
-                    t->kernels[i](t->args[i], 0, 1);
-        } else {
-            t->kernels[i](t->args[i], tid, nt);
+        w->due += single ? 1 : (uint64_t)w->nt;
+        const uint64_t made = txe_make_shares(w, i);
+        for (i++; single && t->single[i];)
             i++;
-        }
-        txe_barrier(tid, nt, ++count);
+        if (w->tid && i >= end)
+            txe_exit(w->tid); /* before the caller sees that all is made, which would wait for it */
+        txe_report(w->tid, w->phase, made);
+        if ((w->tid && i >= end) || !txe_end_phase(w))
+            return;
         if (timed) {
             const uint64_t after = txe_now();
             if (!single)
@@ -224,6 +336,11 @@ static inline void txe_walk(const txe_table *t, int tid, int nt, uint64_t count,
             before = after;
         }
     }
+}
+
+static txe_walker txe_walker_of(int tid) {
+    const uint64_t job = atomic_load(&txe_pool.open);
+    return (txe_walker){txe_pool.table, tid, txe_pool.threads, txe_pool.timed, job, job, txe_pool.made};
 }
 
 static void txe_walk_alone(const txe_table *t, int64_t from) {
@@ -246,10 +363,13 @@ static void *txe_work(void *arg) {
     uint32_t ticket = txe_pool.first_ticket[tid];
     for (;;) {
         ticket = txe_await(ticket);
-        int nt = (int)(ticket & 255u);
-        /* A job's caller waits for its workers, so its fields stand still for them, and for them only. */
-        if (tid < nt)
-            txe_walk(txe_pool.table, tid, nt, txe_pool.start, 0);
+        if (tid >= (int)(ticket & 255u) || !txe_enter(tid, atomic_load(&txe_pool.open)))
+            continue;
+        /* It may be a later job by now, or one that this worker has walked through already: then it finds no share. */
+        txe_walker walker = txe_walker_of(tid);
+        if (tid < walker.nt)
+            txe_walk(&walker);
+        txe_exit(tid);
     }
     return NULL;
 }
@@ -258,6 +378,9 @@ static void *txe_work(void *arg) {
 
 static void txe_forget(void) {
     txe_pool.workers = 0;
+    for (int tid = 0; tid < TXE_MAX_THREADS; tid++)
+        txe_exit(tid);
+    atomic_store(&txe_pool.open, 0);
     atomic_store(&txe_pool.sleepers, 0);
     txe_reset_sleep();
     atomic_store(&txe_pool.busy, 0);
@@ -297,29 +420,44 @@ static void txe_leave(void) {
     atomic_store_explicit(&txe_pool.busy, 0, memory_order_release);
 }
 
-/* Hand a job to the workers: its fields first, then the ticket, whose store gives them away; see txe_await for the order
- * of ticket and sleepers. The ticket is read relaxed, as only the holder of `busy` writes it. */
-static void txe_post(const txe_table *t, int nt) {
+/* Hand a job to the workers: its fields first, then `open` and the ticket, whose stores give them away; see txe_await for
+ * the order of ticket and sleepers. The ticket is read relaxed, as only the holder of `busy` writes it. */
+static void txe_post(const txe_table *t, int nt, int timed) {
+    const uint64_t first = txe_pool.phase + 1;
+    txe_pool.phase += (uint64_t)t->barriers;
     txe_pool.table = t;
-    txe_pool.start = txe_pool.base;
-    txe_pool.base += (uint64_t)t->barriers;
+    txe_pool.threads = nt;
+    txe_pool.timed = timed;
+    txe_pool.made = txe_made(nt);
+    atomic_store(&txe_pool.open, first);
     uint32_t job = (atomic_load_explicit(&txe_pool.ticket, memory_order_relaxed) >> 8) + 1;
     atomic_store(&txe_pool.ticket, job << 8 | (uint32_t)nt);
     if (atomic_load(&txe_pool.sleepers))
         txe_wake();
 }
 
-/* Run once; returns the number of threads that took part, 1 also where the pool is busy. */
+/* No worker reads the job any more, and none begins to. */
+static void txe_close(void) {
+    atomic_store(&txe_pool.open, 0);
+    for (int tid = 1; tid <= txe_pool.workers; tid++)
+        for (int spins = 0; atomic_load(&txe_threads[tid].inside); spins++) {
+            if (spins < TXE_BARRIER_SPINS)
+                txe_pause();
+            else
+                sched_yield();
+        }
+}
+
+/* Run once; returns the number of threads that it was shared between, 1 also where the pool is busy. */
 static int txe_share(const txe_table *t, int timed) {
     int nt = 1;
     if (t->end > 0 && txe_take()) {
         nt = txe_grow((int)t->threads);
         if (nt > 1) {
-            txe_post(t, nt);
-            if (timed)
-                txe_walk(t, 0, nt, txe_pool.start, 1);
-            else
-                txe_walk(t, 0, nt, txe_pool.start, 0);
+            txe_post(t, nt, timed);
+            txe_walker walker = txe_walker_of(0);
+            txe_walk(&walker);
+            txe_close();
         }
         txe_leave();
     }

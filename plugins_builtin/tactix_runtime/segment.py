@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tactix.base.dims import Env, Shape, evaluate_shape, learn, show, symbols
+from tactix.base.dims import Env, Shape, evaluate, evaluate_shape, learn, show, symbols
 from tactix.base.errors import ExecutionError
 from tactix.contracts.launcher import Runnable, bind
 from tactix.plan.extents import Checked, check, size_at
 from tactix.plan.memory import plan_memory
+from tactix.plan.parts import PART, located
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import Memory
 from tactix.run.segments import Profiler
@@ -24,13 +25,17 @@ class Segment:
         plan = program.plan
         self.program, self.steps = program, plan.steps[first:stop]
         buffers = plan.buffers
-        self.own = [
+        self._placed = [
             i
             for i, b in enumerate(buffers)
             if b.kind in ("arena", "workspace") and first <= b.first < stop
         ]
         # a buffer that a later segment reads keeps its place to the end of this one
-        self.lives = [(buffers[i].first, min(buffers[i].last, stop)) for i in self.own]
+        self.lives = [(buffers[i].first, min(buffers[i].last, stop)) for i in self._placed]
+        found = [(i, located(buffers, i)) for i, b in enumerate(buffers) if b.kind == PART]
+        ranks = {i: k for k, i in enumerate(self._placed)}
+        self._parts = [(ranks[whole], start) for _, (whole, start) in found if whole in ranks]
+        self.own = [*self._placed, *(i for i, (whole, _) in found if whole in ranks)]
         made = [o.buffer for s in self.steps for o in s.outputs]
         outputs = [(i, buffers[i]) for i in made if buffers[i].kind == "output"]
         self.outputs = [(i, b.shape, b.dtype.numpy) for i, b in outputs]
@@ -58,8 +63,8 @@ class Segment:
             self.lay_out(env)
         for (buffer, _, dtype), shape in zip(self.outputs, self.shapes, strict=True):
             run_values.make(buffer, shape, dtype)
-        for i, place in zip(self.own, self.places, strict=True):
-            addresses[i] = place
+        for i, address in zip(self.own, self.places, strict=True):
+            addresses[i] = address
         if not self.steps:
             self._env = dict(env) if fresh else self._env
             return
@@ -97,11 +102,12 @@ class Segment:
         check(self.checks, env)
         sizes = [
             size_at(self.program.plan.buffers[i].nbytes, env, self.program.plan.buffers[i].name)
-            for i in self.own
+            for i in self._placed
         ]
         offsets, total = plan_memory(sizes, self.lives)
         if self._memory.size < total:
             self._memory = Memory.allocate(self.program.allocator, total)
+        offsets += [offsets[k] + evaluate(start, env) for k, start in self._parts]
         self.places = [self._memory.address + offset for offset in offsets]
         self.shapes = [evaluate_shape(shape, env) for _, shape, _ in self.outputs]
 

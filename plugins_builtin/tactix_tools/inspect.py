@@ -214,13 +214,18 @@ def _rows(steps: list[dict[str, Any]], level: int = 0) -> Iterator[list[Any]]:
             f"{indent}{i}",
             f"{indent}{s['name']}",
             s["tactic"],
-            ", ".join([s["variant"], *s.get("body_runs", ())]).strip(", "),
+            ", ".join([s["variant"], *s.get("body_runs", ()), *_places(s)]).strip(", "),
             _time(s),
             s["status"],
         ]
         yield from _copies(indent, "copy to the device", copied.get("to_device"))
         for body in s.get("bodies", ()):
             yield from _rows(body, level + 1)
+
+
+def _places(step: dict[str, Any]) -> list[str]:
+    """The results that are made in their places of a Concat's output."""
+    return [f"in place in {name}" for name in step.get("in_place", ())]
 
 
 def _copies(indent: str, what: str, copied: dict[str, Any] | None) -> Iterator[list[Any]]:

@@ -51,8 +51,15 @@ def _steps(plan: Plan, symbols: dict[str, int]) -> list[dict[str, Any]]:
     for i, s in enumerate(plan.steps):
         row = {"name": s.name, **notes(s), "launcher": s.artifact.launcher, "format": _formats(s)}
         row |= {"copies": copied[i]} if i in copied else {}
+        row |= {"in_place": placed} if (placed := _in_place(plan, s)) else {}
         rows.append(row | ({"bodies": [_steps(p, symbols) for p in s.plans]} if s.plans else {}))
     return rows
+
+
+def _in_place(plan: Plan, step: Any) -> list[str]:
+    """The tensors in which a step's results lie as parts, which so need no copy."""
+    parts = [plan.buffers[o.buffer] for o in step.outputs]
+    return [plan.buffers[b.inside].name for b in parts if b.inside >= 0]
 
 
 def tensor(io: Any) -> dict[str, Any]:

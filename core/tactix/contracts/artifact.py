@@ -187,7 +187,9 @@ class KernelArtifact:
     ``requires``: device features without which it must not run. ``host_code``: whether it brings
     code that runs in the host process, although its launcher says that it runs none. ``alias``:
     output 0 is the memory of input 0, seen with another shape in the variant's formats; there is
-    nothing to launch.
+    nothing to launch. With ``joins`` it consists of all inputs instead, each so many bytes behind
+    its begin; with ``cuts`` all outputs lie in input 0, each so many bytes behind its begin: these
+    are multiples of 64, and what cannot lie there is copied.
     """
 
     launcher: str
@@ -199,6 +201,8 @@ class KernelArtifact:
     params: Mapping[str, object] = field(default_factory=dict, hash=False)
     host_code: bool = False
     alias: bool = False
+    joins: tuple[Dim, ...] = ()
+    cuts: tuple[Dim, ...] = ()
 
     @property
     def refusals(self) -> tuple[tuple[str, str], ...]:

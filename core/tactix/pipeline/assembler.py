@@ -19,6 +19,8 @@ from tactix.contracts.graph import Node, Value
 from tactix.contracts.launcher import Launcher, Operand, Step
 from tactix.contracts.region import REFORMAT, ReformatAttrs
 from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.placement import Placement, written
+from tactix.plan.parts import PART, located
 from tactix.plan.schema import Buffer, Plan, TensorIO
 from tactix.run.admission import runs_host_code
 from tactix.select.choose import produced_format
@@ -70,6 +72,7 @@ class Assembler:
         self._where: dict[tuple[Value, Format], int] = {}
         self._final: dict[Value, tuple[str, Value]] = {}
         self._claimed: set[str] = set()
+        self._placement = Placement(net, chosen)
         self._weights: dict[tuple[Any, ...], int] = {}
         self._pool, self._contents = ThreadPoolExecutor(os.cpu_count()), dict[int, Any]()
 
@@ -101,35 +104,17 @@ class Assembler:
         once; an output that is a view of what a step makes, too.
         """
         for name, v in zip(self.names, self.net.outputs, strict=True):
-            made = self._seen(v)
+            made = written(v, self.chosen)
             if made is not None and made not in self._final:
                 self._final[made] = name, v
                 self._claimed.add(name)
-
-    def _seen(self, v: Value) -> Value | None:
-        """What a step writes of which the tensor is a view, or the tensor itself; None where that
-        is not linear, or has other bytes.
-        """
-        seen = v
-        while (node := seen.producer) is not None and produced_format(seen, self.chosen).is_linear:
-            c = self.chosen[node]
-            if not c.artifact.alias:
-                views = seen is v or not (c.tactic.produces or c.tactic.tells)
-                return seen if views else None
-            source = node.given[0]
-            same = source.spec.dtype is v.spec.dtype and source.spec.nbytes() == v.spec.nbytes()
-            if not same or not c.variant.input_format(0).is_linear:
-                return None
-            seen = source
-        return None
 
     # -- steps ------------------------------------------------------------------------------------
 
     def _node(self, n: Node) -> None:
         c = self.chosen[n]
         if c.artifact.alias:
-            seen = self._fetch(n.given[0], c.variant.input_format(0))
-            self._where[n.outputs[0], c.variant.output_format(0)] = seen
+            self._view(n, c)
             return
         used = self._used_inputs(n, c.artifact)
         inputs = [
@@ -144,6 +129,37 @@ class Assembler:
         ]
         outputs = [self._place(v, c.variant.output_format(i)) for i, v in enumerate(n.outputs)]
         self._step(n, c, inputs, outputs)
+
+    def _view(self, n: Node, c: Candidate) -> None:
+        if c.artifact.joins:
+            self._join(n, c)
+        elif c.artifact.cuts:
+            self._cut(n, c)
+        else:
+            seen = self._fetch(n.given[0], c.variant.input_format(0))
+            self._where[n.outputs[0], c.variant.output_format(0)] = seen
+
+    def _join(self, n: Node, c: Candidate) -> None:
+        """Parts that were not written in the whole are copied there."""
+        whole = self._made(n.outputs[0], c.variant.output_format(0))
+        for i, (v, offset) in enumerate(zip(n.given, c.artifact.joins, strict=True)):
+            fmt = c.variant.input_format(i)
+            if i in self._placement.copied[n]:
+                name = f"{v.name}/in {n.outputs[0].name}"
+                self._reformat(v, fmt, fmt, self._part(name, v.spec, fmt, whole, offset))
+            else:
+                self._fetch(v, fmt)
+
+    def _cut(self, n: Node, c: Candidate) -> None:
+        """A whole that is not in the arena is copied there."""
+        v, fmt = n.given[0], c.variant.input_format(0)
+        whole = self._fetch(v, fmt)
+        if self._placement.copied[n]:
+            copy = self._buffer("arena", f"{v.name}/copy", v.spec, fmt)
+            whole = self._reformat(v, fmt, fmt, copy)
+        for i, (out, offset) in enumerate(zip(n.outputs, c.artifact.cuts, strict=True)):
+            own = c.variant.output_format(i)
+            self._where[out, own] = self._part(out.name, out.spec, own, whole, offset)
 
     def _step(
         self, n: Node, c: Candidate, inputs: Sequence[Operand], outputs: Sequence[Operand]
@@ -218,9 +234,9 @@ class Assembler:
             spec = as_given.spec
             buffer = self._buffer("output", name, spec, LINEAR)
             self.out.outputs.append(TensorIO(name, buffer, spec.dtype, spec.shape, spec.element))
+            self._where[v, fmt] = buffer
         else:
-            buffer = self._buffer("arena", v.name, v.spec, fmt)
-        self._where[v, fmt] = buffer
+            buffer = self._made(v, fmt)
         return Operand(buffer, v.spec.plain(), fmt)
 
     def _fetch(self, v: Value, fmt: Format) -> int:
@@ -232,8 +248,7 @@ class Assembler:
                 self._where[v, fmt] = self._weight(v.name, partial(fmt.pack, v.const))
             else:
                 have = produced_format(v, self.chosen)
-                buffer = self._buffer("arena", f"{v.name}/{fmt.name}", v.spec, fmt)
-                self._where[v, fmt] = self._reformat(v, have, fmt, buffer)
+                self._reformat(v, have, fmt, self._made(v, fmt))
         return self._where[v, fmt]
 
     def _reformat(self, v: Value, source: Format, target: Format, buffer: int) -> int:
@@ -258,6 +273,25 @@ class Assembler:
         self._reformat(v, have, LINEAR, buffer)
 
     # -- buffers ----------------------------------------------------------------------------------
+
+    def _made(self, v: Value, fmt: Format) -> int:
+        """The buffer of what steps make: a part of another, or one of its own."""
+        if (v, fmt) not in self._where:
+            name = v.name if fmt == produced_format(v, self.chosen) else f"{v.name}/{fmt.name}"
+            part = self._placement.inside.get((v, fmt))
+            self._where[v, fmt] = (
+                self._part(name, v.spec, fmt, self._made(*part.whole), part.offset)
+                if part
+                else self._buffer("arena", name, v.spec, fmt)
+            )
+        return self._where[v, fmt]
+
+    def _part(self, name: str, spec: TensorSpec, fmt: Format, whole: int, offset: Dim) -> int:
+        part = Buffer(
+            PART, name, spec.dtype, spec.shape, fmt, spec.nbytes(fmt), inside=whole, offset=offset
+        )
+        self.out.buffers.append(part)
+        return len(self.out.buffers) - 1
 
     def _buffer(self, kind: str, name: str, spec: TensorSpec, fmt: Format) -> int:
         size: Dim = spec.nbytes(fmt)
@@ -291,11 +325,12 @@ class Assembler:
             )
 
     def _lifetimes(self) -> None:
-        """First and last step that touch each arena and workspace buffer."""
+        """First and last step that touch each arena and workspace buffer, or a part of it."""
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         for k, s in enumerate(self.out.steps):
-            for b in (*(o.buffer for o in (*s.inputs, *s.outputs)), s.workspace):
+            touched = (*(o.buffer for o in (*s.inputs, *s.outputs)), s.workspace)
+            for b in (located(self.out.buffers, b)[0] for b in touched if b >= 0):
                 first.setdefault(b, k)
                 last[b] = k
         for i, stored in enumerate(self.out.buffers):

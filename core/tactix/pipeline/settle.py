@@ -20,6 +20,7 @@ from tactix.contracts.tactic import Tactic
 from tactix.fuse.split import can_split, split
 from tactix.fuse.trace import SplitGroup, Trace
 from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.placement import settled
 from tactix.pipeline.state import BuildState
 from tactix.select.choose import Choice, Chooser
 from tactix.select.enumerate import (
@@ -91,10 +92,9 @@ class Settler:
         return self._chosen({n: self.bids[n].candidates for n in self.fused.nodes})
 
     def _chosen(self, options: Mapping[Node, Sequence[Candidate]]) -> Choice:
-        costs = self.state.device.costs
-        return Chooser(
-            self.fused.nodes, options, self.fused.outputs, self.state.context.opt, costs
-        ).run()
+        costs, env = self.state.device.costs, self.state.context.opt
+        found = Chooser(self.fused.nodes, options, self.fused.outputs, env, costs).run()
+        return settled(self.fused, found, options, env, costs)
 
     def drop_uncompilable(self, choice: Choice) -> bool:
         """Reject what was chosen by estimate, or by cached timings, and does not compile; whether

@@ -15,6 +15,7 @@ from tactix.base.tensor import Element, TensorSpec
 from tactix.contracts import attrs as attribute
 from tactix.contracts.artifact import Arg, Binary, KernelArtifact, Launch, Packed
 from tactix.contracts.launcher import Operand, Step
+from tactix.plan.parts import PART
 from tactix.plan.reader import LIMIT, Reader
 from tactix.plan.schema import DEEPEST, Buffer, Plan, Profile, Requirement, TensorIO, validate
 
@@ -23,6 +24,7 @@ T = TypeVar("T")
 PLAN = tuple(f.name for f in fields(Plan) if f.name not in ("blobs", "seal"))
 IO = ("name", "buffer", "dtype", "shape", "element")
 BUFFER = ("kind", "name", "dtype", "shape", "format", "nbytes", "first", "last", "blob")
+PLACE = ("inside", "offset")
 STEP = ("name", "artifact", "inputs", "outputs", "constants", "workspace", "info", "plans")
 ARTIFACT = (
     "launcher",
@@ -148,9 +150,11 @@ def _range(r: Reader) -> tuple[int, int, int | None]:
 
 
 def _buffer(r: Reader) -> Buffer:
-    r.only(*BUFFER)
+    kind = r.at("kind").text()
+    part = kind == PART
+    r.only(*BUFFER, *(PLACE if part else ()))
     return Buffer(
-        r.at("kind").text(),
+        kind,
         r.at("name").text(),
         r.at("dtype").dtype(),
         r.at("shape").shape(),
@@ -159,6 +163,8 @@ def _buffer(r: Reader) -> Buffer:
         r.at("first").integer(-1),
         r.at("last").integer(-1),
         r.at("blob").text(),
+        r.at("inside").integer() if part else -1,
+        r.at("offset").dim() if part else 0,
     )
 
 

@@ -14,6 +14,7 @@ from tactix.contracts import attrs as attribute
 from tactix.contracts.artifact import Binary, KernelArtifact, encode_launch
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan.decode import REQUIREMENT, BlobTable
+from tactix.plan.parts import PART
 from tactix.plan.schema import Buffer, Plan, TensorIO
 
 
@@ -82,7 +83,8 @@ def _encode_element(e: Element | None) -> Any:
 def _encode_buffer(b: Buffer) -> dict[str, Any]:
     own = {k: getattr(b, k) for k in ("kind", "name", "first", "last", "blob")}
     own |= {"dtype": b.dtype.value, "shape": _encode_shape(b.shape), "format": b.format.name}
-    return own | {"nbytes": dims.to_json(b.nbytes)}
+    own |= {"nbytes": dims.to_json(b.nbytes)}
+    return own | ({"inside": b.inside, "offset": dims.to_json(b.offset)} if b.kind == PART else {})
 
 
 def _encode_step(s: Step, blob_table: BlobTable) -> dict[str, Any]:

@@ -4,7 +4,7 @@ at each shape.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +12,7 @@ from tactix.base import dims
 from tactix.base.dims import Dim, Env
 from tactix.base.errors import PlanFormatError, ShapeError
 from tactix.base.tensor import TensorSpec
+from tactix.plan.parts import around
 
 if TYPE_CHECKING:
     from tactix.contracts.launcher import Step
@@ -84,6 +85,7 @@ def _of_step(plan: Plan, s: Step, produced: bool) -> Iterator[Extent]:
         if o.buffer >= 0 and not o.spec.dtype.on_host:
             buffer = buffers[o.buffer]
             yield Extent(s.name, buffer.name, o.spec.nbytes(o.format), _content(buffer))
+    yield from _of_parts(s, buffers)
     if produced:
         return
     for o in s.outputs:
@@ -92,6 +94,15 @@ def _of_step(plan: Plan, s: Step, produced: bool) -> Iterator[Extent]:
     if s.workspace >= 0:
         buffer = buffers[s.workspace]
         yield Extent(s.name, buffer.name, s.artifact.workspace, buffer.nbytes)
+
+
+def _of_parts(s: Step, buffers: Sequence[Buffer]) -> Iterator[Extent]:
+    """That parts end where the buffers end that they lie in, or before."""
+    for operand in (o.buffer for o in (*s.inputs, *s.outputs) if o.buffer >= 0):
+        for i in (operand, *around(buffers, operand)):
+            if (part := buffers[i]).inside >= 0:
+                whole = buffers[part.inside]
+                yield Extent(s.name, whole.name, part.offset + part.nbytes, whole.nbytes)
 
 
 def _content(buffer: Buffer) -> Dim:

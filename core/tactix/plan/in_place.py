@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tactix.plan.parts import around, holds
+
 if TYPE_CHECKING:
     from tactix.contracts.launcher import Operand, Step
     from tactix.plan.schema import Plan
@@ -45,10 +47,15 @@ def _written_later(plan: Plan, buffer: int) -> list[str]:
     """Outputs that only steps write which need what the reader of a buffer makes."""
     first = next(k for k, s in enumerate(plan.steps) if buffer in _buffers(s.inputs))
     made = _buffers(plan.steps[first].outputs)
+    # with some of it in it
+    mixed = {i for b in made for i in around(plan.buffers, b)}
     early = {o for s in plan.steps[: first + 1] for o in _buffers(s.outputs)}
     for s in plan.steps[first + 1 :]:
-        follows = not made.isdisjoint(_buffers(s.inputs))
+        read = _buffers(s.inputs) - {-1}
+        follows = any(b in mixed or holds(plan.buffers, made, b) for b in read)
         (made if follows else early).update(_buffers(s.outputs))
+        if follows:
+            mixed.update(i for o in s.outputs for i in around(plan.buffers, o.buffer))
     return [io.name for io in plan.outputs if io.buffer in made - early]
 
 

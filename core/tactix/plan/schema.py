@@ -25,9 +25,11 @@ from tactix.plan.extents import Extent, extents
 from tactix.plan.in_place import in_place, one_memory
 from tactix.plan.kernel_sets import check as check_sets
 from tactix.plan.kernel_sets import kernel_sets
+from tactix.plan.parts import PART, Ready, located
+from tactix.plan.parts import check as check_part
 
-KINDS = ("input", "output", "arena", "workspace", "weight", "object")
-WRITTEN = ("output", "arena", "object")
+KINDS = ("input", "output", "arena", "workspace", "weight", "object", PART)
+WRITTEN = ("output", "arena", "object", PART)
 _NAMES = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)? ([A-Za-z0-9][A-Za-z0-9.!+_-]*)?")
 DEEPEST = 16
 """How deep plans may lie in each other."""
@@ -39,7 +41,8 @@ class Buffer:
 
     ``kind``: one of KINDS. ``nbytes``: size in storage of that format. ``first``, ``last``: steps
     between which an arena or workspace buffer is live. ``blob``: name of a weight's content. An
-    object has no memory.
+    object has no memory, and a part that of the buffer ``inside`` which it lies, from ``offset``
+    bytes on; it lives as long.
     """
 
     kind: str
@@ -51,6 +54,8 @@ class Buffer:
     first: int = -1
     last: int = -1
     blob: str = ""
+    inside: int = -1
+    offset: Dim = 0
 
 
 @dataclass(frozen=True)
@@ -230,7 +235,7 @@ def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -
         depth <= DEEPEST, f"plans lie more than {DEEPEST} deep in each other", f"plan {plan.name!r}"
     )
     for i, b in enumerate(plan.buffers):
-        _buffer(plan, b, f"buffer {i} ({b.name})")
+        _buffer(plan, i, f"buffer {i} ({b.name})")
     _interface(plan)
     for p in plan.profiles:
         _profile(p)
@@ -257,7 +262,9 @@ def _order(plan: Plan) -> None:
     """Nothing is read before it is written; what a step has produced has memory of its own, and
     stays as it is.
     """
-    ready = {-1, *(i for i, b in enumerate(plan.buffers) if b.kind in ("input", "weight"))}
+    given = (i for i, b in enumerate(plan.buffers) if b.kind in ("input", "weight"))
+    ready = Ready(plan.buffers, (-1, *given))
+    wholes = {b.inside for b in plan.buffers}
     produced = set[int]()
     for i, s in enumerate(plan.steps):
         where = f"step {i} ({s.name})"
@@ -265,12 +272,17 @@ def _order(plan: Plan) -> None:
         _require(not early, f"reads buffer {early[:1]} before it is written", where)
         own = {o.buffer for o in s.outputs}
         _require(len(own) == len(s.outputs), "writes a buffer twice", where)
-        again = own & (ready if i in plan.produced else produced)
+        again = {b for b in own if b in (ready if i in plan.produced else produced)}
         _require(
             not again, f"writes buffer {min(again, default=-1)} again, which was produced", where
         )
-        produced |= own if i in plan.produced else set()
-        ready |= own
+        if i in plan.produced:
+            shared = {b for b in own if b in wholes or plan.buffers[b].inside >= 0}
+            _require(
+                not shared, f"produces buffer {min(shared, default=-1)}, which has parts", where
+            )
+            produced |= own
+        ready.add(own)
     for io in plan.outputs:
         _require(io.buffer in ready, "no step writes it", f"output {io.name!r}")
 
@@ -291,7 +303,8 @@ def _closed(plan: Plan, where: str, *values: Dim) -> None:
             )
 
 
-def _buffer(plan: Plan, b: Buffer, where: str) -> None:
+def _buffer(plan: Plan, index: int, where: str) -> None:
+    b = plan.buffers[index]
     _require(b.kind in KINDS, f"unknown kind {b.kind!r}", where)
     fits = b.kind in ("object", "input", "output") if b.dtype.on_host else b.kind != "object"
     _require(fits, f"a {b.dtype.value} in a buffer of kind {b.kind}", where)
@@ -303,7 +316,7 @@ def _buffer(plan: Plan, b: Buffer, where: str) -> None:
         f"format {b.format.name} does not fit rank {len(b.shape)}",
         where,
     )
-    _closed(plan, where, b.nbytes, *b.shape)
+    _closed(plan, where, b.nbytes, b.offset, *b.shape)
     _require(isinstance(b.nbytes, dims.Expr) or b.nbytes >= 0, "negative size", where)
     if b.kind in ("arena", "workspace"):
         _require(
@@ -311,6 +324,11 @@ def _buffer(plan: Plan, b: Buffer, where: str) -> None:
             f"live from step {b.first} to {b.last}",
             where,
         )
+    _require(
+        (b.kind == PART) == (b.inside >= 0), "a part, and nothing else, lies in another", where
+    )
+    if b.kind == PART:
+        check_part(plan, index, where)
     if b.kind == "weight":
         left_out = b.blob in plan.stripped
         _require(left_out or b.blob in plan.blobs, f"no blob {b.blob!r}", where)
@@ -369,7 +387,7 @@ def _step(plan: Plan, index: int, s: Step, where: str) -> None:
     written = [o.buffer for o in s.outputs] + ([s.workspace] if s.workspace != -1 else [])
     for b in (*used, *written):
         _require(0 <= b < len(plan.buffers), f"no buffer {b}", where)
-        live = plan.buffers[b]
+        live = plan.buffers[located(plan.buffers, b)[0]]
         _require(
             live.first < 0 or live.first <= index <= live.last, f"buffer {b} is not live", where
         )

@@ -16,6 +16,7 @@ from tactix.base.formulas import Formulas
 from tactix.plan.demands import Demand
 from tactix.plan.extents import SIZE_LIMIT, Extent, check, size_at
 from tactix.plan.memory import Lifetimes, Stacking, plan_memory
+from tactix.plan.parts import PART, located
 from tactix.plan.schema import Buffer, Plan
 from tactix.run.shapes import evaluated
 
@@ -134,8 +135,8 @@ class Layouts:
     depends on nothing but the shape. What would then take more than the highest shapes, whose bytes
     a user may have given, is searched for, too.
 
-    ``placed``: the buffers in the arena. ``spread``: bytes up to which memory is used again late.
-    ``make``: what runs their arithmetic.
+    ``placed``: the buffers in the arena, but for the ``parts`` of others. ``spread``: bytes up to
+    which memory is used again late. ``make``: what runs their arithmetic.
     """
 
     def __init__(
@@ -145,6 +146,9 @@ class Layouts:
         buffers = plan.buffers
         self.placed = [i for i, b in enumerate(buffers) if b.kind in ("arena", "workspace")]
         self._count = len(buffers)
+        self.parts = [i for i, b in enumerate(buffers) if b.kind == PART]
+        self._places = [located(buffers, i) for i in self.parts]
+        self._starts = Formulas(d for _, d in self._places)
         self._lifetimes = [(buffers[i].first, buffers[i].last) for i in self.placed]
         self._sizes = _Sizes(buffers)
         self._kinds = [self._sizes.kinds[buffers[i].nbytes] for i in self.placed]
@@ -156,7 +160,8 @@ class Layouts:
         self._axes = ends[-1]
         self._shapes = [Formulas(io.shape) for io in self._ios]
         formulas = (*self._shapes, *self._sizes.formulas, *self._demands.formulas)
-        self._known = sorted({s for f in (*formulas, *self._extents.formulas) for s in f.symbols})
+        formulas = (*formulas, *self._extents.formulas, self._starts)
+        self._known = sorted({s for f in formulas for s in f.symbols})
         self._near: dict[tuple[int, ...], Evaluator | None] = {}
         tuned = [{s: r[1] for s, r in p.dims.items()} for p in plan.profiles[:1]]
         self._tops = [
@@ -175,7 +180,12 @@ class Layouts:
         kinds = self._sizes.at(env)
         self._extents.check(env)
         offsets, arena = self._searched(kinds)
-        return Layout(env, self._io_shapes(env), self._by_buffer(offsets, 0), arena)
+        by_buffer = self._by_buffer(offsets, 0)
+        for i, (whole, _), start in zip(
+            self.parts, self._places, self._starts.at(env), strict=True
+        ):
+            by_buffer[i] = by_buffer[whole] + start
+        return Layout(env, self._io_shapes(env), by_buffer, arena)
 
     def sizes(self, env: Env) -> list[int]:
         """Bytes of each placed buffer. Raises ShapeError."""
@@ -246,6 +256,8 @@ class Layouts:
         offsets, arena = stacking.write(writer, self._placed_sizes(sizes))
         dims = [writer.dim(d) for io in self._ios for d in io.shape]
         by_buffer = self._by_buffer(offsets, writer.constant(0))
+        for i, (whole, start) in zip(self.parts, self._places, strict=True):
+            by_buffer[i] = writer.operation("+", by_buffer[whole], writer.dim(start))
         return self._make(writer.arithmetic([*dims, arena, *by_buffer]))
 
     def _most(self) -> float:

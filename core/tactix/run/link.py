@@ -87,6 +87,7 @@ class LinkedPlan:
         make = partial(device.evaluator, steps=plan.steps)
         self._made, self.solve = Layouts(plan, spread, make), Solver(plan.inputs).solve
         self.placed, self.sizes = self._made.placed, self._made.sizes
+        self._in_arena = [*self.placed, *self._made.parts]
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -114,7 +115,7 @@ class LinkedPlan:
         known, based = self._based
         if known != memory:
             based = np.array(self.addresses, np.int64)
-            based[self.placed] += memory
+            based[self._in_arena] += memory
             self._based = memory, based
         return based
 

@@ -9,6 +9,6 @@ from tactix.contracts.tactic import Tactic
 
 def all_tactics() -> list[Tactic]:
     """The tactics of this package."""
-    from tactix_ops.tactics import control, reference, view
+    from tactix_ops.tactics import control, parts, reference, view
 
-    return [*control.tactics(), *reference.tactics(), *view.tactics()]
+    return [*control.tactics(), *reference.tactics(), *view.tactics(), *parts.tactics()]

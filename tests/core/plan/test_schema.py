@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tactix.base.dims import sym
-from tactix.base.errors import PlanFormatError
+from tactix.base.errors import PlanFormatError, ShapeError
 from tactix.base.tensor import TensorSpec, blocked
 from tactix.contracts.artifact import Arg, Launch, scalar, workspace
+from tactix.plan import container
+from tactix.plan.extents import check
+from tactix.plan.parts import Ready
 from tactix.plan.schema import Plan, Profile, validate
 
 
@@ -98,3 +101,50 @@ def test_an_argument_cannot_name_an_input_without_memory_or_a_missing_workspace(
     _refused(_with_step(plan, 0, artifact=bare), "argument input 1")
     bare = replace(s.artifact, launches=(Launch((workspace(),)),))
     _refused(_with_step(plan, 0, artifact=bare, workspace=-1), "argument workspace")
+
+
+def _with_parts(plan: Plan, read: int = 7, write: int = 7, **changes: object) -> Plan:
+    """Buffer 6 in two halves, 7 and 8: the first step writes one of them, the second reads."""
+    mid = plan.buffers[2]
+    rows = mid.shape[0] * 2
+    whole = replace(mid, name="whole", shape=(rows, 20), nbytes=mid.nbytes * 2)
+    half = replace(mid, kind="part", name="half", first=-1, last=-1, inside=6)
+    other = replace(half, name="other", offset=mid.nbytes)
+    made = replace(plan, buffers=(*plan.buffers, whole, half, other))
+    made = _with_buffer(made, 8, **changes)
+    o = plan.steps[0].outputs[0]
+    spec = replace(o.spec, shape=(rows, 20)) if read == 6 else o.spec
+    made = _with_step(made, 0, outputs=(replace(o, buffer=write),))
+    return _with_step(made, 1, inputs=(replace(o, buffer=read, spec=spec),))
+
+
+def test_parts(plan: Plan) -> None:
+    made = _with_parts(plan)
+    assert validate(made) is made
+    assert container.dump(container.load(container.dump(made))) == container.dump(made)
+    _refused(_with_parts(plan, read=8), "before it is written")
+    _refused(_with_parts(plan, read=6), "before it is written")
+    _refused(_with_parts(plan, inside=8), "is no part of buffer 8")
+    _refused(_with_parts(plan, inside=0), "is no part of buffer 0")
+    _refused(_with_parts(plan, inside=-1), "and nothing else, lies in another")
+    _refused(_with_parts(plan, offset=32), "no multiple of 64")
+    _refused(_with_parts(plan, offset=sym("batch") * -64), "negative")
+    _refused(_with_parts(plan, nbytes=64), "not those of its shape")
+    beyond = validate(_with_parts(plan, write=8, read=8, offset=plan.buffers[2].nbytes * 2))
+    with pytest.raises(ShapeError, match="larger than its buffer 'whole'"):
+        check(beyond.extents[0], {"batch": 4})
+    _refused(_with_buffer(plan, 2, inside=0), "and nothing else, lies in another")
+
+
+def test_a_whole_is_there_when_all_of_its_parts_are(plan: Plan) -> None:
+    made = _with_parts(plan)
+    for order in ((7, 8), (8, 7)):
+        ready = Ready(made.buffers, ())
+        ready.add(order[:1])
+        assert order[0] in ready
+        assert 6 not in ready
+        ready.add(order[1:])
+        assert 6 in ready
+    ready = Ready(made.buffers, ())
+    ready.add([6])
+    assert 8 in ready

@@ -19,6 +19,7 @@ from tactix.base.errors import (
 )
 from tactix.base.spelling import did_you_mean
 from tactix.config import NAMED, BuilderConfig, OptimizationProfile
+from tactix.contracts.calibrator import Calibration
 from tactix.contracts.importer import check_source
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan import container
@@ -51,7 +52,8 @@ def configure(
     """A configuration from keywords: fields of BuilderConfig, and ``shapes`` (opt, or (min, opt,
     max), by input name).
 
-    ``precision``: ``tf32``, ``fp16``, ``bf16`` or ``int8`` sets the flag of that name. Raises
+    ``precision``: ``tf32``, ``fp16``, ``bf16`` or ``int8`` sets the flag of that name.
+    ``calibration`` may be samples alone, as ``Calibration`` takes them. Raises
     ConfigError for a keyword that is none.
     """
     out = dataclasses.replace(config) if config else BuilderConfig()
@@ -60,7 +62,7 @@ def configure(
     for name, value in fields.items():
         if name not in known:
             raise ConfigError(f"no build option {name!r}", do=_spelling(name, known))
-        setattr(out, name, value)
+        setattr(out, name, _calibration(value) if name == "calibration" else value)
     if level is not None:
         out.builder_optimization_level = level
     if progress is not None:
@@ -74,6 +76,11 @@ def configure(
         out.profiles = [*out.profiles, _profile(shapes)]
     out.enabled = {*out.enabled, *([enable] if isinstance(enable, str) else enable)}
     return out
+
+
+def _calibration(given: Any) -> Calibration | None:
+    """Samples alone are a calibration by default."""
+    return given if given is None or isinstance(given, Calibration) else Calibration(given)
 
 
 def _spelling(name: str, known: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from tactix.plugins.session import Session
 from tactix_ops.rules.conv import RULES
 from tactix_quantize import feeds, kept
 from tactix_quantize.names import TensorNames
-from tactix_quantize.numbers import IntegerScale, affine
+from tactix_quantize.numbers import IntegerScale, affine, is_usable
 from tactix_quantize.observe import Seen, Tensors
 from tactix_quantize.points import Points, unusable
 
@@ -102,22 +102,20 @@ def _ranges(
     file = Path(calibration.cache) if calibration.cache else None
     if file is not None and file.exists():
         found = kept.read(file, network, calibration, by.session.logger)
-        names = TensorNames(network)
-        needed = {n for v in values for n in names.of(v)} - given.keys()
-        kept.check_scales(file, found, needed)
-        return _named(network, values, {**found, **given})
+        return _given(network, values, {**found, **given}, str(file))
     calibrator = calibrator_of(by.session, calibration.calibrator)
     if calibration.data is None and not calibration.calibrator:
         if not given:
             do = "Give it data, a calibrator that has some, a cache that is there, or ranges"
             raise ConfigError("the calibration tells no ranges", do=do)
-        return _named(network, values, given)
+        return _given(network, values, given)
     if file is not None:
         kept.check_folder(file)
     names = TensorNames(network)
     open_ones = [v for v in values if not given.keys() & set(names.of(v))]
     observe(network, open_ones, calibration.data, calibrator, by)
-    found = {**calibrator.ranges(), **given}
+    found = {n: r for n, r in calibrator.ranges().items() if is_usable(*r)}
+    found |= given
     if file is not None:
         found = kept.write(file, found, calibrator.key)
         if not calibration.symmetric:
@@ -126,6 +124,22 @@ def _ranges(
                 "symmetric, too. Leave the cache out for ranges of two ends"
             )
     return _named(network, values, found)
+
+
+def _given(
+    network: NetworkDefinition,
+    values: Collection[Value],
+    ranges: Mapping[str, Range],
+    who: str = "",
+) -> dict[Value, Range]:
+    """Of tensors by names, as someone tells. Raises InvalidArgument where a tensor that
+    is to be read as integers has a range without a scale.
+    """
+    found = _named(network, values, ranges)
+    if empty := [v.name for v, r in found.items() if not is_usable(*r)]:
+        what, why = f"scale 0 for {kept.few(empty)}", "only zero is in such a range"
+        raise InvalidArgument(what, who=who, why=why, do=kept.CURE)
+    return found
 
 
 def _tell_missing(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from tactix.base.errors import InvalidArgument
@@ -12,7 +12,6 @@ from tactix.contracts.calibrator import Calibration
 from tactix.network.definition import NetworkDefinition
 from tactix_quantize import cache
 from tactix_quantize.names import TensorNames
-from tactix_quantize.numbers import is_usable
 
 Range = tuple[float, float]
 NAMELESS = "(Unnamed Layer*"
@@ -35,8 +34,7 @@ def read(
     place of. Raises InvalidArgument for a file that is no cache, or one of another model.
     """
     text = file.read_bytes()
-    found = cache.decode(text, str(file))
-    _check_names(file, found, network, logger)
+    found = ranges_of(text, str(file), network, logger.warning)
     if calibration.data is not None or not isinstance(calibration.calibrator, str):
         logger.warning(f"{file}: the cache is there, so that no samples are read")
     asked, wrote = _asked(calibration), cache.algorithm(text)
@@ -48,9 +46,20 @@ def read(
     return found
 
 
+def ranges_of(
+    text: bytes, who: str, network: NetworkDefinition, warn: Callable[[str], None]
+) -> dict[str, Range]:
+    """What a cache's text holds; ``who``: its name, for errors. Raises InvalidArgument for what is
+    none, or of another model.
+    """
+    found = cache.decode(text, who)
+    _check_names(who, found, network, warn)
+    return found
+
+
 def write(file: Path, ranges: Mapping[str, Range], key: str) -> dict[str, Range]:
-    """Keep those ranges that have a scale; gives what is read the next time."""
-    text = cache.encode({name: r for name, r in ranges.items() if is_usable(*r)}, key)
+    """Keep ranges; gives what is read the next time."""
+    text = cache.encode(ranges, key)
     with replacing(file) as f:
         f.write(text)
     return cache.decode(text)
@@ -64,14 +73,6 @@ def check_folder(file: Path) -> None:
         raise InvalidArgument("no cache can be written there", who=str(file), why=why, do=do)
 
 
-def check_scales(file: Path, found: Mapping[str, Range], needed: Collection[str]) -> None:
-    """Raises InvalidArgument where a tensor that is to be read as integers has scale 0."""
-    if empty := [name for name in found if name in needed and not found[name][1]]:
-        what = f"the cache has scale 0 for {few(empty)}"
-        why = "only zero is in such a range"
-        raise InvalidArgument(what, who=str(file), why=why, do=CURE)
-
-
 def _asked(calibration: Calibration) -> str:
     """What a cache calls the calibrator that was named; empty for the default."""
     asked = calibration.calibrator
@@ -81,7 +82,7 @@ def _asked(calibration: Calibration) -> str:
 
 
 def _check_names(
-    file: Path, found: Mapping[str, Range], network: NetworkDefinition, logger: Logger
+    who: str, found: Mapping[str, Range], network: NetworkDefinition, warn: Callable[[str], None]
 ) -> None:
     """Tells of names that no tensor has. Raises InvalidArgument where they are most of all."""
     called = TensorNames(network)
@@ -92,6 +93,6 @@ def _check_names(
     if len(unknown) * 2 > len(told) or known.isdisjoint(found):
         what = "the calibration cache is of another model"
         why = f"{count}: {few(unknown)}" if unknown else "it names no tensor of the model"
-        raise InvalidArgument(what, who=str(file), why=why, do=CURE)
+        raise InvalidArgument(what, who=who, why=why, do=CURE)
     if unknown:
-        logger.warning(f"{file}: {count}: {few(unknown)}. Is the cache of this model?")
+        warn(f"{who}: {count}: {few(unknown)}. Is the cache of this model?")

@@ -14,6 +14,8 @@ from tactix.base.errors import ConfigError, InvalidArgument
 from tactix.contracts.calibrator import Calibration, Calibrator
 from tactix_quantize import cache
 from tactix_quantize.calibrators import QUANTILE, Entropy, Entropy2, Legacy, MinMax
+from tactix_quantize.kept import ranges_of
+from tactix_quantize.numbers import is_usable
 from tactix_quantize.points import is_quantized
 from tactix_tensorrt import device
 from tactix_tensorrt.api.callbacks import IInt8Calibrator
@@ -53,11 +55,8 @@ class Asked:
         given = {name: r for name, r in given.items() if name in known}
         kept = self.calibrator.read_calibration_cache() if self.calibrator is not None else None
         if kept:
-            found = cache.decode(bytes(kept), "the calibration cache")
+            found = ranges_of(bytes(kept), "the calibration cache", net, warn)
             ranges = {name: r for name, r in found.items() if name in known}
-            if not ranges:
-                what = "no tensor of the calibration cache is one of the network"
-                raise InvalidArgument(what, do="Remove it, and calibrate again")
             return Calibration(ranges={**ranges, **given}, symmetric=True)
         if self.calibrator is not None:
             asking = ProgramCalibrator(self.calibrator, net.inputs, self.profile)
@@ -100,7 +99,8 @@ class ProgramCalibrator(Calibrator):
 
     def ranges(self) -> Mapping[str, Range]:
         """Those that the cache holds, which is written."""
-        text = cache.encode(self._finds.ranges(), self.key)
+        usable = {name: r for name, r in self._finds.ranges().items() if is_usable(*r)}
+        text = cache.encode(usable, self.key)
         self._program.write_calibration_cache(text)
         return cache.decode(text)
 

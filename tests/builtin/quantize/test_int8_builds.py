@@ -261,3 +261,24 @@ def test_tensors_are_called_as_in_the_model(builder: Builder) -> None:
     config = configure(None, precision="int8", calibration=Calibration(calibrator=mine), **FAST)
     Int8Stage().join(builder.session, config).network(net)
     assert sorted(mine.ranges()) == ["norm_out", "x"]
+
+
+def test_samples_alone_are_a_calibration(builder: Builder, tmp_path: Path) -> None:
+    samples = networks.samples(2)
+    np.savez(tmp_path / "it.npz", **samples[0])
+    for given in (samples, tmp_path, str(tmp_path / "it.npz")):
+        config = configure(None, precision="int8", calibration=given, **FAST)
+        assert config.calibration == Calibration(given)
+        part = Int8Stage().join(builder.session, config)
+        part.network(networks.residual(builder))
+    config = configure(None, precision="int8", calibration="nowhere", **FAST)
+    part = Int8Stage().join(builder.session, config)
+    with pytest.raises(InvalidArgument, match="no such file or folder"):
+        part.network(networks.residual(builder))
+
+
+def test_tensors_that_are_zero_in_all_samples_stay_float(builder: Builder) -> None:
+    zeros = {"x": np.zeros(networks.SHAPE, np.float32)}
+    assert reads_integers(rewritten(builder, Calibration([zeros]))) == PRODUCTS - {"stem"}
+    with pytest.raises(InvalidArgument, match="scale 0 for x: only zero"):
+        rewritten(builder, Calibration(ranges={"x": (0.0, 0.0)}))

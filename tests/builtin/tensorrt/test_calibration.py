@@ -179,7 +179,9 @@ def test_the_size_of_batches_is_the_calibration_profiles(
     ("cache", "said"),
     [
         (b"no cache", "no calibration cache"),
-        (encode({"other": (-1.0, 1.0)}), "no tensor of the calibration cache"),
+        (encode({"other": (-1.0, 1.0)}), "calibration cache is of another model"),
+        (encode({"x": (-1.0, 1.0), **dict.fromkeys("uvz", (-1.0, 1.0))}), "3 of 4 names in it"),
+        (encode({"x": (0.0, 0.0), "p": (-1.0, 1.0)}), "scale 0 for x"),
     ],
 )
 def test_a_cache_that_does_not_fit_builds_nothing(

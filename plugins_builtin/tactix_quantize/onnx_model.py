@@ -43,6 +43,7 @@ def load(path: str) -> onnx.ModelProto:
     """
     try:
         model = onnx.load(path)
+        _check_age(model, path)
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
         model = _with_opset(model, path)
@@ -75,6 +76,29 @@ def as_bytes(model: onnx.ModelProto, who: str) -> bytes:
         why = "its weights are more than 2 GiB"
         raise UnsupportedOperator("the model cannot be quantised in one piece", who=who, why=why)
     return bytes(model.SerializeToString())
+
+
+def stored_bytes(path: str | Path) -> int:
+    """Of a model's file, and of those beside it that hold its weights."""
+    path = Path(path)
+    graph = onnx.load(path, load_external_data=False).graph
+    told = (e.value for t in graph.initializer for e in t.external_data if e.key == "location")
+    files = {path, *(path.parent / name for name in told)}
+    return sum(f.stat().st_size for f in files)
+
+
+def _check_age(model: onnx.ModelProto, path: str) -> None:
+    """Raises ModelImportError for a model that is newer than the onnx that is installed."""
+    opsets = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
+    newest = {"IR version": onnx.IR_VERSION, "opset": onnx.defs.onnx_opset_version()}
+    found = {"IR version": model.ir_version, "opset": max(opsets, default=0)}
+    for what, known in newest.items():
+        if found[what] > known:
+            why = f"onnx {onnx.__version__} knows {known} and older ones"
+            do = "Install a newer onnx, or export the model for an older one"
+            raise ModelImportError(
+                f"the model is of {what} {found[what]}", who=path, why=why, do=do
+            )
 
 
 def _with_opset(model: onnx.ModelProto, path: str) -> onnx.ModelProto:

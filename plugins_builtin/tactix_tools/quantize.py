@@ -159,8 +159,8 @@ def _weights(given: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _sizes(given: dict[str, Any], path: Path) -> dict[str, Any]:
-    before = Path(given["model"]).stat().st_size
-    return {"model": str(path), "bytes": path.stat().st_size, "float_bytes": before}
+    size = onnx_model.stored_bytes
+    return {"model": str(path), "bytes": size(path), "float_bytes": size(given["model"])}
 
 
 def _check(given: dict[str, Any]) -> None:

@@ -337,3 +337,30 @@ def test_weights_that_are_computed_and_factors_are_quantised(
     told = capsys.readouterr().out
     assert "2 of 4 layers read integers" in told
     assert "both stays float: its weights are not constant" in told
+
+
+def test_weights_beside_the_file_are_counted(quantize: Callable[..., dict], tmp_path: Path) -> None:
+    model = tmp_path / "outside.onnx"
+    onnx.save(
+        onnx.load(DIGITS / "digits.onnx"), model, save_as_external_data=True, size_threshold=0
+    )
+    beside = [f for f in tmp_path.iterdir() if f.suffix not in (".onnx", ".npz")]
+    assert beside
+    size = sum(f.stat().st_size for f in (model, *beside))
+    assert quantize(model)["float_bytes"] == size > model.stat().st_size
+
+
+@pytest.mark.parametrize("what", ["IR version", "opset"])
+def test_a_model_that_is_too_new_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    model = onnx.load(DIGITS / "digits.onnx")
+    if what == "opset":
+        model.opset_import[0].version = 999
+    else:
+        model.ir_version = 999
+    path = str(tmp_path / "new.onnx")
+    onnx.save(model, path)
+    assert cli.main(["quantize", path, "--random", "1"]) == cli.MODEL
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"{path}: the model is of {what} 999" in told

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,13 @@ from tactix_sdk.evaluate import evaluate
 FEEDS = 3
 """Inputs that are tried before a difference is one."""
 FEW = 0.02
-"""Share of elements that may be off by more than a rounding."""
+"""Share of elements that may be off by more than a few steps."""
+TIES = 0.15
+"""Share that may be off by a step. A mean of four integers of one scale lies halfway between two of them
+in one case of four, and which it becomes is then any rounding's choice.
+"""
+FAR = 0.05
+"""Of the largest number: more than the steps of 8 bits that one result is made of."""
 ROUNDING = 1e-4
 """Of a float result, relative to its largest number."""
 SLOWER = 1.3
@@ -39,36 +45,35 @@ NOISE = 3e-6
 @dataclass(frozen=True)
 class Difference:
     """Counts of elements. ``one``: integers one step off; ``more``: integers farther off, and floats
-    off by more than a rounding."""
+    off by more than a rounding; ``far``: those that are off by a good part of the largest number."""
 
     elements: int = 0
     one: int = 0
     more: int = 0
+    far: int = 0
 
     def __add__(self, other: Difference) -> Difference:
-        return Difference(
-            self.elements + other.elements, self.one + other.one, self.more + other.more
-        )
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Difference(*(a + b for a, b in pairs))
 
     @property
     def wrong(self) -> bool:
-        return self.one + self.more > max(2, FEW * self.elements)
+        off = self.one + self.more
+        return off > max(2, TIES * self.elements) or self.far > max(2, FEW * self.elements)
 
 
 def difference(got: Array, want: Array) -> Difference:
     """Raises AssertionError where shapes or dtypes differ."""
-    assert (got.shape, got.dtype) == (want.shape, want.dtype), (
-        got.shape,
-        got.dtype,
-        want.shape,
-        want.dtype,
-    )
+    assert (got.shape, got.dtype) == (want.shape, want.dtype), f"{got.dtype} {got.shape}"
     if want.dtype.kind == "f":
+        off = np.abs(got - want)
         scale = float(np.abs(want).max(initial=1e-3))
-        off = ~(np.abs(got - want) <= ROUNDING * scale)
-        return Difference(want.size, 0, int(off.sum()))
-    far = np.abs(got.astype(np.int64) - want.astype(np.int64))
-    return Difference(want.size, int((far == 1).sum()), int((far > 1).sum()))
+        more, far = (int((~(off <= t * scale)).sum()) for t in (ROUNDING, FAR))
+        return Difference(want.size, 0, more, far)
+    off = np.abs(got.astype(np.int64) - want.astype(np.int64))
+    reach = float(off.max(initial=0)) and FAR * float(np.ptp(want.astype(np.int64)))
+    counts = ((off == 1).sum(), (off > 1).sum(), (off > max(1, reach)).sum())
+    return Difference(want.size, *map(int, counts))
 
 
 def total(got: Mapping[str, Array], want: Mapping[str, Array]) -> Difference:

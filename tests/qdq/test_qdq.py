@@ -50,7 +50,9 @@ def test_a_network_without_its_quantisation_has_the_same_layers() -> None:
 
 def test_differences_are_told_in_steps() -> None:
     want = np.array([3, 250, 0, 7], np.uint8)
-    assert difference(np.array([3, 251, 2, 7], np.uint8), want) == Difference(4, 1, 1)
-    assert Difference(100, 3, 0).wrong
-    assert not Difference(1000, 3, 0).wrong
-    assert difference(np.float32([1, 2.01]), np.float32([1, 2])) == Difference(2, 0, 1)
+    assert difference(np.array([3, 251, 2, 7], np.uint8), want) == Difference(4, 1, 1, 0)
+    assert difference(np.array([3, 250, 40, 7], np.uint8), want) == Difference(4, 0, 1, 1)
+    assert Difference(100, 16, 0).wrong
+    assert Difference(100, 0, 3, 3).wrong
+    assert not Difference(100, 10, 2, 2).wrong
+    assert difference(np.float32([1, 2.01]), np.float32([1, 2])) == Difference(2, 0, 1, 0)

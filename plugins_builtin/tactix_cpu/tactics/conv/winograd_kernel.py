@@ -229,7 +229,8 @@ class WinogradKernel:
         w = w.reshape(self.panels, width, self.deep, self.lanes, slices, 9)
         w = w.transpose(5, 0, 2, 4, 3, 1).reshape(9, -1)
         g = np.kron(np.array(self.turn.weights), np.array(self.turn.weights))
-        turned = (g @ w.astype(np.float64)).astype(np.float32)
+        with np.errstate(invalid="ignore", over="ignore"):  # weights may be infinite, or become so
+            turned = (g @ w.astype(np.float64)).astype(np.float32)
         return turned.reshape(-1, self.panels, slices * channels, width)
 
     def _turned(self, statements: tuple[str, ...], element: str, put: str, out: int) -> str:

@@ -7,7 +7,7 @@ It is done where it is faster than a kernel that copies, and the network then ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tactix.base.dims import Dim, Env, evaluate, symbol_name, symbols
@@ -102,12 +102,15 @@ class Placement:
         """Of the bytes that a kernel would move for a node of which the artifact makes parts, the
         share that is copied nonetheless, as an output of the network, too.
         """
-        c = self._chosen[n]
-        made = [(v, c.variant.output_format(i)) for i, v in enumerate(n.outputs)]
-        moved = [n.given[i] for i in self.copied[n]]
-        moved += [v for v, fmt in made if (v, fmt) in self._given_out]
+        moved = [*(n.given[i] for i in self.copied[n]), *self.given_out(n)]
         all_bytes = sum(evaluate(v.spec.nbytes(), env) for v in n.outputs)
         return sum(evaluate(v.spec.nbytes(), env) for v in moved) / max(1, all_bytes)
+
+    def given_out(self, n: Node) -> list[Value]:
+        """What a node makes that outputs of the network are."""
+        c = self._chosen[n]
+        made = ((v, c.variant.output_format(i)) for i, v in enumerate(n.outputs))
+        return [v for v, fmt in made if (v, fmt) in self._given_out]
 
     def is_free(self, tensor: Stored) -> bool:
         """Whether a step writes it to memory that the plan may choose."""
@@ -183,7 +186,7 @@ def settled(
     def price(c: Candidate) -> float:
         return c.seconds + costs.launch * len(c.artifact.launches)
 
-    while lost := _lost(Placement(net, chosen), rivals, price, env):
+    while lost := _lost(Placement(net, chosen), rivals, env):
         chosen |= {n: rivals[n] for n in lost}
     apart = {n: r for n, r in rivals.items() if chosen[n] is not r}
     chosen = _roomy(net, chosen, apart, env)
@@ -193,20 +196,12 @@ def settled(
     return replace(choice, candidates=chosen, seconds=choice.seconds + late + kernels)
 
 
-def _lost(
-    found: Placement,
-    rivals: Mapping[Node, Candidate],
-    price: Callable[[Candidate], float],
-    env: Env,
-) -> list[Node]:
-    """The first node whose copies take as long as its kernel, if there is one: the others may gain
-    by its kernel.
+def _lost(found: Placement, rivals: Mapping[Node, Candidate], env: Env) -> list[Node]:
+    """Nodes that copy as much as their kernels: all that make outputs of the network, whatever
+    becomes of others, else the first, by whose kernel others may gain.
     """
-    return [
-        n
-        for n in found.copied
-        if n in rivals and found.share(n, env) * price(rivals[n]) >= price(rivals[n])
-    ][:1]
+    lost = [n for n in found.copied if n in rivals and found.share(n, env) >= 1]
+    return [n for n in lost if found.given_out(n)] or lost[:1]
 
 
 def _rival(c: Candidate, options: Sequence[Candidate]) -> Candidate | None:

@@ -51,8 +51,7 @@ def _written_later(plan: Plan, buffer: int) -> list[str]:
     mixed = {i for b in made for i in around(plan.buffers, b)}
     early = {o for s in plan.steps[: first + 1] for o in _buffers(s.outputs)}
     for s in plan.steps[first + 1 :]:
-        read = _buffers(s.inputs) - {-1}
-        follows = any(b in mixed or holds(plan.buffers, made, b) for b in read)
+        follows = any(b in mixed or holds(plan.buffers, made, b) for b in _buffers(s.inputs) - {-1})
         (made if follows else early).update(_buffers(s.outputs))
         if follows:
             mixed.update(i for o in s.outputs for i in around(plan.buffers, o.buffer))

@@ -42,6 +42,14 @@ def located(buffers: Sequence[Buffer], index: int) -> tuple[int, Dim]:
     return index, offset
 
 
+def may_begin_at(offset: Dim) -> bool:
+    """Whether a part may: so many bytes are a multiple of ALIGNMENT at every shape, and never
+    negative.
+    """
+    aligned = dims.mod(offset, ALIGNMENT) == 0
+    return aligned and dims.compare(offset, 0) in ("==", ">", ">=")
+
+
 def check(plan: Plan, index: int, where: str) -> None:
     """That a part lies in the arena, in a buffer before it, at an aligned place that is not
     negative at any shape. Raises PlanFormatError.
@@ -59,8 +67,7 @@ def check(plan: Plan, index: int, where: str) -> None:
     # those before it have been checked: their chains end
     if sum(1 for _ in around(plan.buffers, index)) > DEEPEST_PART:
         raise PlanFormatError(f"parts lie more than {DEEPEST_PART} deep", who=where)
-    aligned = dims.mod(b.offset, ALIGNMENT) == 0
-    if not aligned or dims.compare(b.offset, 0) not in ("==", ">", ">="):
+    if not may_begin_at(b.offset):
         what = f"begins at {b.offset}, which may be negative or no multiple of {ALIGNMENT}"
         raise PlanFormatError(what, who=where)
 
@@ -76,9 +83,7 @@ class Ready:
         self._waiting: dict[tuple[int, Dim], list[Dim]] = {}
 
     def __contains__(self, index: int) -> bool:
-        return index in self._known or (
-            index >= 0 and any(i in self._known for i in around(self._buffers, index))
-        )
+        return holds(self._buffers, self._known, index)
 
     def add(self, written: Iterable[int]) -> None:
         """What a step has written."""
@@ -109,5 +114,5 @@ class Ready:
 
 
 def holds(buffers: Sequence[Buffer], made: Set[int], index: int) -> bool:
-    """Whether a buffer lies in one of those that were made, or is one."""
-    return index in made or any(i in made for i in around(buffers, index))
+    """Whether a buffer lies in one of those that were made, or is one; -1 stands for none."""
+    return index in made or (index >= 0 and any(i in made for i in around(buffers, index)))

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tactix.base import dims
 from tactix.base.dims import Dim
 from tactix.base.tensor import NHWC, Format, blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix.plan.parts import ALIGNMENT
+from tactix.plan.parts import may_begin_at
 from tactix_codegen.c.copy import Copy
 from tactix_codegen.operations import move
 
@@ -68,22 +67,18 @@ class PartsTactic(Tactic[PartStarts]):
 
 def _starts(node: Node, fmt: Format) -> tuple[Dim, ...] | None:
     """Bytes from the begin of the whole to each part, or None if some part is not one piece of it
-    at a multiple of ALIGNMENT.
+    at a place where parts may begin.
     """
     width = node.given[0].spec.dtype.itemsize
     copies = move.copies(node, fmt)
     starts = tuple((c.source_offset + c.target_offset) * width for c in copies)
-    return starts if all(map(_is_one_piece, copies)) and all(map(_is_aligned, starts)) else None
+    return starts if all(map(_is_one_piece, copies)) and all(map(may_begin_at, starts)) else None
 
 
 def _is_one_piece(copy: Copy) -> bool:
     """Whether a copy reads as it writes, of which one is without gaps."""
     loops = zip(copy.sizes, copy.source_strides, copy.target_strides, strict=True)
     return all(size == 1 or source == target for size, source, target in loops)
-
-
-def _is_aligned(start: Dim) -> bool:
-    return dims.mod(start, ALIGNMENT) == 0 and dims.compare(start, 0) in ("==", ">", ">=")
 
 
 def tactics() -> list[Tactic]:

@@ -260,19 +260,16 @@ def surrounds_pixels(x: Value, pad: Node) -> bool:
     return pad.attrs.mode == "constant" and spatial and known
 
 
-def pads_of_both(conv: Node, pad: Node) -> tuple[Any, ...]:
-    """The convolution's own pads, and those that are put around before."""
-    n = len(pad.attrs.pads) // 2 - 2
+def pad_into_conv(root: Node, x: Value, pad: Node) -> Op:
+    """The convolution with its own pads, and those that are put around before."""
+    n = x.spec.rank - 2
     more = (*pad.attrs.pads[2 : 2 + n], *pad.attrs.pads[n + 4 :])
-    return tuple(a + b for a, b in zip(conv.attrs.pads or (0,) * 2 * n, more, strict=True))
+    pads = tuple(a + b for a, b in zip(root.attrs.pads or (0,) * 2 * n, more, strict=True))
+    return again(root, [x, *root.inputs[1:]], pads=pads)
 
 
 def _pad_when(x: Value, pad: Node) -> bool:
     return pad.attrs.value == 0 and surrounds_pixels(x, pad)
-
-
-def _pad_into_conv(root: Node, x: Value, pad: Node) -> Op:
-    return again(root, [x, *root.inputs[1:]], pads=pads_of_both(root, pad))
 
 
 def _pad_example(net: Any) -> None:
@@ -319,7 +316,7 @@ RULES = (
     Rule(
         "tactix.pad_into_conv",
         P.tactix.Convolution(P.tactix.Pad(var("x")) >> "pad", var("w")),
-        _pad_into_conv,
+        pad_into_conv,
         _pad_when,
         benefit=35,
         example=_pad_example,

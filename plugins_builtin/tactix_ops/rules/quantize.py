@@ -23,7 +23,7 @@ from tactix.contracts.rule import Fuse, Op, P, Rule, any_of, const, fuse, litera
 from tactix_ops.rules.anchors import broadcasts_surely
 from tactix_ops.rules.facts import Array, again, contiguous, fields_of
 from tactix_ops.rules.fold import MAX_BYTES
-from tactix_ops.rules.quantized_products import PRODUCT_RULES
+from tactix_ops.rules.quantized_products import PRODUCT_RULES, moved_bytes
 
 BYTES = (DType.UINT8, DType.INT8)
 
@@ -118,7 +118,8 @@ def _constant_example(net: Any) -> None:
 # -- quantise ------------------------------------------------------------------------------------
 
 
-def _quantize_when(root: Node, x: Value) -> bool:
+def makes_bytes(root: Node, x: Value) -> bool:
+    """Whether a QuantizeLinear makes bytes of float32, with one known scale."""
     known = affine(root) is not None and root.attrs.dtype in BYTES and x.spec.dtype is DType.FP32
     return known and not root.attrs.block_size
 
@@ -195,7 +196,7 @@ def _same(root: Node, d: Node) -> bool:
 
 
 def _back(root: Node, x: Value, d: Node, moved: Node | None = None) -> Any:
-    return x if moved is None else again(moved, [x, *moved.inputs[1:]])
+    return moved_bytes(x, moved)
 
 
 def _back_example(net: Any) -> None:
@@ -299,7 +300,7 @@ RULES = (
         "tactix.quantize",
         P.tactix.QuantizeLinear(var("x"), const("s")),
         _quantize,
-        _quantize_when,
+        makes_bytes,
         benefit=20,
         numerics="reassociates",
         example=_quantize_example,

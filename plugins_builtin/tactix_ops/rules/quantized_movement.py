@@ -10,9 +10,9 @@ from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, const, var
 from tactix_ops.layers.quantize import limits
-from tactix_ops.rules.conv import pads_of_both, surrounds_pixels
+from tactix_ops.rules.conv import pad_into_conv, surrounds_pixels
 from tactix_ops.rules.facts import again
-from tactix_ops.rules.quantize import BYTES, affine
+from tactix_ops.rules.quantize import affine, makes_bytes
 
 T = P.tactix
 
@@ -30,9 +30,8 @@ def _quantized_border(root: Node, pad: Node) -> int:
 
 
 def _pad_when(root: Node, x: Value, pad: Node) -> bool:
-    known = affine(root) is not None and root.attrs.dtype in BYTES and not root.attrs.block_size
     plain = pad.attrs.mode == "constant" and np.isfinite(pad.attrs.value)
-    return bool(known and plain and x.spec.dtype is DType.FP32)
+    return bool(plain and makes_bytes(root, x))
 
 
 def _pad_of_bytes(root: Node, x: Value, pad: Node) -> Op:
@@ -50,10 +49,6 @@ def _pad_example(net: Any) -> None:
 
 def _into_conv_when(root: Node, x: Value, pad: Node) -> bool:
     return surrounds_pixels(x, pad) and pad.attrs.value == root.attrs.pad_value
-
-
-def _into_conv(root: Node, x: Value, pad: Node) -> Op:
-    return again(root, [x, *root.inputs[1:]], pads=pads_of_both(root, pad))
 
 
 def _into_conv_example(net: Any) -> None:
@@ -98,7 +93,7 @@ RULES = (
     Rule(
         "tactix.pad_into_integer_convolution",
         T.IntegerConvolution(T.Pad(var("x")) >> "pad"),
-        _into_conv,
+        pad_into_conv,
         _into_conv_when,
         benefit=35,
         example=_into_conv_example,

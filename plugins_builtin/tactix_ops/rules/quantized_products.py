@@ -108,8 +108,8 @@ def _conv_when(root: Node, d: Node, dw: Node) -> bool:
     return made is not None and made.fits
 
 
-def _bytes(x: Value, moved: Node | None) -> Any:
-    """What the product reads: the bytes, moved as their numbers were."""
+def moved_bytes(x: Value, moved: Node | None) -> Any:
+    """Bytes moved as the numbers that they stand for were, if these were."""
     return x if moved is None else again(moved, [x, *moved.inputs[1:]])
 
 
@@ -118,7 +118,7 @@ def _conv(root: Node, x: Value, d: Node, dw: Node, moved: Node | None = None) ->
     assert made is not None
     assert found is not None
     product = P.tactix.IntegerConvolution(
-        _bytes(x, moved),
+        moved_bytes(x, moved),
         literal(found[0]),
         literal(made.start.astype(np.int32)),
         strides=a.strides,
@@ -191,7 +191,7 @@ def _product(root: Node, x: Value, d: Node, dw: Node, moved: Node | None = None)
     assert made is not None
     assert found is not None
     product = P.tactix.IntegerMatMul(
-        _bytes(x, moved), literal(found[0]), literal(made.start.astype(np.int32))
+        moved_bytes(x, moved), literal(found[0]), literal(made.start.astype(np.int32))
     )
     return made.finish(product, 0)
 

@@ -100,17 +100,16 @@ class NetworkDefinition(Recorded):
         """
         self.limits[symbol] = min(highest, self.limits.get(symbol, highest))
 
-    def fix(self, symbol: str, size: int) -> bool:
-        """Inputs' dims of that name become an integer, which they must be. False, and nothing is
-        changed, if a layer hangs on the symbol already.
+    def fix(self, symbol: str, size: int) -> None:
+        """Inputs' dims of that name become an integer, which they must be, unless a layer hangs on
+        the symbol already.
         """
         described = ((n.attrs, *(v.spec for v in n.outputs)) for n in self._position)
         if any(symbol in symbols_in(d) for d in described):
-            return False
+            return
         for v in self.inputs:
             shape = tuple(substitute(d, {symbol: size}) for d in v.spec.shape)
             v.spec = replace(v.spec, shape=shape)
-        return True
 
     def demand(self, assumption: Assumption, who: str) -> None:
         """Note what must hold for the network to mean what its model does; a run where it does not

@@ -24,6 +24,8 @@ from tactix.plugins.session import Session
 from tactix.run.link import device_of
 
 WHO = "BuilderFlag.RESERVE_STATES"
+Users = Mapping[Value, list[Use]]
+"""Where each tensor is read."""
 
 
 class StatesStage(Staged):
@@ -87,10 +89,10 @@ def _growing(net: NetworkDefinition) -> Iterator[Growing]:
     for past in net.inputs:
         uses = users.get(past, [])
         if len(uses) == 1 and not net.is_output(past):
-            yield from _grown(net, past, _behind_room(uses[0], users))
+            yield from _grown(net, past, _behind_room(uses[0], users), users)
 
 
-def _behind_room(use: Use, users: Mapping[Value, list[Use]]) -> Use:
+def _behind_room(use: Use, users: Users) -> Use:
     """Who reads the past, or the past with room behind it if it gets some first."""
     node = use[0]
     if node.layer.name != "Pad" or node.attrs.mode != "constant":
@@ -100,7 +102,7 @@ def _behind_room(use: Use, users: Mapping[Value, list[Use]]) -> Use:
     return readers[0] if len(readers) == 1 and not any(begins) else use
 
 
-def _grown(net: NetworkDefinition, past: Value, use: Use) -> Iterator[Growing]:
+def _grown(net: NetworkDefinition, past: Value, use: Use, users: Users) -> Iterator[Growing]:
     """The state that an input with one use is, if it is one."""
     node, place = use
     names = [k for k, v in zip(net.output_names, net.outputs, strict=True) if v in node.outputs]
@@ -108,7 +110,7 @@ def _grown(net: NetworkDefinition, past: Value, use: Use) -> Iterator[Growing]:
         return
     axis = node.attrs.axis % past.spec.rank
     length = symbol_name(past.spec.shape[axis])
-    ends = JOINED[node.layer.name](net, node, axis)
+    ends = JOINED[node.layer.name](node, axis, users)
     if length is not None and axis and ends is not None:
         yield Growing(past, node, names[0], axis, length, ends.after, node.given[1], ends.places)
 
@@ -123,15 +125,15 @@ class Ends:
     places: Value | None = None
 
 
-def _concat_ends(net: NetworkDefinition, node: Node, axis: int) -> Ends | None:
+def _concat_ends(node: Node, axis: int, users: Users) -> Ends | None:
     return Ends(node.outputs[0].spec.shape[axis]) if len(node.given) == 2 else None
 
 
-def _scatter_ends(net: NetworkDefinition, node: Node, axis: int) -> Ends | None:
+def _scatter_ends(node: Node, axis: int, users: Users) -> Ends | None:
     """As what reads the present reads so many of its rows."""
     if len(node.given) != 3 or node.attrs.mode != "linear":
         return None
-    counts = {_first_rows(n, axis) for n, _ in net.users().get(node.outputs[0], [])}
+    counts = {_first_rows(n, axis) for n, _ in users.get(node.outputs[0], [])}
     after = counts.pop() if len(counts) == 1 else None
     return None if after is None else Ends(after, node.given[2])
 
@@ -147,7 +149,7 @@ def _first_rows(node: Node, axis: int) -> Dim | None:
     return a.sizes[0] if first else None
 
 
-JOINED: Mapping[str, Callable[[NetworkDefinition, Node, int], Ends | None]] = {
+JOINED: Mapping[str, Callable[[Node, int, Users], Ends | None]] = {
     "Concat": _concat_ends,
     "TensorScatter": _scatter_ends,
 }

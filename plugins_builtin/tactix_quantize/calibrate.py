@@ -23,7 +23,7 @@ from tactix.plugins.session import Session
 from tactix_ops.rules.conv import RULES
 from tactix_quantize import feeds, kept
 from tactix_quantize.names import TensorNames
-from tactix_quantize.numbers import IntegerScale, affine, is_usable
+from tactix_quantize.numbers import IntegerScale, affine, is_usable, usable
 from tactix_quantize.observe import Seen, Tensors
 from tactix_quantize.points import Points, unusable
 
@@ -114,8 +114,7 @@ def _ranges(
     names = TensorNames(network)
     open_ones = [v for v in values if not given.keys() & set(names.of(v))]
     observe(network, open_ones, calibration.data, calibrator, by)
-    found = {n: r for n, r in calibrator.ranges().items() if is_usable(*r)}
-    found |= given
+    found = usable(calibrator.ranges()) | given
     if file is not None:
         found = kept.write(file, found, calibrator.key)
         if not calibration.symmetric:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,11 @@ class IntegerWeights:
 def is_usable(low: float, high: float) -> bool:
     """Whether a range has a scale that is a normal float32: one of zeros has none."""
     return bool(max(-low, high) / 255 > np.finfo(np.float32).tiny)
+
+
+def usable(ranges: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Those ranges that have a scale."""
+    return {name: r for name, r in ranges.items() if is_usable(*r)}
 
 
 def affine(low: float, high: float, symmetric: bool) -> IntegerScale:

@@ -78,15 +78,6 @@ def as_bytes(model: onnx.ModelProto, who: str) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def stored_bytes(path: str | Path) -> int:
-    """Of a model's file, and of those beside it that hold its weights."""
-    path = Path(path)
-    graph = onnx.load(path, load_external_data=False).graph
-    told = (e.value for t in graph.initializer for e in t.external_data if e.key == "location")
-    files = {path, *(path.parent / name for name in told)}
-    return sum(f.stat().st_size for f in files)
-
-
 def _check_age(model: onnx.ModelProto, path: str) -> None:
     """Raises ModelImportError for a model that is newer than the onnx that is installed."""
     opsets = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
@@ -185,12 +176,11 @@ def _run(
 
 def _drop(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], stored: set[str]) -> None:
     """Remove nodes, the last first, of which nothing is read but what is stored now."""
+    readers = _readers(graph)
     for node in reversed(nodes):
-        read = {name for n in _all_nodes(graph) for name in n.input} | {
-            o.name for o in graph.output
-        }
-        if stored.issuperset(read.intersection(node.output)):
+        if all(name in stored or not readers[name] for name in node.output):
             graph.node.remove(node)
+            readers.subtract(node.input)
 
 
 class Initializers:
@@ -238,11 +228,17 @@ class Initializers:
 
 def drop_unread(graph: onnx.GraphProto) -> None:
     """Remove initializers that nothing reads, and inputs that only gave them a default."""
-    read = {name for n in _all_nodes(graph) for name in n.input} | {o.name for o in graph.output}
-    gone = {t.name for t in graph.initializer} - read
+    gone = {t.name for t in graph.initializer} - _readers(graph).keys()
     for things in (graph.initializer, graph.input):
         for thing in [x for x in things if x.name in gone]:
             things.remove(thing)
+
+
+def _readers(graph: onnx.GraphProto) -> Counter[str]:
+    """How often each tensor is read, as an output of the model, too."""
+    return Counter(
+        [name for n in _all_nodes(graph) for name in n.input] + [o.name for o in graph.output]
+    )
 
 
 def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
@@ -259,8 +255,7 @@ def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 def fold_norms(graph: onnx.GraphProto) -> None:
     """Put BatchNormalizations with known statistics into the convolutions before them."""
     stored = Initializers(graph)
-    readers = Counter(name for n in _all_nodes(graph) for name in n.input)
-    readers.update(o.name for o in graph.output)
+    readers = _readers(graph)
     makers = {name: n for n in graph.node for name in n.output}
     for norm in [n for n in graph.node if n.op_type == "BatchNormalization"]:
         conv = makers.get(norm.input[0])

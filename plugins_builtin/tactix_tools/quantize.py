@@ -159,8 +159,15 @@ def _weights(given: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _sizes(given: dict[str, Any], path: Path) -> dict[str, Any]:
-    size = onnx_model.stored_bytes
-    return {"model": str(path), "bytes": size(path), "float_bytes": size(given["model"])}
+    sizes = {"bytes": _stored_bytes(path), "float_bytes": _stored_bytes(Path(given["model"]))}
+    return {"model": str(path), **sizes}
+
+
+def _stored_bytes(model: Path) -> int:
+    """Of a model's file, and of those beside it that hold its weights."""
+    from tactix_onnx.importer import OnnxImporter
+
+    return sum(f.stat().st_size for f in {model, *OnnxImporter().files(model)})
 
 
 def _check(given: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from tactix.contracts.calibrator import Calibration, Calibrator
 from tactix_quantize import cache
 from tactix_quantize.calibrators import QUANTILE, Entropy, Entropy2, Legacy, MinMax
 from tactix_quantize.kept import ranges_of
-from tactix_quantize.numbers import is_usable
+from tactix_quantize.numbers import usable
 from tactix_quantize.points import is_quantized
 from tactix_tensorrt import device
 from tactix_tensorrt.api.callbacks import IInt8Calibrator
@@ -99,8 +99,7 @@ class ProgramCalibrator(Calibrator):
 
     def ranges(self) -> Mapping[str, Range]:
         """Those that the cache holds, which is written."""
-        usable = {name: r for name, r in self._finds.ranges().items() if is_usable(*r)}
-        text = cache.encode(usable, self.key)
+        text = cache.encode(usable(self._finds.ranges()), self.key)
         self._program.write_calibration_cache(text)
         return cache.decode(text)
 

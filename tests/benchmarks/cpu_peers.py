@@ -37,6 +37,7 @@ from peer_inputs import has_batch, make_inputs
 from peer_process import Peer, PeerFailed
 from peer_report import Row, Setting
 from roofline import Machine, Work, count
+from rounds import in_turn, words
 
 __all__ = ["main", "make_inputs"]
 
@@ -122,8 +123,7 @@ class Benchmark:
         floors: list[float] = []
         for turn in range(self.args.rounds):
             self._say(f"{setting.title}: {row.model}: round {turn + 1} of {self.args.rounds}")
-            order = list(peers)
-            for e in order[turn % max(1, len(order)) :] + order[: turn % max(1, len(order))]:
+            for e in in_turn(list(peers), turn):
                 if e not in row.failures:
                     with self._noting(row, e):
                         samples[e].append(peers[e].round(self.args.seconds))
@@ -180,9 +180,6 @@ def _size(path: Path) -> int:
 
 
 def arguments() -> argparse.Namespace:
-    def words(text: str) -> list[str]:
-        return [w for w in text.split(",") if w]
-
     def numbers(text: str) -> list[int]:
         return [int(w) for w in words(text)]
 

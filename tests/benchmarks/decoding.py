@@ -32,6 +32,7 @@ from pathlib import Path
 
 import numpy as np
 from roofline import Machine
+from rounds import in_turn
 
 import tactix
 
@@ -267,8 +268,7 @@ def row(rates: dict[str, Rate], decoder: Decoder, threads: int, options: argpars
     rounds: list[dict[str, float]] = []
     roofs: list[float] = []
     for turn in range(options.rounds):
-        order = list(rates)[turn % len(rates) :] + list(rates)[: turn % len(rates)]
-        rounds.append({name: rates[name]() for name in order})
+        rounds.append({name: rates[name]() for name in in_turn(list(rates), turn)})
         roofs.append(machine.rate("read", threads, size) / size)
     machine.close()
     cells = [f"{threads}"]

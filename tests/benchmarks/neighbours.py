@@ -23,18 +23,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from peer_engines import ENGINES, TITLES, installed
 from peer_inputs import make_inputs
 from peer_process import Peer, PeerFailed
+from rounds import in_turn, words
 
 SETTLING = 0.1
 """Seconds until the scheduler has put threads beside a new neighbour: some of its periods of a few
 milliseconds.
 """
-T = TypeVar("T")
 Times = dict[tuple[str, int], list[float]]
 """Seconds of each round's median call, by engine and number of neighbours."""
 
@@ -77,16 +76,11 @@ def measured(model: Path, args: argparse.Namespace) -> Times:
             stack.callback(peers[engine].close)
         times: Times = {(e, n): [] for e in peers for n in args.neighbours}
         for turn in range(args.rounds):
-            for n in rotated(args.neighbours, turn):
+            for n in in_turn(args.neighbours, turn):
                 with neighbours(n):
-                    for engine in rotated(args.engines, turn):
+                    for engine in in_turn(args.engines, turn):
                         times[engine, n].append(peers[engine].round(args.seconds))
     return times
-
-
-def rotated(items: list[T], by: int) -> list[T]:
-    by %= len(items)
-    return items[by:] + items[:by]
 
 
 def rows(model: Path, times: Times) -> Iterator[str]:
@@ -105,9 +99,6 @@ def rows(model: Path, times: Times) -> Iterator[str]:
 
 
 def arguments() -> argparse.Namespace:
-    def words(text: str) -> list[str]:
-        return [w for w in text.split(",") if w]
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 from peer_inputs import make_inputs
 from peer_process import Peer, PeerFailed
+from rounds import in_turn, words
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def compared(model: Path, precision: str, args: argparse.Namespace) -> Compared:
             peers.append(peer)
         rounds: list[list[float]] = [[], []]
         for turn in range(args.rounds):
-            for i in (turn % 2, 1 - turn % 2):
+            for i in in_turn((0, 1), turn):
                 rounds[i].append(peers[i].round(args.seconds))
     return Compared(*rounds)
 
@@ -79,9 +80,6 @@ def row(model: Path, precision: str, found: Compared) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    def words(text: str) -> list[str]:
-        return [w for w in text.split(",") if w]
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import ceildiv, floordiv, prod
+from tactix.base.dims import Dim, ceildiv, floordiv, prod
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
 from tactix_onnx.ai_onnx.nn import convolution_fields, window_fields
@@ -309,38 +309,49 @@ def _matmul_computed(ctx: Context, sizes: tuple[int, int, int, int], bits: int) 
             "it has groups, and weights that only running tells", do="Make the weights initializers"
         )
     numbers = ctx.reshape(
-        ctx.cast(_split(ctx, ctx.tensor(1), n, bits), DType.FP32), (n, blocks, block)
+        ctx.cast(_unpacked(ctx, _by_rows(ctx, ctx.tensor(1), n), bits), DType.FP32),
+        (n, blocks, block),
     )
     zero: Any = 1 << bits - 1
     if ctx.input(3) is not None:
         zero = ctx.tensor(3)
         if zero.spec.dtype is DType.UINT8:
-            zero = _sliced(ctx, _split(ctx, zero, n, bits), blocks)
+            zero = _first(ctx, _unpacked(ctx, _by_rows(ctx, zero, n), bits), blocks)
         zero = ctx.cast(ctx.reshape(zero, (n, blocks, 1)), DType.FP32)
     scale = ctx.cast(ctx.reshape(ctx.tensor(2), (n, blocks, 1)), DType.FP32)
     rows = ctx.reshape(two(ctx, "Mul", two(ctx, "Sub", numbers, zero), scale), (n, blocks * block))
-    weights = ctx.layer("tactix.Transpose", [_sliced(ctx, rows, k)], perm=(1, 0))
+    weights = ctx.layer("tactix.Transpose", [_first(ctx, rows, k)], perm=(1, 0))
     return ctx.layer("tactix.MatMul", [ctx.tensor(), ctx.cast(weights, ctx.spec().dtype)])
 
 
-def _split(ctx: Context, raw: Value, n: int, bits: int) -> Value:
-    """Numbers of so many bits, (n, count) from bytes, the lowest bits first: as ``fields`` of what
-    is not constant.
+def _by_rows(ctx: Context, x: Value, n: int) -> Value:
+    """``x`` as a matrix of n rows."""
+    return ctx.reshape(x, (n, floordiv(x.spec.numel, n)))
+
+
+def _unpacked(ctx: Context, raw: Value, bits: int) -> Value:
+    """Numbers of so many bits, one to a byte, of bytes that hold them along the last axis, the
+    lowest bits first: as ``fields`` of what is not constant.
     """
     count = 8 // bits
-    raw = ctx.reshape(raw, (n, floordiv(raw.spec.numel, n), 1))
     if count == 1:
-        return ctx.reshape(raw, raw.spec.shape[:2])
-    shifted = two(ctx, "Div", raw, [1 << bits * i for i in range(count)])
-    parts = two(ctx, "Mod", shifted, 1 << bits)
-    return ctx.reshape(parts, (n, raw.spec.shape[1] * count))
+        return raw
+    *lead, size = raw.spec.shape
+    shifted = two(
+        ctx,
+        "Div",
+        ctx.reshape(raw, (*lead, size, 1)),
+        [1 << bits * i for i in range(count)],
+    )
+    return ctx.reshape(two(ctx, "Mod", shifted, 1 << bits), (*lead, size * count))
 
 
-def _sliced(ctx: Context, x: Value, size: int) -> Value:
-    """The first columns."""
-    if x.spec.shape[1] == size:
+def _first(ctx: Context, x: Value, size: Dim) -> Value:
+    """The first elements along the last axis."""
+    last = x.spec.rank - 1
+    if x.spec.shape[last] == size:
         return x
-    return ctx.layer("tactix.Slice", [x], begins=(0,), sizes=(size,), axes=(1,), steps=(1,))
+    return ctx.layer("tactix.Slice", [x], begins=(0,), sizes=(size,), axes=(last,), steps=(1,))
 
 
 def _zeros(ctx: Context, n: int, blocks: int, bits: int) -> Array:
@@ -356,38 +367,34 @@ def gather_blocks(ctx: Context, node: Any) -> Value:
     """Rows of a quantised table, in floats; inputs table, indices, scales, zero points?. Bytes hold
     ``bits`` each.
     """
-    data, rank, bits, packed = (
-        ctx.tensor(),
-        ctx.spec().rank,
-        ctx.attr("bits", 4),
-        ctx.spec().dtype is DType.UINT8,
-    )
+    data, rank, bits = ctx.tensor(), ctx.spec().rank, ctx.attr("bits", 4)
     rows, along = ctx.attr("gather_axis", 0) % rank, ctx.attr("quantize_axis", 1) % rank
-    block = ctx.attr("block_size", 128)
+    block, packed = ctx.attr("block_size", 128), data.spec.dtype is DType.UINT8
     if rows == along or not data.spec.dtype.is_int or not block:
         ctx.fail(
             "a table of floats, or with blocks along the gathered axis, is not supported",
             do="Use 4 or 8 bits",
         )
-    tables = [data, ctx.tensor(2), *([] if ctx.input(3) is None else [ctx.tensor(3)])]
-    if packed:
-        shape = ctx.array(2).shape
-        middle = ctx.constant(np.full(shape, 1 << bits - 1, np.uint8))
-        zero = middle if len(tables) < 3 else _unpacked(ctx, 3, bits, shape[-1])
-        tables = [_unpacked(ctx, 0, bits), tables[1], zero]
-    picked = [ctx.layer("tactix.Gather", [t, ctx.tensor(1)], axis=rows) for t in tables]
+    if packed and (rows or bits not in (2, 4, 8)):
+        ctx.fail(
+            f"bytes of {bits} bits, gathered along axis {rows}, are not supported",
+            do="Store 2, 4 or 8 bits, and gather along axis 0",
+        )
+
+    def picked(i: int) -> Value:
+        return ctx.layer("tactix.Gather", [ctx.tensor(i), ctx.tensor(1)], axis=rows)
+
     axis = along if along < rows else along + ctx.spec(1).rank - 1
-    fields = {"axis": axis, "block_size": block, "dtype": picked[1].spec.dtype}
-    return ctx.layer("tactix.DequantizeLinear", picked, **fields)
-
-
-def _unpacked(ctx: Context, i: int, bits: int, count: Any = None) -> Value:
-    """Numbers of so many bits along the last axis of constant bytes, one to a byte; the first
-    ``count``.
-    """
-    raw = ctx.array(i)
-    numbers = fields(raw.reshape(-1, raw.shape[-1]), bits).reshape(*raw.shape[:-1], -1)
-    return ctx.constant(np.ascontiguousarray(numbers[..., :count]))
+    numbers, scale = picked(0), picked(2)
+    zero = None if ctx.input(3) is None else picked(3)
+    if packed:
+        numbers = _unpacked(ctx, numbers, bits)
+        if zero is None:
+            numbers = two(ctx, "Sub", ctx.cast(numbers, DType.INT16), 1 << bits - 1)
+        else:
+            zero = _first(ctx, _unpacked(ctx, zero, bits), scale.spec.shape[-1])
+    fields = {"axis": axis, "block_size": block, "dtype": scale.spec.dtype}
+    return ctx.layer("tactix.DequantizeLinear", [numbers, scale, zero], **fields)
 
 
 # -- recurrent -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Scales are no simple multiples of each other, so that few results lie halfway be
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -13,7 +14,12 @@ import numpy as np
 import pytest
 from microsoft_oracle import Case, by_converter, by_onnx_runtime, check
 
+from tactix import Builder
+from tactix.api import configure
 from tactix.base.errors import UnsupportedOperator
+
+ROOM_FOR_CODE = 192 << 10
+"""Bytes that machine code may take in a plan."""
 
 F32 = np.float32
 RNG = np.random.default_rng(53)
@@ -461,6 +467,44 @@ def tables() -> list[Case]:
 @pytest.mark.parametrize("c", tables(), ids=lambda c: c.id)
 def test_quantized_tables(c: Case, imported: Any, model: Any) -> None:
     check(c, imported, model)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("bits", [2, 4])
+def test_plans_hold_tables_as_they_are_packed(
+    bits: int, zeros: bool, imported: Any, model: Any
+) -> None:
+    """Rows are unpacked after they are picked: the table is not written out, a byte a number."""
+    rows, width, block = 4096, 256, 32
+    table = bytes_of(np.uint8, rows, width * bits // 8)
+    arrays = [table, np.array([[7, 0, 4095]]), scales(rows, width // block)]
+    if zeros:
+        arrays.append(bytes_of(np.uint8, rows, width // block * bits // 8))
+    attrs = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
+    given = constant(0, *range(2, len(arrays)))
+    c = Case("GatherBlockQuantized", arrays, attrs, (0,), given)
+    network = imported(c.model(model, False))
+    plan = Builder().build(network, configure(level=0)).plan
+    held = sum(len(memoryview(blob).cast("B")) for blob in plan.blobs.values())
+    assert held < sum(a.nbytes for a in arrays) + ROOM_FOR_CODE < rows * width
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_tables_that_only_running_tells(bits: int, imported: Any, model: Any) -> None:
+    table, picked = bytes_of(np.uint8, 7, 32 * bits // 8), np.array([[3, 0], [6, 6]])
+    arrays = [table, picked, normal(7, 2), bytes_of(np.uint8, 7, -(-2 * bits // 8))]
+    attrs = {"bits": bits, "block_size": 16, "gather_axis": 0, "quantize_axis": 1}
+    c = Case("GatherBlockQuantized", arrays, attrs, (0,), constant(0, 2, 3))
+    want = by_onnx_runtime(c.model(model, False), c.names, c.feed)
+    check(replace(c, constants=frozenset()), imported, model, want)
+
+
+def test_packed_tables_are_gathered_along_their_first_axis(imported: Any, model: Any) -> None:
+    attrs = {"bits": 4, "block_size": 16, "gather_axis": 1, "quantize_axis": 0}
+    arrays = [bytes_of(np.uint8, 16, 4), np.array([1]), scales(1, 8)]
+    c = Case("GatherBlockQuantized", arrays, attrs, (0,), constant(0, 2))
+    with pytest.raises(UnsupportedOperator, match="gather along axis 0"):
+        imported(c.model(model, False))
 
 
 @pytest.mark.parametrize("per_gate", [False, True])

@@ -52,11 +52,17 @@ class RowResults:
     part: int = 0
 
     def width(self) -> int:
-        """Neighbours that one access takes."""
+        """Neighbours that are stored by one access; operands of wider elements take several."""
         strides = contiguous_strides((*self.lead, self.n))
-        moves = [(v.spec.dtype, strides) for v in self.node.outputs]
-        moves += [(o.dtype, o.strides) for o in self.epi.operands.values() if o.strides[-1] != 0]
-        return min(WIDTH, text.vector_width(self.part or self.n, moves))
+        stores = [(v.spec.dtype, strides) for v in self.node.outputs]
+        v = min(WIDTH, text.vector_width(self.part or self.n, stores))
+        reads = [o for o in self.epi.operands.values() if o.strides[-1] != 0]
+        while any(
+            text.vector_width(v, [(o.dtype, o.strides)]) < min(v, text.widest(o.dtype))
+            for o in reads
+        ):
+            v //= 2
+        return v
 
     def store(self, count: int = WIDTH, is_whole: bool = False) -> str:
         """Statements that turn ``count`` sums into results; nothing is done past the last column.

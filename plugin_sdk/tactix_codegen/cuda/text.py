@@ -128,6 +128,11 @@ def divides(k: int, *values: Dim) -> bool:
     return all(dims.mod(v, k) == 0 for v in values)
 
 
+def widest(dtype: DType) -> int:
+    """Elements that one access moves at most."""
+    return _WIDEST // dtype.itemsize
+
+
 def vector_width(
     last: Dim, moves: Sequence[tuple[DType, Sequence[Dim]]], whole: bool = True
 ) -> int:
@@ -137,7 +142,7 @@ def vector_width(
     ``moves``: dtype and strides of every operand. ``whole``: the loop's length must be a multiple
     of the width.
     """
-    v = _WIDEST // max((t.itemsize for t, _ in moves), default=_WIDEST)
+    v = min((widest(t) for t, _ in moves), default=1)
     while v > 1 and not ((not whole or divides(v, last)) and all(_even(v, s) for _, s in moves)):
         v //= 2
     return max(v, 1)
@@ -156,16 +161,17 @@ def fetch(
     args: CudaArgs, name: str, place: str, dtype: DType, step: Dim, v: int
 ) -> tuple[list[str], str]:
     """Statements that load ``v`` elements, ``step`` apart, from the pointer ``place`` on; and lane
-    ``k``'s text.
+    ``k``'s text. Neighbours come by as many accesses as 16 bytes each take.
     """
     kind = number_type(dtype)
     if step == 0 or v == 1:
         return [f"const {kind} {name} = {c_scalar.element(dtype, f'*({place})')};"], name
     if step == 1:
-        return [
-            f"{kind} {name}[{v}];",
-            f"tx_load_{dtype.value}<{v}>({name}, {place});",
-        ], f"{name}[k]"
+        each = min(v, widest(dtype))
+        loads = [f"tx_load_{dtype.value}<{each}>({name}, {place});"]
+        for i in range(each, v, each):
+            loads.append(f"tx_load_{dtype.value}<{each}>({name} + {i}, {place} + {i});")
+        return [f"{kind} {name}[{v}];", *loads], f"{name}[k]"
     one = c_scalar.element(dtype, f"({place})[k * {args.dim(step)}]")
     return [f"{kind} {name}[{v}];", *lanes(v, f"{name}[k] = {one};")], f"{name}[k]"
 

@@ -28,7 +28,13 @@ ROW = 128
 modulo 8 (CU_TENSOR_MAP_SWIZZLE_128B), so that eight rows of one chunk lie in different banks, and
 as ``wgmma`` reads operands of that layout.
 """
-_TYPES = {DType.FP16: "FLOAT16", DType.BF16: "BFLOAT16"}
+_TYPES = {
+    DType.FP16: "FLOAT16",
+    DType.BF16: "BFLOAT16",
+    DType.INT8: "UINT8",
+    DType.UINT8: "UINT8",
+}
+"""What the driver calls elements; of bytes it knows one kind, and copies and zeros are the same."""
 
 
 @dataclass(frozen=True)

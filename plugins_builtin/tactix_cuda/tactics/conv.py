@@ -1,13 +1,14 @@
 """Convolution as a product of windows and packed weights, over channels-last activations.
 
 A stage of k is some channels of one or more taps; windows are copied from the image as they are
-needed. Channels that do not fill copies of 16 bytes (8 for up to four) are padded by a first
-launch; images of up to four channels are read linear there. Knobs: those of a BlockTile, ``split``
-as in gemm, ``channels`` of a padded pixel.
+needed. Channels that do not fill copies of 16 bytes (8 of bytes; of up to four channels four) are
+padded by a first launch; images of fewer than four are read linear there. Knobs: those of a
+BlockTile, ``split`` as in gemm, ``channels`` of a padded pixel.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,14 +38,14 @@ PAD_THREADS = 256
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [CudaConvTactic(), Tf32ConvTactic()]
+    return [CudaConvTactic(), Tf32ConvTactic(), IntegerWindowTactic()]
 
 
 class CudaConvTactic(Tactic[ConvolutionWindow]):
     """float16, bfloat16 and float32, summed in float32; one group, constant weights."""
 
     key = "tactix.cuda_conv@1"
-    implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
+    implements: tuple[str, ...] = ("tactix.Convolution@1", "tactix.WideConvolution@1")
     device = "cuda"
     source = "cuda_c"
 
@@ -101,9 +102,23 @@ class Tf32ConvTactic(CudaConvTactic):
         return "tf32" if dtype is DType.FP32 else ""
 
 
+class IntegerWindowTactic(CudaConvTactic):
+    """8-bit integers by signed ones, summed in int32; one group, constant weights."""
+
+    key = "tactix.cuda_integer_windows@1"
+    implements = ("tactix.IntegerConvolution@1",)
+
+    def kind(self, dtype: DType) -> str:
+        return tile.BYTES.get(dtype, "")
+
+
 def _channels(win: ConvolutionWindow) -> int:
-    """Channels of a pixel as they are read: whole copies of 16 bytes, or of 8 for few channels."""
-    unit = 4 if win.c <= FEW_CHANNELS else 16 // win.dtype.itemsize
+    """Channels of a pixel as they are read: whole copies of 16 bytes, of 8 where a channel is a
+    byte, or four where there are few.
+    """
+    unit = (
+        4 if win.c <= FEW_CHANNELS else 8 if win.dtype.itemsize == 1 else 16 // win.dtype.itemsize
+    )
     return -(-win.c // unit) * unit
 
 
@@ -184,6 +199,7 @@ def _geometry(win: ConvolutionWindow, channels: int, t: BlockTile) -> str:
         "DILATION_X": win.dilations[1],
         "TOP": win.begins[0],
         "LEFT": win.begins[1],
+        "PAD": _pad_word(win),
     }
     return (
         block(
@@ -191,6 +207,17 @@ def _geometry(win: ConvolutionWindow, channels: int, t: BlockTile) -> str:
         )
         + ";\n"
     )
+
+
+def _pad_word(win: ConvolutionWindow) -> int:
+    """What lies around an image, as an int32 of four bytes: floats have zeros, integers their zero
+    point.
+    """
+    if win.dtype not in tile.BYTES:
+        return 0
+    anchor = win.node.anchor
+    assert anchor is not None
+    return int.from_bytes(bytes([anchor.attrs.pad_value & 255] * 4), "little", signed=True)
 
 
 def _windows(win: ConvolutionWindow, made: Tiled, x: str, channels: int) -> list[str]:
@@ -208,7 +235,8 @@ def _windows(win: ConvolutionWindow, made: Tiled, x: str, channels: int) -> list
 
 def _weights(win: ConvolutionWindow, made: Tiled, channels: int) -> list[str]:
     t = made.tile
-    w = made.entry.constant("w", pack_weights(win, channels, t), win.dtype)
+    dtype = win.node.given[win.w].spec.dtype
+    w = made.entry.constant("w", pack_weights(win, channels, t), dtype)
     panel = int(made.stages) * t.cols * t.depth  # type: ignore[arg-type]
     return [
         f"tx_packed<{t.cols}, {t.chunks}, {t.threads}> b;",
@@ -220,7 +248,7 @@ def _pad(
     e: KernelEntry, win: ConvolutionWindow, channels: int, offset: Dim, fmt: Format
 ) -> tuple[str, Launch]:
     """The launch that copies the image with channels last and padded by zeros."""
-    kind, width = ctype(win.dtype), min(channels, 16 // win.dtype.itemsize)
+    kind, width = ctype(win.dtype), math.gcd(channels, 16 // win.dtype.itemsize)
     groups, plane = channels // width, win.size[0] * win.size[1]
     x, to, pixels = e.input(win.x), e.workspace(offset, kind), win.n * plane
     if fmt.is_linear:

@@ -1,5 +1,5 @@
-"""MatMul, WideMatMul and Gemm on tensor cores, or exact in float32; any shapes, any pointwise
-epilogue.
+"""MatMul, WideMatMul, Gemm and IntegerMatMul on tensor cores, or exact in float32; any shapes, any
+pointwise epilogue.
 
 A constant b lies packed by stages of tiles; other operands are copied as they lie, whichever way
 they are turned.
@@ -32,14 +32,14 @@ LIKELY = (64, 1024, 16384)
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [CudaGemmTactic(), Tf32GemmTactic()]
+    return [CudaGemmTactic(), Tf32GemmTactic(), IntegerGemmTactic()]
 
 
 class CudaGemmTactic(Tactic[CudaProduct]):
     """float16, bfloat16 and float32, summed in float32."""
 
     key = "tactix.cuda_gemm@1"
-    implements = ("tactix.MatMul@1", "tactix.Gemm@1", "tactix.WideMatMul@1")
+    implements: tuple[str, ...] = ("tactix.MatMul@1", "tactix.Gemm@1", "tactix.WideMatMul@1")
     device = "cuda"
     source = "cuda_c"
 
@@ -80,6 +80,22 @@ class Tf32GemmTactic(CudaGemmTactic):
 
     def kind(self, dtype: DType) -> str:
         return "tf32" if dtype is DType.FP32 else ""
+
+
+class IntegerGemmTactic(CudaGemmTactic):
+    """8-bit integers by a constant b of signed ones, summed in int32."""
+
+    key = "tactix.cuda_integer_gemm@1"
+    implements = ("tactix.IntegerMatMul@1",)
+
+    def kind(self, dtype: DType) -> str:
+        return tile.BYTES.get(dtype, "")
+
+    def match(self, node: Node, device: DeviceProperties) -> CudaProduct | Reject:
+        p = super().match(node, device)
+        if isinstance(p, Reject) or p.can_pack:
+            return p
+        return Reject("bytes are multiplied along k, so b has to be packed when it is built")
 
 
 def works(p: CudaProduct) -> list[ProductSizes]:
@@ -143,7 +159,7 @@ def _packed(p: CudaProduct, made: Tiled, sizes: Sequence[str]) -> list[str]:
     """Declare the loader of a packed b."""
     t, args = made.tile, made.entry
     panels, stages = int(ceildiv(p.n, t.cols)), int(ceildiv(p.k, t.depth))  # type: ignore[arg-type]
-    pointer = args.constant("b", p.pack_b(t.cols, t.depth), p.dtype)
+    pointer = args.constant("b", p.pack_b(t.cols, t.depth), p.node.given[p.b.index].spec.dtype)
     matrix = flat("item", sizes, p.b.strides, args) if p.batch else "0"
     panel = f"({matrix}) * {panels} + j" if matrix != "0" else "j"
     start = f"b.start({pointer} + (int64_t)({panel}) * {stages * t.cols * t.depth});"
@@ -152,4 +168,4 @@ def _packed(p: CudaProduct, made: Tiled, sizes: Sequence[str]) -> list[str]:
 
 def piece(length: Dim, size: int) -> int:
     """Bytes that one copy of an operand may take whose rows are that many elements long."""
-    return next((b for b in (16, 8, 4) if b >= size and text.divides(b // size, length)), size)
+    return next((b for b in (16, 8, 4, 2) if b >= size and text.divides(b // size, length)), size)

@@ -25,6 +25,8 @@ from tactix_codegen.c.text import block
 
 KINDS = {DType.FP16: "f16", DType.BF16: "bf16", DType.FP32: "f32"}
 """How operands of a dtype are multiplied; ``tf32`` is another way for float32."""
+BYTES = {DType.INT8: "i8", DType.UINT8: "u8"}
+"""The same of 8-bit integers, which are multiplied by signed ones and summed in int32."""
 PRELUDES = ("ptx.cuh", "tile.cuh")
 CLOCK = 1.7e9
 """Cycles a second that estimates assume: between the 1.98e9 of an H200 and the 1.5e9 that it falls
@@ -44,7 +46,7 @@ and an H200 (4.8e12; both of NVIDIA's data sheets).
 """
 STORED = 64
 """Results that a block stores in a cycle once its tile is made."""
-PRODUCTS = {"f16": 1024, "bf16": 1024, "tf32": 512, "f32": 128}
+PRODUCTS = {"i8": 2048, "u8": 2048, "f16": 1024, "bf16": 1024, "tf32": 512, "f32": 128}
 """Products (a multiplication and an addition) that a multiprocessor makes in a cycle: by tensor
 cores what an A100 has of dense ones (NVIDIA A100 whitepaper); in f32 those of 8.6 and later (CUDA
 C++ Programming Guide, "Arithmetic Instructions"; 8.0 has 64, so there all f32 tiles look cheaper
@@ -109,7 +111,17 @@ class BlockTile:
     @property
     def size(self) -> int:
         """Bytes of an element."""
-        return 2 if self.kind in ("f16", "bf16") else 4
+        return 1 if self.is_integer else 2 if self.kind in ("f16", "bf16") else 4
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether sums are int32."""
+        return self.kind in BYTES.values()
+
+    @property
+    def sum_type(self) -> str:
+        """The C type of a sum."""
+        return "int" if self.is_integer else "float"
 
     @property
     def depth(self) -> int:
@@ -131,7 +143,7 @@ class BlockTile:
         """Shared memory: the stages, and later in their place what warps hand over.
 
         A warp brings 16 rows of its sums at a time into rows that results are stored from. Such a
-        row has 8 floats more than columns: four rows of a store then begin 8 banks apart, and no
+        row has 8 sums more than columns: four rows of a store then begin 8 banks apart, and no
         two of a half warp's stores of 8 bytes meet in a bank.
         """
         handed = self.down * self.across * 16 * (self.cols // self.across + 8) * 4

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tactix.base.dims import Dim, ceildiv
+from tactix.base.dims import Dim, ceildiv, symbols
 from tactix.contracts.artifact import Launch
 from tactix.contracts.graph import Node
 from tactix_codegen.c.text import block
@@ -36,8 +36,8 @@ class Tiled:
         self.batch, self.m, self.n, self.stages = batch, m, n, stages
         self.entry = KernelEntry(node, tile.threads)
         self.pitch = ceildiv(n, WIDTH) * WIDTH
-        # float32 sums of every part: parts are added in one order, so that results repeat bit by
-        # bit
+        # sums of every part, of 4 bytes: parts are added in one order, so that results repeat bit
+        # by bit
         self.workspace: Dim = batch * m * self.pitch * (4 * splits) if splits > 1 else 0
 
     def finish(
@@ -53,13 +53,12 @@ class Tiled:
             f"const int64_t row = {'row0 + r' if self.batch == 1 else f'item * {m} + row0 + r'};",
             put,
         ]
-        given = "a, b, first, count, memory, [&](int r, int c, const float* v)"
+        given = f"a, b, first, count, memory, [&](int r, int c, const {t.sum_type}* v)"
         call = f"tx_product<TX_NAME(tile), {warp}>({given}"
         body = [*self._place(), *loaders, block(call, *lines) + ");"]
-        tiles = self.batch * ceildiv(self.m, t.rows) * ceildiv(self.n, t.cols) * self.splits
         texts, launches = (
             [t.struct() + e.kernel(*body, blocks=t.blocks)],
-            [e.launch(tiles, t.shared_bytes)],
+            [e.launch(self._tiles(), t.shared_bytes)],
         )
         if self.splits == 1:
             return texts, launches, [e]
@@ -70,6 +69,11 @@ class Tiled:
         )
         return texts, launches, [e, reduce]
 
+    def _tiles(self) -> Dim:
+        """Blocks: every part of k of every tile."""
+        t = self.tile
+        return self.batch * ceildiv(self.m, t.rows) * ceildiv(self.n, t.cols) * self.splits
+
     def _place(self) -> list[str]:
         """Declare which tile the block has, and its stages of k.
 
@@ -77,9 +81,11 @@ class Tiled:
         that run together share operands. The last part may have fewer stages than the others, or
         none.
         """
-        e, t = self.entry, self.tile
+        e, t, tiles = self.entry, self.tile, self._tiles()
         down, across = (e.dim(ceildiv(d, each)) for d, each in ((self.m, t.rows), (self.n, t.cols)))
         lines = [
+            # a launch has one block at least, also where a size is 0 and there is no tile
+            *([f"if ({e.dim(tiles)} == 0) return;"] if symbols(tiles) else []),
             "TX_SHARED(memory);",
             f"const uint32_t down = {down}, across = {across};",
             "uint32_t id = blockIdx.x, i, j;",
@@ -108,21 +114,27 @@ class Tiled:
         """Statements that put sums of a part of k into the workspace."""
         e, pitch = self.entry, self.entry.dim(self.pitch)
         at = f"((int64_t)part * {e.dim(self.batch * self.m)} + row) * {pitch} + col"
-        stores = [f"*(float4*)(to + {i}) = *(const float4*)(v + {i});" for i in (0, 4)]
-        return block(f"if (col < {pitch})", f"float* to = {e.workspace(0)} + {at};", *stores)
+        kind = self.tile.sum_type
+        four = f"tx_pack<{kind}, 4>"
+        stores = [f"*({four}*)(to + {i}) = *(const {four}*)(v + {i});" for i in (0, 4)]
+        to = f"{kind}* to = {e.workspace(0, kind)} + {at};"
+        return block(f"if (col < {pitch})", to, *stores)
 
     def _reduce(self, e: KernelEntry, rows: RowResults) -> list[str]:
         """The second launch: sums of all parts, eight columns a thread."""
         pitch, total = e.dim(self.pitch), e.dim(self.batch * self.m)
-        add = [f"v[{i}] += p.{f};\nv[{i + 4}] += q.{f};" for i, f in enumerate("xyzw")]
-        loads = "const float4 p = *(const float4*)from, q = *(const float4*)(from + 4);"
+        runs = e.dim(self.batch * self.m * (self.pitch // WIDTH))
+        kind = self.tile.sum_type
+        four = f"tx_pack<{kind}, 4>"
+        add = [f"v[{i}] += p.v[{i}];\nv[{i + 4}] += q.v[{i}];" for i in range(4)]
+        loads = f"const {four} p = *(const {four}*)from, q = *(const {four}*)(from + 4);"
         return [
-            f"const int64_t t = (int64_t)blockIdx.x * {REDUCE_THREADS} + threadIdx.x, "
-            f"row = t / ({pitch} / {WIDTH});",
+            f"const int64_t t = (int64_t)blockIdx.x * {REDUCE_THREADS} + threadIdx.x;",
+            f"if (t >= {runs}) return;",
+            f"const int64_t row = t / ({pitch} / {WIDTH});",
             f"const int col = (int)(t % ({pitch} / {WIDTH})) * {WIDTH};",
-            f"if (row >= {total}) return;",
-            f"float v[{WIDTH}] = {{0.0f}};",
-            f"const float* from = {e.workspace(0)} + row * {pitch} + col;",
+            f"{kind} v[{WIDTH}] = {{}};",
+            f"const {kind}* from = {e.workspace(0, kind)} + row * {pitch} + col;",
             "#pragma unroll",
             block(
                 f"for (int s = 0; s < {self.splits}; s++)",

@@ -27,7 +27,8 @@ from tactix_cuda.tactics.hopper import stem as hopper_stem
 DEVICE = target("sm_90a")
 ALONE = replace(DEVICE, cores=1)
 """One multiprocessor: a block of several teams makes all tiles, one after the other."""
-(GEMM,), (CONV,), (STEM,) = hopper_gemm.tactics(), hopper_conv.tactics(), hopper_stem.tactics()
+GEMM, BYTE_GEMM = hopper_gemm.tactics()
+(CONV, BYTE_CONV), (STEM,) = hopper_conv.tactics(), hopper_stem.tactics()
 (ATTENTION,) = hopper_attention.tactics()
 IMAGES: list[pc.Image] = [
     ((3, 64, 20, 18), 72, (3, 3), {"pads": (1, 1, 1, 1)}),
@@ -110,6 +111,32 @@ def large(dtype: str) -> list[simt.Case]:
     return [gemm, *pc.images(CONV, dtype, LARGE)]
 
 
+def byte_gemms(dtype: str) -> list[simt.Case]:
+    """Depths of a part of a stage and of several, and what follows in a quantized network."""
+    whole = pc.plain(
+        BYTE_GEMM, "IntegerMatMul", [pc.whole(dtype, 300, 528), pc.whole("i8", 528, 264)], [1]
+    )
+    return [whole, *(c for c in pc.byte_gemms(BYTE_GEMM, dtype) if takes(c)), byte_tiles(dtype)]
+
+
+def byte_convs(dtype: str) -> list[simt.Case]:
+    """Of images with zeros around, the same that floats have."""
+    own = [*pc.byte_images(BYTE_CONV, dtype, IMAGES), *pc.byte_convs(BYTE_CONV, dtype)]
+    return [c for c in own if takes(c)]
+
+
+def byte_tiles(dtype: str, flow: hopper.Flow | None = None) -> simt.Case:
+    """As ``tiles``; of the flow that is the best if none is given."""
+    rows, cols = (130, 72) if flow is None else (flow.rows + 9, flow.cols + 8)
+    arrays = [pc.whole(dtype, rows, 400), pc.whole("i8", 400, cols)]
+    rest = [
+        pc.whole("i8", cols).astype(np.int32), pc.real("f32", cols) * 1e-3, pc.whole("u8", rows, cols)
+    ]  # fmt: skip
+    body = pc.requantized(("IntegerMatMul", (0, 1, 2), {}), 3)
+    case = pc.group(BYTE_GEMM, [*arrays, *rest], body, [1, 2, 3], results=[11, 10])
+    return replace(case, device=ALONE, only=hopper.variants([flow]) if flow else None)
+
+
 def tiles(dtype: str, flow: hopper.Flow, cut: bool = True) -> simt.Case:
     """Two by two tiles of a flow, all but one of them cut, of four stages, one of them cut; bias,
     gelu and residual.
@@ -153,4 +180,8 @@ TABLE: dict[str, Callable[[], list[simt.Case]]] = {
         ("causal", causals),
     )
     for t in ("f16", "bf16")
+} | {
+    f"{name} {t}": partial(make, t)
+    for name, make in (("gemm", byte_gemms), ("conv", byte_convs))
+    for t in pc.BYTES
 }

@@ -15,6 +15,7 @@ import simt
 from product_cases import (
     GROUPED,
     IMAGES,
+    SIZES,
     causal,
     epilogues,
     group,
@@ -63,7 +64,7 @@ def ways(dtype: str, tactic: Tactic) -> list[simt.Case]:
     return [
         *(c for s in sizes for c in turned(tactic, dtype, *s)),
         *batch,
-        *symbolic(tactic, dtype),
+        *symbolic(tactic, dtype, SIZES[:2]),  # a library has no product of nothing
     ]
 
 

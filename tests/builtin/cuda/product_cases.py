@@ -21,22 +21,31 @@ from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import Tactic
 from tactix_cuda.tactics import attention, attention_f32, conv, direct_conv, gemm, gemv
 
-GEMM, TF32_GEMM = gemm.tactics()
+GEMM, TF32_GEMM, BYTE_GEMM = gemm.tactics()
 (GEMV,) = gemv.tactics()
-CONV, TF32_CONV = conv.tactics()
+CONV, TF32_CONV, BYTE_CONV = conv.tactics()
 (DIRECT,) = direct_conv.tactics()
 (ATTENTION,), (PLAIN_ATTENTION,) = attention.tactics(), attention_f32.tactics()
 DTYPES = ("f16", "bf16", "f32")
+BYTES = ("i8", "u8")
 TF32_BUDGET = 200.0
 """float32's budget is for exact products: 2e-5 of the largest result. Ten bits of mantissa give
 about 1e-3.
 """
+SIZES: tuple[dict[str, int], ...] = ({"n": 1, "s": 1}, {"n": 3, "s": 37}, {"n": 0, "s": 4})
+"""Of symbols."""
 _RNG = np.random.default_rng(11)
 
 
 def real(dtype: str, *shape: int) -> Any:
     """Normal numbers."""
     return _RNG.standard_normal(shape, dtype=np.float32).astype(DType(dtype).numpy)
+
+
+def whole(dtype: str, *shape: int) -> Any:
+    """Bytes over their whole range."""
+    limits = np.iinfo(DType(dtype).numpy)
+    return _RNG.integers(limits.min, limits.max, shape, endpoint=True).astype(DType(dtype).numpy)
 
 
 def plain(
@@ -100,18 +109,16 @@ def epilogues(tactic: Tactic, dtype: str, m: int, k: int, n: int) -> list[simt.C
     ]
 
 
-def symbolic(tactic: Tactic, dtype: str) -> list[simt.Case]:
+def symbolic(
+    tactic: Tactic, dtype: str, sizes: Sequence[dict[str, int]] = SIZES
+) -> list[simt.Case]:
     """Rows, batch, and both matrices of symbolic sizes."""
     s, n = dims.sym("s"), dims.sym("n")
     t = DType(dtype)
     const = TensorSpec(t, (40, 24), const=real(dtype, 40, 24))
     rows = h.node("MatMul", [TensorSpec(t, (n, s, 40)), const])
     all_of_it = h.node("MatMul", [TensorSpec(t, (n, 2, s, 33)), TensorSpec(t, (n, 2, 33, s))])
-    return [
-        simt.Case(x, tactic, env=e)
-        for x in (rows, all_of_it)
-        for e in ({"n": 1, "s": 1}, {"n": 3, "s": 37})
-    ]
+    return [simt.Case(x, tactic, env=e) for x in (rows, all_of_it) for e in sizes]
 
 
 def gemms(dtype: str) -> list[simt.Case]:
@@ -145,6 +152,39 @@ def gemvs(dtype: str) -> list[simt.Case]:
     return [*out, plain(GEMV, "MatMul", [real(dtype, 70), real(dtype, 70, 20)], [1])]
 
 
+def requantized(first: tuple[str, tuple[int, ...], dict[str, Any]], scale: int) -> list[Any]:
+    """Layers of a quantized network behind a product: its given inputs are x, w, a bias of int32,
+    scales of channels, and a residual in bytes; the results are bytes again, and floats.
+    """
+    return [
+        first, ("Cast", (5,), {"to": DType.FP32}), ("Mul", (6, scale), {}), ("Cast", (4,), {"to": DType.FP32}),
+        ("Add", (7, 8), {}), ("Relu", (9,), {}), ("Quantize", (10,), {"zero": 3, "dtype": DType.UINT8}),
+    ]  # fmt: skip
+
+
+def byte_gemms(tactic: Tactic, dtype: str) -> list[simt.Case]:
+    """Depths that no copy divides, vectors, sums that wrap nowhere near, and all that follows in a
+    quantized network.
+    """
+    out = []
+    for m, k, n in ((17, 33, 19), (5, 2, 3), (40, 24, 72), (70, 516, 130), (3, 1030, 9)):
+        arrays = [whole(dtype, m, k), whole("i8", k, n)]
+        c = _RNG.integers(-(1 << 20), 1 << 20, n).astype(np.int32)
+        out += [
+            plain(tactic, "IntegerMatMul", arrays, [1]),
+            plain(tactic, "IntegerMatMul", [*arrays, c], [1, 2]),
+        ]
+        rest = [c, real("f32", n) * 1e-3, whole("u8", m, n)]
+        body = requantized(("IntegerMatMul", (0, 1, 2), {}), 3)
+        out.append(group(tactic, [*arrays, *rest], body, [1, 2, 3], results=[11, 10]))
+    out.append(plain(tactic, "IntegerMatMul", [whole(dtype, 2, 3, 5, 40), whole("i8", 40, 7)], [1]))
+    free = TensorSpec(DType(dtype), (dims.sym("n"), dims.sym("s"), 48))
+    node = h.node(
+        "IntegerMatMul", [free, TensorSpec(DType.INT8, (48, 9), const=whole("i8", 48, 9))]
+    )
+    return [*out, *(simt.Case(node, tactic, env=e) for e in SIZES)]
+
+
 Image = tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]
 """Shape, output channels, kernel, attributes."""
 IMAGES: list[Image] = [
@@ -173,6 +213,51 @@ def images(tactic: Tactic, dtype: str, table: Any) -> list[simt.Case]:
         out.append(
             plain(tactic, "Convolution", [real(dtype, *size), w, real(dtype, co)], [1, 2], **attrs)
         )
+    return out
+
+
+def byte_images(tactic: Tactic, dtype: str, table: Sequence[Image]) -> list[simt.Case]:
+    """Without a bias and with one; around the image zeros and other zero points."""
+    out = []
+    for i, (size, co, kernel, attrs) in enumerate(table):
+        arrays = [whole(dtype, *size), whole("i8", co, size[1], *kernel)]
+        bias = _RNG.integers(-(1 << 20), 1 << 20, co).astype(np.int32)
+        for more, value in (((), 0), ((bias,), (-3, 200)[dtype == "u8"] + i)):
+            out.append(
+                plain(
+                    tactic,
+                    "IntegerConvolution",
+                    [*arrays, *more],
+                    [1, 2][: 1 + len(more)],
+                    pad_value=value,
+                    **attrs,
+                )
+            )
+    return out
+
+
+def byte_residual(tactic: Tactic, dtype: str, zero: int) -> simt.Case:
+    """A convolution of a quantized network and all that follows."""
+    scale, rest = real("f32", 24, 1, 1) * 1e-3, whole("u8", 2, 24, 9, 7)
+    bias = _RNG.integers(-(1 << 15), 1 << 15, 24).astype(np.int32)
+    arrays = [whole(dtype, 2, 16, 9, 7), whole("i8", 24, 16, 3, 3), bias, scale, rest]
+    attrs = {"pads": (1, 1, 1, 1), "pad_value": zero}
+    body = requantized(("IntegerConvolution", (0, 1, 2), attrs), 3)
+    return group(tactic, arrays, body, [1, 2, 3], results=[11, 10])
+
+
+def byte_convs(tactic: Tactic, dtype: str) -> list[simt.Case]:
+    t, n, s = DType(dtype), dims.sym("n"), dims.sym("s")
+    out = [*byte_images(tactic, dtype, IMAGES)]
+    out += [byte_residual(tactic, dtype, zero) for zero in (0, 7)]
+    for c in (3, 16):
+        w = TensorSpec(DType.INT8, (12, c, 3, 3), const=whole("i8", 12, c, 3, 3))
+        given = [TensorSpec(t, (n, c, s, 8)), w]
+        node = h.node("IntegerConvolution", given, strides=(2, 2), pads=(1, 1, 1, 1), pad_value=9)
+        out += [
+            simt.Case(node, tactic, env=e)
+            for e in ({"n": 1, "s": 5}, {"n": 3, "s": 16}, {"n": 0, "s": 8})
+        ]
     return out
 
 
@@ -289,8 +374,10 @@ def drawn(make: Callable[[], list[simt.Case]]) -> list[simt.Case]:
 _GROUPS: dict[str, Callable[[], list[simt.Case]]] = {
     **{f"gemm {t}": partial(gemms, t) for t in DTYPES},
     "gemm tf32": tf32_gemms,
+    **{f"gemm {t}": partial(byte_gemms, BYTE_GEMM, t) for t in BYTES},
     **{f"gemv {t}": partial(gemvs, t) for t in DTYPES},
     **{f"conv {t}": partial(convs, t) for t in DTYPES},
+    **{f"conv {t}": partial(byte_convs, BYTE_CONV, t) for t in BYTES},
     "conv tf32": lambda: images(TF32_CONV, "f32", IMAGES[:3]),
     **{f"direct {t}": partial(images, DIRECT, t, GROUPED) for t in DTYPES},
     **{f"attention {t}": partial(attentions, t) for t in DTYPES},

@@ -245,10 +245,14 @@ template <int BYTES>
 static void tx_copy(tx_shared_t to, const void* from, bool ok) {
   if (ok && (uintptr_t)from % BYTES) simt_fail("misaligned copy");
   const simt_copy c = {simt_place(to, BYTES), (const char*)from, BYTES, ok};
-  if (simt_eager || BYTES == 2)
+  if (simt_eager || BYTES <= 2)
     simt_do(c);
   else
     simt_fibers[simt_own].pending.back().push_back(c);
+}
+template <int BYTES>
+static void tx_set(tx_shared_t to, uint32_t word) {
+  for (int i = 0; i < BYTES; i += 4) memcpy(simt_place(to + i, 4), &word, 4);
 }
 static void tx_copy_commit() { simt_fibers[simt_own].pending.emplace_back(); }
 template <int LEFT>
@@ -297,6 +301,8 @@ static int simt_dot(int a, int b, int c) {
 }
 static int tx_dp4a_i8(int a, int b, int c) { return simt_dot<int8_t>(a, b, c); }
 static int tx_dp4a_u8(int a, int b, int c) { return simt_dot<uint8_t>(a, b, c); }
+static int8_t tx_round_i8(float x) { return x != x ? 0 : (int8_t)fminf(fmaxf(rintf(x), -128.0f), 127.0f); }
+static uint8_t tx_round_u8(float x) { return x != x ? 0 : (uint8_t)fminf(fmaxf(rintf(x), 0.0f), 255.0f); }
 static float tx_exp2(float x) { return exp2f(x); }
 static void tx_store16(void* p, const uint32_t (&w)[4]) {
   *(float4*)p = make_float4(__uint_as_float(w[0]), __uint_as_float(w[1]), __uint_as_float(w[2]), __uint_as_float(w[3]));
@@ -321,19 +327,47 @@ static void simt_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_
   }
   __syncwarp();
 }
+// Those of bytes ("Matrix Fragments for mma.m16n8k32"): a lane's words are four neighbours of k each.
+template <class A>
+static void simt_mma_bytes(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const uint32_t own[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  uint32_t(*s)[8] = simt_publish(own, 6);
+  const int lane = threadIdx.x % 32;
+  for (int i = 0; i < 4; i++) {
+    const int row = lane / 4 + i / 2 * 8, col = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 32; k++) {
+      const int t = k % 16 / 4, high = k / 16;
+      const uint32_t x = s[row % 8 * 4 + t][high * 2 + row / 8] >> k % 4 * 8, y = s[col * 4 + t][4 + high] >> k % 4 * 8;
+      d[i] = (int)((uint32_t)d[i] + (uint32_t)((int)(A)x * (int)(int8_t)y));
+    }
+  }
+  __syncwarp();
+}
+template <class A>
+struct simt_bytes {
+  typedef int sum;
+  static const int size = 1;
+  static void mma(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { simt_mma_bytes<A>(d, a, b0, b1); }
+  static void round(uint32_t&) {}
+};
+typedef simt_bytes<int8_t> tx_i8;
+typedef simt_bytes<uint8_t> tx_u8;
 struct tx_f16 {
+  typedef float sum;
   static const int size = 2;
   static void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { simt_mma<tx_from_f16>(d, a, b0, b1, false); }
   static uint32_t pack(float low, float high) { return tx_pair_f16(low, high); }
   static void round(uint32_t&) {}
 };
 struct tx_bf16 {
+  typedef float sum;
   static const int size = 2;
   static void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { simt_mma<tx_from_bf16>(d, a, b0, b1, false); }
   static uint32_t pack(float low, float high) { return tx_pair_bf16(low, high); }
   static void round(uint32_t&) {}
 };
 struct tx_tf32 {
+  typedef float sum;
   static const int size = 4;
   static void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { simt_mma<tx_from_f16>(d, a, b0, b1, true); }
   static void round(uint32_t& x) { x = (x + 0x1000) & 0xffffe000u; }

@@ -38,10 +38,10 @@ DEVICE = target("sm_90")
 HEADERS = ("simt.h", "simt_hopper.h")
 ASSEMBLY = ("ptx.cuh", "half.cuh", "dp4a.cuh", "hopper.cuh", "wide.cuh")
 PRODUCT = re.compile(
-    r'asm volatile\(\s*"\{[^"]*"\s*"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(\w+)\..*?\);(?=\n)',
+    r'asm volatile\(\s*"\{[^"]*"\s*"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k\d+\.\w+\.(\w+)\..*?\);(?=\n)',
     re.DOTALL,
 )
-HOST_PRODUCT = r"simt_multiply<\1, tx_from_\2>(d, a, b, add);"
+HOST_PRODUCT = r"simt_multiply<\1, simt_\2>(d, a, b, add);"
 """What stands in the text itself, as hopper.multiply has it, and what stands for that."""
 FLAGS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-fsanitize=alignment",
          "-U_FORTIFY_SOURCE")  # fmt: skip

@@ -54,22 +54,24 @@ static void tx_bar_wait(tx_shared_t at, uint32_t parity) {
 }
 // Rows of 128 bytes whose chunks of 16 are permuted by bits 7 to 9 of the address.
 static tx_shared_t simt_permuted(tx_shared_t at) { return at ^ (at >> 7 & 7) << 4; }
-// One such row: 64 elements at a place of a tensor, zeros outside.
+// One such row: its elements from a place of a tensor on, zeros outside. A box is 128 bytes wide, of elements of two bytes or
+// of one.
 static void simt_fetch_row(simt_bar& b, tx_shared_t to, const int64_t* n, int rank, const int64_t* at) {
-  const int64_t *sizes = n + 1, *strides = sizes + rank;
-  const char* from = (const char*)n[0] + at[0] * 2;
+  const int64_t *sizes = n + 1, *strides = sizes + rank, *box = n + rank * 2;
+  const int size = 128 / (int)box[0];
+  const char* from = (const char*)n[0] + at[0] * size;
   bool inside = true;
   for (int i = 1; i < rank; i++) inside = inside && at[i] >= 0 && at[i] < sizes[i], from += at[i] * strides[i - 1];
-  for (int c = 0; c < 64; c++) {
-    const simt_copy one = {simt_place(simt_permuted(to + c * 2), 2), from + c * 2, 2, inside && at[0] + c < sizes[0]};
-    if (simt_eager) simt_do(one), b.bytes -= 2;
+  for (int c = 0; c < box[0]; c++) {
+    const simt_copy one = {simt_place(simt_permuted(to + c * size), size), from + c * size, size, inside && at[0] + c < sizes[0]};
+    if (simt_eager) simt_do(one), b.bytes -= size;
     else b.late.push_back(one);
   }
 }
 template <int RANK>
 static void simt_fetch(tx_shared_t to, const tx_map& map, tx_shared_t bar, const int64_t (&first)[RANK]) {
   const int64_t* box = map.n + RANK * 2;
-  if (to % 1024 || box[0] * 2 != 128) simt_fail("misaligned box");
+  if (to % 1024 || (box[0] != 64 && box[0] != 128)) simt_fail("misaligned box");
   int64_t at[RANK];
   memcpy(at, first, sizeof at);
   for (int r = 0; r < box[1]; r++, at[1]++) simt_fetch_row(simt_barrier(bar), to + r * 128, map.n, RANK, at);
@@ -84,7 +86,7 @@ static void tx_fetch(tx_shared_t to, const tx_map& map, tx_shared_t bar, int x, 
 static void tx_fetch_pixels(tx_shared_t to, const tx_map& map, tx_shared_t bar, int c, int x, int y, int image, int dx, int dy) {
   const int64_t *box = map.n + 8, *steps = box + 2, *low = steps + 4, *high = low + 2;
   const int64_t last_x = map.n[2] - 1 + high[0], last_y = map.n[3] - 1 + high[1];
-  if (to % 1024 || box[0] * 2 != 128) simt_fail("misaligned box");
+  if (to % 1024 || (box[0] != 64 && box[0] != 128)) simt_fail("misaligned box");
   if (x < low[0] || x > last_x || (x - low[0]) % steps[1] || dx < 0 || dx > 255) simt_fail("no window at this x");
   if (y < low[1] || y > last_y || (y - low[1]) % steps[2] || dy < 0 || dy > 255) simt_fail("no window at this y");
   for (int r = 0; r < box[1]; r++) {
@@ -96,12 +98,17 @@ static void tx_fetch_pixels(tx_shared_t to, const tx_map& map, tx_shared_t bar, 
   simt_flip(simt_barrier(bar));
 }
 // That place of a block of the cluster.
-static float4 tx_read_far4(tx_shared_t at, int block) {
-  if (block < 0 || block >= simt_cluster) return simt_fail("no such block"), float4();
+template <class T>
+static void tx_read_far4(T (&x)[4], tx_shared_t at, int block) {
+  if (block < 0 || block >= simt_cluster) return simt_fail("no such block");
   if (simt_fibers[block * (int)blockDim.x].done) simt_fail("reads of a block that has left");
-  return *(float4*)(simt_place(at, 16) + (block - (int)tx_rank()) * simt_pitch);
+  memcpy(x, simt_place(at, 16) + (block - (int)tx_rank()) * simt_pitch, 16);
 }
-static void tx_write_shared4(tx_shared_t at, float a, float b, float c, float d) { *(float4*)simt_place(at, 16) = {a, b, c, d}; }
+template <class T>
+static void tx_write_shared4(tx_shared_t at, T a, T b, T c, T d) {
+  const T all[4] = {a, b, c, d};
+  memcpy(simt_place(at, 16), all, 16);
+}
 template <int>
 static void tx_registers_more() {}
 template <int>
@@ -118,6 +125,7 @@ static void tx_multiply_commit() {}
 template <int>
 static void tx_multiply_wait() {}
 static void tx_made(float&) {}
+static void tx_made(int&) {}
 static void tx_made(float (&)[4]) {}
 // A warp's 16 rows of the 64: fragments as the PTX ISA lays them out ("Register Fragments for wgmma.mma_async.m64nNk16").
 template <class T, float (*FROM)(uint16_t)>
@@ -135,26 +143,45 @@ struct simt_wide : T {
     __syncwarp();
   }
 };
-// 16 elements of such a row.
+// How elements of a, and of b, are read; sums of unsigned integers wrap as int32 do.
+template <class A, class B, class Sum>
+struct simt_bytes_of {
+  typedef A a;
+  typedef B b;
+  typedef Sum sum;
+  static Sum left(A x) { return (Sum)(int)x; }
+  static Sum right(B x) { return (Sum)(int)x; }
+};
+typedef simt_bytes_of<int8_t, int8_t, uint32_t> simt_s8;
+typedef simt_bytes_of<uint8_t, int8_t, uint32_t> simt_u8;
 template <float (*FROM)(uint16_t)>
-static void simt_read16(float (&x)[16], tx_shared_t at) {
-  for (int chunk = 0; chunk < 2; chunk++) {
-    const uint16_t* from = (uint16_t*)simt_place(simt_permuted(at + chunk * 16), 16);
-    for (int k = 0; k < 8; k++) x[chunk * 8 + k] = FROM(from[k]);
-  }
+struct simt_halves {
+  typedef uint16_t a, b;
+  typedef float sum;
+  static float left(uint16_t x) { return FROM(x); }
+  static float right(uint16_t x) { return FROM(x); }
+};
+typedef simt_halves<tx_from_f16> simt_f16;
+typedef simt_halves<tx_from_bf16> simt_bf16;
+// 32 bytes of such a row.
+template <class T>
+static void simt_read32(T (&x)[32 / sizeof(T)], tx_shared_t at) {
+  for (int chunk = 0; chunk < 2; chunk++) memcpy((char*)x + chunk * 16, simt_place(simt_permuted(at + chunk * 16), 16), 16);
 }
 // Both operands in shared memory, COLS columns, all sums in a row; simt.py puts it where the text has the instruction.
-template <int COLS, float (*FROM)(uint16_t)>
-static void simt_multiply(float* d, uint64_t a, uint64_t b, int add) {
-  const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 4;
-  float x[2][16], y[16];
-  for (int h = 0; h < 2; h++) simt_read16<FROM>(x[h], (a << 4) + (row + h * 8) * 128);
+template <int COLS, class OF, class Sum>
+static void simt_multiply(Sum* d, uint64_t a, uint64_t b, int add) {
+  const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 4, DEPTH = 32 / sizeof(typename OF::a);
+  typename OF::a x[2][DEPTH];
+  typename OF::b y[DEPTH];
+  for (int h = 0; h < 2; h++) simt_read32(x[h], (a << 4) + (row + h * 8) * 128);
   for (int i = 0; i < COLS / 4; i++) {
-    simt_read16<FROM>(y, (b << 4) + (i / 2 * 8 + lane % 4 * 2 + i % 2) * 128);
+    simt_read32(y, (b << 4) + (i / 2 * 8 + lane % 4 * 2 + i % 2) * 128);
     for (int h = 0; h < 2; h++) {
-      float& sum = d[i / 2 * 4 + h * 2 + i % 2];
-      if (!add) sum = 0.0f;
-      for (int k = 0; k < 16; k++) sum += x[h][k] * y[k];
+      Sum& at = d[i / 2 * 4 + h * 2 + i % 2];
+      typename OF::sum sum = add ? at : 0;
+      for (int k = 0; k < DEPTH; k++) sum += OF::left(x[h][k]) * OF::right(y[k]);
+      at = (Sum)sum;
     }
   }
   simt_wait(simt_named(8 + threadIdx.x / 128, 128));  // an instruction of four warps

@@ -10,7 +10,7 @@ from typing import Any
 import asked
 import pytest
 import simt
-from product_cases import GEMM, TABLE, plain, real
+from product_cases import BYTE_GEMM, GEMM, TABLE, plain, real, whole
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
@@ -89,13 +89,17 @@ def test_the_table_compiles(name: str, arch: str) -> None:
 
 
 @pytest.mark.parametrize("arch", TARGETS)
-@pytest.mark.parametrize("kind", ["f16", "f32"])
+@pytest.mark.parametrize("kind", ["f16", "f32", "u8"])
 def test_no_tile_spills(kind: str, arch: str) -> None:
     device = target(arch)
-    case: Any = plain(GEMM, "MatMul", [real(kind, 300, 768), real(kind, 768, 320)], [1])
+    if kind == "u8":
+        arrays = [whole(kind, 300, 768), whole("i8", 768, 320)]
+        case: Any = plain(BYTE_GEMM, "IntegerMatMul", arrays, [1])
+    else:
+        case = plain(GEMM, "MatMul", [real(kind, 300, 768), real(kind, 768, 320)], [1])
     for t in tile.tiles(kind, device):
         artifact = asked.artifact(
-            GEMM, case.node, Variant.of(**vars(t), split=1), CompileContext(device)
+            case.tactic, case.node, Variant.of(**vars(t), split=1), CompileContext(device)
         )
         fits(artifact, device, {})
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import simt
 from hopper_cases import ATTENTION, CONV, DEVICE, GEMM, STEM, TABLE, every_flow
-from product_cases import plain, real
+from product_cases import plain, real, whole
 from test_gemm_compile import fits
 from test_products_run import Mutated
 
@@ -87,11 +87,9 @@ def test_no_flow_spills() -> None:
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_90", "sm_100"])
-@pytest.mark.parametrize(
-    "make", [hopper_cases.gemms, hopper_cases.convs, hopper_cases.stems], ids=lambda m: m.__name__
-)
-def test_other_architectures_are_left_to_others(make: hopper_cases.Callable, name: str) -> None:  # type: ignore[type-arg]
-    case = make("f16")[0]
+@pytest.mark.parametrize("group", ["gemm f16", "conv f16", "stem f16", "gemm i8", "conv u8"])
+def test_other_architectures_are_left_to_others(group: str, name: str) -> None:
+    case = TABLE[group]()[0]
     assert isinstance(asked.variants(case.tactic, case.node, target(name)), Reject)
 
 
@@ -103,6 +101,16 @@ def test_what_is_left_to_others() -> None:
     many = plain(STEM, "Convolution", [real("f16", 1, 5, 5, 5), real("f16", 8, 5, 3, 3)], [1])
     for case in (odd, given, wide, channels, many):
         assert isinstance(asked.variants(case.tactic, case.node, DEVICE), Reject)
+
+
+def test_pads_of_bytes_that_are_no_zeros_are_left_to_others() -> None:
+    """The copy engine fills in zeros; a window that is within the image needs none."""
+    arrays = [whole("u8", 1, 32, 5, 5), whole("i8", 8, 32, 3, 3)]
+    for pads, value, taken in (((1, 1, 1, 1), 7, False), ((1, 1, 1, 1), 0, True), ((), 7, True)):
+        case = plain(
+            hopper_cases.BYTE_CONV, "IntegerConvolution", arrays, [1], pads=pads, pad_value=value
+        )
+        assert isinstance(asked.variants(case.tactic, case.node, DEVICE), Reject) is not taken
 
 
 def test_columns_lie_as_threads_have_them() -> None:

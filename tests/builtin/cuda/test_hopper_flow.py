@@ -47,6 +47,11 @@ def test_every_flow_of_a_product(tmp_path: Path) -> None:
     simt.check_all([tiles("f16", f) for f in (*hopper.flows(), TURNS)], tmp_path)
 
 
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+def test_every_flow_of_a_product_of_bytes(dtype: str, tmp_path: Path) -> None:
+    simt.check_all([hopper_cases.byte_tiles(dtype, f) for f in hopper.flows()], tmp_path)
+
+
 def test_tiles_that_are_all_whole(tmp_path: Path) -> None:
     simt.check_all([tiles("f16", f, cut=False) for f in (TURNS, TOGETHER, PARTS, LAID)], tmp_path)
 
@@ -92,7 +97,7 @@ def test_every_flow_of_a_convolution(tmp_path: Path) -> None:
         (PARTS, "tx_cluster_sync();  // nobody leaves while others read", ""),
         (LAID, "first = rank * each", "first = rank"),
         (LAID, "tx_teams_sync<C::TEAMS * 128>(0);", ""),
-        (LAID, "x = tx_read_far4(at, s)", "x = tx_read_far4(at, 0)"),
+        (LAID, "tx_read_far4(x, at, s)", "tx_read_far4(x, at, 0)"),
     ],
 )
 def test_a_fault_is_noticed(flow: Flow, old: str, new: str, tmp_path: Path) -> None:

@@ -12,7 +12,21 @@ import asked
 import numpy as np
 import pytest
 import simt
-from product_cases import CONV, GEMM, TABLE, TF32_BUDGET, TF32_GEMM, epilogues, images, plain, real
+from product_cases import (
+    BYTE_CONV,
+    BYTE_GEMM,
+    CONV,
+    GEMM,
+    TABLE,
+    TF32_BUDGET,
+    TF32_GEMM,
+    byte_residual,
+    epilogues,
+    images,
+    plain,
+    real,
+    whole,
+)
 
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
@@ -53,6 +67,20 @@ def test_every_tile(kind: str, tmp_path: Path) -> None:
     simt.check_all([replace(case, only=every_tile(kind, (1, 2)))], tmp_path)
 
 
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+def test_every_tile_of_bytes(dtype: str, tmp_path: Path) -> None:
+    arrays = [whole(dtype, 70, 1032), whole("i8", 1032, 72)]
+    case = plain(BYTE_GEMM, "IntegerMatMul", arrays, [1])
+    simt.check_all([replace(case, only=every_tile(dtype, (1, 2)))], tmp_path)
+
+
+def test_sums_of_bytes_wrap(tmp_path: Path) -> None:
+    """As the layer's do, with a bias at the end of int32."""
+    x, w = np.full((3, 64), 255, np.uint8), np.full((64, 8), 127, np.int8)
+    c = np.full(8, np.iinfo(np.int32).max - 255 * 127 * 64, np.int32)
+    simt.check_all([few(plain(BYTE_GEMM, "IntegerMatMul", [x, w, c], [1, 2]))], tmp_path)
+
+
 class Mutated(Tactic):
     """A tactic whose text is changed in one place."""
 
@@ -87,6 +115,30 @@ def test_a_fault_is_noticed(old: str, new: str, tmp_path: Path) -> None:
     wrong = replace(few(case), tactic=Mutated(GEMM, old, new))
     with pytest.raises(AssertionError, match=r"times the budget|block"):
         simt.check_all([wrong], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("if (G::PAD == 0 || ok)", "if (true)"),
+        ("tx_set<BYTES>(place, G::PAD)", "tx_set<BYTES>(place, G::PAD + 1)"),
+        ("row + i * 16 + m % 2 * 8 + r, step * 2 + m / 2", "row + i * 16 + m / 2 * 8 + r, step * 2 + m % 2"),
+    ],
+)  # fmt: skip
+def test_a_fault_of_bytes_is_noticed(old: str, new: str, tmp_path: Path) -> None:
+    case = byte_residual(BYTE_CONV, "u8", 7)
+    wrong = replace(few(case), tactic=Mutated(BYTE_CONV, old, new))
+    with pytest.raises(AssertionError, match=r"times the budget|block"):
+        simt.check_all([wrong], tmp_path)
+
+
+def test_bytes_without_packed_weights_are_left_to_others() -> None:
+    given = simt.h.node("IntegerMatMul", [whole("i8", 4, 8), whole("i8", 8, 4)])
+    assert isinstance(asked.variants(BYTE_GEMM, given, simt.DEVICE), Reject)
+    grouped = simt.h.node(
+        "IntegerConvolution", [whole("u8", 1, 8, 5, 5), whole("i8", 8, 4, 3, 3)], [1], group=2
+    )
+    assert isinstance(asked.variants(BYTE_CONV, grouped, simt.DEVICE), Reject)
 
 
 def test_which_masks_are_causal() -> None:

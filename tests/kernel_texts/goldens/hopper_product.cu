@@ -1,15 +1,16 @@
 struct TX_NAME(flow) {
     static const int ROWS = 128;  // of a tile of y
     static const int COLS = 128;  // columns of a tile
-    static const int STAGES = 6;  // of 64 of k, in shared memory
+    static const int STAGES = 6;  // of 128 bytes of k, in shared memory
     static const int TEAMS = 2;  // of four warps, which multiply
     static const int BLOCKS = 2;  // of 64 rows, of a team
     static const int ALTERNATE = 1;  // whether each team has a tile of its own
     static const int SPLITS = 1;  // parts of k, one for each block of a cluster
     static const int STAGE_BYTES = 32768;  // rows and columns of a stage
     static const int A_BYTES = 16384;  // the rows of a stage, in front of its columns
-    static const int PITCH = 132;  // floats from row to row of sums that blocks of a cluster hand over
+    static const int PITCH = 132;  // sums from row to row, where blocks of a cluster hand them over
     static const int EACH = 8;  // runs of eight sums whose operands are loaded at a time
+    typedef float sum_t;
     TX_INLINE void multiply(float (&d)[64], uint64_t a, uint64_t b, int add) {
         asm volatile(
             "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
@@ -67,5 +68,5 @@ extern "C" __global__ void __launch_bounds__(384, 1) TX_ENTRY(const __grid_const
         }
     };
     // DOWN x ACROSS tiles of ROWS x COLS, K_STAGES stages of 64 of k; a block takes one after the other
-    tx_flow<TX_NAME(flow)>(tx_matrix{m0}, m1, DOWN, ACROSS, K_STAGES, memory, get, put);
+    tx_flow<TX_NAME(flow)>(tx_matrix<64>{m0}, m1, DOWN, ACROSS, K_STAGES, memory, get, put);
 }

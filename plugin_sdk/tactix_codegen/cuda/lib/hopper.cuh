@@ -45,16 +45,19 @@ template <int THREADS>
 TX_INLINE void tx_teams_sync(int barrier) { asm volatile("bar.sync %0, %1;" ::"r"(barrier + 1), "n"(THREADS) : "memory"); }
 template <int THREADS>
 TX_INLINE void tx_teams_pass(int barrier) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier + 1), "n"(THREADS) : "memory"); }
-// Shared memory of a block of the cluster.
-TX_INLINE float4 tx_read_far4(tx_shared_t at, int block) {
-  float4 x;
-  asm volatile("{\n.reg .b32 far;\nmapa.shared::cluster.u32 far, %4, %5;\nld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [far];\n}"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "r"(at), "r"(block) : "memory");
-  return x;
-}
-TX_INLINE void tx_write_shared4(tx_shared_t to, float a, float b, float c, float d) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
-}
+// Of sums of either type: four of them in shared memory of a block of the cluster, four into one's own; and that what a product
+// has made is read behind this.
+#define TX_SUMS(type, name, code)                                                                                            \
+  TX_INLINE void tx_read_far4(type (&x)[4], tx_shared_t at, int block) {                                                     \
+    asm volatile("{\n.reg .b32 far;\nmapa.shared::cluster.u32 far, %4, %5;\nld.shared::cluster.v4." name " {%0, %1, %2, %3}, [far];\n}" \
+                 : "=" code(x[0]), "=" code(x[1]), "=" code(x[2]), "=" code(x[3]) : "r"(at), "r"(block) : "memory");         \
+  }                                                                                                                          \
+  TX_INLINE void tx_write_shared4(tx_shared_t to, type a, type b, type c, type d) {                                          \
+    asm volatile("st.shared.v4." name " [%0], {%1, %2, %3, %4};" ::"r"(to), code(a), code(b), code(c), code(d) : "memory");  \
+  }                                                                                                                          \
+  TX_INLINE void tx_made(type& x) { asm volatile("" : "+" code(x)::"memory"); }
+TX_SUMS(float, "f32", "f")
+TX_SUMS(int, "s32", "r")
 
 // -- the copy engine -----------------------------------------------------------------------------------------------------
 
@@ -97,5 +100,3 @@ template <int N>
 TX_INLINE void tx_registers_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
 template <int N>
 TX_INLINE void tx_registers_fewer() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
-// What a product has made is read behind this.
-TX_INLINE void tx_made(float& x) { asm volatile("" : "+f"(x)::"memory"); }

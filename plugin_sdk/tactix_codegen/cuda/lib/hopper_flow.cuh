@@ -1,14 +1,15 @@
 // Products by Hopper's matrix instructions (see hopper.cuh). A row of a stage is 128 bytes, its chunks of 16 bytes permuted
 // by the copy engine as the instructions expect it.
 
-// Rows of a matrix.
+// Rows of a matrix, DEPTH elements of which are a row of a stage.
+template <int DEPTH>
 struct tx_matrix {
   const tx_map& map;
   int row;
   __device__ __forceinline__ void start(int64_t first) { row = (int)first; }
-  __device__ __forceinline__ void load(tx_shared_t to, tx_shared_t bar, int k) { tx_fetch(to, map, bar, k * 64, row); }
+  __device__ __forceinline__ void load(tx_shared_t to, tx_shared_t bar, int k) { tx_fetch(to, map, bar, k * DEPTH, row); }
 };
-// Windows of images with channels last; k runs over the taps of G, then over 64 channels a time.
+// Windows of images with channels last; k runs over the taps of G, then over G::DEPTH channels a time.
 template <class G>
 struct tx_pixels {
   const tx_map& map;
@@ -20,7 +21,7 @@ struct tx_pixels {
     x = (int)(in % wide) * G::STRIDE_X - G::LEFT;
   }
   __device__ __forceinline__ void load(tx_shared_t to, tx_shared_t bar, int k) {
-    const int tap = k / G::PARTS, c = k % G::PARTS * 64;
+    const int tap = k / G::PARTS, c = k % G::PARTS * G::DEPTH;
     tx_fetch_pixels(to, map, bar, c, x, y, image, tap % G::ACROSS * G::DILATION_X, tap / G::ACROSS * G::DILATION_Y);
   }
 };
@@ -54,13 +55,13 @@ TX_INLINE void tx_release(tx_shared_t empty, int stage) {
 // waits for each of these. A part of k may have no stage. Teams that alternate take stages one after the other: a barrier's parity tells a use
 // of a stage from the one before, but not from that before.
 template <class C>
-TX_INLINE void tx_sums(float (&sum)[C::BLOCKS][C::COLS / 2], tx_shared_t base, tx_shared_t full, tx_shared_t empty, tx_ring<C>& ring, int count, int row, int team) {
+TX_INLINE void tx_sums(typename C::sum_t (&sum)[C::BLOCKS][C::COLS / 2], tx_shared_t base, tx_shared_t full, tx_shared_t empty, tx_ring<C>& ring, int count, int row, int team) {
   int last = 0;
   if (C::SPLITS > 1) {
 #pragma unroll
     for (int b = 0; b < C::BLOCKS; b++)
 #pragma unroll
-      for (int i = 0; i < C::COLS / 2; i++) sum[b][i] = 0.0f;
+      for (int i = 0; i < C::COLS / 2; i++) sum[b][i] = 0;
   }
   if (C::ALTERNATE) tx_teams_sync<256>(team);
 #pragma unroll 1
@@ -100,7 +101,7 @@ TX_INLINE void tx_get(Held (&held)[C::EACH], int first, int64_t row, int col, Ge
 }
 // Every eight sums of a thread go to put with what was loaded for them, the first of it before the sums were made.
 template <class C, class Get, class Put, class Held>
-TX_INLINE void tx_give(float (&sum)[C::BLOCKS][C::COLS / 2], Held (&held)[C::EACH], int64_t row, int col, Get get, Put put) {
+TX_INLINE void tx_give(typename C::sum_t (&sum)[C::BLOCKS][C::COLS / 2], Held (&held)[C::EACH], int64_t row, int col, Get get, Put put) {
   const int EACH = C::EACH;
 #pragma unroll
   for (int first = 0; first < C::BLOCKS * C::COLS / 16; first += EACH) {
@@ -108,7 +109,7 @@ TX_INLINE void tx_give(float (&sum)[C::BLOCKS][C::COLS / 2], Held (&held)[C::EAC
 #pragma unroll
     for (int u = 0; u < EACH; u++) {
       const int at = first + u, block = at / (C::COLS / 16), half = at % 2, group = at / 2 % (C::COLS / 32);
-      float v[8];
+      typename C::sum_t v[8];
 #pragma unroll
       for (int i = 0; i < 8; i++) v[i] = sum[block][group * 16 + i / 2 * 4 + half * 2 + i % 2];
       put(row + block * 64 + half * 8, col + group * 32, v, held[u]);
@@ -118,7 +119,7 @@ TX_INLINE void tx_give(float (&sum)[C::BLOCKS][C::COLS / 2], Held (&held)[C::EAC
 
 // The sums of all parts of k, each of which lies in its block's shared memory; a block gives its share of the tile.
 template <class C>
-TX_INLINE void tx_lay(float (&sum)[C::BLOCKS][C::COLS / 2], tx_shared_t base, int row) {
+TX_INLINE void tx_lay(typename C::sum_t (&sum)[C::BLOCKS][C::COLS / 2], tx_shared_t base, int row) {
   const int lane = threadIdx.x % 32;
   row += threadIdx.x % 128 / 32 * 16 + lane / 4;
 #pragma unroll
@@ -128,7 +129,7 @@ TX_INLINE void tx_lay(float (&sum)[C::BLOCKS][C::COLS / 2], tx_shared_t base, in
 #pragma unroll
       for (int i = 0; i < C::COLS / 16; i++) {  // four neighbours
         const tx_shared_t to = base + ((row + b * 64 + h * 8) * C::PITCH + i / 2 * 32 + lane % 4 * 8 + i % 2 * 4) * 4;
-        const float* s = &sum[b][i * 8 + h * 2];
+        const typename C::sum_t* s = &sum[b][i * 8 + h * 2];
         tx_write_shared4(to, s[0], s[1], s[4], s[5]);
       }
 }
@@ -139,12 +140,14 @@ TX_INLINE void tx_collect(tx_shared_t base, int rank, int64_t row0, int col0, Ge
     const int u = rank * SHARE + i, row = u / WIDE, col = u % WIDE * 8;
     const tx_shared_t at = base + (row * C::PITCH + col) * 4;
     const auto held = get(row0 + row, col0 + col);
-    float v[8] = {0.0f};
+    typename C::sum_t v[8] = {};
 #pragma unroll
     for (int s = 0; s < C::SPLITS; s++) {
-      const float4 x = tx_read_far4(at, s), y = tx_read_far4(at + 16, s);
-      v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w;
-      v[4] += y.x, v[5] += y.y, v[6] += y.z, v[7] += y.w;
+      typename C::sum_t x[4], y[4];
+      tx_read_far4(x, at, s);
+      tx_read_far4(y, at + 16, s);
+#pragma unroll
+      for (int i = 0; i < 4; i++) v[i] += x[i], v[i + 4] += y[i];
     }
     put(row0 + row, col0 + col, v, held);
   }
@@ -205,7 +208,7 @@ TX_INLINE void tx_consume(uint32_t down, uint32_t across, int count, tx_shared_t
     const int col = j * C::COLS + threadIdx.x % 4 * 8;
     decltype(get(row, col)) held[C::EACH];
     if (C::SPLITS == 1) tx_get<C>(held, 0, row, col, get);
-    float sum[C::BLOCKS][C::COLS / 2];
+    typename C::sum_t sum[C::BLOCKS][C::COLS / 2];
     tx_sums<C>(sum, base, full, empty, ring, count, top, team);
     if (C::SPLITS > 1) {
       tx_teams_sync<C::TEAMS * 128>(0);  // the stages are read

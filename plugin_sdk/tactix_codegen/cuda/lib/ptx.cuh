@@ -14,11 +14,22 @@ TX_INLINE void tx_copy(tx_shared_t to, const void* from, bool ok) {
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(BYTES), "r"(size) : "memory");
 }
-// Two bytes have no asynchronous copy.
+// One byte and two have no asynchronous copy.
+template <>
+__device__ __forceinline__ void tx_copy<1>(tx_shared_t to, const void* from, bool ok) {
+  uint16_t x = ok ? *(const uint8_t*)from : (uint16_t)0;
+  asm volatile("st.shared.u8 [%0], %1;" ::"r"(to), "h"(x) : "memory");
+}
 template <>
 __device__ __forceinline__ void tx_copy<2>(tx_shared_t to, const void* from, bool ok) {
   uint16_t x = ok ? *(const uint16_t*)from : (uint16_t)0;
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(x) : "memory");
+}
+// BYTES (16, 8 or 4) of shared memory become a word over and over.
+template <int BYTES>
+TX_INLINE void tx_set(tx_shared_t to, uint32_t word) {
+#pragma unroll
+  for (int i = 0; i < BYTES; i += 4) asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + i), "r"(word) : "memory");
 }
 TX_INLINE void tx_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LEFT>
@@ -47,6 +58,7 @@ TX_INLINE float4 tx_read_shared4(tx_shared_t at) {
 
 // d += a b with a (16, 32 bytes) and b (32 bytes, 8).
 struct tx_f16 {
+  typedef float sum;
   static const int size = 2;
   TX_INLINE void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -60,6 +72,7 @@ struct tx_f16 {
   TX_INLINE void round(uint32_t&) {}
 };
 struct tx_bf16 {
+  typedef float sum;
   static const int size = 2;
   TX_INLINE void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -73,6 +86,7 @@ struct tx_bf16 {
   TX_INLINE void round(uint32_t&) {}
 };
 struct tx_tf32 {
+  typedef float sum;
   static const int size = 4;
   TX_INLINE void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -82,3 +96,16 @@ struct tx_tf32 {
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(x) : "f"(__uint_as_float(x)));
   }
 };
+// 8-bit integers, those of b signed; int32 sums wrap.
+#define TX_BYTES(name, type)                                                                                                \
+  struct tx_##name {                                                                                                        \
+    typedef int sum;                                                                                                        \
+    static const int size = 1;                                                                                              \
+    TX_INLINE void mma(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {                                     \
+      asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." type ".s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                   : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)); \
+    }                                                                                                                       \
+    TX_INLINE void round(uint32_t&) {}                                                                                      \
+  };
+TX_BYTES(i8, "s8")
+TX_BYTES(u8, "u8")

@@ -88,7 +88,8 @@ struct tx_packed {
   }
 };
 
-// Windows of images with channels last; k runs over the taps of G, then over the G::CHANNEL bytes of a pixel.
+// Windows of images with channels last; k runs over the taps of G, then over the G::CHANNEL bytes of a pixel. Where a window
+// is outside of its image there are bytes of the word G::PAD.
 template <int R, int W, int THREADS, int BYTES, class G>
 struct tx_windows {
   static const int STEP = THREADS / W, EACH = (R + STEP - 1) / STEP;
@@ -121,7 +122,11 @@ struct tx_windows {
         if (R % STEP && row >= R) break;
         const bool ok = inside && (uint32_t)iy < (uint32_t)high && (uint32_t)ix < (uint32_t)wide;
         const char* from = at[j] + (int64_t)(ok ? iy * wide + ix : 0) * G::CHANNEL + c;
-        tx_copy<BYTES>(to + tx_place<W>(row, threadIdx.x % W) + s, from, ok);
+        const tx_shared_t place = to + tx_place<W>(row, threadIdx.x % W) + s;
+        if (G::PAD == 0 || ok)
+          tx_copy<BYTES>(place, from, ok);
+        else
+          tx_set<BYTES>(place, G::PAD);
       }
     }
   }
@@ -129,13 +134,16 @@ struct tx_windows {
 
 // -- a warp's part -----------------------------------------------------------------------------------------------------
 // AW, BW: chunks of a row of the stage. AT, BT: rows of the stage run along k. A step is 32 bytes of k.
-// stage(to, i): rows 16 i to 16 i + 15 of the sums, PITCH floats apart.
+// stage(to, i): rows 16 i to 16 i + 15 of the sums, which are of type sum_t, PITCH of them apart. Rows along k only of operands
+// of 2 and 4 bytes: ldmatrix transposes 16-bit elements, and a byte is no word.
 
 template <class T, int ROWS, int COLS, int AW, int BW, bool AT, bool BT>
 struct tx_tensor {
   static const int MI = ROWS / 16, NI = COLS / 8, SUMS = MI * NI * 4, PITCH = COLS + 8;
   static const bool AHEAD = true;
-  float sum[MI][NI][4];
+  typedef typename T::sum sum_t;
+  static_assert(T::size > 1 || !(AT || BT), "bytes lie along k");
+  sum_t sum[MI][NI][4];
   uint32_t a[2][MI][4], b[2][NI / 2][4];
 
   __device__ __forceinline__ void fetch(int to, tx_shared_t at, tx_shared_t bt, int row, int col, int step) {
@@ -173,13 +181,13 @@ struct tx_tensor {
 #pragma unroll
       for (int j = 0; j < NI; j++) T::mma(sum[i][j], a[from][i], b[from][j / 2][j % 2 * 2], b[from][j / 2][j % 2 * 2 + 1]);
   }
-  __device__ __forceinline__ void stage(float* to, int i) {
+  __device__ __forceinline__ void stage(sum_t* to, int i) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int j = 0; j < NI; j++) {
-      float* at = to + lane / 4 * PITCH + j * 8 + lane % 4 * 2;
-      *(float2*)at = make_float2(sum[i][j][0], sum[i][j][1]);
-      *(float2*)(at + 8 * PITCH) = make_float2(sum[i][j][2], sum[i][j][3]);
+      sum_t* at = to + lane / 4 * PITCH + j * 8 + lane % 4 * 2;
+      *(tx_pack<sum_t, 2>*)at = {{sum[i][j][0], sum[i][j][1]}};
+      *(tx_pack<sum_t, 2>*)(at + 8 * PITCH) = {{sum[i][j][2], sum[i][j][3]}};
     }
   }
 };
@@ -189,6 +197,7 @@ template <int ROWS, int COLS, int AW, int BW, bool AT, bool BT>
 struct tx_exact {
   static const int MI = ROWS / 4, NI = COLS / 8, SUMS = MI * NI, PITCH = COLS + 8;
   static const bool AHEAD = false;
+  typedef float sum_t;
   float sum[MI][NI];
   tx_shared_t left, right;
   int top, side, place;
@@ -238,8 +247,9 @@ struct tx_exact {
 // Adds the sums of the warps of other slices, which had other steps of k, to those of the first.
 template <class C, class Warp>
 TX_INLINE void tx_join(Warp& w, char* memory, int slice, int in) {
-  float* sums = (float*)w.sum;
-  float* shared = (float*)memory + in * 32 * Warp::SUMS + threadIdx.x % 32;
+  typedef typename Warp::sum_t sum_t;
+  sum_t* sums = (sum_t*)w.sum;
+  sum_t* shared = (sum_t*)memory + in * 32 * Warp::SUMS + threadIdx.x % 32;
   for (int s = 1; s < C::SLICES; s++) {
     if (slice == s)
 #pragma unroll
@@ -258,9 +268,10 @@ TX_INLINE void tx_product(A& a, B& b, int first, int count, char* memory, Put pu
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, slice = warp / (C::DOWN * C::ACROSS);
   const int in = warp % (C::DOWN * C::ACROSS), row = in / C::ACROSS * C::WARP_ROWS, col = in % C::ACROSS * C::WARP_COLS;
   const tx_shared_t base = tx_shared(memory);
+  typedef typename Warp::sum_t sum_t;
   Warp w;
 #pragma unroll
-  for (int i = 0; i < Warp::SUMS; i++) ((float*)w.sum)[i] = 0.0f;
+  for (int i = 0; i < Warp::SUMS; i++) ((sum_t*)w.sum)[i] = 0;
 #pragma unroll
   for (int s = 0; s < C::STAGES - 1; s++) {
     if (s < count) {
@@ -293,7 +304,7 @@ TX_INLINE void tx_product(A& a, B& b, int first, int count, char* memory, Put pu
   __syncthreads();
   if (C::SLICES > 1) tx_join<C>(w, memory, slice, in);
   if (slice) return;
-  float* slab = (float*)memory + in * 16 * Warp::PITCH;
+  sum_t* slab = (sum_t*)memory + in * 16 * Warp::PITCH;
 #pragma unroll
   for (int i = 0; i < C::WARP_ROWS / 16; i++) {
     w.stage(slab, i);
@@ -301,9 +312,9 @@ TX_INLINE void tx_product(A& a, B& b, int first, int count, char* memory, Put pu
 #pragma unroll
     for (int j = 0; j < C::WARP_COLS * 2; j += 32) {
       const int r = (j + lane) / (C::WARP_COLS / 8), c = (j + lane) % (C::WARP_COLS / 8) * 8;
-      float v[8];
-      *(float4*)v = *(const float4*)(slab + r * Warp::PITCH + c);
-      *(float4*)(v + 4) = *(const float4*)(slab + r * Warp::PITCH + c + 4);
+      sum_t v[8];
+      *(tx_pack<sum_t, 4>*)v = *(const tx_pack<sum_t, 4>*)(slab + r * Warp::PITCH + c);
+      *(tx_pack<sum_t, 4>*)(v + 4) = *(const tx_pack<sum_t, 4>*)(slab + r * Warp::PITCH + c + 4);
       put(row + i * 16 + r, col + c, v);
     }
     __syncwarp();

@@ -1,17 +1,19 @@
 """Convolution over channels-last activations by Hopper's matrix instructions; the copy engine finds
 the windows.
 
-A stage of k is 64 channels of a tap. The copy engine's im2col mode (PTX ISA, "Tensor Copy im2col
-mode") walks pixels in the order of outputs, row by row and image by image, and gives zeros where a
-window is outside: no thread computes addresses of windows. Knobs: those of a Flow.
+A stage of k is 64 channels of a tap, or 128 where a channel is a byte. The copy engine's im2col
+mode (PTX ISA, "Tensor Copy im2col mode") walks pixels in the order of outputs, row by row and image
+by image, and gives zeros where a window is outside: no thread computes addresses of windows. Knobs:
+those of a Flow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tactix.base.dims import evaluate, prod, symbols
+from tactix.base.dims import Shape, evaluate, prod, symbols
+from tactix.base.dtypes import DType
 from tactix.base.tensor import NHWC, Format
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
@@ -21,12 +23,12 @@ from tactix_codegen.c.text import block
 from tactix_codegen.cuda import window
 from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics.hopper import flow as hopper
-from tactix_cuda.tactics.hopper.flow import DEPTH, Flow, FlowEntry, Made, PreloadedRows, flow_of
+from tactix_cuda.tactics.hopper.flow import FlowEntry, Made, Operands, PreloadedRows, flow_of
 from tactix_cuda.tactics.tile import ProductSizes
 from tactix_cuda.tensor_maps import TensorMap
 
-UNIT = 8
-"""Channels in the 16 bytes that pixels must be multiples of."""
+UNIT = 16
+"""Bytes that pixels must be multiples of."""
 LARGEST_STEP, LARGEST_CORNER, LARGEST_OFFSET = 8, 127, 255
 """What a tensor map and a copy of windows can say (CUDA driver API, cuTensorMapEncodeIm2col): steps
 between windows along an axis; pixels by which a corner of the box of windows departs from the
@@ -37,15 +39,16 @@ window, of 8 bits.
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [HopperConvTactic()]
+    return [HopperConvTactic(), HopperIntegerConvTactic()]
 
 
 class HopperWindows(Tactic[ConvolutionWindow]):
     """What convolutions by Hopper's matrix instructions have in common."""
 
-    implements = ("tactix.Convolution@1", "tactix.WideConvolution@1")
+    implements: tuple[str, ...] = ("tactix.Convolution@1", "tactix.WideConvolution@1")
     device = "cuda"
     source = "cuda_c"
+    kinds: Mapping[DType, Operands] = hopper.KINDS
 
     def why_not(self, win: ConvolutionWindow) -> str:
         """Empty if the kernel takes such windows, else what it takes."""
@@ -67,7 +70,7 @@ class HopperWindows(Tactic[ConvolutionWindow]):
         win = window.window(node)
         if isinstance(win, Reject):
             return win
-        if not hopper.usable(win.dtype, device):
+        if not hopper.usable(win.dtype, device, self.kinds):
             return Reject(f"no matrix instructions of sm_90a for {win.dtype.value} on this device")
         reason = self.why_not(win)
         return Reject(reason) if reason else win
@@ -78,14 +81,16 @@ class HopperWindows(Tactic[ConvolutionWindow]):
         found = window.formats(win, self.reads(win))
         if isinstance(found, Reject):
             return found
-        flows = hopper.best([self.work(win, s) for s in win.sizes()], device)
+        works = [self.work(win, s) for s in win.sizes()]
+        flows = hopper.best(works, device, self.kinds[win.dtype])
         return hopper.variants(flows, found, (NHWC,) * len(win.node.outputs))
 
     def cost(self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
             return None
         w = self.work(win, dict(ctx.opt))
-        return self.before(w) + hopper.seconds(w, flow_of(variant), ctx.device)
+        kind = self.kinds[win.dtype]
+        return self.before(w) + hopper.seconds(w, flow_of(variant), ctx.device, kind)
 
 
 class HopperConvTactic(HopperWindows):
@@ -94,7 +99,7 @@ class HopperConvTactic(HopperWindows):
     key = "tactix.cuda_hopper_conv@1"
 
     def why_not(self, win: ConvolutionWindow) -> str:
-        taken = win.group == 1 and win.c % UNIT == 0 and _fits(win)
+        taken = win.group == 1 and win.c * win.dtype.itemsize % UNIT == 0 and _fits(win)
         return (
             ""
             if taken
@@ -102,21 +107,37 @@ class HopperConvTactic(HopperWindows):
         )
 
     def work(self, win: ConvolutionWindow, size: dict[str, int]) -> ProductSizes:
-        channels = -(-win.c // DEPTH) * DEPTH
+        depth = self.kinds[win.dtype].depth
+        channels = -(-win.c // depth) * depth
         image = evaluate(win.n * win.size[0] * win.size[1], size) * win.c
         return ProductSizes(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
 
     def compile(
         self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
-        f = flow_of(variant)
-        e, parts = FlowEntry(win.node, f.threads), -(-win.c // DEPTH)
+        f, kind = flow_of(variant), self.kinds[win.dtype]
+        e, parts = FlowEntry(win.node, f.threads), -(-win.c // kind.depth)
         rows = PreloadedRows(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
-        made = Made(e, f, hopper.KINDS[win.dtype], rows, win.pixels, win.co, win.taps * parts)
+        made = Made(e, f, kind, rows, win.pixels, win.co, win.taps * parts)
         a, helpers = _loader(win, made, parts)
-        b = made.map_b(win.dtype, _pack(win, f, parts))
+        b = made.map_b(win.node.given[win.w].spec.dtype, _pack(win, made, parts))
         text, launch = made.text(a, b, ctx.device)
         return hopper.artifact(made, helpers + text, launch, ctx)
+
+
+class HopperIntegerConvTactic(HopperConvTactic):
+    """8-bit integers by signed ones, summed in int32; one group, constant weights, zeros around."""
+
+    key = "tactix.cuda_hopper_integer_conv@1"
+    implements = ("tactix.IntegerConvolution@1",)
+    kinds = hopper.BYTES
+
+    def why_not(self, win: ConvolutionWindow) -> str:
+        anchor = win.node.anchor
+        assert anchor is not None
+        if any((*win.begins, *win.ends)) and anchor.attrs.pad_value:
+            return "zeros around the image, which are all that the copy engine fills in"
+        return super().why_not(win)
 
 
 def _corners(win: ConvolutionWindow) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -141,31 +162,34 @@ def _loader(win: ConvolutionWindow, made: Made, parts: int) -> tuple[str, str]:
     """The C text that makes the loader of windows, of rows where a window is a pixel; and what that
     needs.
     """
-    e, f = made.e, made.flow
+    e, f, depth = made.e, made.flow, made.kind.depth
     if win.is_pointwise:
-        a = e.map_input(
-            win.x, TensorMap(win.dtype, (win.c, win.pixels), (win.c * 2,), (DEPTH, f.rows))
-        )
-        return f"tx_matrix{{{a}}}", ""
-    (high, wide), pixel = win.size, win.c * 2
+        row = win.c * win.dtype.itemsize
+        shape: Shape = (win.c, win.pixels)
+        a = e.map_input(win.x, TensorMap(win.dtype, shape, (row,), (depth, f.rows)))
+        return f"tx_matrix<{depth}>{{{a}}}", ""
+    (high, wide), pixel = win.size, win.c * win.dtype.itemsize
     shape, strides = (win.c, wide, high, win.n), (pixel, wide * pixel, high * wide * pixel)
     steps = (1, win.strides[1], win.strides[0], 1)
     a = e.map_input(
-        win.x, TensorMap(win.dtype, shape, strides, (DEPTH, f.rows), steps, _corners(win))
+        win.x, TensorMap(win.dtype, shape, strides, (depth, f.rows), steps, _corners(win))
     )
     oh, ow = (e.dim(d) for d in win.out)
-    helpers = geometry(parts, win.kernel[1], win.strides, win.dilations, win.begins)
+    helpers = geometry(depth, parts, win.kernel[1], win.strides, win.dilations, win.begins)
     return f"tx_pixels<TX_NAME(window)>{{{a}, (int){oh}, (int){ow}}}", helpers
 
 
 Pair = tuple[int, int]
 
 
-def geometry(parts: int, across: int, strides: Pair, dilations: Pair, begins: Pair) -> str:
-    """The constants that tx_pixels asks for: stages of a tap, taps of a row; the others down and
-    across.
+def geometry(
+    depth: int, parts: int, across: int, strides: Pair, dilations: Pair, begins: Pair
+) -> str:
+    """The constants that tx_pixels asks for: channels of a stage, stages of a tap, taps of a row;
+    the others down and across.
     """
     values = {
+        "DEPTH": depth,
         "PARTS": parts,
         "ACROSS": across,
         "STRIDE_Y": strides[0],
@@ -183,12 +207,13 @@ def geometry(parts: int, across: int, strides: Pair, dilations: Pair, begins: Pa
     )
 
 
-def _pack(win: ConvolutionWindow, f: Flow, parts: int) -> Packed:
+def _pack(win: ConvolutionWindow, made: Made, parts: int) -> Packed:
     """Weights (output channels, taps and channels) as ``hopper.pack`` lays them, zero outside."""
-    panels, channels = -(-win.co // f.cols), parts * DEPTH
+    f, kind = made.flow, made.kind
+    panels, channels = -(-win.co // f.cols), parts * kind.depth
     steps: tuple[tuple[str, Any], ...] = (
         ("reshape", (win.co, win.c, win.taps)),
         ("transpose", (0, 2, 1)),
         ("pad", ((0, panels * f.cols - win.co), (0, 0), (0, channels - win.c))),
     )
-    return Packed(win.w, (*steps, *hopper.pack(panels, f.cols, win.taps * parts)))
+    return Packed(win.w, (*steps, *hopper.pack(panels, f.cols, win.taps * parts, kind)))

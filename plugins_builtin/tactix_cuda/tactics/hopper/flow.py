@@ -27,7 +27,7 @@ launch where ``tactics.tile`` needs two and a workspace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,23 +60,56 @@ ON_A_LINE = 8
 ABOUT = {
     "ROWS": "of a tile of y",
     "COLS": "columns of a tile",
-    "STAGES": "of 64 of k, in shared memory",
+    "STAGES": "of 128 bytes of k, in shared memory",
     "TEAMS": "of four warps, which multiply",
     "BLOCKS": "of 64 rows, of a team",
     "ALTERNATE": "whether each team has a tile of its own",
     "SPLITS": "parts of k, one for each block of a cluster",
     "STAGE_BYTES": "rows and columns of a stage",
     "A_BYTES": "the rows of a stage, in front of its columns",
-    "PITCH": "floats from row to row of sums that blocks of a cluster hand over",
+    "PITCH": "sums from row to row, where blocks of a cluster hand them over",
     "EACH": "runs of eight sums whose operands are loaded at a time",
 }
 """What the constants are that tx_flow asks for."""
-KINDS = {DType.FP16: "f16", DType.BF16: "bf16"}
+
+
+@dataclass(frozen=True)
+class Operands:
+    """How ``wgmma`` multiplies: a of type ``a`` by b of type ``b``, each of ``size`` bytes, summed
+    in ``sum`` (types as PTX names them).
+    """
+
+    a: str
+    b: str
+    size: int
+    sum: str
+
+    @property
+    def depth(self) -> int:
+        """Elements of k in a stage."""
+        return ROW // self.size
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether sums are int32."""
+        return self.sum == "s32"
+
+    @property
+    def sum_type(self) -> str:
+        """The C type of a sum."""
+        return "int" if self.is_integer else "float"
+
+
+KINDS = {t: Operands(t.value, t.value, 2, "f32") for t in (DType.FP16, DType.BF16)}
 """How operands of a dtype are multiplied."""
+BYTES = {DType.INT8: Operands("s8", "s8", 1, "s32"), DType.UINT8: Operands("u8", "s8", 1, "s32")}
+"""The same of 8-bit integers, which are multiplied by signed ones."""
+HALVES = KINDS[DType.FP16]
 PRELUDES = ("ptx.cuh", "tile.cuh", "hopper.cuh", "hopper_flow.cuh")
-DEPTH = 64
-"""Elements of k in a stage: a row of 128 bytes, the widest that the copy engine permutes and that
-``wgmma`` reads permuted (PTX ISA, "Shared Memory Matrix Layout", 128-Byte swizzle)."""
+DEPTH = HALVES.depth
+"""Elements of two bytes of k in a stage: a row of 128 bytes, the widest that the copy engine
+permutes and that ``wgmma`` reads permuted (PTX ISA, "Shared Memory Matrix Layout", 128-Byte
+swizzle)."""
 TEAM = 128
 """Threads that multiply together: a warpgroup."""
 REPEATED = 1024
@@ -101,8 +134,9 @@ LATENCY = 970
 COPIED = 52
 """Bytes that come into a multiprocessor's shared memory in a cycle."""
 MULTIPLIED = 1450
-"""Products that a multiprocessor makes in a cycle. With CLOCK and 132 of them that is 766 TFLOPS;
-cuBLASLt's best of 8192 x 8192 x 8192 in float16 was 757 on an H200."""
+"""Products of two bytes that a multiprocessor makes in a cycle. With CLOCK and 132 of them that is
+766 TFLOPS; cuBLASLt's best of 8192 x 8192 x 8192 in float16 was 757 on an H200. Of bytes it makes
+twice as many (NVIDIA H100 whitepaper)."""
 STORED = 3.4
 """Results that a block brings through its epilogue in a cycle."""
 BANDWIDTH = 3.2e12
@@ -148,8 +182,8 @@ class Flow:
 
     @property
     def stage_bytes(self) -> int:
-        """Of a stage: DEPTH elements of two bytes of each row of a and column of b."""
-        return (self.rows + self.cols) * DEPTH * 2
+        """Of a stage: ROW of each row of a and column of b."""
+        return (self.rows + self.cols) * ROW
 
     @property
     def ahead(self) -> int:
@@ -161,7 +195,7 @@ class Flow:
 
     @property
     def pitch(self) -> int:
-        """Floats from row to row of sums in shared memory: 4 more than columns, so that the two
+        """Elements from row to row of sums in shared memory: 4 more than columns, so that the two
         rows that eight threads write 16 bytes each to begin 4 banks apart, and meet in none.
         """
         return self.cols + 4
@@ -180,8 +214,8 @@ class Flow:
         shared = room // (self.shared_bytes + RESERVED)
         return max(1, shared) if self.teams == 1 else 1
 
-    def struct(self, kind: str) -> str:
-        """The constants that tx_flow asks for, and the instruction."""
+    def struct(self, kind: Operands) -> str:
+        """The constants that tx_flow asks for, the type of sums, and the instruction."""
         values = {
             "ROWS": self.rows,
             "COLS": self.cols,
@@ -191,34 +225,37 @@ class Flow:
             "ALTERNATE": int(self.alternate),
             "SPLITS": self.splits,
             "STAGE_BYTES": self.stage_bytes,
-            "A_BYTES": self.rows * DEPTH * 2,
+            "A_BYTES": self.rows * ROW,
             "PITCH": self.pitch,
             "EACH": self.ahead,
         }
-        return struct("flow", values, ABOUT, multiply(self.cols, kind))
+        sums = f"typedef {kind.sum_type} sum_t;"
+        return struct("flow", values, ABOUT, sums, multiply(self.cols, kind))
 
 
-def multiply(cols: int, kind: str) -> str:
-    """The function that makes a product of 64 rows, 16 deep, the sums of a team's threads, or adds
-    it to them.
+def multiply(cols: int, kind: Operands) -> str:
+    """The function that makes a product of 64 rows, 32 bytes deep, the sums of a team's threads, or
+    adds it to them.
 
     The instruction's last operands (PTX ISA, ``wgmma.mma_async``): the predicate that adds, where
-    zeros that the compiler would set between products would make it wait for each of them; 1, 1:
-    neither a nor b is negated; 0, 0: both lie along k.
+    zeros that the compiler would set between products would make it wait for each of them; of
+    floats 1, 1: neither a nor b is negated; 0, 0: both lie along k, as integers always do.
     """
     n = cols // 2
     rows = [range(i, min(i + ON_A_LINE, n)) for i in range(0, n, ON_A_LINE)]
     sums = [", ".join(f"%{i}" for i in row) for row in rows]
-    outputs = [", ".join(f'"+f"(d[{i}])' for i in row) for row in rows]
-    instruction = f"wgmma.mma_async.sync.aligned.m64n{cols}k16.f32.{kind}.{kind}"
+    code, last = ("r", "") if kind.is_integer else ("f", ", 1, 1, 0, 0")
+    outputs = [", ".join(f'"+{code}"(d[{i}])' for i in row) for row in rows]
+    shape = f"m64n{cols}k{32 // kind.size}"
+    instruction = f"wgmma.mma_async.sync.aligned.{shape}.{kind.sum}.{kind.a}.{kind.b}"
     text = [
         f'"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{n + 2}, 0;\\n"',
         f'"{instruction} {{"',
         *(f'"{row}{", " * (row is not sums[-1])}"' for row in sums),
-        f'"}}, %{n}, %{n + 1}, p, 1, 1, 0, 0;\\n}}"',
+        f'"}}, %{n}, %{n + 1}, p{last};\\n}}"',
     ]
     return block(
-        f"TX_INLINE void multiply(float (&d)[{n}], uint64_t a, uint64_t b, int add)",
+        f"TX_INLINE void multiply({kind.sum_type} (&d)[{n}], uint64_t a, uint64_t b, int add)",
         "asm volatile(",
         indent("\n".join(text)),
         indent(": " + ",\n".join(outputs)),
@@ -264,9 +301,9 @@ def flows() -> list[Flow]:
     ]
 
 
-def seconds(w: ProductSizes, f: Flow, device: DeviceProperties) -> float:
-    """An estimate, fitted to an H200: stages are copied or multiplied, then results stored while
-    other tiles go on.
+def seconds(w: ProductSizes, f: Flow, device: DeviceProperties, kind: Operands = HALVES) -> float:
+    """An estimate, fitted to an H200 with operands of two bytes: stages are copied or multiplied,
+    then results stored while other tiles go on.
 
     ``turns``: tiles that a multiprocessor makes; ``busy``: those that are under way on it at a
     time, the stores of one beside the products of another. A persistent block of several teams
@@ -278,12 +315,15 @@ def seconds(w: ProductSizes, f: Flow, device: DeviceProperties) -> float:
     turns = -(-blocks // cores)
     together = f.teams > 1 and f.splits == 1
     busy = 2 if together else min(f.resident(device), turns)
+    # a stage of bytes is twice as deep, and multiplied twice as fast
     copies, products = (f.rows + f.cols) * ROW / COPIED, f.rows * f.cols * DEPTH / MULTIPLIED
     stage = (
         max(copies, products, LATENCY / f.stages / (1 if together else busy))
         + min(copies, products) * DISTURBED
     )
-    main = -(-w.k // (DEPTH * f.splits)) * stage * (CROWDED if busy > 1 and not together else 1)
+    main = (
+        -(-w.k // (kind.depth * f.splits)) * stage * (CROWDED if busy > 1 and not together else 1)
+    )
     store = f.rows * f.cols / STORED
     # blocks of a cluster lay their sums down, wait for each other, and read those of the others
     after = LATENCY + store + (LATENCY + store if f.splits > 1 else 0)
@@ -291,18 +331,20 @@ def seconds(w: ProductSizes, f: Flow, device: DeviceProperties) -> float:
     cycles = (
         max(turns * main, turns * whole / busy) + after if busy > 1 and turns > 1 else turns * whole
     )
-    traffic = 2 * ((w.stored or w.m * w.k) + w.k * w.n + w.m * w.n)
+    traffic = kind.size * ((w.stored or w.m * w.k) + w.k * w.n + w.m * w.n)
     return STARTED + max(cycles / CLOCK, traffic / BANDWIDTH)
 
 
-def best(works: Sequence[ProductSizes], device: DeviceProperties) -> list[Flow]:
+def best(
+    works: Sequence[ProductSizes], device: DeviceProperties, kind: Operands = HALVES
+) -> list[Flow]:
     """The flows of the least estimates over some likely shapes, and for each of them by itself; of
     equal ones those that fit tighter first.
     """
-    stages = min(-(-w.k // DEPTH) for w in works)
+    stages = min(-(-w.k // kind.depth) for w in works)
     found = [f for f in flows() if f.splits == 1 or stages >= SPLIT_STAGES * f.splits]
     found.sort(key=lambda f: sum(_covered(w, f) for w in works))
-    return in_turns({f: [seconds(w, f, device) for w in works] for f in found})[
+    return in_turns({f: [seconds(w, f, device, kind) for w in works] for f in found})[
         : OFFERED * len(works)
     ]
 
@@ -312,16 +354,18 @@ def _covered(w: ProductSizes, f: Flow) -> int:
     return -(-w.m // f.rows) * f.rows * -(-w.n // f.cols) * f.cols
 
 
-def pack(panels: int, cols: int, stages: int) -> tuple[tuple[str, Any], ...]:
-    """Steps from b as (panels x cols, stages x DEPTH) to stages of panels, with columns as threads
+def pack(
+    panels: int, cols: int, stages: int, kind: Operands = HALVES
+) -> tuple[tuple[str, Any], ...]:
+    """Steps from b as (panels x cols, stages x depth) to stages of panels, with columns as threads
     have them.
 
     A thread has columns 8 g + 2 q and the next of each group of 32 for every g (PTX ISA, "Register
-    Fragments for wgmma.mma_async.m64nNk16", matrix D; q: the lane modulo 4). These eight are made
-    neighbours by moving columns of the constant, which costs nothing when it runs: a thread then
-    stores 16 bytes of a row at once, without shared memory between.
+    Fragments for wgmma.mma_async.m64nNk16" and "...k32", matrix D; q: the lane modulo 4). These
+    eight are made neighbours by moving columns of the constant, which costs nothing when it runs: a
+    thread then stores eight neighbours of a row at once, without shared memory between.
     """
-    shape = (panels, cols // 32, 4, 4, 2, stages, DEPTH)
+    shape = (panels, cols // 32, 4, 4, 2, stages, kind.depth)
     return ("reshape", shape), ("transpose", (0, 5, 1, 3, 2, 4, 6))
 
 
@@ -415,7 +459,7 @@ class Made:
 
     e: FlowEntry
     flow: Flow
-    kind: str
+    kind: Operands
     rows: PreloadedRows
     m: Dim
     n: Dim
@@ -439,7 +483,8 @@ class Made:
         )
         store = [*check, self.rows.store(is_whole=is_whole)]
         put = block(
-            "const auto put = [&](int64_t row, int col, const float* v, const TX_NAME(held)& held)",
+            f"const auto put = [&](int64_t row, int col, const {self.kind.sum_type}* v, "
+            "const TX_NAME(held)& held)",
             *store,
         )
         stages = e.size("K_STAGES", self.stages)
@@ -448,7 +493,7 @@ class Made:
             f"// loads what eight results from column c of row r need beside their sums\n{get};",
             "// stores eight results from column col of a row on: v, their sums, "
             f"and what get loaded for them\n{put};",
-            "// DOWN x ACROSS tiles of ROWS x COLS, K_STAGES stages of 64 of k; "
+            f"// DOWN x ACROSS tiles of ROWS x COLS, K_STAGES stages of {self.kind.depth} of k; "
             "a block takes one after the other",
             f"tx_flow<TX_NAME(flow)>({a}, {b}, {down}, {across}, {stages}, memory, get, put);",
         ]
@@ -463,10 +508,9 @@ class Made:
     def map_b(self, dtype: DType, packed: Packed) -> str:
         """The name of the map of columns that ``pack`` has laid."""
         f, panels = self.flow, -(-int(self.n) // self.flow.cols)  # type: ignore[arg-type]
-        shape = (DEPTH, panels * self.stages * f.cols)
-        return self.e.map_constant(
-            "b", packed, TensorMap(dtype, shape, (DEPTH * 2,), (DEPTH, f.cols))
-        )
+        depth = self.kind.depth
+        shape = (depth, panels * self.stages * f.cols)
+        return self.e.map_constant("b", packed, TensorMap(dtype, shape, (ROW,), (depth, f.cols)))
 
 
 def artifact(
@@ -494,6 +538,6 @@ def variants(
     ]
 
 
-def usable(dtype: DType, device: DeviceProperties) -> bool:
-    """Whether the device has the instructions for a dtype."""
-    return device.has(FEATURE) and dtype in KINDS
+def usable(dtype: DType, device: DeviceProperties, kinds: Mapping[DType, Operands] = KINDS) -> bool:
+    """Whether the device has the instructions for a dtype, and it is one of ``kinds``."""
+    return device.has(FEATURE) and dtype in kinds

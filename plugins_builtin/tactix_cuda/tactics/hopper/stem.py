@@ -181,7 +181,7 @@ class HopperStemTactic(HopperWindows):
         text, launch = made.text(
             f"tx_pixels<TX_NAME(window)>{{{a}, (int){oh}, (int){ow}}}", b, ctx.device
         )
-        helpers = hopper_conv.geometry(folded.parts, 1, (1, 1), (1, 1), (0, 0))
+        helpers = hopper_conv.geometry(DEPTH, folded.parts, 1, (1, 1), (1, 1), (0, 0))
         first = _fold(folded, KernelEntry(win.node, THREADS, "fold"), variant.input_format(win.x))
         return hopper.artifact(
             made, helpers + text, launch, ctx, first=[first], workspace=folded.elements * 2

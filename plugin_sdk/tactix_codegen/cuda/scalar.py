@@ -15,6 +15,12 @@ from tactix.contracts.expr import Scalar
 from tactix_codegen.c.scalar import WIDE, CannotEmit, Code, emitted
 from tactix_codegen.c.scalar_ops import ScalarEmitter
 
+_BYTES = {DType.INT8: (-128, 127), DType.UINT8: (0, 255)}
+
+
+def _is_whole(value: float | None) -> bool:
+    return value is not None and float(value).is_integer()
+
 
 class CudaEmitter(ScalarEmitter):
     """The C table, with what differs on the device."""
@@ -28,7 +34,26 @@ class CudaEmitter(ScalarEmitter):
     def operation(self, node: Scalar, dtype: DType) -> str:
         if node.op == "primitive":
             return _primitive(node, [self.arg(a, dtype) for a in node.args])
+        if node.op == "cast" and (of := self._quantized(node)) is not None:
+            return f"tx_round_{node.dtype.value}({self.arg(of, DType.FP32)})"
         return super().operation(node, dtype)
+
+    def _quantized(self, node: Scalar) -> Scalar | None:
+        """What a cast to bytes rounds and keeps within their range: one instruction does both."""
+        if node.dtype not in _BYTES or node.args[0].op != "max":
+            return None
+        low, high = _BYTES[node.dtype]
+        inner = node.args[0].args[0]
+        if inner.op != "min" or self.value(node.args[0].args[1]) != low:
+            return None
+        whole = inner.args[0]
+        if self.value(inner.args[1]) != high or self.types[id(whole)] is not DType.FP32:
+            return None
+        if whole.op == "add" and whole.args[0].op == "round":
+            zero = self.value(whole.args[1])
+            # a sum of whole numbers is whole, and rounding it again does nothing
+            return whole.args[0].args[0] if zero == 0 else whole if _is_whole(zero) else None
+        return whole.args[0] if whole.op == "round" else None
 
     def _special(self, node: Scalar) -> str:
         t = self.common_type(node.args)

@@ -180,7 +180,20 @@ def integers() -> list[Case]:
         "IntegerMatMul",
         [spec(N, S, 24, dtype="u8"), TensorSpec(DType.INT8, (24, 9), const=byte(24, 9))],
     )
+    # halves that go to even, what is past either end, and infinities
+    numbers = np.r_[np.arange(-1100, 1100) / 4, 1e30, -1e30, np.inf, -np.inf, -0.0]
+    steps = [
+        one("pointwise", "Quantize", [numbers.astype(np.float32)], zero=zero, dtype=dtype)
+        for dtype, zero in (
+            (DType.INT8, 0),
+            (DType.INT8, -128),
+            (DType.INT8, 3),
+            (DType.UINT8, 0),
+            (DType.UINT8, 128),
+        )
+    ]
     return [
+        *steps,
         conv(byte(2, 4, 9, 8, dtype="u8"), byte(70, 4, 3, 3), bias, **pads),
         conv(byte(1, 80, 5, 6), byte(10, 80, 1, 1), bias[:10]),
         conv(byte(1, 8, 11, dtype="u8"), byte(7, 8, 4), strides=(2,), pad_value=255, pads=(3, 1)),

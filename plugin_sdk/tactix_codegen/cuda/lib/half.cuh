@@ -1,4 +1,4 @@
-// 16-bit floats, their stores, powers of two, and extremes that keep NaN, by PTX assembly. Conversions round to nearest
+// 16-bit floats, their stores, powers of two, bytes of floats, and extremes that keep NaN, by PTX assembly. Conversions round to nearest
 // even.
 TX_INLINE float tx_from_f16(uint16_t h) {
   float f;
@@ -36,6 +36,17 @@ TX_INLINE float tx_fmin(float a, float b) {
   float y;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
   return y;
+}
+// To even, kept within the range of bytes; NaN becomes 0.
+TX_INLINE int8_t tx_round_i8(float x) {
+  int y;
+  asm("cvt.rni.sat.s8.f32 %0, %1;" : "=r"(y) : "f"(x));
+  return (int8_t)y;
+}
+TX_INLINE uint8_t tx_round_u8(float x) {
+  uint32_t y;
+  asm("cvt.rni.sat.u8.f32 %0, %1;" : "=r"(y) : "f"(x));
+  return (uint8_t)y;
 }
 // 2 to the power of x, within 2 units of the last place.
 TX_INLINE float tx_exp2(float x) {

@@ -3,15 +3,18 @@
 turns.
 
     python tests/benchmarks/gpu_peers.py [--models resnet50,bert_base:1/8] [--batches 1,8,128] [--level 3] [--rounds 5]
-        [--compile MODELS] [--xla MODELS] [--limit 240] [--sources cuda_c,cublaslt] [--precision fp32,tf32,fp16,bf16]
+        [--compile MODELS] [--xla MODELS] [--limit 240] [--sources cuda_c,cublaslt]
+        [--precision fp32,tf32,fp16,bf16,int8]
 
 Networks are in float16; with ``--precision`` in float32, built with that precision allowed, beside
-torch in float32 (its products in TF32 where that is asked for). They are those of gpu_models.py,
-exported here; those of XLA are of gpu_jax.py. Each figure is the median over rounds of the time of
-one inference, by CUDA events around 20 of them (XLA's by the clock); outputs are compared with
-float32. ``--compile`` and ``--xla`` name the models that torch.compile (max-autotune, inside a CUDA
-graph) and XLA run too, each in a process of its own, which has ``--limit`` seconds to build its
-network before anything is timed. Needs torch, torchvision, onnx; XLA needs jax.
+torch in float32 (its products in TF32 where that is asked for). Those of ``int8`` are written by
+``tactix quantize`` from two random batches and built with float16 allowed, beside torch in float16.
+Networks are those of gpu_models.py, exported here; those of XLA are of gpu_jax.py. Each figure is
+the median over rounds of the time of one inference, by CUDA events around 20 of them (XLA's by the
+clock); outputs are compared with float32. ``--compile`` and ``--xla`` name the models that
+torch.compile (max-autotune, inside a CUDA graph) and XLA run too, each in a process of its own,
+which has ``--limit`` seconds to build its network before anything is timed. Needs torch,
+torchvision, onnx; XLA needs jax.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import argparse
 import contextlib
 import io
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -57,6 +61,15 @@ def export(model: Any, x: Any, path: Path) -> None:
     torch.backends.mha.set_fastpath_enabled(True)
 
 
+def quantize(path: Path) -> Path:
+    """The model in int8, symmetric, as a file beside it. Raises CalledProcessError."""
+    to = path.with_suffix(".int8.onnx")
+    options = ["--random", "2", "--symmetric", "--int-below", "1000", "-o", str(to)]
+    command = [sys.executable, "-m", "tactix", "quantize", str(path), *options]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return to
+
+
 @dataclass
 class Own:
     """tactix's side: a function that queues one inference, its outputs, how long building took, the
@@ -76,7 +89,7 @@ def tactix_call(path: Path, x: Any, options: argparse.Namespace, precision: str)
         level=options.level,
         timing_cache=False,
         tactic_sources=options.sources,
-        precision=precision or "fp32",
+        precision="fp16" if precision == "int8" else precision or "fp32",
     )
     builder = tactix.Builder()
     engine = builder.build(builder.import_model(path), config)
@@ -156,11 +169,17 @@ def measure(
     model, x = gpu_models.make(name, batch)
     with torch.no_grad():
         want = listed(model(x))
-    if not precision:
+    path, given = folder / "model.onnx", x
+    if precision:
+        export(model, x, path)
+    if precision == "int8":
+        path = quantize(path)
+    if precision in ("", "int8"):
         model, x = model.half(), x.half() if x.is_floating_point() else x
+    if not precision:
+        given = x
+        export(model, x, path)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    export(model, x, folder / "model.onnx")
-    given = x
     if x.ndim == 4:
         model, x = (
             model.to(memory_format=torch.channels_last),
@@ -170,7 +189,7 @@ def measure(
         torch_error = departure(listed(model(x)), want)
     with torch.cuda.stream(torch.cuda.Stream()):
         own, eager = (
-            tactix_call(folder / "model.onnx", given, options, precision),
+            tactix_call(path, given, options, precision),
             torch_graph(model, x),
         )
         own.call()
@@ -262,7 +281,7 @@ def main() -> int:
         "--sources", type=lambda s: set(s.split(",")), help="tactic sources, comma-separated; all"
     )
     parser.add_argument(
-        "--precision", default="", help="of float32 networks: fp32, tf32, fp16, bf16"
+        "--precision", default="", help="of float32 networks: fp32, tf32, fp16, bf16, int8"
     )
     options = parser.parse_args()
     others = (("torch.compile", options.compile), ("xla", options.xla))

@@ -28,7 +28,7 @@ DEVICE = target("sm_90a")
 ALONE = replace(DEVICE, cores=1)
 """One multiprocessor: a block of several teams makes all tiles, one after the other."""
 GEMM, BYTE_GEMM = hopper_gemm.tactics()
-(CONV, BYTE_CONV), (STEM,) = hopper_conv.tactics(), hopper_stem.tactics()
+(CONV, BYTE_CONV), (STEM, BYTE_STEM) = hopper_conv.tactics(), hopper_stem.tactics()
 (ATTENTION,) = hopper_attention.tactics()
 IMAGES: list[pc.Image] = [
     ((3, 64, 20, 18), 72, (3, 3), {"pads": (1, 1, 1, 1)}),
@@ -125,6 +125,11 @@ def byte_convs(dtype: str) -> list[simt.Case]:
     return [c for c in own if takes(c)]
 
 
+def byte_stems(dtype: str) -> list[simt.Case]:
+    """Of images with zeros around, the same that floats have."""
+    return [c for c in pc.byte_images(BYTE_STEM, dtype, FEW) if takes(c)]
+
+
 def byte_tiles(dtype: str, flow: hopper.Flow | None = None) -> simt.Case:
     """As ``tiles``; of the flow that is the best if none is given."""
     rows, cols = (130, 72) if flow is None else (flow.rows + 9, flow.cols + 8)
@@ -182,6 +187,6 @@ TABLE: dict[str, Callable[[], list[simt.Case]]] = {
     for t in ("f16", "bf16")
 } | {
     f"{name} {t}": partial(make, t)
-    for name, make in (("gemm", byte_gemms), ("conv", byte_convs))
+    for name, make in (("gemm", byte_gemms), ("conv", byte_convs), ("stem", byte_stems))
     for t in pc.BYTES
 }

@@ -62,7 +62,7 @@ class HopperWindows(Tactic[ConvolutionWindow]):
         """The product that it is, at these sizes."""
         raise NotImplementedError
 
-    def before(self, work: ProductSizes) -> float:
+    def before(self, work: ProductSizes, kind: Operands) -> float:
         """Seconds of launches before the product."""
         return 0.0
 
@@ -90,7 +90,7 @@ class HopperWindows(Tactic[ConvolutionWindow]):
             return None
         w = self.work(win, dict(ctx.opt))
         kind = self.kinds[win.dtype]
-        return self.before(w) + hopper.seconds(w, flow_of(variant), ctx.device, kind)
+        return self.before(w, kind) + hopper.seconds(w, flow_of(variant), ctx.device, kind)
 
 
 class HopperConvTactic(HopperWindows):
@@ -133,11 +133,16 @@ class HopperIntegerConvTactic(HopperConvTactic):
     kinds = hopper.BYTES
 
     def why_not(self, win: ConvolutionWindow) -> str:
-        anchor = win.node.anchor
-        assert anchor is not None
-        if any((*win.begins, *win.ends)) and anchor.attrs.pad_value:
-            return "zeros around the image, which are all that the copy engine fills in"
-        return super().why_not(win)
+        return other_pads(win) or super().why_not(win)
+
+
+def other_pads(win: ConvolutionWindow) -> str:
+    """Empty if there are zeros around an image of bytes, or nothing; else what is taken."""
+    anchor = win.node.anchor
+    assert anchor is not None
+    if any((*win.begins, *win.ends)) and anchor.attrs.pad_value:
+        return "zeros around the image, which are all that the copy engine fills in"
+    return ""
 
 
 def _corners(win: ConvolutionWindow) -> tuple[tuple[int, int], tuple[int, int]]:

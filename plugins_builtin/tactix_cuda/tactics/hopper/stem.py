@@ -6,17 +6,20 @@ channels, padded to 16 bytes; cells outside the image are zero. The convolution 
 with strides of one, and a row of its taps lies in memory as it is: to the copy engine it is one
 pixel of many channels, though neighbours overlap.
 
-Why: a stage is 64 channels of a tap, of which an image of three channels would use three. Of the
-first layer of ResNet-50 (7 x 7, steps of 2) a cell has 2 x 2 x 3 elements padded to 16, a row of
-taps 4 cells, so one stage holds a row, and there are 4 in place of 49. Knobs: those of a Flow.
+Why: a stage is 64 channels of a tap (128 of bytes), of which an image of three channels would use
+three. Of the first layer of ResNet-50 (7 x 7, steps of 2) a cell has 2 x 2 x 3 elements padded to
+16, a row of taps 4 cells, so one stage holds a row, and there are 4 in place of 49. Knobs: those of
+a Flow.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tactix.base.dims import Dim, ceildiv, evaluate
+from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, NHWC, Format
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
@@ -28,21 +31,21 @@ from tactix_cuda.tactics import tile
 from tactix_cuda.tactics.conv import FEW_CHANNELS
 from tactix_cuda.tactics.hopper import conv as hopper_conv
 from tactix_cuda.tactics.hopper import flow as hopper
-from tactix_cuda.tactics.hopper.conv import HopperWindows
+from tactix_cuda.tactics.hopper.conv import HopperWindows, other_pads
 from tactix_cuda.tactics.hopper.flow import (
-    DEPTH,
     First,
     Flow,
     FlowEntry,
     Made,
+    Operands,
     PreloadedRows,
     flow_of,
 )
 from tactix_cuda.tactics.tile import ProductSizes
 from tactix_cuda.tensor_maps import TensorMap
 
-UNIT = 8
-"""Elements that a thread of the first launch writes."""
+UNIT = 16
+"""Bytes that a thread of the first launch writes."""
 THREADS = 256
 """Of a block of the first launch; chosen by hand, as threads share nothing."""
 LARGEST_CELL = 1024
@@ -53,7 +56,7 @@ for steps of 4 and three channels); no threshold was measured.
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [HopperStemTactic()]
+    return [HopperStemTactic(), HopperIntegerStemTactic()]
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,12 @@ class FoldedStem:
     """A convolution as one over cells. ``shift``: rows and columns of zeros before the weights."""
 
     win: ConvolutionWindow
+    kind: Operands
+
+    @property
+    def unit(self) -> int:
+        """Elements that a thread of the first launch writes, whole numbers of which are a cell."""
+        return UNIT // self.kind.size
 
     @property
     def shift(self) -> tuple[int, int]:
@@ -82,7 +91,7 @@ class FoldedStem:
     @property
     def cell(self) -> int:
         """Elements of a cell."""
-        return -(-self.used // UNIT) * UNIT
+        return -(-self.used // self.unit) * self.unit
 
     @property
     def row(self) -> int:
@@ -92,7 +101,7 @@ class FoldedStem:
     @property
     def parts(self) -> int:
         """Stages of a row of taps."""
-        return -(-self.row // DEPTH)
+        return -(-self.row // self.kind.depth)
 
     @property
     def size(self) -> tuple[Dim, Dim]:
@@ -105,19 +114,20 @@ class FoldedStem:
         return self.win.n * self.size[0] * self.size[1] * self.cell
 
     def work(self, size: dict[str, int]) -> ProductSizes:
-        stored, depth = evaluate(self.elements, size), self.kernel[0] * self.parts * DEPTH
+        stored = evaluate(self.elements, size)
+        depth = self.kernel[0] * self.parts * self.kind.depth
         return ProductSizes(1, evaluate(self.win.pixels, size), self.win.co, depth, stored)
 
     def tensor_map(self, rows: int) -> TensorMap:
         """Rows of taps as pixels: as many across as results, one cell apart."""
-        (down, across), bytes_ = self.size, self.cell * 2
+        (down, across), bytes_ = self.size, self.cell * self.kind.size
         shape = (self.row, self.win.out[1], down, self.win.n)
         strides = (bytes_, across * bytes_, down * across * bytes_)
         return TensorMap(
             self.win.dtype,
             shape,
             strides,
-            (DEPTH, rows),
+            (self.kind.depth, rows),
             (1,) * 4,
             ((0, 0), (0, 1 - self.kernel[0])),
         )
@@ -142,9 +152,10 @@ class FoldedStem:
             ("reshape", (rows, down, across, self.used)),
             ("pad", ((0, 0),) * 3 + ((0, self.cell - self.used),)),
             ("reshape", (rows, down, self.row)),
-            ("pad", ((0, 0), (0, 0), (0, self.parts * DEPTH - self.row))),
+            ("pad", ((0, 0), (0, 0), (0, self.parts * self.kind.depth - self.row))),
         )
-        return Packed(win.w, (*steps, *hopper.pack(panels, f.cols, down * self.parts)))
+        stages = down * self.parts
+        return Packed(win.w, (*steps, *hopper.pack(panels, f.cols, stages, self.kind)))
 
 
 class HopperStemTactic(HopperWindows):
@@ -154,43 +165,60 @@ class HopperStemTactic(HopperWindows):
 
     def why_not(self, win: ConvolutionWindow) -> str:
         few = win.group == 1 and win.c <= FEW_CHANNELS and set(win.dilations) == {1}
-        taken = few and FoldedStem(win).cell <= LARGEST_CELL
+        taken = few and self.folded(win).cell <= LARGEST_CELL
         return "" if taken else "one group of up to four channels, no dilation, small strides"
+
+    def folded(self, win: ConvolutionWindow) -> FoldedStem:
+        """The convolution over cells."""
+        return FoldedStem(win, self.kinds[win.dtype])
 
     def reads(self, win: ConvolutionWindow) -> Format:
         return LINEAR if win.c < FEW_CHANNELS else NHWC
 
     def work(self, win: ConvolutionWindow, size: dict[str, int]) -> ProductSizes:
-        return FoldedStem(win).work(size)
+        return self.folded(win).work(size)
 
-    def before(self, work: ProductSizes) -> float:
-        """The first launch: two bytes of each cell's element written, as many read."""
-        return tile.START + work.stored * 4 / tile.BANDWIDTH
+    def before(self, work: ProductSizes, kind: Operands) -> float:
+        """The first launch: each cell's elements written, as many read."""
+        return tile.START + 2 * work.stored * kind.size / tile.BANDWIDTH
 
     def compile(
         self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
-        f, folded = flow_of(variant), FoldedStem(win)
+        f, folded, kind = flow_of(variant), self.folded(win), self.kinds[win.dtype]
         e = FlowEntry(win.node, f.threads)
         rows = PreloadedRows(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
         stages = folded.kernel[0] * folded.parts
-        made = Made(e, f, hopper.KINDS[win.dtype], rows, win.pixels, win.co, stages)
+        made = Made(e, f, kind, rows, win.pixels, win.co, stages)
         oh, ow = (e.dim(d) for d in win.out)
         a = e.map_workspace(0, folded.tensor_map(f.rows))
-        b = made.map_b(win.dtype, folded.pack(f))
+        b = made.map_b(win.node.given[win.w].spec.dtype, folded.pack(f))
         text, launch = made.text(
             f"tx_pixels<TX_NAME(window)>{{{a}, (int){oh}, (int){ow}}}", b, ctx.device
         )
-        helpers = hopper_conv.geometry(DEPTH, folded.parts, 1, (1, 1), (1, 1), (0, 0))
+        helpers = hopper_conv.geometry(kind.depth, folded.parts, 1, (1, 1), (1, 1), (0, 0))
         first = _fold(folded, KernelEntry(win.node, THREADS, "fold"), variant.input_format(win.x))
+        workspace = folded.elements * kind.size
         return hopper.artifact(
-            made, helpers + text, launch, ctx, first=[first], workspace=folded.elements * 2
+            made, helpers + text, launch, ctx, first=[first], workspace=workspace
         )
 
 
+class HopperIntegerStemTactic(HopperStemTactic):
+    """8-bit integers by signed ones, summed in int32; up to four channels, zeros around."""
+
+    key = "tactix.cuda_hopper_integer_stem@1"
+    implements = ("tactix.IntegerConvolution@1",)
+    kinds: Mapping[DType, Operands] = hopper.BYTES
+
+    def why_not(self, win: ConvolutionWindow) -> str:
+        return other_pads(win) or super().why_not(win)
+
+
 def _fold(folded: FoldedStem, e: KernelEntry, fmt: Format) -> First:
-    """The launch that makes cells, eight elements a thread."""
-    win, kind, groups = folded.win, ctype(folded.win.dtype), folded.cell // UNIT
+    """The launch that makes cells, 16 bytes a thread."""
+    win, kind, unit = folded.win, ctype(folded.win.dtype), folded.unit
+    groups = folded.cell // unit
     (sy, sx), (by, bx), c = win.strides, folded.shift, win.c
     down, across = (e.dim(d) for d in folded.size)
     high, wide = (e.dim(d) for d in win.size)
@@ -199,7 +227,7 @@ def _fold(folded: FoldedStem, e: KernelEntry, fmt: Format) -> First:
     if not fmt.is_linear:
         pixel = f"((image * {high} + y) * {wide} + x) * {c} + part"
     each = [
-        f"const int j = group * {UNIT} + k, part = j % {c};",
+        f"const int j = group * {unit} + k, part = j % {c};",
         f"const int64_t y = row % {down} * {sy} - {win.begins[0] + by} + j / {sx * c};",
         f"const int64_t x = cell % {across} * {sx} - {win.begins[1] + bx} + j / {c} % {sx};",
         f"const bool ok = j < {folded.used} && (uint64_t)y < (uint64_t){high} "
@@ -212,9 +240,9 @@ def _fold(folded: FoldedStem, e: KernelEntry, fmt: Format) -> First:
         f"const int64_t image = row / {down};",
         f"const int group = (int)(t % {groups});",
         f"if (image >= {e.dim(win.n)}) return;",
-        f"tx_pack<{kind}, {UNIT}> v;",
+        f"tx_pack<{kind}, {unit}> v;",
         "#pragma unroll",
-        block(f"for (int k = 0; k < {UNIT}; k++)", *each),
-        f"*(tx_pack<{kind}, {UNIT}>*)({to} + t * {UNIT}) = v;",
+        block(f"for (int k = 0; k < {unit}; k++)", *each),
+        f"*(tx_pack<{kind}, {unit}>*)({to} + t * {unit}) = v;",
     ]
-    return e.kernel(*body), e.launch(ceildiv(ceildiv(folded.elements, UNIT), THREADS)), e
+    return e.kernel(*body), e.launch(ceildiv(ceildiv(folded.elements, unit), THREADS)), e

@@ -1,5 +1,5 @@
-// 16-bit floats, their stores, powers of two, bytes of floats, and extremes that keep NaN, by PTX assembly. Conversions round to nearest
-// even.
+// 16-bit floats, their stores, powers of two, bytes of floats, and extremes that keep NaN, by PTX assembly. Conversions
+// round to nearest even.
 TX_INLINE float tx_from_f16(uint16_t h) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));

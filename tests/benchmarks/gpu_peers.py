@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import gpu_models
+import onnx
 import torch
 from gpu_times import Call, departure, listed, seconds, torch_graph
 from peer_process import PeerFailed, Served
@@ -48,7 +49,7 @@ Key = tuple[str, int]
 """A model and its batch."""
 
 
-def export(model: Any, x: Any, path: Path) -> None:
+def export(model: Any, x: Any, path: Path, any_batch: bool = False) -> None:
     torch.backends.mha.set_fastpath_enabled(
         False
     )  # attention in one operator of torch's own, which ONNX has not
@@ -57,16 +58,32 @@ def export(model: Any, x: Any, path: Path) -> None:
         contextlib.redirect_stderr(io.StringIO()),
         torch.no_grad(),
     ):
-        torch.onnx.export(model, (x,), str(path), dynamo=False, opset_version=17, input_names=["x"])
+        torch.onnx.export(
+            model,
+            (x,),
+            str(path),
+            dynamo=False,
+            opset_version=17,
+            input_names=["x"],
+            dynamic_axes={"x": {0: "batch"}} if any_batch else None,
+        )
     torch.backends.mha.set_fastpath_enabled(True)
 
 
-def quantize(path: Path) -> Path:
-    """The model in int8, symmetric, as a file beside it. Raises CalledProcessError."""
-    to = path.with_suffix(".int8.onnx")
-    options = ["--random", "2", "--symmetric", "--int-below", "1000", "-o", str(to)]
-    command = [sys.executable, "-m", "tactix", "quantize", str(path), *options]
+def quantize(path: Path, x: Any) -> Path:
+    """The model of any batch in int8, symmetric, with the batch of ``x``, as a file beside it.
+
+    Scales are of batches of 1, since those of 128 take minutes. Raises CalledProcessError.
+    """
+    to, shape = path.with_suffix(".int8.onnx"), "x".join(map(str, (1, *x.shape[1:])))
+    options = ["--random", "2", "--symmetric", "--int-below", "1000", "--shapes", f"x:{shape}"]
+    command = [sys.executable, "-m", "tactix", "quantize", str(path), *options, "-o", str(to)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    model = onnx.load(to)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = x.shape[0]
+    for y in model.graph.output:
+        y.type.tensor_type.ClearField("shape")
+    onnx.save(model, to)
     return to
 
 
@@ -171,9 +188,9 @@ def measure(
         want = listed(model(x))
     path, given = folder / "model.onnx", x
     if precision:
-        export(model, x, path)
+        export(model, x, path, any_batch=precision == "int8")
     if precision == "int8":
-        path = quantize(path)
+        path = quantize(path, x)
     if precision in ("", "int8"):
         model, x = model.half(), x.half() if x.is_floating_point() else x
     if not precision:

@@ -80,8 +80,11 @@ def test_no_attention_spills() -> None:
 
 
 @needs_nvrtc
-def test_no_flow_spills() -> None:
-    case = every_flow(hopper_cases.gemms("f16")[3])
+@pytest.mark.parametrize("dtype", ["f16", "u8"])
+def test_no_flow_spills(dtype: str) -> None:
+    """Neither with what a residual holds."""
+    plain_case = hopper_cases.byte_tiles(dtype) if dtype == "u8" else hopper_cases.gemms(dtype)[3]
+    case = every_flow(plain_case)
     for v in case.only or ():
         fits(asked.artifact(case.tactic, case.node, v, CompileContext(DEVICE)), DEVICE, {})
 

@@ -34,16 +34,11 @@ class CudaEmitter(ScalarEmitter):
     def operation(self, node: Scalar, dtype: DType) -> str:
         if node.op == "primitive":
             return _primitive(node, [self.arg(a, dtype) for a in node.args])
-        if node.op == "cast" and (rounded := self._quantized(node)) is not None:
-            return f"tx_round_{node.dtype.value}({rounded})"
+        if node.op == "cast" and (of := self._quantized(node)) is not None:
+            return f"tx_round_{node.dtype.value}({self.arg(of, DType.FP32)})"
         return super().operation(node, dtype)
 
-    def convert(self, text: str, source: DType, target: DType) -> str:
-        if source in _BYTES and target is DType.FP32:
-            return f"tx_float_{source.value}({text})"
-        return super().convert(text, source, target)
-
-    def _quantized(self, node: Scalar) -> str | None:
+    def _quantized(self, node: Scalar) -> Scalar | None:
         """What a cast to bytes rounds and keeps within their range: one instruction does both."""
         if node.dtype not in _BYTES or node.args[0].op != "max":
             return None
@@ -54,15 +49,11 @@ class CudaEmitter(ScalarEmitter):
         whole = inner.args[0]
         if self.value(inner.args[1]) != high or self.types[id(whole)] is not DType.FP32:
             return None
-        if whole.op == "round":
-            return self.arg(whole.args[0], DType.FP32)
-        if whole.op != "add" or whole.args[0].op != "round":
-            return None
-        of, zero = self.arg(whole.args[0].args[0], DType.FP32), self.value(whole.args[1])
-        if not _is_whole(zero):
-            return None
-        # a sum of whole numbers is whole, and rounding it again does nothing
-        return of if zero == 0 else f"tx_whole({of}) + {self.arg(whole.args[1], DType.FP32)}"
+        if whole.op == "add" and whole.args[0].op == "round":
+            zero = self.value(whole.args[1])
+            # a sum of whole numbers is whole, and rounding it again does nothing
+            return whole.args[0].args[0] if zero == 0 else whole if _is_whole(zero) else None
+        return whole.args[0] if whole.op == "round" else None
 
     def _special(self, node: Scalar) -> str:
         t = self.common_type(node.args)

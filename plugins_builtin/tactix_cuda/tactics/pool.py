@@ -28,7 +28,6 @@ from tactix_codegen.operations import pool
 from tactix_codegen.operations.pool import PoolWindow, window_of
 from tactix_cuda.tactics.rows import FLOATS
 from tactix_ops.layers.integer import BYTES
-from tactix_ops.layers.quantize import limits
 
 LINEAR_FACTOR = 2
 """How many times longer ``cost`` takes linear tensors to be pooled, where a thread has one channel
@@ -131,21 +130,12 @@ class _Pool:
         w, site = self.w, self.site
         if 0 in (*site.sizes, *self.spec.shape):
             return []
-        kind, start = self._start()
-        out = [*site.head(), f"{kind} y[{self.v}];", *text.lanes(self.v, f"y[k] = {start};")]
-        out += ["int count = 0;"] if w.average else []
+        start, mean = ("0.0f", True) if w.average else ("-TX_INF", False)
+        out = [*site.head(), f"float y[{self.v}];", *text.lanes(self.v, f"y[k] = {start};")]
+        out += ["int count = 0;"] if mean else []
         out.append(self._windows())
-        out += text.lanes(self.v, "y[k] /= (float)count;") if w.average else []
+        out += text.lanes(self.v, "y[k] /= (float)count;") if mean else []
         return [*out, *site.finish("y[k]")]
-
-    def _start(self) -> tuple[str, str]:
-        """The C type and the value of what a window is joined to.
-
-        Bytes are compared as integers: making floats of them takes four times as long.
-        """
-        if self.spec.dtype in BYTES:
-            return "int", str(limits(self.spec.dtype)[0])
-        return "float", "0.0f" if self.w.average else "-TX_INF"
 
     def _windows(self) -> str:
         """Loops over the taps around the join of those inside."""
@@ -178,6 +168,4 @@ class _Pool:
         place = f"{self.args.input(0)} + ({self.args.offset(self.source, names)})"
         loads, x = text.fetch(self.args, "x", place, self.spec.dtype, step, self.v)
         join = f"y[k] + {x}" if self.w.average else f"tx_fmax(y[k], {x})"
-        if self.spec.dtype in BYTES:
-            join = f"{x} > y[k] ? {x} : y[k]"
         return [*loads, *text.lanes(self.v, f"y[k] = {join};")]

@@ -24,7 +24,6 @@ struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 static float2 make_float2(float x, float y) { return {x, y}; }
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-static float __fadd_rn(float a, float b) { return a + b; }
 static float __uint_as_float(uint32_t x) { float f; memcpy(&f, &x, 4); return f; }
 static float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
 static uint32_t __float_as_uint(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }

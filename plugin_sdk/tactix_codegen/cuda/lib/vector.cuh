@@ -46,14 +46,6 @@ TX_PLAIN(bool, uint8_t)
 TX_HALF(f16)
 TX_HALF(bf16)
 
-// Bytes as floats: as the last bits of 1.5 * 2^23, which is taken away again. A conversion takes four times as long (on sm_90
-// 16 a cycle of a multiprocessor, beside 64 of the logic and 128 of the sums; measured).
-TX_INLINE float tx_float_u8(uint8_t x) { return __int_as_float(0x4b400000 + x) - 12582912.0f; }
-TX_INLINE float tx_float_i8(int8_t x) { return __int_as_float(0x4b400000 + x) - 12582912.0f; }
-// The nearest whole number, halves to even: 1.5 * 2^23 has no bits behind the point. Beyond 2^22 it is a number beyond that,
-// which is good enough for what is kept within the range of bytes. Two sums are much faster than rintf.
-TX_INLINE float tx_whole(float x) { return __fadd_rn(__fadd_rn(x, 12582912.0f), -12582912.0f); }
-
 // numpy's remainder: of the divisor's sign.
 TX_RARE float tx_mod_float(float a, float b) {
   const float r = fmodf(a, b);

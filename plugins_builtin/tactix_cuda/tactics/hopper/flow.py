@@ -110,8 +110,6 @@ DEPTH = HALVES.depth
 """Elements of two bytes of k in a stage: a row of 128 bytes, the widest that the copy engine
 permutes and that ``wgmma`` reads permuted (PTX ISA, "Shared Memory Matrix Layout", 128-Byte
 swizzle)."""
-WAITED = 16
-"""Runs of eight bytes that a thread has on their way at most: 32 of its registers."""
 TEAM = 128
 """Threads that multiply together: a warpgroup."""
 REPEATED = 1024
@@ -187,15 +185,13 @@ class Flow:
         """Of a stage: ROW of each row of a and column of b."""
         return (self.rows + self.cols) * ROW
 
-    def ahead(self, kind: Operands) -> int:
+    @property
+    def ahead(self) -> int:
         """Of how many runs of eight sums the operands are loaded at a time: as many as divide a
-        thread's runs, up to 8 of two bytes, which take 4 registers each, or 16 of bytes.
-
-        Enough bytes have to be on their way to hide what the memory takes to answer; those of the
-        first time are hidden behind the products as well.
+        thread's runs, up to 8, which take 4 registers each.
         """
         runs = self.blocks * self.cols // 16
-        return max(n for n in (1, 2, 4, 6, 8, 12, 16) if runs % n == 0 and n * kind.size <= WAITED)
+        return max(n for n in (1, 2, 4, 6, 8) if runs % n == 0)
 
     @property
     def pitch(self) -> int:
@@ -231,7 +227,7 @@ class Flow:
             "STAGE_BYTES": self.stage_bytes,
             "A_BYTES": self.rows * ROW,
             "PITCH": self.pitch,
-            "EACH": self.ahead(kind),
+            "EACH": self.ahead,
         }
         sums = f"typedef {kind.sum_type} sum_t;"
         return struct("flow", values, ABOUT, sums, multiply(self.cols, kind))

@@ -25,13 +25,15 @@ from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
 @dataclass(frozen=True)
 class ConvolutionWindow(ConvolutionGeometry):
     """``lead``: the axes that output pixels flatten; ``epi`` includes the bias, its operand strides
-    are along ``(*lead, channel)`` of channels-last storage. ``dtype``: of x.
+    are along ``(*lead, channel)`` of channels-last storage. ``dtype``: of x. ``pad_value``: of what
+    lies around an image, 0 but for integers with a zero point.
     """
 
     node: Node
     lead: Shape
     dtype: DType
     epi: Epilogue
+    pad_value: int
 
     @property
     def begins(self) -> tuple[int, int]:
@@ -42,6 +44,11 @@ class ConvolutionWindow(ConvolutionGeometry):
     def ends(self) -> tuple[int, int]:
         """Pads below and right."""
         return self.pads[2:]
+
+    @property
+    def has_other_pads(self) -> bool:
+        """Whether anything but zeros lies around an image."""
+        return self.pad_value != 0 and any(self.pads)
 
     @property
     def pixels(self) -> Dim:
@@ -73,7 +80,8 @@ def window(node: Node) -> ConvolutionWindow | Reject:
     if isinstance(found, Reject):
         return found
     dtype = node.given[found.x].spec.dtype
-    if dtype is not node.given[found.w].spec.dtype and anchor.layer.name != "IntegerConvolution":
+    is_integer = anchor.layer.name == "IntegerConvolution"
+    if dtype is not node.given[found.w].spec.dtype and not is_integer:
         return Reject("these kernels take one dtype")
     try:
         whole = _channels_last(_biased(node, epi, found.bias))
@@ -82,7 +90,14 @@ def window(node: Node) -> ConvolutionWindow | Reject:
     if reason := results.why_not(whole):
         return Reject(reason)
     n, _, *spatial = anchor_spec(node).shape
-    return ConvolutionWindow(**vars(found), node=node, lead=(n, *spatial), dtype=dtype, epi=whole)
+    return ConvolutionWindow(
+        **vars(found),
+        node=node,
+        lead=(n, *spatial),
+        dtype=dtype,
+        epi=whole,
+        pad_value=anchor.attrs.pad_value if is_integer else 0,
+    )
 
 
 def _biased(node: Node, epi: Epilogue, index: int) -> Epilogue:

@@ -199,7 +199,8 @@ def _geometry(win: ConvolutionWindow, channels: int, t: BlockTile) -> str:
         "DILATION_X": win.dilations[1],
         "TOP": win.begins[0],
         "LEFT": win.begins[1],
-        "PAD": _pad_word(win),
+        # four bytes of it, as the int32 that they are
+        "PAD": int.from_bytes(bytes([win.pad_value & 255] * 4), "little", signed=True),
     }
     return (
         block(
@@ -207,17 +208,6 @@ def _geometry(win: ConvolutionWindow, channels: int, t: BlockTile) -> str:
         )
         + ";\n"
     )
-
-
-def _pad_word(win: ConvolutionWindow) -> int:
-    """What lies around an image, as an int32 of four bytes: floats have zeros, integers their zero
-    point.
-    """
-    if win.dtype not in tile.BYTES:
-        return 0
-    anchor = win.node.anchor
-    assert anchor is not None
-    return int.from_bytes(bytes([anchor.attrs.pad_value & 255] * 4), "little", signed=True)
 
 
 def _windows(win: ConvolutionWindow, made: Tiled, x: str, channels: int) -> list[str]:

@@ -207,8 +207,6 @@ def _pixel(win: ConvolutionWindow, e: KernelEntry) -> list[str]:
 
 
 def _load_pixels(win: ConvolutionWindow, e: KernelEntry, sums: Sums) -> list[str]:
-    anchor = win.node.anchor
-    assert anchor is not None
     high, wide = (e.dim(d) for d in win.size)
     across, count = win.kernel[1], e.dim(sums.count)
     place = [
@@ -219,7 +217,7 @@ def _load_pixels(win: ConvolutionWindow, e: KernelEntry, sums: Sums) -> list[str
         f"&& iy >= 0 && iy < {high} && ix >= 0 && ix < {wide};",
     ]
     pointer = f"(const char*){e.input(win.x)} + ((image * {high} + iy) * {wide} + ix) * {win.c} + c"
-    pad = (anchor.attrs.pad_value & 255) * 0x01010101
+    pad = (win.pad_value & 255) * 0x01010101
     return _load(sums, place, pointer, f"(int){pad:#x}")
 
 

@@ -72,6 +72,8 @@ class HopperWindows(Tactic[ConvolutionWindow]):
             return win
         if not hopper.usable(win.dtype, device, self.kinds):
             return Reject(f"no matrix instructions of sm_90a for {win.dtype.value} on this device")
+        if win.has_other_pads:
+            return Reject("zeros around the image, which are all that the copy engine fills in")
         reason = self.why_not(win)
         return Reject(reason) if reason else win
 
@@ -120,7 +122,7 @@ class HopperConvTactic(HopperWindows):
         rows = PreloadedRows(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
         made = Made(e, f, kind, rows, win.pixels, win.co, win.taps * parts)
         a, helpers = _loader(win, made, parts)
-        b = made.map_b(win.node.given[win.w].spec.dtype, _pack(win, made, parts))
+        b = made.map_b(_pack(win, made, parts))
         text, launch = made.text(a, b, ctx.device)
         return hopper.artifact(made, helpers + text, launch, ctx)
 
@@ -131,18 +133,6 @@ class HopperIntegerConvTactic(HopperConvTactic):
     key = "tactix.cuda_hopper_integer_conv@1"
     implements = ("tactix.IntegerConvolution@1",)
     kinds = hopper.BYTES
-
-    def why_not(self, win: ConvolutionWindow) -> str:
-        return other_pads(win) or super().why_not(win)
-
-
-def other_pads(win: ConvolutionWindow) -> str:
-    """Empty if there are zeros around an image of bytes, or nothing; else what is taken."""
-    anchor = win.node.anchor
-    assert anchor is not None
-    if any((*win.begins, *win.ends)) and anchor.attrs.pad_value:
-        return "zeros around the image, which are all that the copy engine fills in"
-    return ""
 
 
 def _corners(win: ConvolutionWindow) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -505,10 +505,10 @@ class Made:
         cluster = (f.splits,) if f.splits > 1 else ()
         return text, Launch(e.arguments(), grid, (f.threads,), cluster, shared_bytes=f.shared_bytes)
 
-    def map_b(self, dtype: DType, packed: Packed) -> str:
+    def map_b(self, packed: Packed) -> str:
         """The name of the map of columns that ``pack`` has laid."""
         f, panels = self.flow, -(-int(self.n) // self.flow.cols)  # type: ignore[arg-type]
-        depth = self.kind.depth
+        depth, dtype = self.kind.depth, self.e.node.given[packed.index].spec.dtype
         shape = (depth, panels * self.stages * f.cols)
         return self.e.map_constant("b", packed, TensorMap(dtype, shape, (ROW,), (depth, f.cols)))
 

@@ -71,7 +71,7 @@ class HopperGemmTactic(Tactic[CudaProduct]):
         rows = PreloadedRows(e, p.node, p.epi, p.lead, p.n)
         made = Made(e, f, kind, rows, p.m, p.n, -(-k // kind.depth))
         a = e.map_input(p.a.index, TensorMap(p.dtype, (k, p.m), (_row(p),), (kind.depth, f.rows)))
-        b = made.map_b(p.node.given[p.b.index].spec.dtype, _pack(p, made))
+        b = made.map_b(_pack(p, made))
         text = made.text(f"tx_matrix<{kind.depth}>{{{a}}}", b, ctx.device)
         return hopper.artifact(made, *text, ctx)
 

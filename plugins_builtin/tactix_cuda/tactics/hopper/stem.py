@@ -14,12 +14,10 @@ a Flow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tactix.base.dims import Dim, ceildiv, evaluate
-from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, NHWC, Format
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
@@ -31,7 +29,7 @@ from tactix_cuda.tactics import tile
 from tactix_cuda.tactics.conv import FEW_CHANNELS
 from tactix_cuda.tactics.hopper import conv as hopper_conv
 from tactix_cuda.tactics.hopper import flow as hopper
-from tactix_cuda.tactics.hopper.conv import HopperWindows, other_pads
+from tactix_cuda.tactics.hopper.conv import HopperWindows
 from tactix_cuda.tactics.hopper.flow import (
     First,
     Flow,
@@ -192,7 +190,7 @@ class HopperStemTactic(HopperWindows):
         made = Made(e, f, kind, rows, win.pixels, win.co, stages)
         oh, ow = (e.dim(d) for d in win.out)
         a = e.map_workspace(0, folded.tensor_map(f.rows))
-        b = made.map_b(win.node.given[win.w].spec.dtype, folded.pack(f))
+        b = made.map_b(folded.pack(f))
         text, launch = made.text(
             f"tx_pixels<TX_NAME(window)>{{{a}, (int){oh}, (int){ow}}}", b, ctx.device
         )
@@ -209,10 +207,7 @@ class HopperIntegerStemTactic(HopperStemTactic):
 
     key = "tactix.cuda_hopper_integer_stem@1"
     implements = ("tactix.IntegerConvolution@1",)
-    kinds: Mapping[DType, Operands] = hopper.BYTES
-
-    def why_not(self, win: ConvolutionWindow) -> str:
-        return other_pads(win) or super().why_not(win)
+    kinds = hopper.BYTES
 
 
 def _fold(folded: FoldedStem, e: KernelEntry, fmt: Format) -> First:

@@ -8,7 +8,7 @@ turns.
 
 Networks are in float16; with ``--precision`` in float32, built with that precision allowed, beside
 torch in float32 (its products in TF32 where that is asked for). Those of ``int8`` are written by
-``tactix quantize`` from two random batches and built with float16 allowed, beside torch in float16.
+``tactix quantize`` from two random inputs and built with float16 allowed, beside torch in float16.
 Networks are those of gpu_models.py, exported here; those of XLA are of gpu_jax.py. Each figure is
 the median over rounds of the time of one inference, by CUDA events around 20 of them (XLA's by the
 clock); outputs are compared with float32. ``--compile`` and ``--xla`` name the models that
@@ -68,6 +68,11 @@ def export(model: Any, x: Any, path: Path, any_batch: bool = False) -> None:
             dynamic_axes={"x": {0: "batch"}} if any_batch else None,
         )
     torch.backends.mha.set_fastpath_enabled(True)
+
+
+def halved(model: Any, x: Any) -> tuple[Any, Any]:
+    """The same in float16; token ids stay integers."""
+    return model.half(), x.half() if x.is_floating_point() else x
 
 
 def quantize(path: Path, x: Any) -> Path:
@@ -186,16 +191,13 @@ def measure(
     model, x = gpu_models.make(name, batch)
     with torch.no_grad():
         want = listed(model(x))
+    if not precision:
+        model, x = halved(model, x)
     path, given = folder / "model.onnx", x
-    if precision:
-        export(model, x, path, any_batch=precision == "int8")
+    export(model, x, path, any_batch=precision == "int8")
     if precision == "int8":
         path = quantize(path, x)
-    if precision in ("", "int8"):
-        model, x = model.half(), x.half() if x.is_floating_point() else x
-    if not precision:
-        given = x
-        export(model, x, path)
+        model, x = halved(model, x)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     if x.ndim == 4:
         model, x = (

@@ -288,9 +288,12 @@ def test_two_of_a_key_name_both_places() -> None:
 
 
 def test_a_kernel_says_which_layer_it_is_for() -> None:
+    # a pack of its own: another test counts what the module's has
+    own = Pack("acme").layer()(turn_around.function)
+    own.kernel("c")(on_cpu.author)
     with pytest.raises(errors.PluginError, match="there already"):
-        turn_around.kernel("c")(on_cpu.author)
-    other = turn_around.kernel("c", name="turn_around_other", version=2)(on_cpu.author)
+        own.kernel("c")(on_cpu.author)
+    other = own.kernel("c", name="turn_around_other", version=2)(on_cpu.author)
     assert other.implements == ("acme.TurnAround@1",)
     assert other.key == "acme.turn_around_other@2"
 

@@ -23,7 +23,7 @@ from tactix_codegen.c.text import block
 from tactix_codegen.cuda import window
 from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics.hopper import flow as hopper
-from tactix_cuda.tactics.hopper.flow import FlowEntry, Made, Operands, PreloadedRows, flow_of
+from tactix_cuda.tactics.hopper.flow import FlowEntry, Made, PreloadedRows, WgmmaTypes, flow_of
 from tactix_cuda.tactics.tile import ProductSizes
 from tactix_cuda.tensor_maps import TensorMap
 
@@ -48,7 +48,7 @@ class HopperWindows(Tactic[ConvolutionWindow]):
     implements: tuple[str, ...] = ("tactix.Convolution@1", "tactix.WideConvolution@1")
     device = "cuda"
     source = "cuda_c"
-    kinds: Mapping[DType, Operands] = hopper.KINDS
+    kinds: Mapping[DType, WgmmaTypes] = hopper.KINDS
 
     def why_not(self, win: ConvolutionWindow) -> str:
         """Empty if the kernel takes such windows, else what it takes."""
@@ -62,7 +62,7 @@ class HopperWindows(Tactic[ConvolutionWindow]):
         """The product that it is, at these sizes."""
         raise NotImplementedError
 
-    def before(self, work: ProductSizes, kind: Operands) -> float:
+    def before(self, work: ProductSizes, kind: WgmmaTypes) -> float:
         """Seconds of launches before the product."""
         return 0.0
 

@@ -56,7 +56,7 @@ from tactix_cuda.tensor_maps import ROW, TensorMap
 
 FEATURE = "sm_90a"
 ON_A_LINE = 8
-"""Operands of an instruction that stand on one line of a kernel's text."""
+"""WgmmaTypes of an instruction that stand on one line of a kernel's text."""
 ABOUT = {
     "ROWS": "of a tile of y",
     "COLS": "columns of a tile",
@@ -74,7 +74,7 @@ ABOUT = {
 
 
 @dataclass(frozen=True)
-class Operands:
+class WgmmaTypes:
     """How ``wgmma`` multiplies: a of type ``a`` by b of type ``b``, each of ``size`` bytes, summed
     in ``sum`` (types as PTX names them).
     """
@@ -100,9 +100,12 @@ class Operands:
         return "int" if self.is_integer else "float"
 
 
-KINDS = {t: Operands(t.value, t.value, 2, "f32") for t in (DType.FP16, DType.BF16)}
+KINDS = {t: WgmmaTypes(t.value, t.value, 2, "f32") for t in (DType.FP16, DType.BF16)}
 """How operands of a dtype are multiplied."""
-BYTES = {DType.INT8: Operands("s8", "s8", 1, "s32"), DType.UINT8: Operands("u8", "s8", 1, "s32")}
+BYTES = {
+    DType.INT8: WgmmaTypes("s8", "s8", 1, "s32"),
+    DType.UINT8: WgmmaTypes("u8", "s8", 1, "s32"),
+}
 """The same of 8-bit integers, which are multiplied by signed ones."""
 HALVES = KINDS[DType.FP16]
 PRELUDES = ("ptx.cuh", "tile.cuh", "hopper.cuh", "hopper_flow.cuh")
@@ -214,7 +217,7 @@ class Flow:
         shared = room // (self.shared_bytes + RESERVED)
         return max(1, shared) if self.teams == 1 else 1
 
-    def struct(self, kind: Operands) -> str:
+    def struct(self, kind: WgmmaTypes) -> str:
         """The constants that tx_flow asks for, the type of sums, and the instruction."""
         values = {
             "ROWS": self.rows,
@@ -233,7 +236,7 @@ class Flow:
         return struct("flow", values, ABOUT, sums, multiply(self.cols, kind))
 
 
-def multiply(cols: int, kind: Operands) -> str:
+def multiply(cols: int, kind: WgmmaTypes) -> str:
     """The function that makes a product of 64 rows, 32 bytes deep, the sums of a team's threads, or
     adds it to them.
 
@@ -301,7 +304,7 @@ def flows() -> list[Flow]:
     ]
 
 
-def seconds(w: ProductSizes, f: Flow, device: DeviceProperties, kind: Operands = HALVES) -> float:
+def seconds(w: ProductSizes, f: Flow, device: DeviceProperties, kind: WgmmaTypes = HALVES) -> float:
     """An estimate, fitted to an H200 with operands of two bytes: stages are copied or multiplied,
     then results stored while other tiles go on.
 
@@ -336,7 +339,7 @@ def seconds(w: ProductSizes, f: Flow, device: DeviceProperties, kind: Operands =
 
 
 def best(
-    works: Sequence[ProductSizes], device: DeviceProperties, kind: Operands = HALVES
+    works: Sequence[ProductSizes], device: DeviceProperties, kind: WgmmaTypes = HALVES
 ) -> list[Flow]:
     """The flows of the least estimates over some likely shapes, and for each of them by itself; of
     equal ones those that fit tighter first.
@@ -355,7 +358,7 @@ def _covered(w: ProductSizes, f: Flow) -> int:
 
 
 def pack(
-    panels: int, cols: int, stages: int, kind: Operands = HALVES
+    panels: int, cols: int, stages: int, kind: WgmmaTypes = HALVES
 ) -> tuple[tuple[str, Any], ...]:
     """Steps from b as (panels x cols, stages x depth) to stages of panels, with columns as threads
     have them.
@@ -459,7 +462,7 @@ class Made:
 
     e: FlowEntry
     flow: Flow
-    kind: Operands
+    kind: WgmmaTypes
     rows: PreloadedRows
     m: Dim
     n: Dim
@@ -538,6 +541,8 @@ def variants(
     ]
 
 
-def usable(dtype: DType, device: DeviceProperties, kinds: Mapping[DType, Operands] = KINDS) -> bool:
+def usable(
+    dtype: DType, device: DeviceProperties, kinds: Mapping[DType, WgmmaTypes] = KINDS
+) -> bool:
     """Whether the device has the instructions for a dtype, and it is one of ``kinds``."""
     return device.has(FEATURE) and dtype in kinds

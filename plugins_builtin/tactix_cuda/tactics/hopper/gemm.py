@@ -19,7 +19,7 @@ from tactix_codegen.cuda import results
 from tactix_codegen.cuda.product import CudaProduct, product
 from tactix_cuda.tactics import gemm
 from tactix_cuda.tactics.hopper import flow as hopper
-from tactix_cuda.tactics.hopper.flow import FlowEntry, Made, Operands, PreloadedRows, flow_of
+from tactix_cuda.tactics.hopper.flow import FlowEntry, Made, PreloadedRows, WgmmaTypes, flow_of
 from tactix_cuda.tactics.tile import ProductSizes
 from tactix_cuda.tensor_maps import TensorMap
 
@@ -41,7 +41,7 @@ class HopperGemmTactic(Tactic[CudaProduct]):
     implements: tuple[str, ...] = ("tactix.MatMul@1", "tactix.Gemm@1", "tactix.WideMatMul@1")
     device = "cuda"
     source = "cuda_c"
-    kinds: Mapping[DType, Operands] = hopper.KINDS
+    kinds: Mapping[DType, WgmmaTypes] = hopper.KINDS
 
     def match(self, node: Node, device: DeviceProperties) -> CudaProduct | Reject:
         p = product(node)

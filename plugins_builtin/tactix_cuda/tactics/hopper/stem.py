@@ -35,8 +35,8 @@ from tactix_cuda.tactics.hopper.flow import (
     Flow,
     FlowEntry,
     Made,
-    Operands,
     PreloadedRows,
+    WgmmaTypes,
     flow_of,
 )
 from tactix_cuda.tactics.tile import ProductSizes
@@ -62,7 +62,7 @@ class FoldedStem:
     """A convolution as one over cells. ``shift``: rows and columns of zeros before the weights."""
 
     win: ConvolutionWindow
-    kind: Operands
+    kind: WgmmaTypes
 
     @property
     def unit(self) -> int:
@@ -176,7 +176,7 @@ class HopperStemTactic(HopperWindows):
     def work(self, win: ConvolutionWindow, size: dict[str, int]) -> ProductSizes:
         return self.folded(win).work(size)
 
-    def before(self, work: ProductSizes, kind: Operands) -> float:
+    def before(self, work: ProductSizes, kind: WgmmaTypes) -> float:
         """The first launch: each cell's elements written, as many read."""
         return tile.START + 2 * work.stored * kind.size / tile.BANDWIDTH
 

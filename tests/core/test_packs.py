@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "tactix_cublaslt": GROUND | {"tactix_cuda"},
     "tactix_cudnn": GROUND | {"tactix_cuda", "tactix_trust"},
     "tactix_runtime": MEANING | {"tactix_refit"},
+    "tactix_inspect": MEANING | {"tactix_refit", "tactix_runtime"},
     "tactix_ship": MEANING
     | {
         "tactix_cpu",

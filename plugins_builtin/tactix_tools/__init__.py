@@ -18,6 +18,7 @@ _TOOLS = {
     "check": "Say whether a plan can run here, and why not.",
     "diff": "Tell two plans apart.",
     "compare": "Compare a model's outputs with ONNX Runtime or another reference.",
+    "debug": "Find the layer where a plan or a model goes wrong.",
     "lean-wheel": "Write the wheel of the lean runtime.",
     "plugins": "Show the installed plugins.",
     "quantize": "Write a model whose layers read 8-bit integers.",

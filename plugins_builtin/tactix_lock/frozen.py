@@ -14,12 +14,12 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.network.definition import NetworkDefinition
 from tactix.plan import container
+from tactix.plan.precision import precision
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix.select.enumerate import Bids, Candidate
 from tactix_lock import facts, options
 from tactix_lock.document import Choices, Lock, LockedChoice
-from tactix_lock.precision import precision
 
 if TYPE_CHECKING:
     from tactix.builder import Builder

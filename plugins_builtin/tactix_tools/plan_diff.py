@@ -10,8 +10,8 @@ from typing import Any
 from tactix.contracts.artifact import Binary
 from tactix.contracts.launcher import Step
 from tactix.plan.container import load
+from tactix.plan.precision import precision
 from tactix.plan.schema import Plan
-from tactix_lock.precision import precision
 from tactix_tools import plan_report
 from tactix_tools.arrays import sizes
 from tactix_tools.options import Shapes

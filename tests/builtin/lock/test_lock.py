@@ -22,13 +22,13 @@ from onnx import TensorProto, helper, numpy_helper
 import tactix
 from tactix.base.errors import BuildCancelled, LockError
 from tactix.plan import container
+from tactix.plan.precision import precision
 from tactix.plugins.identity import Provider
 from tactix.select.bench import Bench
 from tactix.select.precision import LOCKED
 from tactix_cpu import device as cpu
 from tactix_cpu.compiler import CCompiler
 from tactix_lock import document, facts, frozen
-from tactix_lock.precision import precision
 from tactix_tools import cli
 
 MODELS = Path(__file__).resolve().parents[2] / "models"

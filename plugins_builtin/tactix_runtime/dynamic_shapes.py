@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,16 +28,18 @@ from tactix.base.errors import (
     ShapeError,
     TactixError,
 )
-from tactix.contracts.launcher import Step
+from tactix.contracts.launcher import Operand, Step
 from tactix.contracts.program import BoundBody
 from tactix.plan.extents import check
-from tactix.run.arrays import in_order
+from tactix.run.arrays import in_order, read
 from tactix.run.context import ExecutionContext
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT
+from tactix.run.observed import RunningStep
 from tactix.run.segments import Profiler
 from tactix.run.shapes import solve
-from tactix_runtime.host_mirror import MirroredValues, RunValues, read
+from tactix.run.watchers import Watchers
+from tactix_runtime.host_mirror import MirroredValues, RunValues
 from tactix_runtime.segment import bind_shape, segments
 from tactix_runtime.values import as_value
 from tactix_runtime.weave import Weave, WholeRun
@@ -59,6 +62,48 @@ class ContextBody:
 
     def bound(self, shapes: Sequence[tuple[int, ...]]) -> BoundBody | None:
         return self.context.bound(shapes, self.given)
+
+
+class ObjectStep(RunningStep):
+    """A step that makes arrays or objects. ``found``: its outputs."""
+
+    def __init__(
+        self,
+        program: LinkedPlan,
+        index: int,
+        env: Env,
+        run_values: RunValues,
+        bodies: Sequence[ContextBody],
+    ) -> None:
+        super().__init__(program.plan, program.plan.steps[index], env)
+        self._program, self._bodies = program, bodies
+        self._values = [run_values.value(self.step.name, o, env) for o in self.step.inputs]
+        self.found: list[Any] = [None] * len(self.step.outputs)
+
+    def run(self) -> None:
+        launcher, step = self._program.launchers[self.step.artifact.launcher], self.step
+        made = launcher.produce(step, self.env, self._values, self._bodies, self._program.context)
+        if len(made) != len(step.outputs):
+            raise ExecutionError(
+                f"gave {len(made)} values, declared are {len(step.outputs)}", who=step.name
+            )
+        self.found = made
+
+    def read(self, o: Operand) -> Any:
+        places = {id(own): x for own, x in zip(self.step.inputs, self._values, strict=True)}
+        places |= {id(own): x for own, x in zip(self.step.outputs, self.found, strict=True)}
+        return places[id(o)]
+
+    def write(self, o: Operand, x: Any) -> None:
+        """Of outputs; an input is another for this step alone."""
+        for values, own in ((self._values, self.step.inputs), (self.found, self.step.outputs)):
+            for i, known in enumerate(own):
+                values[i] = x if known is o else values[i]
+
+    @contextmanager
+    def placed(self, addresses: Mapping[int, int]) -> Iterator[None]:
+        raise InvalidArgument("a step that is produced has no addresses", who=self.step.name)
+        yield
 
 
 class SegmentedContext(ExecutionContext):
@@ -84,14 +129,20 @@ class SegmentedContext(ExecutionContext):
     @property
     def profiler(self) -> Profiler | None:
         """As of any context; steps of bodies are part of their step."""
-        return self._profiler
+        return self._watch.profiler
 
     @profiler.setter
     def profiler(self, profiler: Profiler | None) -> None:
+        self._watched(replace(self._watch, profiler=profiler))
+
+    def _watched(self, watch: Watchers) -> None:
+        """An observer sees steps of bodies, too."""
         with self._running:
-            self._profiler = profiler
+            self._watch = watch
             for segment, _ in self._segments:
-                segment.profiler, segment.runnable = profiler, None
+                segment.watch, segment.runnable = watch, None
+            for context in (c for contexts in self._inner.values() for c in contexts):
+                context.observer = watch.observer
 
     def get_tensor_shape(self, name: str) -> Shape:
         """As of the last run, for an output; symbolic before it."""
@@ -117,7 +168,7 @@ class SegmentedContext(ExecutionContext):
     def _again(self, given: Sequence[Any]) -> list[Any] | None:
         """The outputs, where all is as it was when the whole plan was one native call."""
         whole = self._whole
-        if whole is None or self._profiler is not None or not whole.accepts(given):
+        if whole is None or not self._watch.is_off or not whole.accepts(given):
             return None
         if not self._weave.holds(whole.bound):
             return None
@@ -208,9 +259,10 @@ class SegmentedContext(ExecutionContext):
             if k < len(self._program.plan.steps):
                 start = time.perf_counter()
                 self._produce(k, env, run_values)
-                if self._profiler is not None:
+                if self._watch.profiler is not None:
                     ms = (time.perf_counter() - start) * 1e3
-                    self._profiler.report_layer_time(self._program.plan.steps[k].name, ms)
+                    name = self._program.plan.steps[k].name
+                    self._watch.profiler.report_layer_time(name, ms)
         return [run_values.found(io.buffer) for io in self._outputs]
 
     def _begun(self, values: Sequence[Any], given: Env) -> tuple[dict[str, int], RunValues]:
@@ -234,8 +286,10 @@ class SegmentedContext(ExecutionContext):
         return self._weave.results(shapes, given)
 
     def bound(self, shapes: Sequence[tuple[int, ...]], given: Env) -> BoundBody | None:
-        """As ``BindableBody.bound``; ``given`` as for ``call``."""
+        """As ``BindableBody.bound``; ``given`` as for ``call``. None where somebody looks on."""
         self._check_open()
+        if not self._watch.is_off:
+            return None
         return self._weave.at(shapes, given)
 
     def _in_one(self, values: Sequence[Any], given: Env) -> list[Any] | None:
@@ -243,7 +297,7 @@ class SegmentedContext(ExecutionContext):
         did not have: what runs once needs no program.
         """
         known = self._solved
-        if known is None or not self._weave.able or self._profiler is not None:
+        if known is None or not self._weave.able or not self._watch.is_off:
             return None
         if known[1] != given or known[0] != self._shapes_of(values):
             return None
@@ -272,16 +326,12 @@ class SegmentedContext(ExecutionContext):
         step: Step = program.plan.steps[k]
         if extents := program.plan.extents.get(k):
             check(extents, env)
-        values = [run_values.value(step.name, o, env) for o in step.inputs]
-        bodies = self._bodies(k, env)
-        found = program.launchers[step.artifact.launcher].produce(
-            step, env, values, bodies, program.context
-        )
-        if len(found) != len(step.outputs):
-            raise ExecutionError(
-                f"gave {len(found)} values, declared are {len(step.outputs)}", who=step.name
-            )
-        for o, y in zip(step.outputs, found, strict=True):
+        running = ObjectStep(self._program, k, env, run_values, self._bodies(k, env))
+        if self._watch.observer is None:
+            running.run()
+        else:
+            self._watch.observer.step(running)
+        for o, y in zip(step.outputs, running.found, strict=True):
             bind_shape(step.name, o.spec.shape, _shape(o.spec.dtype, y), env)
             run_values.put(o.buffer, y, o.spec.dtype)
 

@@ -4,10 +4,8 @@ finds them.
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,9 +15,8 @@ from tactix.base.dtypes import DType
 from tactix.base.errors import AllocationError, ExecutionError
 from tactix.base.host_memory import check_array_fits
 from tactix.base.tensor import LINEAR
-from tactix.contracts.device import Device
 from tactix.contracts.launcher import Operand
-from tactix.run.arrays import address_of
+from tactix.run.arrays import address_of, read
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import Memory
 
@@ -145,29 +142,6 @@ class MirroredValues(RunValues):
             .view(dtype.numpy)
             .reshape(shape)
         )
-
-
-def read(device: Device, dtype: DType, shape: tuple[int, ...], address: int) -> Any:
-    """An array of what lies in the device's memory: in place and read-only where that is the
-    host's, else a copy.
-    """
-    if device.host_memory:
-        return _view(dtype, shape, address)
-    out = np.empty(shape, dtype.numpy)
-    device.copy_out(out, address)
-    return out
-
-
-@lru_cache(maxsize=1024)
-def _view(dtype: DType, shape: tuple[int, ...], address: int) -> Any:
-    """What lies at an address of the host, read-only; it owns nothing. Weights are looked at in
-    every run.
-    """
-    size = math.prod(shape) * dtype.itemsize
-    memory: Any = (ctypes.c_char * size).from_address(address) if size else None
-    out = np.ndarray(shape, dtype.numpy, memory)
-    out.flags.writeable = False
-    return out
 
 
 def empty_array(shape: tuple[int, ...], dtype: Any) -> Any:

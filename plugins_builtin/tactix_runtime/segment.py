@@ -14,7 +14,7 @@ from tactix.plan.memory import plan_memory
 from tactix.plan.parts import PART, located
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import Memory
-from tactix.run.segments import Profiler
+from tactix.run.watchers import UNWATCHED
 from tactix_runtime.host_mirror import RunValues
 
 
@@ -47,7 +47,7 @@ class Segment:
         self.checks: list[Checked] = list(plan.demands.get(first, ()))
         self.checks += (e for k in range(first, stop) for e in plan.extents.get(k, ()))
         self.is_empty = not (self.steps or self.own or self.checks)
-        self.profiler: Profiler | None = None
+        self.watch = UNWATCHED
         self.runnable: Runnable | None = None
         self.places: list[int] = []
         self._env: dict[str, int] | None = None
@@ -114,7 +114,7 @@ class Segment:
     def bind(self, env: Env, addresses: Sequence[int]) -> Runnable:
         """The steps at those sizes and addresses."""
         if self.runnable is None:
-            self.runnable = self.program.link_steps(self.steps, self.program.context, self.profiler)
+            self.runnable = self.program.link_steps(self.steps, self.program.context, self.watch)
         bind(self.runnable, self.steps, env, addresses)
         self._env, self._bound = dict(env), [addresses[b] for b in self.outer]
         return self.runnable

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from tactix.base.dims import show
 from tactix.base.errors import DTypeError, InvalidArgument
 from tactix.plan.schema import TensorIO
+
+if TYPE_CHECKING:
+    from tactix.base.dtypes import DType
+    from tactix.contracts.device import Device
 
 _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 _from_buffer = ctypes.c_char.from_buffer
@@ -26,6 +32,33 @@ def address_of(array: Any) -> int:
             return _addressof(base)  # all of memory that another owns, as constants of plans
         start: int = getattr(array, "address", 0) or array.__array_interface__["data"][0]
         return start
+
+
+def read(device: Device, dtype: DType, shape: tuple[int, ...], address: int) -> Any:
+    """An array of what lies in the device's memory: in place and read-only where that is the
+    host's, else a copy.
+    """
+    import numpy as np
+
+    if device.host_memory:
+        return _view(dtype, shape, address)
+    out = np.empty(shape, dtype.numpy)
+    device.copy_out(out, address)
+    return out
+
+
+@lru_cache(maxsize=1024)
+def _view(dtype: DType, shape: tuple[int, ...], address: int) -> Any:
+    """What lies at an address of the host, read-only; it owns nothing. Weights are looked at in
+    every run.
+    """
+    import numpy as np
+
+    size = math.prod(shape) * dtype.itemsize
+    memory: Any = (ctypes.c_char * size).from_address(address) if size else None
+    out = np.ndarray(shape, dtype.numpy, memory)
+    out.flags.writeable = False
+    return out
 
 
 def as_input(io: TensorIO, given: Any) -> Any:

@@ -7,8 +7,9 @@ import numbers
 import operator
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,9 +29,11 @@ from tactix.run.bound import BoundPlan
 from tactix.run.layout import Layout
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT, Memory
+from tactix.run.observed import DebugListener, DebugTensors, StepObserver, check_made
 from tactix.run.segments import Profiler
 from tactix.run.shapes import shape_of
 from tactix.run.state_memory import RESERVE, StateMemory
+from tactix.run.watchers import UNWATCHED, Watchers
 
 Addressed = Callable[[list[int]], None]
 """What runs at the addresses of inputs and outputs."""
@@ -74,7 +77,7 @@ class ExecutionContext(Recorded):
         self._arrays: dict[str, Any] = {}
         self._allocators: dict[int, Any] = {}
         self._profile = -1
-        self._profiler: Profiler | None = None
+        self._watch = UNWATCHED
         self._length: int | None = None
         self._kept: StateMemory | None = None
         self._active: tuple[BoundPlan, Memory] | None = None
@@ -98,12 +101,44 @@ class ExecutionContext(Recorded):
         """What is told how long each step took, after each run, which then waits for each step:
         ``report_layer_time(name, milliseconds)``. None, the default: steps are not timed.
         """
-        return self._profiler
+        return self._watch.profiler
 
     @profiler.setter
     def profiler(self, profiler: Profiler | None) -> None:
+        self._watched(replace(self._watch, profiler=profiler))
+
+    @property
+    def observer(self) -> StepObserver | None:
+        """What runs the steps of the plan, in each run, one by one and with their operands as
+        arrays: by their own kernels, or by others. None, the default: nothing looks on. Meanwhile a
+        profiler is not told anything.
+        """
+        return self._watch.observer
+
+    @observer.setter
+    def observer(self, observer: StepObserver | None) -> None:
+        self._watched(replace(self._watch, observer=observer))
+
+    def set_debug_listener(
+        self, listener: DebugListener | None, names: Collection[str] = ()
+    ) -> None:
+        """Let ``listener(name, array)`` see tensors that the plan makes on the way, as each is
+        made, by the model's names. None ends that.
+
+        The plan and its kernels stay as they are; the steps run one by one. Arrays are numpy's,
+        linear, of the tensor's dtype in the plan. In a loop it is called in each iteration. Raises
+        InvalidArgument for a tensor that no step makes, as it lies inside a fused layer.
+        """
+        if listener is None:
+            self.observer = None
+            return
+        check_made(self._program.plan, names)
+        self.observer = DebugTensors(names, listener)
+
+    def _watched(self, watch: Watchers) -> None:
+        """From the next run on."""
         with self._state:
-            self._profiler, self._active = profiler, None
+            self._watch, self._active, self._later = watch, None, None
             self._known.clear()
 
     # -- shapes and profiles ----------------------------------------------------------------------
@@ -462,7 +497,7 @@ class ExecutionContext(Recorded):
             bound = self._known.get(key)
             if bound is None:
                 program, layout = self._layout(shapes)
-                link = partial(program.link, self._cached, self._profiler)
+                link = partial(program.link, self._cached, self._watch)
                 bound = BoundPlan(program, layout, link, self._spare(program))
             memory = self._needed_memory(bound.layout)
             self._known[key] = bound

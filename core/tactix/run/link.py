@@ -29,8 +29,10 @@ from tactix.plugins.identity import own_first
 from tactix.plugins.names import OWN
 from tactix.run.layout import Layout, Layouts
 from tactix.run.memory import Weights
-from tactix.run.segments import Profiler, TimedSteps
+from tactix.run.observed import ObservedSteps
+from tactix.run.segments import TimedSteps
 from tactix.run.shapes import Solver, admits
+from tactix.run.watchers import UNWATCHED, Watchers
 
 LAYOUTS = 64
 """Shapes whose memory layout is kept."""
@@ -119,23 +121,24 @@ class LinkedPlan:
             self._based = memory, based
         return based
 
-    def link(self, cached: int = 0, profiler: Profiler | None = None) -> Runnable:
+    def link(self, cached: int = 0, watch: Watchers = UNWATCHED) -> Runnable:
         """All steps as one callable, not bound yet; ``cached``: bytes of weights to keep so. Raises
         ExecutionError.
-
-        ``profiler``: what is told how long each step takes, which then run one by one.
         """
         context = replace(self.context, persistent_cache_limit=cached) if cached else self.context
-        return self.link_steps(self.plan.steps, context, profiler)
+        return self.link_steps(self.plan.steps, context, watch)
 
     def link_steps(
-        self, steps: Sequence[Step[Plan]], context: LinkContext, profiler: Profiler | None
+        self, steps: Sequence[Step[Plan]], context: LinkContext, watch: Watchers
     ) -> Runnable:
         """Some steps that follow each other, as ``link``."""
-        if profiler is None:
+        if watch.is_off:
             return self.device.link(steps, self.launchers, context)
         parts = [self.device.link([s], self.launchers, context) for s in steps]
-        return TimedSteps(parts, [s.name for s in steps], self.device.timed, profiler)
+        if watch.observer is not None:
+            return ObservedSteps(self.plan, steps, parts, self.device, watch.observer)
+        assert watch.profiler is not None
+        return TimedSteps(parts, [s.name for s in steps], self.device.timed, watch.profiler)
 
     def at(self, env: Env, profile: int = -1) -> LinkedPlan:
         """What runs at these symbols: another plan where the profile has kernels of its own.

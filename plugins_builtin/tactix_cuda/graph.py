@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tactix.base.dims import Env
-from tactix.base.errors import ExecutionError, TactixError
+from tactix.base.errors import ExecutionError, TactixError, punctuated
 from tactix.contracts.launcher import LinkContext
 from tactix_cuda.capture import CapturedNode, Placed
 from tactix_cuda.driver import CudaFailure
@@ -364,7 +364,8 @@ class CudaRun:
             if e.status not in UNGRAPHABLE:
                 raise
             self.plain = f"no CUDA graph: {e}"
-            self._ctx.warn(f"kernels are launched one by one, which takes longer: {self.plain}")
+            told = f"kernels are launched one by one, which takes longer: {self.plain}"
+            self._ctx.warn(punctuated((told, "A newer driver may make a graph of them")))
         if self.plain:
             self._launch_all(stream)
 

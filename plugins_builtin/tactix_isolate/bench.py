@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tactix.base.dims import Env
-from tactix.base.errors import CompilerError, ConfigError, ToolchainError
+from tactix.base.errors import CompilerError, ConfigError, ToolchainError, punctuated
 from tactix.base.scratch import ScratchFolder
 from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
@@ -125,7 +125,8 @@ class CpuBench(Bench):
             self._evicting = code(toolchain, device)
         except (CompilerError, ToolchainError) as e:
             self.is_streamed = False
-            self.context.warn(f"kernels are timed with weights in caches: {e}")
+            told = f"kernels are timed with weights in caches: {e}"
+            self.context.warn(punctuated((told, "With a C compiler they are timed as they run")))
 
     def _linked(self, step: Step, node: Node, env: Env) -> Runnable:
         runnable = super()._linked(step, node, env)

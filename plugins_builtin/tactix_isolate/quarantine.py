@@ -104,5 +104,6 @@ def _read(path: Path | None, warn: Callable[[str], None]) -> Records:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         told = f"{path}: cannot read the quarantine: {e}"
-        warn(punctuated((told, "What failed before is tried again")))
+        do = "What failed before is tried again; a build that finds something bad writes it anew"
+        warn(punctuated((told, do)))
         return {}

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tactix.base.dims import Env, symbols
-from tactix.base.errors import ConfigError, ExecutionError
+from tactix.base.errors import ConfigError, ExecutionError, punctuated
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Runnable
@@ -286,12 +286,14 @@ class TrialBench(Bench):
             verdict,
             reason,
         )
-        self.context.warn(f"{self._node.name}: {reason}")
+        do = f"`tactix plugins quarantine clear {key[: quarantine.ID]}` has it tried again"
+        self.context.warn(punctuated((f"{self._node.name}: {reason}", do)))
         try:
             self.market.quarantine.add(key, made)
         except OSError as e:
             self.context.warn(
-                f"the quarantine cannot be written, so later builds try it again: {e}"
+                f"the quarantine cannot be written, so later builds try it again: {e}. "
+                "Name another folder with TACTIX_CACHE_DIR"
             )
         return ExecutionError(reason)
 

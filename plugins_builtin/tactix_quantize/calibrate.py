@@ -75,7 +75,8 @@ def tell_unusable(network: NetworkDefinition, by: Observer) -> None:
     """Warn of layers that stay float for their weights."""
     for p, v in unusable(network):
         by.session.logger.warning(
-            f"layer {p.node.name!r} stays float: {v.name!r} has values that are not finite"
+            f"layer {p.node.name!r} stays float: {v.name!r} has values that are not finite. "
+            "Give the model finite weights there"
         )
 
 
@@ -151,7 +152,7 @@ def _tell_missing(
         names = kept.few([called.of(v)[0] for v in missing])
         by.session.logger.warning(
             f"{len(missing)} of {len(places.observed)} tensors that products read have no scale, "
-            f"and stay float: {names}"
+            f"and stay float: {names}. Give samples that reach them, or ranges of your own"
         )
 
 

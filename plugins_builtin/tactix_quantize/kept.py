@@ -36,7 +36,8 @@ def read(
     text = file.read_bytes()
     found = ranges_of(text, str(file), network, logger.warning)
     if calibration.data is not None or not isinstance(calibration.calibrator, str):
-        logger.warning(f"{file}: the cache is there, so that no samples are read")
+        told = f"{file}: the cache is there, so that no samples are read"
+        logger.warning(f"{told}. {CURE} to have them read")
     asked, wrote = _asked(calibration), cache.algorithm(text)
     if asked and asked != wrote:
         logger.warning(
@@ -95,4 +96,4 @@ def _check_names(
         why = f"{count}: {few(unknown)}" if unknown else "it names no tensor of the model"
         raise InvalidArgument(what, who=who, why=why, do=CURE)
     if unknown:
-        warn(f"{who}: {count}: {few(unknown)}. Is the cache of this model?")
+        warn(f"{who}: {count}: {few(unknown)}. If it is of another model: {CURE.lower()}")

@@ -107,12 +107,13 @@ class Seen:
             raise InvalidArgument("no value that calibration sees is finite", do=do)
         broken = [f"{n} ({k} of {self._all[n]})" for n, k in self._lost.items() if k]
         if broken:
-            logger.warning(f"values that are not finite are left out: {', '.join(broken[:3])}")
+            told = f"values that are not finite are left out: {', '.join(broken[:3])}"
+            logger.warning(f"{told}. Give samples on which the float model gives finite values")
         empty = [n for n, k in self._useful.items() if not k and self._lost[n] < self._all[n]]
         if empty:
             logger.warning(
                 f"samples tell no range of {len(empty)} tensors, which are zero in all of them: "
-                f"{', '.join(empty[:3])}"
+                f"{', '.join(empty[:3])}. Give samples on which they are not"
             )
 
 

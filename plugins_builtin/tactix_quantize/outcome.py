@@ -31,7 +31,8 @@ class QuantizedProducts:
         """In one line; a warning if nothing is integers."""
         if not self.whole:
             why = told(self.wide) or "it has no product"
-            logger.warning(f"nothing is computed in int8: {why}")
+            do = "`tactix explain PLAN` tells why, layer by layer"
+            logger.warning(f"nothing is computed in int8: {why}. {do}")
             return
         rest = f"; {len(self.wide)} stay float: {told(self.wide)}" if self.wide else ""
         total = len(self.whole) + len(self.wide)

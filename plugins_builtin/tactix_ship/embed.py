@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tactix
-from tactix.base.errors import ConfigError, TactixError
+from tactix.base.errors import ConfigError, TactixError, punctuated
 from tactix.plan.schema import Plan, Requirement
 from tactix.plan.wheels import GROUP
 from tactix.plugins.identity import normal
@@ -54,7 +54,8 @@ def embed(plan: Plan, wanted: Iterable[str | Path], session: Any) -> Plan:
 def _is_needed(p: PackFiles, needed: Mapping[str, Any], session: Any) -> bool:
     if normal(p.dist) in needed:
         return True
-    session.logger.warning(f"{p.title} is not embedded: running the plan needs nothing of it")
+    told = f"{p.title} is not embedded: running the plan needs nothing of it"
+    session.logger.warning(f"{told}. Leave it out of what is to be embedded")
     return False
 
 
@@ -118,7 +119,12 @@ def _try(plan: Plan, session: Any) -> None:
         _look(plan, _in_lean(plan))
     except TactixError as e:
         session.logger.warning(
-            f"the lean runtime cannot run the packs in the plan, tactix can: {e}"
+            punctuated(
+                (
+                    f"the lean runtime cannot run the packs in the plan, tactix can: {e}",
+                    "Run the plan where tactix is installed",
+                )
+            )
         )
 
 

@@ -170,7 +170,10 @@ def _usual_peer(model: str, session: Session) -> str:
     if not (custom := peers.custom_operators(model)):
         return usual
     what = f"{usual} cannot run {', '.join(custom[:SHOWN])}: compared with tactix's own references"
-    session.logger.warning(f"{what}, which share the importer with the plan")
+    session.logger.warning(
+        f"{what}, which share the importer with the plan. Compare with the framework that the "
+        "model comes from, too"
+    )
     return OWN_REFERENCE
 
 

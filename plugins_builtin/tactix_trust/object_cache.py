@@ -53,7 +53,8 @@ def find(name: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as e:
-        _warn(f"a compiled kernel is not taken from the cache: {e}")
+        told = f"a compiled kernel is not taken from the cache: {e}"
+        _warn(punctuated((told, "Name another folder with TACTIX_CACHE_DIR")))
         return None
     content = sealed[SEAL:]
     return content if hmac.compare_digest(sealed[:SEAL], _seal(name, content)) else None

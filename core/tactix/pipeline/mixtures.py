@@ -167,5 +167,6 @@ class Mixtures:
         ):  # of a frozen build, which must come to what an earlier one came to
             raise
         except TactixError as e:
-            self.warn(f"a mixture of precisions is left out: {e}")
+            told = f"a mixture of precisions is left out: {e}"
+            self.warn(punctuated((told, "The plan is the best of the others")))
             return None

@@ -126,17 +126,17 @@ def _ways(
 ) -> tuple[list[Rule], list[Tactic]]:
     """Rules and tactics that the configuration allows."""
     for text in unresolved(session.layers, session.active_rules(), session.active_tactics()):
-        logger.warning(text)
+        logger.warning(punctuated((text, "Report it to the author of the pack")))
     rules = [r for r in session.active_rules() if r.numerics in kinds and r.device in ("", device)]
     tactics = [t for t in session.active_tactics() if t.numerics in kinds]
     has = {r.numerics for r in session.active_rules() if r.device in ("", device)}
     has |= {t.numerics for t in session.active_tactics() if t.device == device}
     for lower in sorted(LOWER & config.numerics - has):
         others = " or ".join(sorted(BuilderFlag(name).name for name in LOWER & has))
-        cure = f"; there are some for {others}: set that flag" if others else ""
+        cure = f"there are some for {others}: set that flag" if others else "leave that flag out"
         logger.warning(
             f"{config.device} has no kernels that compute float32 layers in {lower}, which stay "
-            f"float32{cure}"
+            f"float32; {cure}"
         )
     return rules, tactics
 

@@ -84,8 +84,9 @@ class Settler:
         failed = [c for c in b.candidates if c.status == "rejected" and not c.tactic.fallback]
         if failed and all(c.tactic.fallback for c in b.standing):
             first = min(b.standing, key=lambda c: c.order).tactic
-            text = f"{n.name} ({n.kind}) is left to {first.key}: {b.failures}"
-            self.state.logger.warning(text)
+            told = f"{n.name} ({n.kind}) is left to {first.key}: {b.failures}"
+            do = "Report the failures to whoever made these kernels"
+            self.state.logger.warning(punctuated((told, do)))
 
     def choice(self) -> Choice:
         """What is fastest for the whole network."""

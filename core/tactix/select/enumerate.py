@@ -28,6 +28,7 @@ from tactix.contracts.tactic import CompileContext, Offer, Reject, Tactic, Varia
 DEFAULT = 1e-3
 """Seconds of a tactic that gives no estimate."""
 FORBIDDEN = "NO_FALLBACK forbids the reference"
+WORKSPACE = "bytes of workspace, the limit is"
 LEVEL_VARIANTS = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 512}
 """Variants of one tactic that are measured, by builder optimization level; more where it offers
 more combinations of formats, of each of which the best is measured at every level: which of them is
@@ -261,7 +262,7 @@ def _ask(bids: Bids, tactic: Tactic, ctx: CompileContext, terms: Terms) -> None:
         if len(ranked) > limit >= LEVEL_VARIANTS[5]:
             terms.warn(
                 f"{tactic.key} offers {len(ranked)} variants for {node.name}: "
-                f"the first {limit} are asked"
+                f"the first {limit} are asked. Its author should offer fewer"
             )
         asked = [(cost, variant) for cost, variant in ranked[:limit] if cost != inf]
         for cost, variant in asked:
@@ -293,13 +294,15 @@ def _why(e: BaseException, tactic: Tactic, node: Node, terms: Terms) -> str:
     if pack := terms.strangers.get(tactic.key):
         reason = f"its pack ({pack}) failed: {type(e).__name__}: {e}"
         place = place_of_failure(e, tactic.written)
-        terms.warn(f"{tactic.key} for {node.name}: {punctuated((place, reason), ': ')}")
+        namespace = tactic.key.partition(".")[0]
+        do = f"Report it to its author, or leave it out: TACTIX_DISABLE={namespace}"
+        told = f"{tactic.key} for {node.name}: {punctuated((place, reason), ': ')}"
+        terms.warn(punctuated((told, do)))
         return reason
     if isinstance(e, TactixError):
         return str(e)
-    failed = InternalError(
-        "a tactic failed while bidding", who=f"{tactic.key} for {node.name}", why=repr(e)
-    )
+    who, do = f"{tactic.key} for {node.name}", "Please report it"
+    failed = InternalError("a tactic failed while bidding", who=who, why=repr(e), do=do)
     if terms.strict:
         raise failed from e
     terms.warn(str(failed))
@@ -309,11 +312,7 @@ def _why(e: BaseException, tactic: Tactic, node: Node, terms: Terms) -> str:
 def _too_large(artifact: KernelArtifact, ctx: CompileContext, limit: int | None) -> str:
     size = evaluate(artifact.workspace, ctx.opt)
     fits = 0 <= size <= (inf if limit is None else limit)
-    return (
-        ""
-        if fits
-        else f"needs {size} bytes of workspace, the limit is {'none' if limit is None else limit}"
-    )
+    return "" if fits else f"needs {size} {WORKSPACE} {'none' if limit is None else limit}"
 
 
 def _estimate(offer: Offer[Any], v: Variant, ctx: CompileContext) -> float | None:

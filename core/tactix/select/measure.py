@@ -23,6 +23,7 @@ from tactix.base.errors import (
     ExecutionError,
     TactixError,
     TimingCacheError,
+    punctuated,
 )
 from tactix.base.progress import ProgressMonitor, SilentProgress
 from tactix.contracts.artifact import KernelArtifact, Source
@@ -35,6 +36,9 @@ from tactix.select.enumerate import DEFAULT, Bids, Candidate, estimate, reject
 from tactix.select.interleave import interleave, repeats
 from tactix.select.precision import Times
 from tactix.select.timing_cache import Timing, TimingCache
+
+BY_ESTIMATE = "A build with a timing cache of the device, or with more time there, measures them"
+SMALLER = "Tune for smaller sizes, or build where there is more memory"
 
 DUEL_ROUNDS = 7
 FIRST, BATCH_SECONDS, BATCH_SHARE = 64, 10.0, 0.125
@@ -168,7 +172,8 @@ class Measurer:
         self.monitor.finish("compile")
         self.monitor.finish("measure")
         if left := [c for _, cs in waiting for c in cs if c.status == "open"]:
-            self.log(f"{self._why_over}; different layers chosen by estimate: {len(waiting)}")
+            told = f"{self._why_over}; different layers chosen by estimate: {len(waiting)}"
+            self.log(punctuated((told, BY_ESTIMATE)))
             for c in left:
                 estimate(c)
 
@@ -400,7 +405,8 @@ class Measurer:
         try:
             arrays, want = self.bench.trial(b.node, self.env)
         except (ExecutionError, MemoryError) as e:
-            self.log(f"{b.node.name} is chosen by estimate: {e or 'no memory for its samples'}")
+            why = str(e) or "no memory for its samples"
+            self.log(punctuated((f"{b.node.name} is chosen by estimate: {why}", SMALLER)))
             for c in candidates:
                 estimate(c)
             return
@@ -436,7 +442,7 @@ class Measurer:
             runnable = self._tried(b, c, bench, artifact, arrays, want)
         except AllocationError as e:  # says nothing of the kernel at sizes there is memory for
             what = f"{c.title} for {b.node.name} is chosen by estimate"
-            self.log(f"{what}: no memory to try it: {e}")
+            self.log(punctuated((f"{what}: no memory to try it: {e}", SMALLER)))
             estimate(c)
             return None
         except Untriable as e:

@@ -107,17 +107,14 @@ class Precisions:
         """Warns of what is preferred and nothing fulfilled. Raises ConfigError for another such
         wish.
         """
+        do = "Take the wish back, or give a name that the model has"
         for pattern in sorted(self.wanted.keys() - self._met):
             why = f"no layer of that name can be computed in {self.wanted[pattern]} on this device"
             if pattern in self._preferred:
-                logger.warning(f"{_shown(pattern)}: {why}: it stays as it is")
+                logger.warning(f"{_shown(pattern)}: {why}: it stays as it is. {do}")
                 continue
-            raise ConfigError(
-                "unfulfilled layer precision",
-                who=_shown(pattern),
-                why=why,
-                do="Take the wish back, or give a name that the model has",
-            )
+            what = "unfulfilled layer precision"
+            raise ConfigError(what, who=_shown(pattern), why=why, do=do)
 
 
 def _shown(pattern: str) -> str:

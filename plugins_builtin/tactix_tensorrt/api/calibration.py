@@ -49,7 +49,7 @@ class Asked:
         given = {t.name: _symmetric(t.dynamic_range) for t in self.tensors if t.dynamic_range}
         if is_quantized(net):
             if self.calibrator is not None:
-                warn("the network has Q/DQ layers: The calibrator is not asked")
+                warn("the network has Q/DQ layers: The calibrator is not asked. Leave it out")
             return None
         known = {*net.model_tensors, *(v.name for v in net.values)}
         given = {name: r for name, r in given.items() if name in known}
@@ -62,7 +62,8 @@ class Asked:
             asking = ProgramCalibrator(self.calibrator, net.inputs, self.profile)
             return Calibration(calibrator=asking, ranges=given, symmetric=True)
         if not given:
-            warn("INT8 without a calibrator, ranges of tensors or Q/DQ layers: It changes nothing")
+            what = "INT8 without a calibrator, ranges of tensors or Q/DQ layers: It changes nothing"
+            warn(f"{what}. Give one of them")
             return None
         return Calibration(ranges=given, symmetric=True)
 

@@ -214,7 +214,8 @@ class IBuilderConfig(Flagged, Reporting):
         """
         content = bytes(serialized_timing_cache)
         if content and not is_cache(content):
-            self.warn(f"{len(content)} bytes are no timing cache of tactix: An empty one is made")
+            what = f"{len(content)} bytes are no timing cache of tactix: An empty one is made"
+            self.warn(f"{what}. Keep what it serializes to in their place")
             content = b""
         return ITimingCache(content)
 
@@ -299,7 +300,7 @@ class IBuilderConfig(Flagged, Reporting):
         if self.get_flag(BuilderFlag.OBEY_PRECISION_CONSTRAINTS):
             do = "Call its reset_precision, or ask for trt.bfloat16 and set BuilderFlag.BF16"
             raise ConfigError(what, do=f"{do}; PREFER_PRECISION_CONSTRAINTS goes on without")
-        self.warn(f"{what}: It stays as it is")
+        self.warn(f"{what}: It stays as it is. Ask for trt.bfloat16 and set BuilderFlag.BF16")
 
     def _check_target(self) -> None:
         """Raises ConfigError for what would run elsewhere, or otherwise, than the program asks."""
@@ -322,7 +323,11 @@ class IBuilderConfig(Flagged, Reporting):
             if name not in vars(IBuilderConfig) or callable(getattr(self, name)):
                 continue
             if getattr(self, name) != getattr(IBuilderConfig, name):
-                self.warn(f"IBuilderConfig.{name} changes nothing here: tactix has no counterpart")
+                self._warn_of_no_counterpart(f"IBuilderConfig.{name}")
+
+    def _warn_of_no_counterpart(self, name: str) -> None:
+        told = f"{name} changes nothing here: tactix has no counterpart"
+        self.warn(f"{told}. It may be left out")
 
     def _native_flags(self, kind: str) -> set[NativeFlag]:
         from tactix.config import BuilderFlag as NativeFlag
@@ -330,7 +335,7 @@ class IBuilderConfig(Flagged, Reporting):
         names = self.names()
         for name in names:
             if name not in FLAGS and name not in NO_EFFECT:
-                self.warn(f"BuilderFlag.{name} changes nothing here: tactix has no counterpart")
+                self._warn_of_no_counterpart(f"BuilderFlag.{name}")
         wanted = {FLAGS[n] for n in names if n in FLAGS and (n != "TF32" or kind == "cuda")}
         if "STRIP_PLAN" in wanted and "REFIT" not in wanted:
             wanted.add("REFIT_IDENTICAL")

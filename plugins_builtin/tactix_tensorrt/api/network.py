@@ -360,7 +360,8 @@ class INetworkDefinition(Additions, Reporting):
                 self.native.demand(assumption, layer.name)
         except assertions.DecidedByData:
             if device.chosen() != "cpu":
-                self.warn(f"{layer.name}: data decides {layer.message!r}, which is not checked")
+                told = f"{layer.name}: data decides {layer.message!r}, which is not checked"
+                self.warn(f"{told}. Check it before the run")
                 return
             name = f"{layer.name} holds"
             self.native.mark_output(condition, name)

@@ -12,6 +12,7 @@ from tactix.base.errors import ConfigError, NoTacticError, TimingCacheError
 from tactix.base.logger import Logger
 from tactix.base.progress import SilentProgress
 from tactix.config import BuilderFlag
+from tactix.select.measure import BY_ESTIMATE
 from tactix_cuda.nvrtc import NvrtcCompiler, why_missing
 from tactix_tools.check import Heard
 
@@ -56,7 +57,7 @@ def test_only_what_is_chosen_is_compiled(compiled: list[int]) -> None:
     assert compiled == [1]
     assert ("compile", 0) in watched.totals
     assert heard.warnings == [
-        f"{TARGET} (RTX 5090) is not here; different layers chosen by estimate: 1"
+        f"{TARGET} (RTX 5090) is not here; different layers chosen by estimate: 1. {BY_ESTIMATE}"
     ]
 
 

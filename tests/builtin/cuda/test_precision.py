@@ -135,7 +135,8 @@ def test_a_build_in_which_nothing_is_lowered_says_why() -> None:
     builder, heard, config = picky()
     config.flags |= {BuilderFlag.FP16}
     assert dtypes(builder.build_plan(network(builder), config)) == ["f32", "f32"]
-    assert f"nothing is computed in fp16: {WHY} (2 layers)" in heard.warnings
+    said = f"nothing is computed in fp16: {WHY} (2 layers)"
+    assert any(text.startswith(said) for text in heard.warnings)
 
 
 def test_what_is_wanted_in_16_bits_and_has_no_kernel_is_an_error() -> None:

@@ -96,7 +96,8 @@ def test_if_no_product_gains_all_stay_float(monkeypatch: pytest.MonkeyPatch) -> 
     log = KeptLog()
     plan = built(monkeypatch, log, {"first": 20.0, "second": 20.0})
     assert plan.ledger["precision"]["lowered"] == []
-    assert "nothing is computed in int8: it is not faster (2 layers)" in log.warnings
+    said = "nothing is computed in int8: it is not faster (2 layers)"
+    assert said in [text.partition(". ")[0] for text in log.warnings]
     assert not any("quantize" in s.name for s in plan.steps)
 
 

@@ -91,5 +91,6 @@ def test_of_a_tactic_with_any_number_of_variants_some_are_asked_at_every_level()
     assert len(bids.candidates) == LEVEL_VARIANTS[5]
     assert len(bids.rejections) == LISTED
     assert told == [
-        f"t.ranks@1 offers 10000 variants for relu: the first {LEVEL_VARIANTS[5]} are asked"
+        f"t.ranks@1 offers 10000 variants for relu: the first {LEVEL_VARIANTS[5]} are asked. "
+        "Its author should offer fewer"
     ]

@@ -16,6 +16,7 @@ from tactix.base.errors import (
     PlanCompatibilityError,
     PlanFormatError,
     UntrustedPlan,
+    punctuated,
 )
 from tactix.base.spelling import did_you_mean
 from tactix.config import NAMED, BuilderConfig, OptimizationProfile
@@ -168,7 +169,7 @@ def load_or_build(
     kept in the end costs a warning. Raises as ``build``, and OSError for a folder that takes no
     files.
     """
-    from tactix.base.logger import Logger
+    from tactix.base.logger import checked_logger
     from tactix.builder import Builder
     from tactix.plugins.session import Session
     from tactix.run.runtime import Runtime
@@ -177,7 +178,7 @@ def load_or_build(
         if not (isinstance(path, (str, Path)) and os.fspath(path)):
             raise InvalidArgument(f"the {what} is {path!r}", do="Give paths of a file and a folder")
     check_source(model)
-    logger = logger or Logger()
+    logger = checked_logger(logger)
     session, settings = (
         session or Session(group="build", logger=logger),
         configure(config, **options),
@@ -189,9 +190,10 @@ def load_or_build(
     )
     if path.exists():
         try:
-            return runtime.load(_cached(path, digest, runtime))
+            return runtime.attempt(_cached(path, digest, runtime))
         except (PlanCompatibilityError, PlanFormatError, UntrustedPlan) as e:
-            logger.warning(f"{path} is built again: {e.what}")
+            do = e.do if isinstance(e, UntrustedPlan) else "The new plan takes its place"
+            logger.warning(punctuated((f"{path} is built again: {e.what}", do)))
     path.parent.mkdir(parents=True, exist_ok=True)
     tempfile.TemporaryFile(
         dir=path.parent
@@ -203,7 +205,8 @@ def load_or_build(
     try:
         engine.save(path)
     except OSError as e:  # what was built is worth more
-        logger.warning(f"{path} is not kept, so that it will be built again: {e}")
+        told = f"{path} is not kept, so that it will be built again: {e}"
+        logger.warning(punctuated((told, "Give a folder that takes the file as `cache`")))
     return engine
 
 
@@ -215,7 +218,8 @@ def _cached(path: Path, digest: str, runtime: Runtime) -> Plan:
     plan = container.load(path, admit=runtime.session.trusted_by)
     assert plan.seal is not None
     if not runtime.session.trusted_by(plan.seal) and runtime.on_untrusted is not OnUntrusted.ALLOW:
-        raise UntrustedPlan("the plan is not trusted", who=str(path))
+        do = "on_untrusted='allow' takes it as it is"
+        raise UntrustedPlan("the plan is not trusted", who=str(path), do=do)
     if plan.meta.get(BUILT_FROM) != digest:
         raise PlanFormatError("it was built from something else", who=str(path))
     return plan

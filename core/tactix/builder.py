@@ -20,10 +20,10 @@ from tactix.base.errors import (
     punctuated,
 )
 from tactix.base.garbage import rarely_collected
-from tactix.base.logger import Logger, checked_logger
+from tactix.base.logger import LogEvent, Logger, Severity, checked_logger
 from tactix.config import BuilderConfig, BuilderFlag
 from tactix.contracts.importer import GIVE, Converter, Importer, check_source
-from tactix.network.definition import NetworkDefinition
+from tactix.network.definition import NetworkDefinition, weight_bytes
 from tactix.pipeline.assemble import assemble
 from tactix.pipeline.by_profile import by_profile
 from tactix.pipeline.constraints import demands
@@ -36,6 +36,7 @@ from tactix.plan.demands import encoded
 from tactix.plan.schema import Plan
 from tactix.plugins.names import OWN
 from tactix.plugins.session import Session
+from tactix.run.memory_log import memory_told
 
 if TYPE_CHECKING:
     from tactix.run.engine import Engine
@@ -106,6 +107,8 @@ class Builder(Recorded):
         network.reshaped = {k: tuple(s) for k, s in (reshaped or {}).items()}
         with self._blaming(importer):
             importer.load(source, network, [*converters, *self.session.active_converters()])
+        if self.logger.hears(Severity.INFO):
+            self.logger.tell(Severity.INFO, _imported(network))
         return network
 
     def _unclaimed(self, who: str) -> ModelImportError:
@@ -142,16 +145,24 @@ class Builder(Recorded):
             do = f"Report that to its author, or leave it out: TACTIX_DISABLE={entry.namespace}"
             raise ModelImportError("the importer failed", who=who, why=why, do=do) from e
 
+    @recorded
     def build(self, network: NetworkDefinition, config: BuilderConfig | None = None) -> Engine:
-        """Plan and load. Raises what ``build_plan`` raises."""
+        """Plan and load. The engine reports errors to the builder's recorder. Raises what
+        ``build_plan`` raises.
+        """
         return self._load(self.build_plan(network, config), config is None or config.sign)
 
     def _load(self, plan: Plan, sign: bool = True) -> Engine:
         from tactix.run.runtime import Runtime
 
-        return Runtime(self.logger, self.session, max_threads=plan.meta["threads"], sign=sign).load(
-            plan
+        runtime = Runtime(
+            self.logger,
+            self.session,
+            max_threads=plan.meta["threads"],
+            sign=sign,
+            error_recorder=self.error_recorder,
         )
+        return runtime.attempt(plan)
 
     @recorded
     @rarely_collected
@@ -165,14 +176,22 @@ class Builder(Recorded):
         prepared = prepare(
             self.session, network, config or BuilderConfig(), self.logger, self._load
         )
-        with closing(prepared.state.bench):
-            plan = _whole(prepared)
-        plan = finish(plan, prepared.state)
+        state, name = prepared.state, network.name or "network"
+        with memory_told(self.logger, f"build of {name}", state.device if state.here else None):
+            with closing(state.bench):
+                plan = _whole(prepared)
+            plan = finish(plan, state)
         seconds = time.monotonic() - start
-        self.logger.info(
-            f"built {network.name or 'network'}: {len(plan.steps)} steps, {seconds:.1f} s"
-        )
+        text = f"built {name}: {len(plan.steps)} steps, {seconds:.1f} s"
+        facts = {"network": network.name, "steps": len(plan.steps), "seconds": seconds}
+        self.logger.tell(Severity.INFO, LogEvent("built", text, facts))
         return plan
+
+
+def _imported(network: NetworkDefinition) -> LogEvent:
+    count, size = len(network.nodes), weight_bytes(network)
+    text = f"imported {network.name or 'a model'}: {count} nodes, {size} bytes of weights"
+    return LogEvent("imported", text, {"network": network.name, "nodes": count, "bytes": size})
 
 
 def _whole(prepared: Prepared) -> Plan:

@@ -200,6 +200,11 @@ class CudaDevice(Device):
     def persistent_cache(self) -> int:
         return self.attribute("MAX_PERSISTING_L2_CACHE_SIZE")
 
+    def memory_used(self) -> int:
+        self.activate()
+        free, total = self.driver.call("cuMemGetInfo")
+        return int(total) - int(free)
+
     def set_aside(self, size: int) -> None:
         """Keep at least so many bytes of the L2 cache for accesses that ask for it; all of the
         process have them.

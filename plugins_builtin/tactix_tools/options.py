@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tactix.base.logger import Severity
 from tactix.contracts.launcher import MOST_THREADS
 from tactix.contracts.trust import OnUntrusted
 from tactix.plan.reader import LIMIT
@@ -198,8 +199,46 @@ def engine_options(function: F) -> F:
 def build_options(function: F) -> F:
     """What says how to build; the tool gets it as keywords, which ``settings`` understands."""
     return _stack(
-        [_profile_options, _choice_options, _numerics_options, _device_options, _plan_options]
+        [
+            _profile_options,
+            _choice_options,
+            _numerics_options,
+            _device_options,
+            _plan_options,
+            log_options,
+        ]
     )(function)
+
+
+def log_options(function: F) -> F:
+    """What is told on stderr beside warnings; the command gets no keyword of it."""
+    return _stack(
+        [
+            click.option(
+                "-v",
+                "--verbose",
+                is_flag=True,
+                expose_value=False,
+                callback=_heard,
+                help="As --log-level verbose.",
+            ),
+            click.option(
+                "--log-level",
+                type=click.Choice([s.name.lower() for s in Severity if s > 0]),
+                expose_value=False,
+                callback=_heard,
+                help="What is told on stderr: info: fusions by rule, memory; verbose: each fusion, "
+                "and each layer's tactic with the reason. Default: warning.",
+            ),
+        ]
+    )(function)
+
+
+def _heard(ctx: click.Context, param: click.Parameter, value: str | bool | None) -> None:
+    """Sets what the session's logger hears."""
+    if value:
+        level = Severity.VERBOSE if value is True else Severity[str(value).upper()]
+        ctx.obj.logger.min_severity = level
 
 
 def _profile_options(function: F) -> F:

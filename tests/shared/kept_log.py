@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tactix.base.logger import Logger, Severity
+from tactix.base.logger import LogEvent, Logger, Severity
 
 
 class KeptLog(Logger):
@@ -11,6 +11,7 @@ class KeptLog(Logger):
     def __init__(self, *options: Severity) -> None:
         super().__init__(*options)
         self.rows: list[tuple[Severity, str]] = []
+        self.events: list[LogEvent] = []
 
     def log(self, severity: Severity, msg: str) -> None:
         self.rows.append((severity, msg))
@@ -28,3 +29,11 @@ class KeptLog(Logger):
     def lines(self) -> list[str]:
         """All lines."""
         return [msg for _, msg in self.rows]
+
+    def tell(self, severity: Severity, event: LogEvent) -> None:
+        self.events.append(event)
+        super().tell(severity, event)
+
+    def named(self, name: str) -> list[LogEvent]:
+        """What was told with facts, of that name."""
+        return [e for e in self.events if e.name == name]

@@ -1,5 +1,5 @@
 """Error recorder: keeps the errors that an object and what it creates have raised, for callers that
-look later.
+look later. Where there is none, the logger is told of them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from tactix.base.errors import ErrorCode, InvalidArgument, TactixError
+from tactix.base.logger import LogEvent, Logger, Severity
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -85,16 +86,22 @@ class Recorded:
     def error_recorder(self, recorder: ErrorRecorder | None) -> None:
         self._recorder = recorder
 
+    @property
+    def error_log(self) -> Logger | None:
+        """The logger of the object, or of what created it; None where neither has one."""
+        own = getattr(self, "logger", None)
+        return own if own is not None else getattr(self._recorder_parent, "error_log", None)
+
 
 _REPORTED = "_reported"
 
 
 class recording:
     """``with recording(self): ...`` reports a TactixError that leaves the block to
-    ``self.error_recorder``.
+    ``self.error_recorder``; where that is None, to the logger, which most likely is the caller's.
 
-    However many levels an error passes, it is reported once. A recorder that fails never hides the
-    error: it becomes a note on it.
+    However many levels an error passes, it is reported once. A recorder or logger that fails never
+    hides the error: that becomes a note on it.
     """
 
     __slots__ = ("owner",)
@@ -109,14 +116,23 @@ class recording:
     ) -> None:
         if not isinstance(e, TactixError) or hasattr(e, _REPORTED):
             return
-        recorder = self.owner.error_recorder
-        if recorder is None:
-            return
-        setattr(e, _REPORTED, True)
+        recorder, logger = self.owner.error_recorder, getattr(self.owner, "error_log", None)
+        who = "logger" if recorder is None else "error recorder"
         try:
-            recorder.report_error(e.code, str(e))
+            if recorder is not None:
+                setattr(e, _REPORTED, True)
+                recorder.report_error(e.code, str(e))
+            elif logger is not None and logger.tells_raised:
+                setattr(e, _REPORTED, True)
+                logger.tell(Severity.ERROR, _raised(e))
         except Exception as failure:
-            e.add_note(f"the error recorder failed, too: {failure!r}")
+            e.add_note(f"the {who} failed, too: {failure!r}")
+
+
+def _raised(e: TactixError) -> LogEvent:
+    parts = {"what": e.what, "who": e.who, "why": e.why, "do": e.do}
+    told = {k: v for k, v in parts.items() if v}
+    return LogEvent("error", str(e), {"error": type(e).__name__, "code": e.code.name, **told})
 
 
 def recorded(method: Method) -> Method:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 MEMINFO = Path("/proc/meminfo")
+STATM = Path("/proc/self/statm")
 CONTAINER = Path("/sys/fs/cgroup/memory.max")
 """What a container may have, in bytes, or ``max``: control groups, version 2."""
 
@@ -26,6 +27,12 @@ def physical_memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
         return 0
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory, 0 where the system does not tell."""
+    told = _text(STATM).split()  # in pages: all of the process, what is in memory, ...
+    return int(told[1]) * os.sysconf("SC_PAGE_SIZE") if told else 0
 
 
 @cache

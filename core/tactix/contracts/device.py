@@ -184,6 +184,10 @@ class Device:
         """The most bytes of its cache in which weights can stay from run to run."""
         return 0
 
+    def memory_used(self) -> int:
+        """Bytes of its own memory that are taken, by whomever; 0 for one that has the host's."""
+        return 0
+
     def create_stream(self) -> Stream:
         raise NotImplementedError(f"{self.key}: create_stream")
 

@@ -16,7 +16,7 @@ import pluggy
 
 from tactix import __version__
 from tactix.base.errors import ConfigError, PluginError, punctuated
-from tactix.base.logger import Logger
+from tactix.base.logger import Logger, checked_logger
 from tactix.base.spelling import did_you_mean
 from tactix.contracts.region import STRUCTURAL
 from tactix.contracts.rule import AnyOf, Op, Rule
@@ -84,7 +84,7 @@ class Session:
                 f"no entry-point group {group!r}", do=f"There are: {', '.join(HOOKS)}"
             )
         self.group = group
-        self.logger = logger or Logger()
+        self.logger = checked_logger(logger)
         self._settings = Settings.read(discover, only, enable, disable, strict, trace)
         self._enabled = {OWN, *self._settings.enable}
         self._asked = set(self._settings.named)

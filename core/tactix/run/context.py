@@ -22,6 +22,7 @@ from tactix.base.errors import (
     ShapeError,
     TactixError,
 )
+from tactix.base.logger import LogEvent, Severity
 from tactix.contracts.launcher import Runnable
 from tactix.plan.extents import SIZE_LIMIT
 from tactix.run.arrays import address_of, as_input, crossing, in_order
@@ -557,9 +558,9 @@ class ExecutionContext(Recorded):
         memory = self._memory
         if memory is None or (memory.size < layout.arena and not self._user_memory):
             before = memory.size if memory else 0
-            self._program.logger.info(
-                f"{self.name}: {layout.arena} bytes for a context, {before} before"
-            )
+            text = f"{self.name}: {layout.arena} bytes for a context, {before} before"
+            sizes = {"engine": self.name, "bytes": layout.arena, "bytes_before": before}
+            self._program.logger.tell(Severity.INFO, LogEvent("context_memory", text, sizes))
             size = max(layout.arena, int(before * GROWTH))
             memory = Memory.allocate(self._program.allocator, size)
             self._use(memory)

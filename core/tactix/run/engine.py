@@ -22,6 +22,7 @@ from tactix.run.context import ExecutionContext
 from tactix.run.layout import Layout
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import Weights
+from tactix.run.memory_log import memory_told
 from tactix.run.shapes import shape_of, solve
 
 
@@ -146,7 +147,8 @@ class Engine(Recorded):
 
     def create_execution_context(self) -> ExecutionContext:
         """A context of the caller's own."""
-        context = self._context(self._program)
+        with memory_told(self._program.logger, f"context of {self.name}", self.device):
+            context = self._context(self._program)
         context.inherit_recorder(self)
         return context
 

@@ -19,6 +19,7 @@ from tactix.base.errors import (
     PluginError,
     punctuated,
 )
+from tactix.base.logger import LogEvent, Severity
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
 from tactix.contracts.flavour import Options
@@ -72,9 +73,9 @@ class LinkedPlan:
             warn=self.logger.warning,
         )
         self.weights = weights or Weights(plan, device, self.allocator, options.copy_weights)
-        self.logger.info(
-            f"{plan.name or 'a plan'}: {self.weights.nbytes} bytes of weights on {device.kind}"
-        )
+        text = f"{plan.name or 'a plan'}: {self.weights.nbytes} bytes of weights on {device.kind}"
+        facts = {"engine": plan.name, "bytes": self.weights.nbytes, "device": device.kind}
+        self.logger.tell(Severity.INFO, LogEvent("engine_weights", text, facts))
         self.io_buffers = [io.buffer for io in (*plan.inputs, *plan.outputs)]
         self.input_dtypes = [(io.name, io.dtype.numpy) for io in plan.inputs]
         self.output_dtypes = [(io.name, io.dtype.numpy) for io in plan.outputs]

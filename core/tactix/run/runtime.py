@@ -37,6 +37,7 @@ from tactix.run.admission import (
 )
 from tactix.run.engine import Engine
 from tactix.run.link import check_requirements, device_of
+from tactix.run.memory_log import memory_told
 
 if TYPE_CHECKING:
     from tactix.plugins.session import Session
@@ -207,19 +208,27 @@ class Runtime(Recorded):
         no plan.
         """
         with recording(self):
-            if not isinstance(plan, Plan):
-                what = f"load takes a Plan, got a {type(plan).__name__}"
-                raise InvalidArgument(
-                    what, do="Give files and bytes to Runtime.deserialize, or to tactix.load"
-                )
-            plan = self._trusted(validate(plan))
-            self._admit(plan, device := self._device(plan))
-            options = Options(
-                self.max_threads, self.copy_weights, self.allocator, self.sign, self.logger
+            return self.attempt(plan)
+
+    def attempt(self, plan: Plan) -> Engine:
+        """As ``load``, for a caller who knows what to do if it fails: nobody is told of an error
+        but by raising it.
+        """
+        if not isinstance(plan, Plan):
+            what = f"load takes a Plan, got a {type(plan).__name__}"
+            raise InvalidArgument(
+                what, do="Give files and bytes to Runtime.deserialize, or to tactix.load"
             )
-            engine = self.session.flavours[self.flavour].load(plan, self.session, device, options)
-            engine.inherit_recorder(self)
-            return cast(Engine, engine)
+        plan = self._trusted(validate(plan))
+        self._admit(plan, device := self._device(plan))
+        options = Options(
+            self.max_threads, self.copy_weights, self.allocator, self.sign, self.logger
+        )
+        flavour = self.session.flavours[self.flavour]
+        with memory_told(self.logger, f"engine of {plan.name or 'a plan'}", device):
+            engine = flavour.load(plan, self.session, device, options)
+        engine.inherit_recorder(self)
+        return cast(Engine, engine)
 
     def _device(self, plan: Plan) -> Device:
         wanted = self.device or str(plan.device.get("key") or plan.device.get("kind") or "cpu")
@@ -304,7 +313,8 @@ class Runtime(Recorded):
                 "the plan cannot run here", reasons=tuple(reasons), do=container.CURE
             )
         for text in compat.warnings(plan, properties, tactix.__version__):
-            self.logger.warning(f"plan {plan.name or 'without name'}: {text}")
+            told = f"plan {plan.name or 'without name'}: {text}"
+            self.logger.warning(punctuated((told, "A build here would be tuned to what is here")))
 
 
 def default_threads(cores: int = 0) -> int:

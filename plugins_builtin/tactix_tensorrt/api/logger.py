@@ -56,7 +56,9 @@ class Logger(ILogger):
 
 
 class Forwarding(NativeLogger):
-    """Hands tactix's messages to a program's logger."""
+    """Hands tactix's messages to a program's logger. Errors come there when they become None."""
+
+    tells_raised = False
 
     def __init__(self, inner: ILogger) -> None:
         super().__init__()

@@ -180,6 +180,9 @@ class FakeApi:
         self.memory[address] = held
         return (address,)
 
+    def _cuMemGetInfo(self) -> tuple[int, int]:
+        return (1 << 30) - sum(map(len, self.memory.values())), 1 << 30
+
     def _cuMemHostAlloc(self, size: int, flags: int) -> tuple[int]:
         return self._cuMemAlloc(size)
 

@@ -168,6 +168,16 @@ def test_memory_is_told(here: Here) -> None:
     assert f"sums: {small} bytes for a context, 0 before" in told
     assert f"sums: {large} bytes for a context, {small} before" in told
     assert engine.inspect()["memory"]["weights"] == 4 * 301
+    assert any("End engine of sums: CPU +" in text and "GPU +0, now: CPU" in text for text in told)
+
+
+def test_memory_in_use_counts_what_is_allocated(here: Here) -> None:
+    device, _ = here
+    before = device.memory_used()
+    kept = device.driver.call("cuMemAlloc", 1 << 20)
+    assert device.memory_used() - before >= 1 << 20
+    device.driver.call("cuMemFree", kept)
+    assert device.memory_used() == before
 
 
 class Users:

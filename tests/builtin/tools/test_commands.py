@@ -124,6 +124,29 @@ def test_build_shows_stages_and_a_summary(model: str, capsys: pytest.CaptureFixt
     assert "measure tactics" in err
 
 
+@pytest.mark.parametrize(
+    ("args", "heard"),
+    [([], ""), (["--log-level", "info"], "I"), (["-v"], "IV"), (["--log-level", "error"], "")],
+)
+def test_build_tells_as_much_as_is_asked(
+    model: str, capsys: pytest.CaptureFixture[str], args: list[str], heard: str
+) -> None:
+    options = ["--quiet", "--tactics", "numpy,view", *FAST]
+    assert cli.main(["build", model, "-o", f"{model}.plan", *options, *args]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert {x[10] for x in lines if not x.startswith("[tactix] [W]")} == set(heard)
+    assert any("fused by tactix." in x for x in lines) == ("I" in heard)
+    assert any("nearly fired" in x or " becomes " in x for x in lines) == ("V" in heard)
+    assert any("[MemUsageChange] End build" in x for x in lines) == ("I" in heard)
+
+
+def test_an_error_is_told_once_however_much_is_asked(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["build", model, "--quiet", "-v", "--shapes", "x:1x4x4x6", *FAST]) != 0
+    assert capsys.readouterr().err.count("a fixed dimension 3") == 1
+
+
 def test_build_does_not_overwrite_the_model(model: str) -> None:
     before = Path(model).read_bytes()
     assert cli.main(["build", model, "-o", model, *FAST]) == 2

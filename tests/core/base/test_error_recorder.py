@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import io
 import threading
 
 import pytest
+from kept_log import KeptLog
 
 from tactix.base.error_recorder import ErrorRecorder, Recorded, recording
 from tactix.base.errors import ErrorCode, ExecutionError, InvalidArgument, ShapeError
+from tactix.base.logger import Logger, Severity, checked_logger
 
 
 class Thing(Recorded):
@@ -142,3 +145,52 @@ def test_any_object_with_a_recorder_will_do() -> None:
     with pytest.raises(ShapeError), recording(Plain()):
         raise ShapeError("wrong")
     assert Plain.error_recorder.num_errors() == 1
+
+
+class Rooted(Thing):
+    def __init__(self, logger: Logger) -> None:
+        self.logger = logger
+
+
+def test_without_a_recorder_an_error_is_logged_once() -> None:
+    stream = io.StringIO()
+    outer, inner = Rooted(Logger(stream=stream)), Thing()
+    inner.inherit_recorder(outer)
+    with pytest.raises(ShapeError), recording(outer):
+        inner.fail(ShapeError("3 and 4 do not broadcast", who="add1"))
+    assert stream.getvalue() == "[tactix] [E] add1: 3 and 4 do not broadcast\n"
+    outer.error_recorder = ErrorRecorder()
+    with pytest.raises(ShapeError):
+        inner.fail(ShapeError("another"))
+    assert stream.getvalue().count("[E]") == 1
+
+
+def test_the_facts_of_a_logged_error() -> None:
+    log = KeptLog()
+    with pytest.raises(ShapeError):
+        Rooted(log).fail(ShapeError("odd", who="add1", do="Give even ones"))
+    (event,) = log.named("error")
+    assert log.of(Severity.ERROR) == ["add1: odd. Give even ones"]
+    assert event.fields == {
+        "error": "ShapeError",
+        "code": "INVALID_ARGUMENT",
+        "what": "odd",
+        "who": "add1",
+        "do": "Give even ones",
+    }
+
+
+def test_a_logger_that_nobody_gave_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ShapeError):
+        Rooted(checked_logger(None)).fail(ShapeError("odd"))
+    assert not capsys.readouterr().err
+
+
+def test_a_logger_that_fails_hides_nothing() -> None:
+    class Broken(Logger):
+        def log(self, severity: Severity, msg: str) -> None:
+            raise OSError("disk full")
+
+    with pytest.raises(ShapeError, match="odd") as e:
+        Rooted(Broken()).fail(ShapeError("odd"))
+    assert "the logger failed, too: OSError('disk full')" in e.value.__notes__

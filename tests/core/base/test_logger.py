@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from tactix.base.logger import Logger, Once, Severity
+from tactix.base.errors import InvalidArgument
+from tactix.base.logger import LogEvent, Logger, Once, Severity, checked_logger
 from tactix_sdk.stdlib_logger import StdlibLogger
 
 
@@ -108,3 +109,58 @@ def test_once_tells_warnings_a_single_time_and_the_rest_as_often_as_it_comes() -
     assert stream.getvalue().count("[W] beware") == 1
     assert stream.getvalue().count("[E] beware") == 1
     assert stream.getvalue().count("[I] done") == 3
+
+
+def test_who_hears_what() -> None:
+    class Mine(Logger):
+        def log(self, severity: Severity, msg: str) -> None: ...
+
+    assert [s for s in Severity if Logger(Severity.INFO).hears(s)] == list(Severity)[:4]
+    assert all(Mine(Severity.ERROR).hears(s) for s in Severity), "it filters by itself"
+    replaced = Logger(Severity.ERROR)
+    replaced.log = print  # type: ignore[method-assign, assignment]
+    assert replaced.hears(Severity.VERBOSE)
+    assert not Once(Logger()).hears(Severity.INFO)
+
+
+EVENT = LogEvent("tactic", "conv1: acme", {"node": "conv1", "seconds": 1e-3})
+
+
+def test_an_event_is_its_text_to_who_takes_texts() -> None:
+    stream = io.StringIO()
+    logger = Once(Logger(Severity.INFO, stream))
+    logger.tell(Severity.INFO, EVENT)
+    logger.tell(Severity.WARNING, EVENT)
+    logger.tell(Severity.WARNING, EVENT)
+    assert stream.getvalue() == "[tactix] [I] conv1: acme\n[tactix] [W] conv1: acme\n"
+
+
+def test_pythons_logging_gets_the_facts_of_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    logger = StdlibLogger("tactix.test")
+    with caplog.at_level(logging.INFO, "tactix.test"):
+        assert logger.hears(Severity.INFO)
+        assert not logger.hears(Severity.VERBOSE)
+        logger.tell(Severity.INFO, EVENT)
+        logger.tell(Severity.VERBOSE, EVENT)
+        logger.info("done")
+    first, second = caplog.records
+    assert (first.getMessage(), first.__dict__["tactix_event"]) == ("conv1: acme", "tactic")
+    assert (first.__dict__["node"], first.__dict__["seconds"]) == ("conv1", 1e-3)
+    assert second.__dict__["tactix_event"] == "message"
+
+
+def test_what_has_a_method_log_will_do() -> None:
+    class Plain:
+        def __init__(self) -> None:
+            self.got: list[str] = []
+
+        def log(self, severity: Severity, msg: str) -> None:
+            self.got.append(msg)
+
+    plain = Plain()
+    logger = checked_logger(plain)
+    logger.info("done")
+    logger.tell(Severity.VERBOSE, EVENT)
+    assert plain.got == ["done", "conv1: acme"]
+    with pytest.raises(InvalidArgument, match="no logger"):
+        checked_logger(3)  # type: ignore[arg-type]

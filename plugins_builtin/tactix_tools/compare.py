@@ -8,15 +8,12 @@ from typing import Any
 import click
 from rich.console import Console
 
-from tactix.base.dtypes import DType
 from tactix.base.errors import AccuracyError, InvalidArgument
 from tactix.builder import Builder
-from tactix.contracts.launcher import Step
-from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
+from tactix_inspect.agreement import Agreement, agree, tolerance
 from tactix_sdk.evaluate import evaluate
 from tactix_tools import arrays, options, peers, show, source
-from tactix_tools.agreement import Agreement, agree
 from tactix_tools.cli import MISMATCH, OK
 
 COLUMNS = ["output", "against", "max abs", "max rel", "cosine", "outside", "verdict"]
@@ -25,15 +22,6 @@ OWN_REFERENCE = "tactix-reference"
 """The references of the layers that the importer makes of a model."""
 SHOWN = 5
 """Most operators that a message names."""
-
-RTOL = 1e-4
-"""Of what is computed in float32: the order of sums differs."""
-ROUNDED_RTOL = {DType.FP16: 2e-2, DType.BF16: 6e-2}
-"""By what values are rounded to: some twenty units of rounding, which a deep network adds up."""
-TF32_RTOL = ROUNDED_RTOL[DType.FP16]
-"""Its mantissa is that of float16."""
-QUANTIZED_RTOL = 6e-2
-"""Of weights in 8 bits and less: a value on the edge between two steps falls to either side."""
 
 
 @click.command("compare")
@@ -92,7 +80,7 @@ def command(
         }
     else:
         ways = dict(_peers(other or file, against, feed, session, given))
-    rtol = max(tolerance(p, session) for p in plans) if rtol is None else rtol
+    rtol = max(tolerance(p, session.tactics) for p in plans) if rtol is None else rtol
     rows = [row for name, run in ways.items() for row in beside(name, got, run(), rtol, atol)]
     passed = all(r.passed for r in rows)
     if as_json:
@@ -119,28 +107,6 @@ def _check(file: str, other: str | None, against: Sequence[str]) -> None:
         raise InvalidArgument(
             f"{against[0]} cannot run a plan", who=other, do="Leave --against out, or give a model"
         )
-
-
-def tolerance(plan: Plan, session: Session) -> float:
-    """What a plan may depart by for what its steps round to, relative to the largest magnitude."""
-    return max((_tolerance(s, p, session) for p in plan.nested() for s in p.steps), default=RTOL)
-
-
-def _tolerance(step: Step, plan: Plan, session: Session) -> float:
-    tactic = session.tactics.get(str(step.info.get("tactic")))
-    if tactic and tactic.numerics == "tf32":
-        return TF32_RTOL
-    operands = (*step.inputs, *step.outputs)
-    weights = {
-        o.spec.dtype
-        for o in step.inputs
-        if o.buffer >= 0 and plan.buffers[o.buffer].kind == "weight"
-    }
-    if any(t.is_small_int for t in weights) or any(
-        o.spec.dtype.is_float and o.spec.dtype.bits <= 8 for o in operands
-    ):
-        return QUANTIZED_RTOL
-    return max(ROUNDED_RTOL.get(o.spec.dtype, RTOL) for o in operands) if operands else RTOL
 
 
 def _peers(

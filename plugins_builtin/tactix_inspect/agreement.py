@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from tactix.base.dtypes import DType
+from tactix.contracts.launcher import Step
+from tactix.contracts.tactic import Tactic
+from tactix.plan.schema import Plan
+
+RTOL = 1e-4
+"""Of what is computed in float32: the order of sums differs."""
+ROUNDED_RTOL = {DType.FP16: 2e-2, DType.BF16: 6e-2}
+"""By what values are rounded to: some twenty units of rounding, which a deep network adds up."""
+TF32_RTOL = ROUNDED_RTOL[DType.FP16]
+"""Its mantissa is that of float16."""
+QUANTIZED_RTOL = 6e-2
+"""Of weights in 8 bits and less: a value on the edge between two steps falls to either side."""
 
 
 @dataclass(frozen=True)
@@ -88,3 +103,29 @@ def _cosine(a: Any, b: Any) -> float:
 
     norms = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(a @ b) / norms if norms else float(np.array_equal(a, b))
+
+
+def tolerance(plan: Plan, tactics: Mapping[str, Tactic]) -> float:
+    """What a plan may depart by for what its steps round to, relative to the largest magnitude.
+
+    ``tactics``: those that are known here, by key; only they tell of TF32.
+    """
+    return max((tolerance_of(s, p, tactics) for p in plan.nested() for s in p.steps), default=RTOL)
+
+
+def tolerance_of(step: Step, plan: Plan, tactics: Mapping[str, Tactic]) -> float:
+    """What one step may depart by, as ``tolerance``."""
+    tactic = tactics.get(str(step.info.get("tactic")))
+    if tactic and tactic.numerics == "tf32":
+        return TF32_RTOL
+    operands = (*step.inputs, *step.outputs)
+    weights = {
+        o.spec.dtype
+        for o in step.inputs
+        if o.buffer >= 0 and plan.buffers[o.buffer].kind == "weight"
+    }
+    if any(t.is_small_int for t in weights) or any(
+        o.spec.dtype.is_float and o.spec.dtype.bits <= 8 for o in operands
+    ):
+        return QUANTIZED_RTOL
+    return max(ROUNDED_RTOL.get(o.spec.dtype, RTOL) for o in operands) if operands else RTOL

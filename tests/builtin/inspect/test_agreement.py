@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tactix_tools.agreement import agree
+from tactix_inspect.agreement import agree
 
 
 def check(got: object, want: object, rtol: float = 1e-4, atol: float | None = None):  # type: ignore[no-untyped-def]

@@ -50,7 +50,7 @@ class Roofline:
 
 
 @dataclass(frozen=True)
-class Profile:
+class PlanProfile:
     """Of a plan at some input shapes. ``seconds``, ``profiled``: medians of whole runs without and
     with timestamps. ``method``: what the times were taken by. ``plan``: its sha256, or "" for one
     that was not saved.
@@ -74,7 +74,7 @@ class Profile:
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
     @classmethod
-    def from_json(cls, told: Any) -> Profile:
+    def from_json(cls, told: Any) -> PlanProfile:
         """Raises InvalidArgument for what is no profile."""
         if not isinstance(told, Mapping) or told.get("format") != FORMAT:
             raise InvalidArgument("no profile", do="Write one with tactix profile PLAN --json")

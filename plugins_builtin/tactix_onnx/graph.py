@@ -160,7 +160,8 @@ class Walker:
                 return here.values[name]
             if name in here.stored:
                 stored = self.weights.initializer(here.stored.pop(name), again=here.depth > 0)
-                here.values[name] = self.constant(stored, name)
+                here.values[name] = v = self.constant(stored, name)
+                self.network.call(v, name)
                 return here.values[name]
             if here.window is not None and name in here.window:
                 here.values[name] = here.window.find(name)
@@ -263,11 +264,22 @@ class Walker:
         for i, name in enumerate(node.output):
             if name:
                 scope.values[name] = self._stand_in(name, scope) if made is None else made[i]
-        if made is not None and scope.graph is not None and not scope.prefix:
-            named = zip(node.output, made, strict=False)
-            self.network.model_tensors.update(
-                {name: ModelTensor(name_of(index, node), v) for name, v in named if name and v}
-            )
+        if made is not None and scope.graph is not None:
+            self._call(index, node, made, scope)
+
+    def _call(
+        self, index: int, node: onnx.NodeProto, made: Sequence[Value | None], scope: Scope
+    ) -> None:
+        """Note what the model calls what a node makes: of a subgraph in place of a node that is
+        what its node gives; what may have a lower rank is not it.
+        """
+        found = {name: v for name, v in zip(node.output, made, strict=False) if name and v}
+        if scope.parent is None:
+            for name, v in found.items():
+                self.network.call(v, *([name] if v not in self.loose else ()))
+        if not scope.prefix:
+            tensors = {name: ModelTensor(name_of(index, node), v) for name, v in found.items()}
+            self.network.model_tensors.update(tensors)
 
     def _inputs(self, index: int, node: onnx.NodeProto, scope: Scope) -> list[Value | None] | None:
         """None if one of them is not there since a node was refused."""

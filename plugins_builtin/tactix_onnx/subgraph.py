@@ -66,6 +66,7 @@ class EnclosingScope:
                     if n not in taken
                 )
                 made = self.network.add_input(own, v.spec.dtype, v.spec.shape, v.spec.element)
+            self.network.rename(made, *v.called)
             self.captured[v] = made
             if v in self.walker.loose:
                 self.loose[made] = self.walker.loose[v]

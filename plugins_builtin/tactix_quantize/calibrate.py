@@ -22,7 +22,7 @@ from tactix.plugins.names import OWN
 from tactix.plugins.session import Session
 from tactix_ops.rules.conv import RULES
 from tactix_quantize import feeds, kept
-from tactix_quantize.names import TensorNames
+from tactix_quantize.names import names_of
 from tactix_quantize.numbers import IntegerScale, affine, is_usable, usable
 from tactix_quantize.observe import Seen, Tensors
 from tactix_quantize.points import Points, unusable
@@ -89,7 +89,7 @@ def scales_of(
     BuildCancelled.
     """
     ranges = _ranges(network, places.observed, calibration, by)
-    _tell_missing(network, places, ranges, by)
+    _tell_missing(places, ranges, by)
     found = {v: affine(low, high, calibration.symmetric) for v, (low, high) in ranges.items()}
     below = {v: found[u] for v, u in places.pooled.items() if u in found}
     return {**found, **below}
@@ -103,17 +103,16 @@ def _ranges(
     file = Path(calibration.cache) if calibration.cache else None
     if file is not None and file.exists():
         found = kept.read(file, network, calibration, by.session.logger)
-        return _given(network, values, {**found, **given}, str(file))
+        return _given(values, {**found, **given}, str(file))
     calibrator = calibrator_of(by.session, calibration.calibrator)
     if calibration.data is None and not calibration.calibrator:
         if not given:
             do = "Give it data, a calibrator that has some, a cache that is there, or ranges"
             raise ConfigError("the calibration tells no ranges", do=do)
-        return _given(network, values, given)
+        return _given(values, given)
     if file is not None:
         kept.check_folder(file)
-    names = TensorNames(network)
-    open_ones = [v for v in values if not given.keys() & set(names.of(v))]
+    open_ones = [v for v in values if not given.keys() & set(names_of(v))]
     observe(network, open_ones, calibration.data, calibrator, by)
     found = usable(calibrator.ranges()) | given
     if file is not None:
@@ -123,11 +122,10 @@ def _ranges(
                 f"{file}: a cache holds symmetric ranges only, so that this calibration is "
                 "symmetric, too. Leave the cache out for ranges of two ends"
             )
-    return _named(network, values, found)
+    return _named(values, found)
 
 
 def _given(
-    network: NetworkDefinition,
     values: Collection[Value],
     ranges: Mapping[str, Range],
     who: str = "",
@@ -135,33 +133,27 @@ def _given(
     """Of tensors by names, as someone tells. Raises InvalidArgument where a tensor that
     is to be read as integers has a range without a scale.
     """
-    found = _named(network, values, ranges)
+    found = _named(values, ranges)
     if empty := [v.name for v, r in found.items() if not is_usable(*r)]:
         what, why = f"scale 0 for {kept.few(empty)}", "only zero is in such a range"
         raise InvalidArgument(what, who=who, why=why, do=kept.CURE)
     return found
 
 
-def _tell_missing(
-    network: NetworkDefinition, places: Points, ranges: Collection[Value], by: Observer
-) -> None:
+def _tell_missing(places: Points, ranges: Collection[Value], by: Observer) -> None:
     """Warn of tensors that stay float."""
     missing = [v for v in places.observed if v not in ranges]
     if missing:
-        called = TensorNames(network)
-        names = kept.few([called.of(v)[0] for v in missing])
+        names = kept.few([names_of(v)[0] for v in missing])
         by.session.logger.warning(
             f"{len(missing)} of {len(places.observed)} tensors that products read have no scale, "
             f"and stay float: {names}. Give samples that reach them, or ranges of your own"
         )
 
 
-def _named(
-    network: NetworkDefinition, values: Collection[Value], ranges: Mapping[str, Range]
-) -> dict[Value, Range]:
+def _named(values: Collection[Value], ranges: Mapping[str, Range]) -> dict[Value, Range]:
     """Of those tensors whose range is known by one of their names."""
-    names = TensorNames(network)
-    known = {v: [n for n in names.of(v) if n in ranges] for v in values}
+    known = {v: [n for n in names_of(v) if n in ranges] for v in values}
     return {v: ranges[found[0]] for v, found in known.items() if found}
 
 
@@ -175,8 +167,7 @@ def _checked(name: str, r: Range) -> Range:
 
 def _check_names(network: NetworkDefinition, given: Mapping[str, Range]) -> None:
     """Raises InvalidArgument for ranges of tensors that there are not."""
-    names = TensorNames(network)
-    known = {n for v in network.values for n in names.of(v)} if given else set()
+    known = {n for v in network.values for n in names_of(v)} if given else set()
     for name in given:
         if name not in known:
             do = did_you_mean(name, known, "`tactix inspect MODEL` lists the layers")
@@ -206,8 +197,7 @@ def observe(
     """Show a calibrator tensors of a network, under the first of their names; ``data``: see
     ``Calibration``. Raises InvalidArgument, BuildCancelled.
     """
-    called = TensorNames(network)
-    names = {v.name: called.of(v)[0] for v in values}
+    names = {v.name: names_of(v)[0] for v in values}
     tensors = Tensors(by.session, network, list(values), by.config)
     seen = Seen()
     source = calibrator.batches() if data is None else data

@@ -11,7 +11,7 @@ from tactix.base.logger import Logger
 from tactix.contracts.calibrator import Calibration
 from tactix.network.definition import NetworkDefinition
 from tactix_quantize import cache
-from tactix_quantize.names import TensorNames
+from tactix_quantize.names import names_of
 
 Range = tuple[float, float]
 NAMELESS = "(Unnamed Layer*"
@@ -86,8 +86,7 @@ def _check_names(
     who: str, found: Mapping[str, Range], network: NetworkDefinition, warn: Callable[[str], None]
 ) -> None:
     """Tells of names that no tensor has. Raises InvalidArgument where they are most of all."""
-    called = TensorNames(network)
-    known = {*network.model_tensors, *(n for v in network.values for n in called.of(v))}
+    known = {*network.model_tensors, *(n for v in network.values for n in names_of(v))}
     told = [name for name in found if not name.startswith(NAMELESS)]
     unknown = [name for name in told if name not in known]
     count = f"{len(unknown)} of {len(told)} names in it are no tensors of the model"

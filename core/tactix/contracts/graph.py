@@ -19,18 +19,30 @@ from tactix.contracts.layer import Layer
 from tactix.contracts.reference import check_inferred, computed
 from tactix.contracts.region import FUSED, Body, BodyNode, encode
 
+LEAST_BITS = 16
+"""Of a float that stands for the same number as a wider one; fewer are quantized."""
+
 
 class Value:
     """One tensor of a network: a name, a spec, and the node that makes it (None for inputs and
     constants).
+
+    ``called``: names of the model's tensors that it is, up to rounding; none for what the model
+    does not have.
     """
 
-    __slots__ = ("index", "name", "producer", "spec")
+    __slots__ = ("called", "index", "name", "producer", "spec")
 
     def __init__(
-        self, name: str, spec: TensorSpec, producer: Node | None = None, index: int = 0
+        self,
+        name: str,
+        spec: TensorSpec,
+        producer: Node | None = None,
+        index: int = 0,
+        called: tuple[str, ...] = (),
     ) -> None:
         self.name, self.spec, self.producer, self.index = name, spec, producer, index
+        self.called = called
 
     @property
     def const(self) -> Array | None:
@@ -100,6 +112,18 @@ class Node(Generic[Schema]):
         if isinstance(self.attrs, Body):
             return self.attrs.anchor is None
         return self.layer.is_pointwise
+
+    @property
+    def rounds(self) -> bool:
+        """Whether it gives its one input in another dtype of floats, and is no group."""
+        if not self.layer.is_pointwise or len(self.given) != 1:
+            return False
+        read, made = self.given[0].spec, self.outputs[0].spec
+        floats = all(s.dtype.is_float and s.dtype.bits >= LEAST_BITS for s in (read, made))
+        if not floats or read.shape != made.shape:
+            return False
+        computed = self.layer.scalar(self.attrs, 1)
+        return computed.op == "cast" and computed.args[0].op == "var"
 
     @property
     def body(self) -> Body:

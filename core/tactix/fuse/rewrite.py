@@ -313,6 +313,8 @@ class Rewriter:
         assert node is not None
         self.alive[node] = None
         self._made.append(node)
+        if node.rounds:
+            _call(node.outputs[0], node.given[0])
         for i, v in enumerate(node.inputs):
             if v is not None:
                 self.users.setdefault(v, {})[node, i] = None
@@ -324,6 +326,8 @@ class Rewriter:
             user.inputs = (*user.inputs[:i], new, *user.inputs[i + 1 :])
             self.users.setdefault(new, {})[user, i] = None
         self.net.redirect_output(old, new)
+        self.net.call(new, *old.called)
+        _call_before_rounding(new)
         if new.producer is not None:
             around += [
                 new.producer,
@@ -352,6 +356,19 @@ class Rewriter:
                     stay.append(v.producer)
                     stack.append(v.producer)
         return stay
+
+
+def _call(value: Value, as_is: Value) -> None:
+    """Give a tensor that has no name those of one that it is, up to rounding."""
+    if not value.called:
+        NetworkDefinition.call(value, *as_is.called)
+
+
+def _call_before_rounding(v: Value) -> None:
+    """Give what is rounded to a tensor the names of that."""
+    while v.producer is not None and v.producer.rounds:
+        _call(v.producer.given[0], v)
+        v = v.producer.given[0]
 
 
 class _Builder:

@@ -35,6 +35,7 @@ def split(net: NetworkDefinition, node: Node) -> tuple[Node, ...]:
         for user, _ in users.get(old, ()):
             user.inputs = tuple(new if v is old else v for v in user.inputs)
         net.redirect_output(old, new)
+        net.call(new, *old.called)
     net.discard(node)
     return tuple(parts)
 

@@ -90,9 +90,22 @@ class NetworkDefinition(Recorded):
             what = f"input name {name!r} is {'taken' if name else 'empty'}"
             raise InvalidArgument(what, do="Give each input its own")
         dims = tuple(self._dim(d, f"{name}_{i}") for i, d in enumerate(shape))
-        value = Value(self._unique(name), TensorSpec(DType.of(dtype), dims, element=element))
+        spec = TensorSpec(DType.of(dtype), dims, element=element)
+        value = Value(self._unique(name), spec, called=(name,))
         self.inputs.append(value)
         return value
+
+    @staticmethod
+    def call(value: Value, *names: str) -> None:
+        """Note that a tensor is one that the model calls so, beside the names that it has."""
+        value.called = tuple(dict.fromkeys((*value.called, *names)))
+
+    @staticmethod
+    def rename(value: Value, *names: str) -> None:
+        """As ``call``, in place of the names that it has: none for what is no tensor of the
+        model any more.
+        """
+        value.called = names
 
     def limit(self, symbol: str, highest: int) -> None:
         """Note that the network takes no larger value of a symbol: a table that it indexes ends
@@ -388,7 +401,7 @@ class NetworkDefinition(Recorded):
         """An independent network of new nodes over the same layers, attributes and arrays."""
         out = NetworkDefinition(self.layers, self.name)
         new: dict[Value, Value] = {
-            v: Value(v.name, v.spec) for v in (*self.inputs, *self.constants)
+            v: Value(v.name, v.spec, called=v.called) for v in (*self.inputs, *self.constants)
         }
         out.inputs = [new[v] for v in self.inputs]
         out.constants = [new[v] for v in self.constants]
@@ -401,7 +414,7 @@ class NetworkDefinition(Recorded):
                 (),
                 n.origin,
             )
-            node.outputs = tuple(Value(v.name, v.spec, node, v.index) for v in n.outputs)
+            node.outputs = tuple(Value(v.name, v.spec, node, v.index, v.called) for v in n.outputs)
             new.update(zip(n.outputs, node.outputs, strict=True))
             out._position[node] = self._position[n]
         out._outputs = {k: new[v] for k, v in self._outputs.items()}

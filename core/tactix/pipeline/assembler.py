@@ -177,6 +177,8 @@ class Assembler:
             "kind": n.kind,
             "layers": [b.layer.key for b in n.body.nodes],
             "origin": list(n.origin),
+            "makes": [self._called(v) for v in n.outputs],
+            "consumes": [self._called(v) for v in n.given],
             "seconds": c.seconds,
             "status": c.status,
         }
@@ -188,6 +190,11 @@ class Assembler:
         self.out.steps.append(
             Step(n.name, c.artifact, tuple(inputs), tuple(outputs), constants, scratch, info, plans)
         )
+
+    def _called(self, v: Value) -> str:
+        """What the model calls a tensor: as an output, if it is one; empty for what it has not."""
+        as_outputs = (name for name in v.called if name in self.names)
+        return next(as_outputs, next(iter(v.called), ""))
 
     def _how_it_runs(self, body: Plan) -> str:
         """A run of a body's steps, for people."""
@@ -254,7 +261,8 @@ class Assembler:
     def _reformat(self, v: Value, source: Format, target: Format, buffer: int) -> int:
         name = f"{v.name} {source.name}->{target.name}"
         node = Node(name, REFORMAT, ReformatAttrs(source, target), (v,), (), (v.name,))
-        node.outputs = (Value(f"{v.name}/{target.name}", v.spec.plain(), node),)
+        made = Value(f"{v.name}/{target.name}", v.spec.plain(), node, called=v.called)
+        node.outputs = (made,)
         read = Operand(self._fetch(v, source), v.spec.plain(), source)
         self._step(node, self.reformatter(node), [read], [Operand(buffer, v.spec.plain(), target)])
         return buffer

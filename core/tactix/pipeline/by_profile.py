@@ -163,9 +163,10 @@ def _operand(plan: Plan, buffer: int, io: TensorIO) -> Operand:
 
 def _info(launcher: Launcher, first: Plan) -> dict[str, object]:
     """Of the step, as of other steps; its seconds are those of the first profile."""
+    made, read = ([io.name for io in ios] for ios in (first.outputs, first.inputs))
     told = {"tactic": launcher.key, "source": "", "variant": str(Variant()), "kind": "kernel sets"}
-    seconds = first.ledger["predicted_seconds"]
-    return {**told, "layers": [], "origin": [], "seconds": seconds, "status": "by profile"}
+    names = {"layers": [], "origin": [], "makes": made, "consumes": read}
+    return {**told, **names, "seconds": first.ledger["predicted_seconds"], "status": "by profile"}
 
 
 def _ledger(plans: Sequence[Plan]) -> dict[str, Any]:

@@ -56,6 +56,7 @@ def prepare(
     config, parts = joined(session, network, config)
     _enable(session, config)
     verify(network, deep=BuilderFlag.DEBUG in config.flags)
+    _call_outputs(network)
     aim = _aim(session, config)
     profiles = ranges(network, config)
     opt = {name: sizes[1] for name, sizes in profiles[0].dims.items()}
@@ -83,6 +84,13 @@ def prepare(
         logger=once,
     )
     return Prepared(parts.network(network), state)
+
+
+def _call_outputs(network: NetworkDefinition) -> None:
+    """Outputs of a network that was made by hand are the tensors that it has names for."""
+    for name, v in zip(network.output_names, network.outputs, strict=True):
+        if not v.called:
+            network.call(v, name)
 
 
 def _enable(session: Session, config: BuilderConfig) -> None:

@@ -182,6 +182,7 @@ def _reserve(net: NetworkDefinition, g: Growing, room: str) -> None:
     shape = list(g.past.spec.shape)
     shape[g.axis] = sym(room)
     g.past.spec = replace(g.past.spec, shape=tuple(shape))
+    net.rename(g.past)
     kept = _written(net, g)
     net.replace_output(g.name, kept)
     net.redirect_uses(g.node.outputs[0], kept if g.places else _filled(net, g, kept))
@@ -220,4 +221,5 @@ def _filled(net: NetworkDefinition, g: Growing, kept: Value) -> Value:
         axes=(g.axis,),
         steps=(1,),
     )
+    net.call(first, *g.node.outputs[0].called)
     return first

@@ -170,6 +170,7 @@ class Builder(Rooted):
         for tensor, value in tensors.items():
             if tensor.layer is not None and value.producer is not None:
                 lowered.model_tensors[tensor.name] = ModelTensor(value.producer.name, value)
+                lowered.call(value, tensor.name)
         config.ask_int8(native, lowered, list(tensors))
 
     @staticmethod

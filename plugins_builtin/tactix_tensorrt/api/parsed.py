@@ -296,6 +296,7 @@ def _entry(net: NetworkDefinition, value: Value, name: str, dtype: DType) -> Val
     read = made
     if dtype is not value.spec.dtype:
         (read,) = net.add_layer("tactix.Cast", [made], f"{name} as input", to=value.spec.dtype)
+    net.call(read, *value.called)
     net.redirect_uses(value, read)
     net.redirect_output(value, read)
     return made

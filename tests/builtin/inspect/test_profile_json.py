@@ -7,26 +7,26 @@ import json
 import pytest
 
 from tactix.base.errors import InvalidArgument
-from tactix_inspect.profile import Profile, Roofline, StepTime
+from tactix_inspect.profile import PlanProfile, Roofline, StepTime
 
 
-def example() -> Profile:
+def example() -> PlanProfile:
     step = StepTime(0, "a + b", "tactix.Gemm@1", "tactix.c_matmul@1", 2e-6, 1e-6, 3e-6, 0.0)
     roofline = Roofline({"float32": 1e11}, 1e10)
     shapes = {"x": (1, 3)}
-    return Profile("net", "", {}, 1, 9, "timestamps", shapes, 2e-6, 2e-6, (step,), roofline)
+    return PlanProfile("net", "", {}, 1, 9, "timestamps", shapes, 2e-6, 2e-6, (step,), roofline)
 
 
 def test_json_gives_the_same_profile() -> None:
-    assert Profile.from_json(json.loads(json.dumps(example().to_json()))) == example()
+    assert PlanProfile.from_json(json.loads(json.dumps(example().to_json()))) == example()
 
 
 @pytest.mark.parametrize("told", [None, [], {"format": "other"}, {"format": "tactix profile"}])
 def test_what_is_no_profile_is_refused(told: object) -> None:
     with pytest.raises(InvalidArgument, match="profile"):
-        Profile.from_json(told)
+        PlanProfile.from_json(told)
 
 
 def test_a_damaged_profile_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="damaged"):
-        Profile.from_json({**example().to_json(), "steps": [{"index": 0}]})
+        PlanProfile.from_json({**example().to_json(), "steps": [{"index": 0}]})

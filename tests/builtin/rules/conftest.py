@@ -22,6 +22,8 @@ from tactix_ops.layers import all_layers
 from tactix_ops.rules import all_rules
 from tactix_sdk.evaluate import evaluate
 
+ROUNDED = 1e-2
+"""What 16 bits may be off, of the largest number."""
 LAYERS = {layer.key: layer for layer in all_layers()}
 RULES = {rule.key.removeprefix("tactix."): rule for rule in all_rules()}
 
@@ -74,6 +76,34 @@ def compare(
         )
 
 
+def called(net: NetworkDefinition, inputs: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Every tensor that has a name in the model, with that name."""
+    every = net.copy()
+    found = [(name, f"{name} {i}", v) for i, v in enumerate(every.values) for name in v.called]
+    for name in every.output_names:
+        every.unmark_output(name)
+    for _, key, v in found:
+        every.mark_output(v, key)
+    made = evaluate(every, inputs)
+    return [(name, made[key]) for name, key, _ in found]
+
+
+def compare_called(
+    net: NetworkDefinition, out: NetworkDefinition, inputs: dict[str, Any], rtol: float
+) -> None:
+    """What both networks call by one name is one tensor: of the same shape, and the same numbers
+    up to what a dtype rounds.
+    """
+    before = dict(called(net, inputs))
+    for name, got in called(out, inputs):
+        want = before[name]
+        bound = rtol if got.dtype == want.dtype else ROUNDED
+        assert got.shape == want.shape, name
+        g, w = got.astype(float), want.astype(float)
+        scale = np.abs(np.where(np.isfinite(w), w, 0)).max(initial=1e-6)
+        np.testing.assert_allclose(g, w, rtol=bound, atol=bound * scale, err_msg=name)
+
+
 def names(n: NetworkDefinition) -> list[str]:
     """What each node is made of, in order."""
     return ["+".join(b.layer.name for b in node.body.nodes) for node in n.nodes]
@@ -90,17 +120,22 @@ def apply() -> Callable[..., tuple[list[str], NetworkDefinition, Trace]]:
     """Apply rules (by short name; all if none is named).
 
     Gives what the nodes are made of, the network and the trace, after these checks: it is well
-    formed, gives the same numbers at two settings of the symbols, and a second run changes nothing.
+    formed, gives the same numbers at two settings of the symbols, for all tensors that keep their
+    names, and a second run changes nothing.
     """
 
     def run(
         net: NetworkDefinition, *keys: str, rtol: float = 2e-5
     ) -> tuple[list[str], NetworkDefinition, Trace]:
         rules: list[Rule] = [RULES[k] for k in keys] or list(RULES.values())
+        for v in net.values:
+            net.call(v, v.name)
         out, trace = fuse(net, rules)
         verify(out, deep=True)
         for seed, sizes in ((1, (3, 4, 5)), (2, (1, 7, 2))):
-            compare(net, out, arrays(net, seed, sizes), rtol)
+            given = arrays(net, seed, sizes)
+            compare(net, out, given, rtol)
+            compare_called(net, out, given, rtol)
         assert fuse(out, rules)[1].counts == {}
         return names(out), out, trace
 

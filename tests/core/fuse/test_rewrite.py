@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
 from tactix.base.errors import InternalError, PluginError, ShapeError
+from tactix.contracts import expr
 from tactix.contracts.rule import P, Rule, any_of, const, literal, var
 from tactix.fuse.rewrite import fuse
 from tactix_sdk.evaluate import evaluate
+from tactix_sdk.scalar_layer import PointwiseLayer
 
 DOUBLE_NEG = Rule("toy.double_neg", P.toy.Neg(P.toy.Neg(var("x"))), lambda x: x)
 RELU_TWICE = Rule(
@@ -368,3 +371,53 @@ def test_fits_is_asked_where_when_agrees(net, x):
     assert set(asked) == {2, 3}
     assert names(out) == ["Add", "Neg", "Add"]
     assert [m.reason for m in trace.near_misses] == ["three is too much"]
+
+
+def called(net):
+    return {v.name: v.called for v in net.values if v.called}
+
+
+def test_what_takes_the_place_of_a_tensor_has_its_names(net, x):
+    moved = Rule(
+        "toy.moved", P.toy.Relu(P.toy.Neg(var("x"))), lambda x: P.toy.Neg(P.toy.Leaky(x, alpha=2.0))
+    )
+    (n,) = net.add_layer("toy.Neg", [x])
+    (r,) = net.add_layer("toy.Relu", [n])
+    (y,) = net.add_layer("toy.Sub", [r, x])
+    net.mark_output(y, "y")
+    for v, name in ((n, "negative"), (r, "positive"), (y, "last")):
+        net.call(v, name)
+    out, _ = fuse(net, [moved])
+    assert names(out) == ["Leaky", "Neg", "Sub"]
+    found = {n.layer.name: n.outputs[0].called for n in out.nodes}
+    assert found == {"Leaky": (), "Neg": ("positive",), "Sub": ("last",)}
+
+
+def test_a_tensor_that_takes_the_place_of_another_has_the_names_of_both(net, x):
+    v = chain(net, x, "Relu", "Neg", "Neg")
+    net.mark_output(chain(net, v, "Leaky"), "y")
+    net.call(v.producer.given[0].producer.given[0], "first")
+    net.call(v, "again")
+    out, _ = fuse(net, [DOUBLE_NEG])
+    assert called(out) == {"x": ("x",), "relu": ("first", "again")}
+
+
+CAST = PointwiseLayer("toy.Half@1", lambda x: expr.cast(x, DType.FP16))
+WIDE = PointwiseLayer("toy.Wide@1", lambda x: expr.cast(x, DType.FP32))
+FIXED = PointwiseLayer("toy.Fixed@1", lambda x: expr.cast(x, DType.INT8))
+
+
+def test_roundings_to_16_bits_are_the_tensor_still(net, x):
+    net.layers = {**net.layers, **{layer.key: layer for layer in (CAST, WIDE, FIXED)}}
+    low = Rule(
+        "toy.low",
+        P.toy.Neg(var("x")),
+        lambda x: P.toy.Wide(P.toy.Relu(P.toy.Half(x))),
+        lambda x: x.spec.dtype is DType.FP32,
+    )
+    (n,) = net.add_layer("toy.Neg", [x])
+    net.call(n, "negative")
+    net.mark_output(net.add_layer("toy.Fixed", [n])[0], "y")
+    out, _ = fuse(net, [low])
+    found = {n.layer.name: n.outputs[0].called for n in out.nodes}
+    assert found == {"Half": ("x",), "Relu": ("negative",), "Wide": ("negative",), "Fixed": ()}

@@ -54,6 +54,19 @@ def same(net: NetworkDefinition, other: NetworkDefinition) -> None:
         np.testing.assert_array_equal(got[name], y)
 
 
+def test_a_group_that_is_split_keeps_the_names_of_what_it_gives(
+    net: NetworkDefinition, x: Any
+) -> None:
+    v = x
+    for i in range(3):
+        (v,) = net.add_layer("toy.Neg", [v], f"n{i}")
+        net.call(v, f"t{i}")
+    net.mark_output(v, "y")
+    fused, _ = rewrite.fuse(net, [CHAIN])
+    halved(fused)
+    assert [n.outputs[0].called for n in fused.nodes] == [(), ("t2",)]
+
+
 def test_a_chain_is_halved_until_each_part_is_one_layer(net: NetworkDefinition, x: Any) -> None:
     v = x
     for i in range(5):

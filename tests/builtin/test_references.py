@@ -195,7 +195,7 @@ def test_bfloat16_weights_are_those_of_the_kernels() -> None:
     x = RNG.standard_normal((2, 20, 9, 7), np.float32)
     got, want = foreign(plan)(x), tactix.Runtime(QUIET).load(plan)(x)
     for name, y in want.items():
-        np.testing.assert_allclose(got[name], y, atol=0.03)
+        np.testing.assert_allclose(got[name], y, atol=0.05)
 
 
 def test_a_function_of_weights_needs_them_in_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:

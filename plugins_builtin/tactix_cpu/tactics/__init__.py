@@ -64,6 +64,7 @@ MODULES = (
     "conv.int8_depthwise",
     "matmul.bf16",
     "conv.bf16",
+    "conv.winograd_bf16",
     "conv.bf16_amx",
     "pointwise.int8",
     "pool.int8",

@@ -164,6 +164,20 @@ class DotTile:
             [*first, f"{kind} {', '.join(f's{m}_{n} = z{n}' for m, n in self.places)};"]
         )
 
+    def zero(self) -> str:
+        """Declare the sums, all beginning with zero."""
+        names = ", ".join(f"s{m}_{n} = {{0}}" for m, n in self.places)
+        return f"{self.dot.vector} {names};"
+
+    def save(self, pointer: str) -> list[str]:
+        """Store the sums, row after row."""
+        return [
+            c_text.store(
+                self.dot.sums, f"{pointer} + {m * self.width + n * self.lanes}", f"s{m}_{n}"
+            )
+            for m, n in self.places
+        ]
+
     def _load(self, pointer: str) -> str:
         return c_text.load(self.dot.sums, pointer)
 
@@ -217,14 +231,8 @@ class DotTile:
         return [block(f"if ({site.left} >= {self.width})", *full), block("else", *rest)]
 
     def _through_memory(self, epi: Epilogue, site: TileSite, guarded: bool) -> list[str]:
-        lines = [f"{self.dot.element} sums[{self.rows * self.width}] __attribute__((aligned(64)));"]
-        for m, n in self.places:
-            lines.append(
-                c_text.store(
-                    self.dot.sums, f"sums + {m * self.width + n * self.lanes}", f"s{m}_{n}"
-                )
-            )
-        return [*lines, self.finish_saved(epi, site, str(self.rows), guarded)]
+        sums = f"{self.dot.element} sums[{self.rows * self.width}] __attribute__((aligned(64)));"
+        return [sums, *self.save("sums"), self.finish_saved(epi, site, str(self.rows), guarded)]
 
     def finish_saved(self, epi: Epilogue, site: TileSite, rows: str, guarded: bool) -> str:
         """Epilogue and stores of ``sums``, the tile's rows in memory; ``guarded``: only columns

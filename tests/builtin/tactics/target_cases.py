@@ -481,6 +481,9 @@ def matrix_unit() -> Iterator[h.Case]:
     yield weighed(
         "bf16_amx_conv", "WideConvolution", [halves(2, 64, 7, 7), halves(96, 64, 3, 3)], **PADS
     )
+    patches = [halves(2, 20, 9, 7), halves(40, 20, 3, 3)]
+    narrow = [("WideConvolution", (0, 1), PADS), ("Cast", (2,), {"to": DType.BF16})]
+    yield case("bf16_winograd", h.fused(patches, narrow, [3], 0, [1]), patches)
 
 
 INTEGER_GEMM = TACTICS["tactix.c_int8_gemm@1"]

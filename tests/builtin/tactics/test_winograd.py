@@ -11,12 +11,14 @@ import harness as h
 import numpy as np
 import pytest
 
+from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, blocked
 from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix_cpu.tactics.conv.winograd import WinogradTactic
+from tactix_cpu.tactics.conv.winograd_bf16 import HalfWinogradTactic
 from tactix_cpu.tactics.conv.winograd_kernel import TURNS
 
-WINOGRAD = WinogradTactic()
+WINOGRAD, HALVES = WinogradTactic(), HalfWinogradTactic()
 RNG = np.random.default_rng(21)
 PADS: Any = {"pads": (1, 1, 1, 1)}
 
@@ -207,3 +209,49 @@ def test_formats_are_blocked() -> None:
     assert {(v.input_format(0), v.output_format(0)) for v in offered} == {
         (blocked(h.NATIVE.lanes),) * 2
     }
+
+
+def rounded(shape: Any, weights: Any, symbol: bool = False, pad: int = 0, **more: Any) -> h.Case:
+    """A convolution of bfloat16 with a bias, a residual and a result of bfloat16."""
+    half, axes = DType.BF16.numpy, len(shape) - 2
+    pads = (0,) * (axes - 2) + (pad, pad)
+    sizes = [n + 2 * p - k + 1 for n, p, k in zip(shape[2:], pads, weights[2:], strict=True)]
+    residual = floats(shape[0], weights[0], *sizes).astype(half)
+    arrays = [floats(*shape).astype(half), floats(*weights).astype(half), floats(weights[0])]
+    nodes = [
+        ("WideConvolution", (0, 1, 2), {"pads": pads * 2}),
+        ("Cast", (3,), {"to": DType.FP32}),
+        ("Add", (4, 5), {}),
+        ("Relu", (6,), {}),
+        ("Cast", (7,), {"to": DType.BF16}),
+    ]
+    inputs = [*arrays, residual]
+    if symbol:
+        inputs = [
+            h.spec(a, ("n", *a.shape[1:])) if a.ndim > 1 and i != 1 else a
+            for i, a in enumerate(inputs)
+        ]
+    node = h.fused(inputs, nodes, [8], 0, [1, 2])
+    env = {"n": shape[0]} if symbol else {}
+    return h.Case(node, HALVES, [*arrays, residual], env=env, **more)
+
+
+@h.needs("avx512_bf16")
+def test_products_of_bfloat16() -> None:
+    device = replace(h.NATIVE, features=h.NATIVE.features - {"amx_tile"})
+    cases = [
+        rounded((1, 64, 14, 14), (64, 64, 3, 3), pad=1, nt=(1, 2, 5)),
+        rounded((2, 20, 13, 11), (40, 20, 3, 3), symbol=True),
+        rounded((1, 17, 7, 9), (50, 17, 3, 3), pad=1, nt=(1, 3)),
+        rounded((1, 33, 4, 12, 14), (34, 33, 2, 3, 3), nt=(1, 2)),
+    ]
+    h.check_all([replace(c, device=device) for c in cases])
+
+
+def test_results_that_are_not_rounded_are_left() -> None:
+    device = replace(h.NATIVE, vector_bits=512, features=frozenset({"avx512f", "avx512_bf16"}))
+    half = DType.BF16.numpy
+    arrays = [floats(1, 32, 9, 9).astype(half), floats(32, 32, 3, 3).astype(half)]
+    found = asked.variants(HALVES, h.node("WideConvolution", arrays, [1]), device)
+    assert isinstance(found, Reject)
+    assert "rounded" in found.reason

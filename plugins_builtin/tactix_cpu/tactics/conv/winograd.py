@@ -20,12 +20,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tactix.base.dims import evaluate, prod, symbols
+from tactix.base.dtypes import DType
 from tactix.base.tensor import blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
+from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, window
 from tactix_cpu.tactics.conv.winograd_kernel import Blocks, WinogradKernel
 from tactix_cpu.tactics.estimates import CLOCK, START, STREAM
@@ -66,25 +68,11 @@ class WinogradTactic(Tactic[CpuConvolutionWindow]):
     by_signature = True
     spreads = True
     """What is no number makes its neighbours none, as they share sums."""
+    sides: tuple[int, ...] = (2, 4)
+    """Sizes ``m`` of output tiles that are worth trying."""
 
     def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
-        win = window(node, axes=(1, 2, 3))
-        if isinstance(win, Reject):
-            return win
-        lanes = max(4, device.lanes)
-        if (
-            win.kernel != (3, 3)
-            or (win.depth.stride, *win.strides) != (1, 1, 1)
-            or win.dilations != (1, 1)
-            or win.group != 1
-        ):
-            return Reject("windows of 3 by 3 at stride 1 without groups only")
-        sizes = (*win.size, *win.out, win.depth.size, win.depth.out)
-        if min(win.c, win.co) < lanes or not all(isinstance(d, int) for d in sizes):
-            return Reject(
-                "fewer channels than lanes, or image sizes that are not known before running"
-            )
-        return win
+        return three_by_three(window(node, axes=(1, 2, 3)), device)
 
     def variants(
         self, win: CpuConvolutionWindow, device: DeviceProperties
@@ -101,8 +89,8 @@ class WinogradTactic(Tactic[CpuConvolutionWindow]):
                 )
                 for rows, vectors, tiles, slices in _shapes(win, m, device)
             ]
-            for m in (2, 4)
-            if _pays(win, m)
+            for m in self.sides
+            if _pays(win, m, device)
         ]
         ranked = [c_tile.best(vs, lambda v: cycles(win, v, device), OFFERED) for vs in options]
         if not ranked:
@@ -124,16 +112,38 @@ class WinogradTactic(Tactic[CpuConvolutionWindow]):
         return WinogradKernel(win, variant, ctx).artifact()
 
 
-def _pays(win: CpuConvolutionWindow, m: int) -> bool:
+def three_by_three(
+    win: CpuConvolutionWindow | Reject, device: DeviceProperties
+) -> CpuConvolutionWindow | Reject:
+    """The window, or why it cannot be turned."""
+    if isinstance(win, Reject):
+        return win
+    lanes = max(4, device.lanes)
+    if (
+        win.kernel != (3, 3)
+        or (win.depth.stride, *win.strides) != (1, 1, 1)
+        or win.dilations != (1, 1)
+        or win.group != 1
+    ):
+        return Reject("windows of 3 by 3 at stride 1 without groups only")
+    sizes = (*win.size, *win.out, win.depth.size, win.depth.out)
+    if min(win.c, win.co) < lanes or not all(isinstance(d, int) for d in sizes):
+        return Reject("fewer channels than lanes, or image sizes that are not known before running")
+    return win
+
+
+def _pays(win: CpuConvolutionWindow, m: int, device: DeviceProperties) -> bool:
     """Whether weights come from memory in less cycles than a direct convolution multiplies for.
 
     This and ``m`` are not left to timing, which finds weights in a cache, where those of a whole
     network are not: on a Zen 5 F(4 x 4) won at 14 x 14 pixels with warm weights, and lost with cold
-    ones (README). Both sides are cycles for a pair of input and output channels: its turned weights
-    of 4 bytes, and its 9 taps at every pixel.
+    ones (README). Both sides are cycles for a pair of input and output channels: its turned
+    weights, and its 9 taps at every pixel.
     """
-    pixels = evaluate(prod(win.spatial), {})
-    return (m + 2) ** 2 * 4 / STREAM < pixels * 9 / FMA
+    pixels, size, at_once = evaluate(prod(win.spatial), {}), win.dtype.bits // 8, float(FMA)
+    if win.dtype is DType.BF16:
+        at_once = byte.HALVES.group * device.lanes / byte.product_cycles(byte.HALVES, device)
+    return (m + 2) ** 2 * size / STREAM < pixels * 9 / at_once
 
 
 def _shapes(
@@ -147,15 +157,21 @@ def _shapes(
     found: dict[tuple[int, int, int, int], None] = {}
     for slices in _slices(win):
         whole = Blocks(win, m, 1, slices)
-        held = deep * whole.patches + wide * whole.results
+        held = deep * whole.patches * win.dtype.bits // 32 + wide * whole.results
         most = max(-(-LEAST_TILES // slices), BLOCK_BYTES // ((m + 2) ** 2 * held * lanes * 4))
         block = -(-whole.count // -(-whole.count // most))
-        for limit, vectors in c_tile.shapes(device):
+        for limit, vectors in _register_tiles(win, device):
             total = block * slices
             rows = -(-total // -(-total // limit))
             tiles = block if slices > 1 else -(-block // rows) * rows
             found[rows, min(vectors, wide), tiles, slices] = None
     return list(found)
+
+
+def _register_tiles(
+    win: CpuConvolutionWindow, device: DeviceProperties
+) -> tuple[tuple[int, int], ...]:
+    return byte.shapes(device) if win.dtype is DType.BF16 else c_tile.shapes(device)
 
 
 def _slices(win: CpuConvolutionWindow) -> list[int]:
@@ -182,8 +198,18 @@ def cycles(win: CpuConvolutionWindow, v: Variant, device: DeviceProperties) -> f
     deep, wide = -(-win.c // lanes), -(-win.co // lanes)
     panels, count = -(-wide // vectors), cut.count * cut.depth
     patches = cut.count * (cut.depth + cut.groups * cut.reach)
-    step = c_tile.step_cycles(rows, vectors, c_tile.chains_for(rows, vectors))
+    step = _step_cycles(win, rows, vectors, device)
     wait = max(0.0, vectors * lanes * 4 / STREAM - step)
     steps = -(-count // rows) * step + cut.units * wait
-    product = panels * (deep * win.depth.kernel * lanes * steps + count * vectors)
+    depth = deep * win.depth.kernel * lanes * win.dtype.bits // 32
+    product = panels * (depth * steps + count * vectors)
     return (m + 2) ** 2 * (product + (patches * deep + count * wide) * STORES)
+
+
+def _step_cycles(
+    win: CpuConvolutionWindow, rows: int, vectors: int, device: DeviceProperties
+) -> float:
+    """Cycles of a step of a register tile, which takes one channel, or a pair of bfloat16."""
+    if win.dtype is DType.BF16:
+        return byte.step_cycles(rows, vectors, byte.product_cycles(byte.HALVES, device))
+    return c_tile.step_cycles(rows, vectors, c_tile.chains_for(rows, vectors))

@@ -7,10 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from tactix.base.dims import Dim, evaluate
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix_codegen.c import tile as c_tile
-from tactix_codegen.c.text import Args, block, decode, kernel, loop, split
+from tactix_codegen.c.text import (
+    Args,
+    block,
+    ctype,
+    decode,
+    kernel,
+    load,
+    loop,
+    split,
+    store,
+    vector_preludes,
+)
 from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish_saved
 from tactix_cpu.tactics.conv.window import BlockedSite, CpuConvolutionWindow
 
@@ -163,7 +175,8 @@ class Blocks:
 
 class WinogradKernel:
     """Writes one kernel: patches to ``v`` (place, channel block, slice, tile), products to ``s``
-    (place, panel, slice, tile).
+    (place, panel, slice, tile). Patches and turned weights have the dtype of the input, sums are
+    float32.
     """
 
     def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
@@ -182,11 +195,12 @@ class WinogradKernel:
         self.args = Args(win.node)
         self.functions = Functions(self.args)
         self.site = BlockedSite(self.args, win, self.lanes, "")
+        self.element, halves = ctype(win.dtype), 32 // win.dtype.bits
         # A line of the cache more than needed: places whose distance is a multiple of 4 KiB, as
         # with powers of two for channels, would share one set of the first cache (README).
-        self.patch = (self.deep * self.blocks.patches + 1) * self.lanes
+        self.patch = (self.deep * self.blocks.patches + halves) * self.lanes
         self.sums = (self.panels * self.tile.vectors * self.blocks.results + 1) * self.lanes
-        self.size = self.a * self.a * (self.patch + self.sums)
+        self.size = self.a * self.a * (self.patch // halves + self.sums)
         self.shared = ctx.threads > 1 and self.blocks.units < UNITS * ctx.threads
 
     def artifact(self) -> KernelArtifact:
@@ -194,7 +208,7 @@ class WinogradKernel:
         pieces: Dim = self.win.n * self.blocks.units if self.shared else max(1, self.ctx.threads)
         self.x, self.w = (
             self.args.input(self.win.x),
-            self.args.constant("u", Packed(-1, array=self._packed)),
+            self.args.constant("u", Packed(-1, array=self._packed), self.win.dtype),
         )
         self.v = self.args.workspace(0)
         self._patches()
@@ -206,9 +220,13 @@ class WinogradKernel:
             body,
             self.ctx,
             helpers=self.functions.text(),
+            preludes=self._preludes(),
             workspace=pieces * (self.size * 4),
             phases=3 if self.shared else 1,
         )
+
+    def _preludes(self) -> tuple[str, ...]:
+        return vector_preludes()
 
     def _packed(self, given: Sequence[Any]) -> Any:
         """Turned weights as (place, panel, input channel block, tap along the depth, channel in
@@ -230,14 +248,25 @@ class WinogradKernel:
         w = w.transpose(5, 0, 2, 4, 3, 1).reshape(9, -1)
         g = np.kron(np.array(self.turn.weights), np.array(self.turn.weights))
         with np.errstate(invalid="ignore", over="ignore"):  # weights may be infinite, or become so
-            turned = (g @ w.astype(np.float64)).astype(np.float32)
-        return turned.reshape(-1, self.panels, slices * channels, width)
+            turned = (g @ w.astype(np.float64)).astype(win.dtype.numpy)
+        return self._laid(turned.reshape(-1, self.panels, slices * channels, width))
 
-    def _turned(self, statements: tuple[str, ...], element: str, put: str, out: int) -> str:
-        """One pass over the pointers ``element`` with ``{i}`` for 0 to ``a``; ``put`` stores the
-        result ``{r}``.
+    def _laid(self, turned: Any) -> Any:
+        """Turned weights (place, panel, channel, width) as products read them."""
+        return turned
+
+    def _turned(
+        self,
+        statements: tuple[str, ...],
+        element: str,
+        put: str,
+        out: int,
+        dtype: DType = DType.FP32,
+    ) -> str:
+        """One pass over the pointers ``element`` with ``{i}`` for 0 to ``a``, to ``dtype``; ``put``
+        stores the result ``{r}``.
         """
-        loads = [f"const vf d{i} = tx_load_f32({element.format(i=i)});" for i in range(self.a)]
+        loads = [f"const vf d{i} = {load(dtype, element.format(i=i))};" for i in range(self.a)]
         names = [f"const vf {s};" for s in statements]
         return "\n".join([*loads, *names, *(put.format(i=i, r=f"r{i}") for i in range(out))])
 
@@ -246,16 +275,16 @@ class WinogradKernel:
         win, a, lanes, m = self.win, self.a, self.lanes, self.m
         high, wide = (evaluate(d, {}) for d in win.size)
         half = f"tx_store_f32(half + ({{i}} * {a} + j) * {lanes}, {{r}});"
-        whole = self._turned(self.turn.patch, f"p + (j + {{i}} * {wide}) * {lanes}", half, a)
+        pixel = f"p + (j + {{i}} * {wide}) * {lanes}"
+        whole = self._turned(self.turn.patch, pixel, half, a, win.dtype)
         rows = [f"const int in{i} = (uint64_t)(y + {i}) < {high};" for i in range(a)]
-        place = f"in && in{{i}} ? p + (j + {{i}} * {wide}) * {lanes} : none"
-        part = self._turned(self.turn.patch, place, half, a)
-        put = f"tx_store_f32(out + (i * {a} + {{i}}) * {self.patch}, {{r}});"
+        part = self._turned(self.turn.patch, f"in && in{{i}} ? {pixel} : none", half, a, win.dtype)
+        put = store(win.dtype, f"out + (i * {a} + {{i}}) * {self.patch}", "{r}")
         right = self._turned(self.turn.patch, f"half + (i * {a} + {{i}}) * {lanes}", put, a)
         inside = f"if (y >= 0 && x >= 0 && y + {a} <= {high} && x + {a} <= {wide})"
         body = [
             (
-                f"static const float none[{lanes}];\n"
+                f"static const {self.element} none[{lanes}];\n"
                 f"float half[{a * a * lanes}] __attribute__((aligned(64)));"
             ),
             loop(
@@ -265,8 +294,8 @@ class WinogradKernel:
                 f"const int64_t y = (first + t) / {self.blocks.across} * {m} - {win.pads[0]};",
                 f"const int64_t x = (first + t) % {self.blocks.across} * {m} - {win.pads[1]};",
                 (
-                    f"const float* p = plane + (y * {wide} + x) * {lanes};\n"
-                    f"float* out = v + t * {lanes};"
+                    f"const {self.element}* p = plane + (y * {wide} + x) * {lanes};\n"
+                    f"{self.element}* out = v + t * {lanes};"
                 ),
                 block(inside, loop("j", "0", str(a), whole)),
                 block(
@@ -278,13 +307,15 @@ class WinogradKernel:
             ),
         ]
         self.functions.add(
-            "patches", "const float* plane, float* v, int64_t first, int64_t count", body
+            "patches",
+            f"const {self.element}* plane, {self.element}* v, int64_t first, int64_t count",
+            body,
         )
         if self.win.has_depth:
-            clear = f"memset(v + i * {self.patch}, 0, count * {lanes * 4});"
+            clear = f"memset(v + i * {self.patch}, 0, count * {lanes * win.dtype.bits // 8});"
             body = [loop("i", "0", str(a * a), clear)]
             about = "the turned patches of a slice beyond the border"
-            self.functions.add("nothing", "float* v, int64_t count", body, about)
+            self.functions.add("nothing", f"{self.element}* v, int64_t count", body, about)
 
     def _products(self) -> None:
         """``t<rows>``: a register tile of one place; ``step`` floats lie between taps along the
@@ -295,28 +326,37 @@ class WinogradKernel:
         self.sizes = (*[rows] * (max(counts) >= rows), *sorted(rests, reverse=True))
         has_depth, at = self.win.has_depth, f"v + c * {self.blocks.patches * self.lanes}"
         for size in self.sizes:
-            chains = c_tile.chains_for(size, self.tile.vectors)
-            tile = RegisterTile(
-                size, self.tile.vectors, self.lanes, chains, self.tile.near, self.tile.far
-            )
-            unroll = min(self.lanes, 4 if size * tile.vectors <= 12 else 2)
-            steps = tile.steps(unroll, lambda m, u: f"x[{m * self.lanes + u}]")
-            cells = loop(
-                "k",
-                "0",
-                str(self.lanes),
-                steps,
-                f"x += {unroll}; w += {unroll * tile.width};",
-                step=unroll,
-            )
-            taps = [f"const float* x = {at};", cells]
+            begin, cells, end = self._tile(size)
+            taps = [f"const {self.element}* x = {at};", cells]
             if has_depth:
-                head = f"const float* x = {at} + d * step;"
+                head = f"const {self.element}* x = {at} + d * step;"
                 taps = [loop("d", "0", str(self.win.depth.kernel), head, cells)]
             sweep = loop("c", "0", str(self.deep), *taps)
-            body = [tile.zero(), sweep, tile.join(), tile.save("s")]
-            parameters = f"const float* v, const float* w, float* s{', int64_t step' * has_depth}"
-            self.functions.add(f"t{size}", parameters, body)
+            parameters = (
+                f"const {self.element}* v, const {self.element}* w, "
+                f"float* s{', int64_t step' * has_depth}"
+            )
+            self.functions.add(f"t{size}", parameters, [*begin, sweep, *end])
+
+    def _tile(self, size: int) -> tuple[list[str], str, list[str]]:
+        """Of a register tile of ``size`` rows: the text that begins its sums, that adds the
+        products of the channel block at ``x`` and ``w``, and that saves the sums at ``s``.
+        """
+        chains = c_tile.chains_for(size, self.tile.vectors)
+        tile = RegisterTile(
+            size, self.tile.vectors, self.lanes, chains, self.tile.near, self.tile.far
+        )
+        unroll = min(self.lanes, 4 if size * tile.vectors <= 12 else 2)
+        steps = tile.steps(unroll, lambda m, u: f"x[{m * self.lanes + u}]")
+        cells = loop(
+            "k",
+            "0",
+            str(self.lanes),
+            steps,
+            f"x += {unroll}; w += {unroll * tile.width};",
+            step=unroll,
+        )
+        return [tile.zero()], cells, [tile.join(), tile.save("s")]
 
     def _results(self) -> None:
         """``results``: output tiles of a block in one channel block, from ``s``."""
@@ -363,10 +403,7 @@ class WinogradKernel:
         """Declare the variables of block ``unit`` in piece ``piece`` of the workspace."""
         cut = self.blocks
         out = [
-            (
-                f"float *v = {self.v} + {piece} * {self.size}, "
-                f"*s = v + {self.a * self.a * self.patch};"
-            ),
+            *self._memory(piece),
             (
                 f"const int64_t image = {unit} / {cut.units}, "
                 f"first = {unit} % {cut.strips} * {cut.tiles};"
@@ -383,6 +420,12 @@ class WinogradKernel:
             out.append(f"const int64_t front = {front}, slices = {slices};")
         return out
 
+    def _memory(self, piece: str) -> list[str]:
+        """Declare where patches and sums of piece ``piece`` are."""
+        return [
+            f"float *v = {self.v} + {piece} * {self.size}, *s = v + {self.a * self.a * self.patch};"
+        ]
+
     def _patch(self) -> str:
         """All patches of channel block ``c``."""
         win, depth = self.win, self.win.depth
@@ -398,7 +441,7 @@ class WinogradKernel:
             "0",
             f"slices + {self.blocks.reach}",
             f"const int64_t slice = front + d - {depth.pad};",
-            f"float* to = {to} + d * count * {self.lanes};",
+            f"{self.element}* to = {to} + d * count * {self.lanes};",
             f"if (slice < 0 || slice >= {size}) TX_NAME(nothing)(a, to, count);",
             f"else TX_NAME(patches)(a, {x}, to, first, count);",
         )
@@ -415,7 +458,8 @@ class WinogradKernel:
             place = f"v + i * {self.patch} + t * {self.lanes}"
             return f"TX_NAME(t{size})(a, {place}, w, {out}{more});"
 
-        head = f"const float* w = {self.w} + (i * {self.panels} + p) * {self.slab};\nint64_t t = 0;"
+        w = f"const {self.element}* w = {self.w} + (i * {self.panels} + p) * {self.slab};"
+        head = f"{w}\nint64_t t = 0;"
         return loop("p", "0", str(self.panels), head, by_rows(self.sizes, "t", count, call))
 
     def _result(self) -> str:

@@ -42,7 +42,14 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     },
     "tactix_trtops": MEANING | {"tactix_onnx"},
     "tactix_tensorrt": MEANING
-    | {"tactix_refit", "tactix_cpu", "tactix_trust", "tactix_trtops", "tactix_quantize"},
+    | {
+        "tactix_refit",
+        "tactix_cpu",
+        "tactix_inspect",
+        "tactix_trust",
+        "tactix_trtops",
+        "tactix_quantize",
+    },
 }
 """The command line, ``tactix_tools``, is the roof: it may import every pack, and none imports it.
 """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
 from tactix.base.dims import Dim, Expr, Shape, evaluate, substitute, symbols
 from tactix.base.errors import TactixError
+from tactix_inspect.layer_info import layer_facts
 from tactix_tensorrt import levels
 from tactix_tensorrt.api import plan_facts
 from tactix_tensorrt.api.context import IExecutionContext
@@ -33,7 +34,6 @@ from tactix_tensorrt.levels import at_this_level
 
 if TYPE_CHECKING:
     from tactix.contracts.allocator import Allocator
-    from tactix.contracts.launcher import Operand
     from tactix.contracts.session import SessionView
     from tactix.plan.schema import Profile, TensorIO
     from tactix.run.engine import Engine
@@ -475,41 +475,10 @@ class EngineInspector:
     def __init__(self, engine: ICudaEngine) -> None:
         self._engine = engine
 
-    def _layer(self, index: int) -> dict[str, object]:
-        step = self._engine.native.plan.steps[index]
-        info = step.info
-        return {
-            "Name": step.name,
-            "LayerType": str(info.get("layer", step.artifact.launcher)),
-            "Inputs": self._tensors(step.inputs),
-            "Outputs": self._tensors(step.outputs),
-            "TacticName": str(info.get("tactic", step.artifact.launcher)),
-            "TacticValue": str(info.get("variant", "")),
-            "StreamId": 0,
-            "Metadata": "",
-        }
-
-    def _tensors(self, operands: Sequence[Operand]) -> list[dict[str, object]]:
-        """What is read or written, but for weights."""
-        buffers = self._engine.native.plan.buffers
-        out: list[dict[str, object]] = []
-        for o in operands:
-            if o.buffer < 0 or buffers[o.buffer].blob:
-                continue
-            form = "Row major linear" if o.format.is_linear else f"Format {o.format.name}"
-            out.append(
-                {
-                    "Name": buffers[o.buffer].name,
-                    "Location": "Device",
-                    "Dimensions": list(as_dims(o.spec.shape)),
-                    "Format/Datatype": f"{form} {o.spec.dtype.name}",
-                }
-            )
-        return out
-
     def _told(self, index: int) -> dict[str, object] | str:
         """What the engine's verbosity tells of a layer."""
-        layer, verbosity = self._layer(index), self._engine.profiling_verbosity
+        layer = layer_facts(self._engine.native.plan, index)
+        verbosity = self._engine.profiling_verbosity
         if verbosity is ProfilingVerbosity.DETAILED:
             return layer
         return str(layer["Name"]) if verbosity is ProfilingVerbosity.LAYER_NAMES_ONLY else ""

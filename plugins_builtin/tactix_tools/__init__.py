@@ -16,6 +16,7 @@ _TOOLS = {
     "inspect": "Show what is in a plan or a model.",
     "explain": "Tell why a plan is as it is.",
     "check": "Say whether a plan can run here, and why not.",
+    "export": "Write a plan as ONNX, or its layers as JSON, for other programs.",
     "diff": "Tell two plans apart.",
     "compare": "Compare a model's outputs with ONNX Runtime or another reference.",
     "debug": "Find the layer where a plan or a model goes wrong.",

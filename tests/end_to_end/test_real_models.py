@@ -14,6 +14,7 @@ import onnxruntime
 import pytest
 
 import tactix
+from tactix_inspect.onnx_export.plan import exported
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from cpu_peers import make_inputs
@@ -63,3 +64,25 @@ def check(
         assert g.shape == w.shape
         shapes = {name: x.shape for name, x in feed.items()}
         assert float(np.abs(g - w).max()) <= 1e-4 * float(np.abs(w).max()), shapes
+
+
+@pytest.mark.skipif(not FOLDER, reason="TACTIX_MODELS names no folder")
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_a_plan_as_onnx(path: Path, tmp_path: Path) -> None:
+    """The file of a plan's optimised network in ONNX Runtime, beside the model."""
+    settings = tactix.Session(group="build")
+    plan = tactix.build(path, level=1, timing_cache=tmp_path / "timings.json").plan
+    made = exported(plan, settings.layers.__getitem__)
+    assert not made.strange
+    made.save(str(tmp_path / "plan.onnx"))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    sessions = [
+        onnxruntime.InferenceSession(str(p), options, providers=["CPUExecutionProvider"])
+        for p in (path, tmp_path / "plan.onnx")
+    ]
+    for batch, length in ((1, 128), (3, 31)):
+        feed = make_inputs(path, batch, length=length)
+        for w, g in zip(*(s.run(None, feed) for s in sessions), strict=True):
+            assert g.shape == w.shape
+            assert float(np.abs(g - w).max()) <= 1e-4 * float(np.abs(w).max())

@@ -1,0 +1,1 @@
+"""Plans as ONNX files: the network after fusion, in operators that other programs know."""

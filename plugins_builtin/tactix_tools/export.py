@@ -1,0 +1,111 @@
+"""``tactix export``: a plan in forms that other programs read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tactix.base.errors import InvalidArgument
+from tactix.base.files import replacing
+from tactix.plan import container
+from tactix.plan.schema import Plan
+from tactix.plugins.session import Session
+from tactix_inspect.layer_info import layers_document
+from tactix_tools import arrays, options, show, source
+from tactix_tools.cli import OK
+
+ONNX, LAYERS = "onnx", "layers-json"
+
+
+@click.command("export")
+@click.argument("file", metavar="PLAN", type=options.FILE)
+@click.option(
+    "--onnx",
+    "form",
+    flag_value=ONNX,
+    help="The optimised network: a node for each step, which calls a function where it is fused.",
+)
+@click.option(
+    "--layers-json",
+    "form",
+    flag_value=LAYERS,
+    help="Layers as trtexec --exportLayerInfo writes them.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="The file to write; default: PLAN's, with .onnx or .layers.json.",
+)
+@click.option(
+    "--shapes",
+    type=options.SHAPES,
+    multiple=True,
+    help="For --layers-json: input shapes that sizes are told for; without, open ones are -1.",
+)
+@options.json_option
+@click.pass_obj
+def command(
+    session: Session,
+    /,
+    file: str,
+    form: str | None,
+    output: str | None,
+    shapes: Any,
+    as_json: bool,
+) -> int:
+    """Write PLAN in a form that other programs read. Nothing of it is run.
+
+    --onnx: an ONNX file of the network as the plan runs it, after fusion, for Netron and ONNX
+    Runtime. Each step is a node of its name; fused layers are a function. Layers that no operators
+    of ONNX mean are nodes of the domain tactix, and are told.
+    --layers-json: the JSON of TensorRT's engine inspector, for its explorers.
+    """
+    if form is None:
+        raise InvalidArgument("nothing says what to write", do="Give --onnx or --layers-json")
+    if not source.is_plan(file):
+        raise InvalidArgument(
+            "that is no plan", who=file, do="Build one of the model first: tactix build"
+        )
+    suffix = ".onnx" if form == ONNX else ".layers.json"
+    target = str(source.output(output or Path(file).with_suffix(suffix)))
+    plan = container.load(file)
+    facts = (
+        _write_onnx(plan, target, session) if form == ONNX else _write_layers(plan, target, shapes)
+    )
+    facts = {"plan": file, "output": target, **facts}
+    if as_json:
+        show.print_json(facts)
+        return OK
+    show.line(show.console(), f"{target}: {facts['told']}")
+    if facts.get("custom"):
+        named = ", ".join(f"{key} ({n})" for key, n in facts["custom"].items())
+        show.line(show.console(), f"no operators of ONNX mean {named}: nodes of another domain")
+    return OK
+
+
+def _write_onnx(plan: Plan, target: str, session: Session) -> dict[str, Any]:
+    from tactix_inspect.onnx_export.plan import exported
+
+    made = exported(plan, session.layers.__getitem__)
+    made.save(target)
+    nodes, functions = len(made.model.graph.node), len(made.model.functions)
+    told = f"{nodes} nodes, {functions} functions, operator set {made.opset}"
+    return {
+        "nodes": nodes,
+        "functions": functions,
+        "opset": made.opset,
+        "custom": dict(sorted(made.strange.items())),
+        "told": told,
+    }
+
+
+def _write_layers(plan: Plan, target: str, shapes: Any) -> dict[str, Any]:
+    given = options.merged(shapes)
+    document = layers_document(plan, arrays.sizes(plan, given) if given else {})
+    with replacing(target) as f:
+        f.write(f"{json.dumps(document, indent=1)}\n".encode())
+    return {"layers": len(plan.steps), "told": f"{len(plan.steps)} layers"}

@@ -170,3 +170,26 @@ def test_ranks_that_would_show_are_refused(use: str, who: str) -> None:
     assert "has rank 0 or 1, by which branch of an If runs" in str(e.value)
     assert "both branches have one rank" in str(e.value)
     assert isinstance(e.value, TactixError)
+
+
+def test_lengths_that_data_tells_twice_have_guesses_that_fit() -> None:
+    """A build evaluates shapes at guesses: one of these lengths is twice the other."""
+    text = """g (float[4] x, float[6] m) => (float[k] y) {
+        a = NonZero (x)  b = NonZero (m)  c = Concat <axis=1> (a, a)
+        d = Add (c, b)  e = Cast <to=1> (d)  z = Constant <value_ints=[-1]> ()  y = Reshape (e, z) }"""
+    engine = built(text)
+    x, m = np.array([1, 0, 1, 0], np.float32), np.array([0, 1, 1, 1, 1, 0], np.float32)
+    assert engine(x, m).tolist() == [1, 4, 3, 6]
+    with pytest.raises(ShapeError):
+        engine(np.ones(4, np.float32), m)
+
+
+def test_a_convolution_of_channels_that_a_shape_tells_has_a_kernel() -> None:
+    text = """g (float[1, c, 5] x) => (float[1, 2, 3] y) {
+        s = Constant <value_ints=[2, 3, 3]> ()  o = ConstantOfShape <value: tensor = float[1] {2}> (s)
+        y = Conv (x, o) }"""
+    engine = built(text)
+    assert [s.info["source"] for s in engine.plan.steps] == ["c"]
+    np.testing.assert_array_equal(engine(np.ones((1, 3, 5), np.float32)), np.full((1, 2, 3), 18.0))
+    with pytest.raises(ShapeError, match="c must be 3"):
+        engine(zeros(1, 4, 5))

@@ -37,9 +37,16 @@ def ranges(net: NetworkDefinition, config: BuilderConfig) -> list[Profile]:
 
 
 def with_unknown(net: NetworkDefinition, opt: Mapping[str, int]) -> dict[str, int]:
-    """``opt`` with a guess for each symbol that only running tells, and for the room of states."""
+    """``opt`` with a guess for each symbol that only running tells, and for the room of states.
+
+    Guesses fit together: what two parts of a network tell of one length, each by data of its own,
+    may have to be the same, or 160 times the other.
+    """
     found = {s for v in net.values for d in v.spec.shape for s in symbols(d)}
-    sizes = {**dict.fromkeys(sorted(found), UNKNOWN_LENGTH), **opt}
+    unknown = sorted(found - opt.keys())
+    sizes = {**dict.fromkeys(unknown, UNKNOWN_LENGTH), **opt}
+    if unknown:
+        sizes = settled(net, sizes, dict.fromkeys(unknown))
     if net.states is not None:
         sizes[net.states.room] = evaluate(net.states.after, sizes)
     return sizes

@@ -72,8 +72,9 @@ def taps_of(node: Node) -> ConvolutionTaps | Reject:
     specs = [node.given[i].spec for i in anchor.inputs if i >= 0]
     if any(s.dtype is not DType.FP32 for s in specs):
         return Reject("this kernel takes float32")
-    channels = (specs[0].shape[1], *specs[1].shape)
-    if not all(isinstance(d, int) and d > 0 for d in channels):
+    # Those of the input are the weights', which the layer asks for before a kernel runs: an input
+    # that data shapes may not tell its own.
+    if not all(isinstance(d, int) and d > 0 for d in specs[1].shape):
         return Reject("channels and kernel are not known before running, or empty")
     if len(anchor.inputs) > 2 and anchor.inputs[2] >= 0:
         spatial = specs[0].rank - 2

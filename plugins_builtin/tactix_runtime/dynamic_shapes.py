@@ -89,16 +89,24 @@ class ObjectStep(RunningStep):
             )
         self.found = made
 
-    def read(self, o: Operand) -> Any:
+    def stored(self, o: Operand) -> Any:
+        """Linear arrays, and objects."""
         places = {id(own): x for own, x in zip(self.step.inputs, self._values, strict=True)}
         places |= {id(own): x for own, x in zip(self.step.outputs, self.found, strict=True)}
         return places[id(o)]
 
-    def write(self, o: Operand, x: Any) -> None:
+    def store(self, o: Operand, x: Any) -> None:
         """Of outputs; an input is another for this step alone."""
         for values, own in ((self._values, self.step.inputs), (self.found, self.step.outputs)):
             for i, known in enumerate(own):
                 values[i] = x if known is o else values[i]
+
+    def read(self, o: Operand) -> Any:
+        x = self.stored(o)
+        return x.copy() if isinstance(x, np.ndarray) else x
+
+    def write(self, o: Operand, x: Any) -> None:
+        self.store(o, x)
 
     @contextmanager
     def placed(self, addresses: Mapping[int, int]) -> Iterator[None]:

@@ -38,6 +38,16 @@ ON_REFERENCES = "on_references"
 
 NUMPY = "tactix.numpy@1"
 
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    ImportError,
+)
+"""What damaged packing raises."""
+
 NOTHING = "nothing"
 """The name of an empty blob."""
 
@@ -126,16 +136,7 @@ class Rewriting:
         o = s.inputs[index]
         if o.buffer >= 0:
             return o
-        known = [
-            (p, s.constants[name])
-            for name, p in s.artifact.constants
-            if p.index == index and name in s.constants
-        ]
-        if not known:
-            raise PlanCompatibilityError(
-                "it holds no weight", who=f"step {s.name!r}: input {index}"
-            )
-        packed, buffer = min(known, key=lambda k: sum(name == "cast" for name, _ in k[0].steps))
+        packed, buffer = _kept(s, index)
         stored, spec = buffers[buffer], o.spec
         blob = self._unpacked(stored, packed, spec, f"step {s.name!r}: input {index}")
         buffers.append(
@@ -154,20 +155,44 @@ class Rewriting:
                         f"weights would take more than {MOST_TIMES} times what the plan holds"
                     )
                 found = unpacked(_content(stored, self._blobs), packed.steps, spec)
-            except (
-                ValueError,
-                TypeError,
-                LookupError,
-                ArithmeticError,
-                AttributeError,
-                ImportError,
-            ) as e:
+            except UNREADABLE as e:
                 raise PlanCompatibilityError(
                     "its weight cannot be had", who=who, reasons=(str(e)[:200],)
                 ) from e
             name = self._plain[key] = f"{stored.blob} unpacked {len(self._plain)}"
             self._blobs[name] = _aligned(found)
         return self._plain[key]
+
+
+def _kept(s: Step, index: int) -> tuple[Packed, int]:
+    """Which of a step's packed constants was made of an input, the one that has lost least, and its
+    buffer. Raises PlanCompatibilityError where there is none.
+    """
+    known = [
+        (p, s.constants[name])
+        for name, p in s.artifact.constants
+        if p.index == index and name in s.constants
+    ]
+    if not known:
+        raise PlanCompatibilityError("it holds no weight", who=f"step {s.name!r}: input {index}")
+    return min(known, key=lambda k: sum(name == "cast" for name, _ in k[0].steps))
+
+
+def weight_operand(plan: Plan, s: Step, index: int) -> NDArray[Any]:
+    """The plain form of a constant input that a step has packed alone, but for what casts have
+    lost. Raises PlanCompatibilityError.
+    """
+    packed, buffer = _kept(s, index)
+    try:
+        return unpacked(
+            _content(plan.buffers[buffer], plan.blobs), packed.steps, s.inputs[index].spec
+        )
+    except UNREADABLE as e:
+        raise PlanCompatibilityError(
+            "its weight cannot be had",
+            who=f"step {s.name!r}: input {index}",
+            reasons=(str(e)[:200],),
+        ) from e
 
 
 def _empty(b: Buffer) -> Buffer:

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 
 import click
 
-COMMANDS: Mapping[str, str] = {}
+COMMANDS: Mapping[str, str] = {
+    "layers": "debug_layers",
+    "precision": "debug_precision",
+}
 """Module of this pack by subcommand; it is imported when the subcommand is used."""
 
 

@@ -33,17 +33,25 @@ class RunningStep:
         """By its own kernels. Raises ExecutionError."""
         raise NotImplementedError
 
-    def read(self, o: Operand) -> Any:
-        """An operand as a linear array of the host, which later steps leave as it is; an output has
-        its content once the step has run. Python objects as they are.
+    def stored(self, o: Operand) -> Any:
+        """An operand as it lies in memory: an array of its format's storage shape, in place where
+        the device's memory is the host's. An output has its content once the step has run.
         """
         raise NotImplementedError
 
-    def write(self, o: Operand, x: Any) -> None:
-        """Another content for an operand, a linear array of its dtype and shape, which all later
-        steps read.
-        """
+    def store(self, o: Operand, x: Any) -> None:
+        """Another content for an operand, as ``stored`` gives it, which all later steps read."""
         raise NotImplementedError
+
+    def read(self, o: Operand) -> Any:
+        """An operand as a linear array of the host, which later steps leave as it is; Python
+        objects as they are.
+        """
+        return o.format.unpack(self.stored(o), self.shape(o)).copy()
+
+    def write(self, o: Operand, x: Any) -> None:
+        """Another content for an operand, a linear array of its dtype and shape."""
+        self.store(o, o.format.pack(x))
 
     @contextmanager
     def placed(self, addresses: Mapping[int, int]) -> Iterator[None]:
@@ -81,21 +89,15 @@ class AddressedStep(RunningStep):
     def run(self) -> None:
         self._device.timed(self._part)  # which waits for a device that works beside the host
 
-    def read(self, o: Operand) -> Any:
-        """A copy."""
+    def stored(self, o: Operand) -> Any:
         if o.buffer < 0:
             raise InvalidArgument("the plan holds no such operand", who=self.step.name)
-        shape = self.shape(o)
-        storage = evaluate_shape(o.format.storage_shape(o.spec.shape), self.env)
-        address = self._addresses[o.buffer]
-        stored = read(self._device, o.spec.dtype, storage, address)
-        linear = o.format.unpack(stored, shape)
-        return linear.copy() if self._device.host_memory else linear
+        shape = evaluate_shape(o.format.storage_shape(o.spec.shape), self.env)
+        return read(self._device, o.spec.dtype, shape, self._addresses[o.buffer])
 
-    def write(self, o: Operand, x: Any) -> None:
-        packed = o.format.pack(x)
-        if packed.nbytes:
-            self._device.copy_in(self._addresses[o.buffer], packed)
+    def store(self, o: Operand, x: Any) -> None:
+        if x.nbytes:
+            self._device.copy_in(self._addresses[o.buffer], x)
 
     @contextmanager
     def placed(self, addresses: Mapping[int, int]) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -37,3 +38,15 @@ def test_modules_of_earlier_builds_stay_out(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "tactix/api.py" in names
     assert "tactix/gone.py" not in names
+
+
+def test_files_beside_modules_come_along() -> None:
+    """Every file in a root of sources is a module, a README, or of a kind in ``package-data``."""
+    settings = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["setuptools"]
+    kinds = {
+        Path(pattern).suffix or Path(pattern).name for pattern in settings["package-data"]["*"]
+    }
+    roots = [REPO / root for root in settings["packages"]["find"]["where"]]
+    files = [p for root in roots for p in root.rglob("*.*") if "egg-info" not in str(p)]
+    others = {p.name for p in files if p.suffix not in {*kinds, ".py", ".md", ".pyc"}}
+    assert others <= kinds

@@ -18,6 +18,7 @@ _TOOLS = {
     "check": "Say whether a plan can run here, and why not.",
     "export": "Write a plan as ONNX, or its layers as JSON, for other programs.",
     "diff": "Tell two plans apart.",
+    "report": "Write a plan as one HTML file to look at.",
     "compare": "Compare a model's outputs with ONNX Runtime or another reference.",
     "debug": "Find the layer where a plan or a model goes wrong.",
     "lean-wheel": "Write the wheel of the lean runtime.",

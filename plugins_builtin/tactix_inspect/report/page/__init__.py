@@ -1,0 +1,1 @@
+"""The report's page, as it is written: HTML, CSS and JavaScript."""

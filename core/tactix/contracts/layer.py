@@ -73,6 +73,12 @@ class Layer(Generic[Schema]):
         """
         return [None if s is None else random_array(s, rng) for s in inputs]
 
+    def draws(self, attrs: Schema) -> bool:
+        """Whether runs on the same inputs give other results each time: random numbers without a
+        seed. Kernels are right then if their numbers are distributed as the reference's.
+        """
+        return False
+
     @property
     def is_pointwise(self) -> bool:
         """Whether output elements depend on the input elements of the same (broadcast) position

@@ -37,10 +37,14 @@ the root of what may be negative, the reciprocal of what may be 0. Inside, a val
 type may overflow or not; an output that is too large for its type must be infinite.
 
 The second run (``error_bounds.py``) is made once for a node, and only if a candidate failed (1).
+
+What layers draw at random in each run (``Layer.draws``) is compared by the distribution of its
+elements alone.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tactix.base.dtypes import DType
@@ -66,6 +70,12 @@ float16.
 LEAST = 1e-3
 """Magnitude that the reference is taken to have at least."""
 
+DISTANCE = 3.0
+"""Of the distributions of two samples of n and m elements, in units of sqrt(1/n + 1/m). Samples of
+one distribution are farther apart with a probability of 2 exp(-2 DISTANCE^2), one in 33 million
+(Smirnov, 1939).
+"""
+
 
 def departure(got: Any, want: Any, dtype: DType) -> float:
     """The largest difference in units of the budget: at most 1 passes. Not finite where the
@@ -88,3 +98,20 @@ def departure(got: Any, want: Any, dtype: DType) -> float:
         a, b = a[finite], b[finite]
         worst = float(np.abs(a - b).max(initial=0))
     return worst / (BUDGET[dtype] * max(float(np.abs(b).max(initial=0)), LEAST))
+
+
+def drawn_departure(got: Any, want: Any) -> float:
+    """As ``departure``, of two draws: the largest distance between the distributions of their
+    elements (Kolmogorov, Smirnov), in units of DISTANCE.
+    """
+    import numpy as np
+
+    if got.shape[1:] != want.shape[1:]:
+        return float("inf")
+    a, b = (np.sort(np.asarray(x, np.float64), axis=None) for x in (got, want))
+    if not a.size or not b.size:
+        return 0.0 if a.size == b.size else float("inf")
+    found = np.concatenate([a, b])
+    below = [np.searchsorted(x, found, side="right") / x.size for x in (a, b)]
+    distance = float(np.abs(below[0] - below[1]).max())
+    return distance / (DISTANCE * math.sqrt(1 / a.size + 1 / b.size))

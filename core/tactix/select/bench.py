@@ -21,7 +21,7 @@ from tactix.contracts.graph import Node, Value, run_node
 from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step, bind
 from tactix.contracts.region import resolve
 from tactix.contracts.tactic import Variant
-from tactix.select.accuracy import departure
+from tactix.select.accuracy import departure, drawn_departure
 from tactix.select.compile import Toolchain, joined
 from tactix.select.error_bounds import ErrorBound, bounds
 
@@ -110,10 +110,16 @@ class Expected(Sequence[Any]):
         ``rows``: those of the expected array that ``got`` has, if it has not all.
         """
         want = self[j] if rows is None else self[j][rows]
+        if self._draws:
+            return drawn_departure(got, want)
         near = departure(got, want, self.node.outputs[j].spec.dtype) / granted
         if near <= 1 or got.shape != want.shape or not self._bounds:
             return near
         return min(near, self._bounds[j].departure(got, granted, rows))
+
+    @cached_property
+    def _draws(self) -> bool:
+        return any(n.layer.draws(n.attrs) for n in self.node.body.nodes)
 
     @cached_property
     def _bounds(self) -> Sequence[ErrorBound]:

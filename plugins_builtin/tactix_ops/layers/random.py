@@ -50,6 +50,9 @@ class RandomNormal(Drawn):
     key = "tactix.RandomNormal@1"
     Attrs = RandomNormalAttrs
 
+    def draws(self, attrs: RandomNormalAttrs) -> bool:
+        return attrs.seed is None
+
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         numbers = generator(attrs.seed).normal(attrs.mean, attrs.scale, attrs.shape)
         return (numbers.astype(attrs.dtype.numpy),)
@@ -72,6 +75,9 @@ class RandomUniform(Drawn):
     key = "tactix.RandomUniform@1"
     Attrs = RandomUniformAttrs
 
+    def draws(self, attrs: RandomUniformAttrs) -> bool:
+        return attrs.seed is None
+
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         numbers = generator(attrs.seed).uniform(attrs.low, attrs.high, attrs.shape)
         return (numbers.astype(attrs.dtype.numpy),)
@@ -90,6 +96,9 @@ class RandomBernoulli(Layer):
 
     key = "tactix.RandomBernoulli@1"
     Attrs = RandomBernoulliAttrs
+
+    def draws(self, attrs: RandomBernoulliAttrs) -> bool:
+        return attrs.seed is None
 
     def infer(self, attrs: RandomBernoulliAttrs, inputs: Specs) -> list[TensorSpec]:
         (x,) = required(self, inputs, 1)
@@ -121,6 +130,9 @@ class RandomMultinomial(Layer):
 
     key = "tactix.RandomMultinomial@1"
     Attrs = RandomMultinomialAttrs
+
+    def draws(self, attrs: RandomMultinomialAttrs) -> bool:
+        return attrs.seed is None
 
     def infer(self, attrs: RandomMultinomialAttrs, inputs: Specs) -> list[TensorSpec]:
         (x,) = required(self, inputs, 1)

@@ -11,7 +11,7 @@ import pytest
 from tactix.base.dtypes import DType
 from tactix.contracts.device import DeviceProperties
 from tactix.select import measure
-from tactix.select.accuracy import BUDGET, departure
+from tactix.select.accuracy import BUDGET, departure, drawn_departure
 from tactix.select.measure import Measurer
 from tactix.select.timing_cache import TimingCache
 
@@ -42,6 +42,17 @@ def test_integers_and_booleans_must_be_equal() -> None:
 def test_a_wrong_shape_and_empty_arrays() -> None:
     assert departure(np.zeros((2, 1)), np.zeros(2), DType.FP64) == float("inf")
     assert departure(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), DType.FP32) == 0
+
+
+def test_what_is_drawn_is_compared_by_its_distribution() -> None:
+    rng = np.random.default_rng(0)
+    want = rng.standard_normal((40, 50))
+    assert drawn_departure(rng.standard_normal((40, 50)), want) < 1
+    assert drawn_departure(rng.standard_normal((7, 50)), want) < 1  # some of the rows
+    for other in (rng.uniform(-2, 2, (40, 50)), want + 0.5, 1.5 * want, np.full((40, 50), np.nan)):
+        assert drawn_departure(other, want) > 1
+    assert drawn_departure(np.zeros((0, 3)), np.zeros((0, 3))) == 0
+    assert drawn_departure(np.zeros((2, 1)), np.zeros((2, 2))) == float("inf")
 
 
 def test_errors_of_another_gate_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:

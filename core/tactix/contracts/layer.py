@@ -33,7 +33,9 @@ class Layer(Generic[Schema]):
     element of the one result in a register before it is stored, so that pointwise layers which read
     it may be computed there; tactics that cannot do so reject fused nodes. ``summarizes``: the one
     result sums up the one input, so that kernels that make that input may do it on the way; tactics
-    that cannot do so reject such fused nodes, too. ``imports``: operators
+    that cannot do so reject such fused nodes, too. ``chains``: it may stand in one node with the
+    layer that makes its first input and is not pointwise either, part of which kernels then hold in
+    a cache; tactics that cannot do so reject such fused nodes, too. ``imports``: operators
     of model formats that mean this layer with attributes of the same names, as
     ``"onnx:domain::Op"``. ``beyond``: why no example of it can be written down, for the checks of
     packs. ``tables``: indices of inputs of which a run reads only what the other inputs point to.
@@ -45,6 +47,7 @@ class Layer(Generic[Schema]):
     takes_objects: bool = False
     takes_epilogue: bool = False
     summarizes: bool = False
+    chains: bool = False
     imports: tuple[str, ...] = ()
     beyond: str = ""
     tables: tuple[int, ...] = ()

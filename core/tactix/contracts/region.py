@@ -98,6 +98,11 @@ class Body:
         return replace(self, nodes=tuple(before), results=self.results[:1])
 
     @property
+    def is_chain(self) -> bool:
+        """Whether the anchor reads what another layer makes that is not pointwise."""
+        return not all(n.layer.is_pointwise for n in self.nodes[: self.anchor or 0])
+
+    @property
     def title(self) -> str:
         """``conv1 + relu1``."""
         return " + ".join(n.name for n in self.nodes)

@@ -14,7 +14,7 @@ def merge(nodes: Sequence[Node], results: Sequence[Value]) -> tuple[Body, list[V
     inputs.
 
     Raises NetworkError if more than one of the nodes is not pointwise; the last may sum up what the
-    others make.
+    others make, and of two others the second may chain.
     """
     made = {v for n in nodes for v in n.outputs}
     outside: list[Value] = []
@@ -34,10 +34,18 @@ def merge(nodes: Sequence[Node], results: Sequence[Value]) -> tuple[Body, list[V
             local += range(fresh, fresh + b.outputs)
             fresh += b.outputs
         ids.update({v: local[i] for v, i in zip(n.outputs, n.body.results, strict=True)})
-    if any(k < len(flat) - 1 or not flat[k].layer.summarizes for k in anchors[1:]):
+    return Body(
+        len(outside), tuple(flat), tuple(ids[v] for v in results), _anchor(flat, anchors)
+    ), outside
+
+
+def _anchor(flat: Sequence[BodyNode], anchors: Sequence[int]) -> int | None:
+    """Which of those that are not pointwise is the body's. Raises NetworkError."""
+    *others, last = anchors or (-1,)
+    if others and last == len(flat) - 1 and flat[last].layer.summarizes:
+        *others, last = others
+    if len(others) > 1 or (others and not flat[last].layer.chains):
         raise NetworkError(
             "a fused layer can have one anchor", who=" + ".join(flat[a].name for a in anchors)
         )
-    return Body(
-        len(outside), tuple(flat), tuple(ids[v] for v in results), anchors[0] if anchors else None
-    ), outside
+    return last if anchors else None

@@ -1,8 +1,12 @@
-"""Take a fused node apart: two smaller ones in its place, and again, until each is one layer."""
+"""Take a fused node apart: two smaller ones in its place, and again, until each is one layer.
+
+A chain is cut before its anchor, any other node in the middle.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.region import FUSED
@@ -21,15 +25,9 @@ def split(net: NetworkDefinition, node: Node) -> tuple[Node, ...]:
 
     Both can be run as they are, since a body's layers stand in the order in which they run.
     """
-    layers, results = _expanded(node)
-    cut = (len(layers) + 1) // 2
-    halves = (layers[:cut], layers[cut:])
+    halves, results = _halves(node)
     made: dict[Value, Value] = {}
-    parts = []
-    for half, other in (halves, halves[::-1]):
-        read = {v for n in other for v in n.given} | set(results)
-        kept = [v for n in half for v in n.outputs if v in read]
-        parts.append(_add(net, node, half, kept, made))
+    parts = [_add(net, node, half.layers, half.kept, made) for half in halves]
     users = net.users()
     for old, new in zip(node.outputs, (made[v] for v in results), strict=True):
         for user, _ in users.get(old, ()):
@@ -38,6 +36,51 @@ def split(net: NetworkDefinition, node: Node) -> tuple[Node, ...]:
         net.call(new, *old.called)
     net.discard(node)
     return tuple(parts)
+
+
+def apart(node: Node) -> tuple[Node, ...]:
+    """The two halves of a fused node as nodes of no network; the second reads what the first
+    makes.
+    """
+    halves, _ = _halves(node)
+    made: dict[Value, Value] = {}
+    return tuple(_alone(half, made) for half in halves)
+
+
+@dataclass(frozen=True)
+class _Half:
+    """Some of a body's layers, and which of their tensors others read."""
+
+    layers: list[Node]
+    kept: list[Value]
+
+
+def _halves(node: Node) -> tuple[list[_Half], list[Value]]:
+    """A body's first layers, and those after them; with what the fused node gives."""
+    layers, results = _expanded(node)
+    body = node.body
+    cut = (body.anchor or 0) if body.is_chain else (len(layers) + 1) // 2
+    halves = (layers[:cut], layers[cut:])
+    found = []
+    for half, other in (halves, halves[::-1]):
+        read = {v for n in other for v in n.given} | set(results)
+        found.append(_Half(half, [v for n in half for v in n.outputs if v in read]))
+    return found, results
+
+
+def _alone(half: _Half, made: dict[Value, Value]) -> Node:
+    """One node of a half; ``made`` tells where a layer's tensor is there, and is added to."""
+    if len(half.layers) == 1:
+        (layer,) = half.layers
+        inputs = [None if v is None else made.get(v, v) for v in layer.inputs]
+        part, kept = Node(layer.name, layer.layer, layer.attrs, inputs), list(layer.outputs)
+    else:
+        body, outside = merge(half.layers, half.kept)
+        inputs = [made.get(v, v) for v in outside]
+        part, kept = Node(body.title, FUSED, body, inputs), half.kept
+    part.outputs = tuple(Value(v.name, v.spec.plain(), part, k) for k, v in enumerate(kept))
+    made.update(zip(kept, part.outputs, strict=True))
+    return part
 
 
 def _expanded(node: Node) -> tuple[list[Node], list[Value]]:

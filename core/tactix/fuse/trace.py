@@ -31,11 +31,14 @@ class NearMiss:
 
 @dataclass(frozen=True)
 class SplitGroup:
-    """A fused node that was taken apart again: its name, those of its parts, and why."""
+    """A fused node that was taken apart again: its name, those of its parts, and why. ``outrun``:
+    its parts are faster, so that nothing is lost.
+    """
 
     node: str
     parts: tuple[str, ...]
     reason: str
+    outrun: bool = False
 
 
 @dataclass

@@ -1,14 +1,14 @@
 """Settling: every node of a fused network gets a candidate, whoever fails on the way.
 
 Tactics bid and race. A group whose kernels all lost, or that none bid for, is split, and its parts
-race. What is left then is a fallback's: in the end the reference's. Only where that is not allowed,
-or cannot do it either, the build fails.
+race; a chain is split, too, whose halves are faster. What is left then is a fallback's: in the end
+the reference's. Only where that is not allowed, or cannot do it either, the build fails.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,12 +17,12 @@ from tactix.base.errors import punctuated
 from tactix.config import BuilderFlag, Locked, MemoryPoolType
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Tactic
-from tactix.fuse.split import can_split, split
+from tactix.fuse.split import apart, can_split, split
 from tactix.fuse.trace import SplitGroup, Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.placement import settled
 from tactix.pipeline.state import BuildState
-from tactix.select.choose import Choice, Chooser
+from tactix.select.choose import NEAR_TIE, Choice, Chooser
 from tactix.select.enumerate import (
     Bids,
     Candidate,
@@ -37,18 +37,22 @@ from tactix.select.enumerate import (
 from tactix.select.measure import Measurer
 from tactix.select.precision import LOWER
 
+FASTER_APART = "its halves are faster"
 TINY = 1e-9
 """An end of measuring that has passed: 0 says that the device is not here."""
 
 
 @dataclass
 class Settler:
-    """One network's race. ``bids``: of the nodes so far."""
+    """One network's race. ``bids``: of the nodes so far. ``_kept``: chains that raced their
+    halves.
+    """
 
     fused: NetworkDefinition
     trace: Trace
     state: BuildState
     bids: dict[Node, Bids] = field(default_factory=dict)
+    _kept: set[Node] = field(default_factory=set, init=False)
 
     @property
     def lost(self) -> list[Node]:
@@ -65,7 +69,7 @@ class Settler:
             self._follow(locked)
             return
         self._measure(self._bid())
-        while self._split():
+        while self._split() or self._split_slow():
             self._measure(self._bid())
 
     def fall_back(self) -> None:
@@ -121,27 +125,31 @@ class Settler:
         )
 
     def _bid(self) -> dict[Node, Bids]:
-        """Bids of every node that has none; nodes with one signature share them."""
-        monitor, terms, nodes = self.state.config.progress_monitor, self._terms, self.fused.nodes
+        """Bids of every node that has none."""
+        nodes = [n for n in self.fused.nodes if n not in self.bids]
+        new = self._bids_for(nodes, self._produced(self.fused.nodes))
+        self.bids |= new
+        return new
+
+    def _bids_for(self, nodes: Sequence[Node], produced: Collection[Node]) -> dict[Node, Bids]:
+        """Nodes with one signature share them."""
+        monitor, terms = self.state.config.progress_monitor, self._terms
         monitor.phase("bid", len(nodes))
         start = time.monotonic()
-        produced = self._produced(nodes)
         new: dict[Node, Bids] = {}
         shared: dict[Any, Bids] = {}
         for i, n in enumerate(nodes):
-            if n not in self.bids:
-                tactics = self._able(n, n in produced)
-                exact = bool(self.state.precisions.of(n))
-                key = n if n in produced else (exact, likeness(n, tactics, self.state.context))
-                found = shared.get(key) or bid(n, tactics, self.state.context, terms)
-                found.produced = n in produced
-                if found.candidates and not any(c.tactic.fallback for c in found.candidates):
-                    shared[key] = found  # but not the reference's, which names its node
-                new[n] = self._selected(n, found)
+            tactics = self._able(n, n in produced)
+            exact = bool(self.state.precisions.of(n))
+            key = n if n in produced else (exact, likeness(n, tactics, self.state.context))
+            found = shared.get(key) or bid(n, tactics, self.state.context, terms)
+            found.produced = n in produced
+            if found.candidates and not any(c.tactic.fallback for c in found.candidates):
+                shared[key] = found  # but not the reference's, which names its node
+            new[n] = self._selected(n, found)
             monitor.step("bid", i + 1, n.name)
         monitor.finish("bid")
         self.state.pace.bid = max(self.state.pace.bid, time.monotonic() - start)
-        self.bids |= new
         return new
 
     def _selected(self, n: Node, found: Bids) -> Bids:
@@ -250,6 +258,37 @@ class Settler:
         )
         return bool(lost)
 
+    def _split_slow(self) -> bool:
+        """Halve the chains that are slower than their halves, which race once; whether there was
+        any.
+        """
+        chains = [n for n in self.fused.nodes if n.body.is_chain and n not in self._kept]
+        self._kept.update(chains)
+        halves = {n: apart(n) for n in chains if not self.bids[n].produced}
+        if not halves:
+            return False
+        beside = self._bids_for([h for pair in halves.values() for h in pair], ())
+        self._measure(beside)
+        slow = [n for n, pair in halves.items() if self._is_outrun(n, [beside[h] for h in pair])]
+        self._take_apart((n, FASTER_APART) for n in slow)
+        return bool(slow)
+
+    def _is_outrun(self, n: Node, halves: Sequence[Bids]) -> bool:
+        """Whether the halves are faster than the chain: one after the other, where that can be
+        timed, as threads then fetch what others have made. Of several threads a near tie is the
+        chain's, which moves less: how fast they fetch differs more from run to run than that.
+        """
+        every = [self.bids[n], *halves]
+        if not all(b.standing for b in every):
+            return not self.bids[n].standing
+        whole, *parts = ((b, min(b.standing, key=lambda c: c.order)) for b in every)
+        own = all(self.state.bench.of(c) is self.state.bench for _, c in (whole, *parts))
+        times = self.measurer.duel([whole], parts, linked=True) if own else None
+        if times is not None:
+            tie = NEAR_TIE if self.state.context.threads > 1 else 0.0
+            return times.wide < times.lowered * (1 - tie)
+        return _total(parts) < _total([whole])
+
     def _has_lost(self, n: Node) -> bool:
         """Whether all kernels of a group are rejected, or none bid while there are some that know a
         layer of it.
@@ -272,7 +311,7 @@ class Settler:
     def _take_apart(self, groups: Iterable[tuple[Node, str]]) -> None:
         for n, why in groups:
             halves = tuple(h.name for h in split(self.fused, n))
-            self.trace.splits.append(SplitGroup(n.name, halves, why))
+            self.trace.splits.append(SplitGroup(n.name, halves, why, why == FASTER_APART))
             self.bids.pop(n, None)
             self.state.logger.info(f"{n.name} is split into {' and '.join(halves)}: {why}")
 
@@ -289,6 +328,12 @@ class Settler:
                 if len(self.bids[n].candidates) == len(b.candidates):
                     break
         locked.settle(self.bids)
+
+
+def _total(stands: Sequence[tuple[Bids, Candidate]]) -> tuple[bool, float]:
+    """Seconds of nodes one after the other, behind whether some are estimated."""
+    guessed = any(c.status == "estimated" for _, c in stands)
+    return guessed, sum(c.seconds for _, c in stands)
 
 
 def holds_objects(node: Node) -> bool:

@@ -45,7 +45,7 @@ class Shortfall:
             if c.is_reference:
                 found.setdefault(c.tactic.source, Counter())[_name(n)] += 1
         parts = {name for s in trace.splits for name in s.parts}
-        split = sum(s.node not in parts for s in trace.splits)
+        split = sum(s.node not in parts and not s.outrun for s in trace.splits)
         guesses = (
             n
             for n, c in choice.candidates.items()

@@ -256,25 +256,55 @@ class Bench:
         env: Env,
     ) -> tuple[Runnable, list[Any]]:
         """A bound runnable, and its outputs in storage shape."""
+        self._buffers, self._addresses = [], []
+        step = self._step(node, artifact, variant, arrays, env)
+        runnable = self._linked(step, node, env)
+        self._outputs = [o.buffer for o in step.outputs]
+        return runnable, [self._buffers[i] for i in self._outputs]
+
+    def prepare_row(
+        self, row: Sequence[tuple[Node, KernelArtifact, Variant]], env: Env
+    ) -> Runnable:
+        """A bound runnable of nodes one after the other, over samples: each reads what nodes before
+        it made, where it is in the format that it takes.
+        """
+        self._buffers, self._addresses = [], []
+        made: dict[tuple[Value, Format], Operand] = {}
+        steps: list[Step] = []
+        for node, artifact, variant in row:
+            step = self._step(node, artifact, variant, sample(node, env), env, made)
+            made |= {(v, o.format): o for v, o in zip(node.outputs, step.outputs, strict=True)}
+            steps.append(step)
+        runnable = self.device.link(steps, self.launchers, self.context)
+        bind(runnable, steps, env, self._addresses)
+        return runnable
+
+    def _step(
+        self,
+        node: Node,
+        artifact: KernelArtifact,
+        variant: Variant,
+        arrays: Sequence[Any],
+        env: Env,
+        made: Mapping[tuple[Value, Format], Operand] = MappingProxyType({}),
+    ) -> Step:
+        """A node's step over new arrays; over what is ``made`` in a format that it takes."""
         import numpy as np
 
-        self._buffers, self._addresses = [], []
         read = [variant.input_format(i) for i in range(len(node.given))]
-        made = [variant.output_format(i) for i in range(len(node.outputs))]
+        written = [variant.output_format(i) for i in range(len(node.outputs))]
         inputs = [
-            self._operand(v, f, f.pack(a)) for v, f, a in zip(node.given, read, arrays, strict=True)
+            made.get((v, f)) or self._operand(v, f, f.pack(a))
+            for v, f, a in zip(node.given, read, arrays, strict=True)
         ]
         outputs = [
             self._operand(v, f, self._garbage(v.spec, f, env))
-            for v, f in zip(node.outputs, made, strict=True)
+            for v, f in zip(node.outputs, written, strict=True)
         ]
         constants = {name: self._hold(p.apply(arrays)) for name, p in artifact.constants}
         size = evaluate(artifact.workspace, env)
         scratch = self._hold(np.empty(size, np.uint8)) if size else -1
-        step: Step = Step(node.name, artifact, tuple(inputs), tuple(outputs), constants, scratch)
-        runnable = self._linked(step, node, env)
-        self._outputs = [o.buffer for o in outputs]
-        return runnable, [self._buffers[i] for i in self._outputs]
+        return Step(node.name, artifact, tuple(inputs), tuple(outputs), constants, scratch)
 
     def _linked(self, step: Step, node: Node, env: Env) -> Runnable:
         """A node's step over the arrays of this ``prepare``."""

@@ -250,9 +250,12 @@ class Measurer:
             return "measuring was stopped"
         return "the budget is spent" if self.deadline else f"{self.properties.name} is not here"
 
-    def duel(self, lowered: Sequence[Stand], wide: Sequence[Stand]) -> Times | None:
+    def duel(
+        self, lowered: Sequence[Stand], wide: Sequence[Stand], *, linked: bool = False
+    ) -> Times | None:
         """Seconds of a lowered side and of a wide one, of all their nodes, measured in turns or as
-        cached from that.
+        cached from that. ``linked``: each node of a side reads what those before it made, so that
+        what threads fetch from each other counts.
 
         A time from the cache was taken under another load than a fresh one: only what was timed in
         one session tells which is shorter. None where times are estimates or cannot be taken.
@@ -261,28 +264,29 @@ class Measurer:
         every = [*lowered, *wide]
         if not self.bench.duels or any(c.status not in ("measured", "cached") for _, c in every):
             return None
-        keys = self._duel_keys(sides)
+        keys = self._duel_keys(sides, linked)
         low, plain = map(self.cache.get, keys)
         cached = Times(low.seconds, plain.seconds, "cached") if low and plain else None
         if not self._is_fought(cached, is_doubted=bool(low and low.delay)):
             return cached
         others = self.bench.watch()
         try:
-            seconds = self._fight(sides)
+            seconds = self._fight(sides, linked)
         except Exception as e:
             if not self._is_forgiven(e, every):
                 raise
             how = "delayed times" if cached else "times of different sessions"
-            self.log(f"precision of {every[0][0].node.name} is decided by {how}: {e}")
+            self.log(f"{every[0][0].node.name} is decided by {how}: {e}")
             return cached
         delay = max(others(), self.bench.delay())
         for key, s in zip(keys, seconds, strict=True):
             self.cache.put(key, Timing(s, 0.0, 0.0, delay))
         return Times(seconds[0], seconds[1], "measured")
 
-    def _duel_keys(self, sides: Sequence[Sequence[Stand]]) -> list[str]:
+    def _duel_keys(self, sides: Sequence[Sequence[Stand]], linked: bool) -> list[str]:
         """The timing cache's key of each side, beside the other."""
         text = json.dumps([[self.key(b, c) for b, c in side] for side in sides])
+        text += " linked" * linked
         return [
             hashlib.sha256(f"{i} of {text}".encode()).hexdigest()[:40] for i in range(len(sides))
         ]
@@ -293,10 +297,14 @@ class Measurer:
             return False
         return cached is None or (is_doubted and self._is_quiet())
 
-    def _fight(self, sides: Sequence[Sequence[Stand]]) -> list[float]:
+    def _fight(self, sides: Sequence[Sequence[Stand]], linked: bool) -> list[float]:
         """Seconds of each side. Raises whatever candidates raise, and BuildCancelled."""
         with self._limited():
-            times = self._in_turns([x for side in sides for x in side if not x[1].artifact.alias])
+            if linked:
+                return self._in_turns([self._row(side) for side in sides])
+            every = [x for side in sides for x in side if not x[1].artifact.alias]
+            alone = self._in_turns([self._row([x]) for x in every])
+        times = {id(c): t for (_, c), t in zip(every, alone, strict=True)}
         return [sum(times.get(id(c), 0.0) for _, c in side) for side in sides]
 
     def _is_forgiven(self, error: Exception, stands: Sequence[Stand]) -> bool:
@@ -306,25 +314,26 @@ class Measurer:
         strange = any(c.tactic.key in self.bench.strangers for _, c in stands)
         return isinstance(error, TactixError) or strange
 
-    def _in_turns(self, stands: Sequence[Stand]) -> dict[int, float]:
-        """The shortest time of each candidate, by its id. Raises BuildCancelled when the time is
-        over.
-        """
+    def _row(self, stands: Sequence[Stand]) -> tuple[Runnable, Any]:
+        """What runs candidates one after the other, and what must be held for it."""
         binaries = self.bench.compile(self.toolchain, [c for _, c in stands], self.properties)
-        runners: list[tuple[Candidate, Runnable, Any]] = []
-        for b, c in stands:
-            bench, arrays = self.bench.of(c), sample(b.node, self.env)
-            runnable, _ = bench.prepare(
-                b.node, with_binary(c.artifact, binaries), c.variant, arrays, self.env
-            )
-            runners.append((c, runnable, bench.keep()))
-        least = {id(c): self.bench.measure(r, 1) for c, r, _ in runners}
+        made = [(b.node, with_binary(c.artifact, binaries), c.variant) for b, c in stands]
+        if len(made) > 1:
+            return self.bench.prepare_row(made, self.env), self.bench.keep()
+        ((node, artifact, variant),), bench = made, self.bench.of(stands[0][1])
+        arrays = sample(node, self.env)
+        runnable, _ = bench.prepare(node, artifact, variant, arrays, self.env)
+        return runnable, bench.keep()
+
+    def _in_turns(self, rows: Sequence[tuple[Runnable, Any]]) -> list[float]:
+        """The shortest time of each. Raises BuildCancelled when the time is over."""
+        least = [self.bench.measure(r, 1) for r, _ in rows]
         for _ in range(DUEL_ROUNDS):
             if self._is_over():
                 raise BuildCancelled(self._why_over)
-            for c, r, _ in runners:
-                times = repeats(least[id(c)])
-                least[id(c)] = min(least[id(c)], self.bench.measure(r, times) / times)
+            for i, (r, _) in enumerate(rows):
+                times = repeats(least[i])
+                least[i] = min(least[i], self.bench.measure(r, times) / times)
         return least
 
     def key(self, b: Bids, c: Candidate) -> str:

@@ -115,6 +115,8 @@ def epilogue(
         body = body.unsummarized or body
     if anchor is None or body.anchor is None or (body.anchor != 0 and not prologue):
         return Reject("layers before the anchor are not fused by this tactic")
+    if body.is_chain:
+        return Reject("two layers that are not pointwise are not fused by this tactic")
     specs = node.specs
     first = body.first_id(body.anchor)
     shape = specs[first].shape

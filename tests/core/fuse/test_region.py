@@ -14,6 +14,7 @@ from tactix.contracts.region import FUSED, program
 from tactix.contracts.rule import P, Rule, anchor, anything, fuse, pointwise, var
 from tactix.fuse import rewrite
 from tactix.fuse.region import merge
+from tactix.fuse.split import apart
 
 CHAIN = Rule(
     "toy.chain",
@@ -250,3 +251,57 @@ def test_nothing_stands_behind_a_sum(net, x):
     dense_, total_ = (v.producer for v in (total.producer.inputs[0], total))
     with pytest.raises(NetworkError, match="a fused layer can have one anchor"):
         merge([dense_, total_, y.producer], [y])
+
+
+class Largest(Total):
+    """The largest of the last axis."""
+
+    key = "toy.Largest@1"
+    summarizes = False
+    chains = True
+
+
+def chained(net, x):
+    """Two layers that are not pointwise, and something behind each."""
+    (z,) = net.add_layer("toy.Relu", [dense(net, x)])
+    (most,) = net.add_layer(Largest(), [z])
+    (y,) = net.add_layer("toy.Neg", [most])
+    return [v.producer for v in (z.producer.inputs[0], z, most, y)]
+
+
+def test_the_second_of_two_anchors_may_chain(net, x):
+    nodes = chained(net, x)
+    body = merge(nodes, nodes[-1].outputs)[0]
+    assert (body.anchor, body.is_chain, body.results) == (2, True, (5,))
+    specs = body.infer([x.spec, TensorSpec(DType.FP32, (4, 4))])
+    assert program(body, specs).leaves == (4,)
+    assert not merge(nodes[:2], nodes[1].outputs)[0].is_chain
+
+
+def test_a_chain_may_be_summed_up(net, x):
+    nodes = chained(net, x)
+    (total,) = net.add_layer(Total(), [nodes[2].outputs[0]])
+    body = merge([*nodes[:3], total.producer], [nodes[2].outputs[0], total])[0]
+    assert (body.anchor, body.is_chain) == (2, True)
+    assert body.unsummarized is not None
+
+
+def test_three_anchors_are_too_many(net, x):
+    nodes = chained(net, x)
+    (more,) = net.add_layer(Largest(), [nodes[2].outputs[0]])
+    with pytest.raises(NetworkError, match="a fused layer can have one anchor"):
+        merge([*nodes[:3], more.producer], [more])
+
+
+def test_a_chain_is_halved_before_its_anchor(net, x):
+    nodes = chained(net, x)
+    body, inputs = merge(nodes, nodes[-1].outputs)
+    outputs = net.add_layer(FUSED, inputs, body.title, (), body)
+    first, last = apart(outputs[0].producer)
+    assert [[b.layer.name for b in n.body.nodes] for n in (first, last)] == [
+        ["Dense", "Relu"],
+        ["Largest", "Neg"],
+    ]
+    assert first.given == outputs[0].producer.given
+    assert last.given == first.outputs
+    assert (first.is_fused, last.is_fused, last.body.anchor) == (True, True, 0)

@@ -141,12 +141,27 @@ def conv_pool(kind: str) -> onnx.ModelProto:
     return p.model(p.op(kind, y, kernel_shape=[2, 2], strides=[2, 2]))
 
 
+def stem(size: int, channels: int, kernel: int, stride: int, pool: int) -> onnx.ModelProto:
+    """The first layers of a network of images: a convolution, and pooling by 2."""
+    p = Part()
+    x = p.conv(p.input(1, 3, size, size), 3, channels, kernel, strides=[stride] * 2)
+    return p.model(p.op("MaxPool", p.op("Relu", x), kernel_shape=[pool] * 2, strides=[2, 2]))
+
+
 def depthwise_pointwise(channels: int, size: int) -> onnx.ModelProto:
     p = Part()
     y = p.op(
         "Relu", p.conv(p.input(1, channels, size, size), channels, channels, 3, group=channels)
     )
     return p.model(p.conv(y, channels, 2 * channels, 1))
+
+
+def pointwise_depthwise(inside: int, channels: int, size: int, stride: int) -> onnx.ModelProto:
+    """The first two thirds of a block of MobileNet."""
+    p = Part()
+    y = p.op("Relu", p.conv(p.input(1, inside, size, size), inside, channels, 1))
+    y = p.conv(y, channels, channels, 3, group=channels, strides=[stride] * 2)
+    return p.model(p.op("Relu", y))
 
 
 def padded(then: str) -> onnx.ModelProto:
@@ -430,6 +445,8 @@ BEFORE = ("tactix.prologue_of_reduction",)
 ROTARY = ("tactix.rotary",)
 VIEWS = ("tactix.view@1",)
 PREPARED = ("tactix.prologue_of_convolution",)
+POOLED = ("tactix.pooling_of_convolution",)
+DEEP = ("tactix.depthwise_of_pointwise",)
 EXCITED = (*PREPARED, "tactix.mean_of_depthwise")
 TOKENS = ("tactix.pixels_of_tokens",)
 SMALLER = ("tactix.pixels_before_resize", "tactix.pixels_of_joined_sizes")
@@ -441,8 +458,14 @@ CASES = [
     Case("log-sum-exp", lambda: reduction("ReduceLogSumExp")),
     Case("activation before a mean", lambda: reduced(lambda p, x: p.op("Relu", x), "ReduceMean"), BEFORE),
     Case("variance", variance, BEFORE),
-    Case("convolution, max pooling", lambda: conv_pool("MaxPool")),
+    Case("convolution, max pooling", lambda: conv_pool("MaxPool"), POOLED),
+    Case("stem 224, 3 x 3, 64 channels, pooling 2 x 2", lambda: stem(224, 64, 3, 1, 2), POOLED),
+    Case("stem 416, 3 x 3, 16 channels, pooling 2 x 2", lambda: stem(416, 16, 3, 1, 2), POOLED),
+    Case("stem 224, 7 x 7 by 2, 64 channels, pooling 3 x 3", lambda: stem(224, 64, 7, 2, 3), POOLED),
     Case("convolution, mean pooling", lambda: conv_pool("AveragePool")),
+    Case("pointwise, depthwise 16 to 96 x 112 by 2", lambda: pointwise_depthwise(16, 96, 112, 2), DEEP),
+    Case("pointwise, depthwise 24 to 144 x 56", lambda: pointwise_depthwise(24, 144, 56, 1), DEEP),
+    Case("pointwise, depthwise 64 to 384 x 14", lambda: pointwise_depthwise(64, 384, 14, 1), DEEP),
     Case("depthwise, pointwise 64 x 56", lambda: depthwise_pointwise(64, 56)),
     Case("depthwise, pointwise 256 x 14", lambda: depthwise_pointwise(256, 14)),
     Case("pad, convolution", lambda: padded("Conv"), ("tactix.pad_into_conv",)),

@@ -24,6 +24,7 @@ from tactix.pipeline.shortfall import Shortfall
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
+from tactix.select.bench import Bench
 from tactix_lock import frozen
 from tactix_sdk.evaluate import evaluate
 from tactix_tools.explanation import explain
@@ -431,3 +432,64 @@ def test_what_has_no_memory_to_be_tried_is_estimated_and_not_lost(
         c for c in plan.ledger["nodes"]["softmax"]["candidates"] if c["tactic"] != "tactix.numpy@1"
     ]
     assert all(c["status"] == "estimated" for c in kernels)
+
+
+class Pooled(Tactic):
+    """Chains that end in a MaxPool by their references, in so many seconds."""
+
+    key, implements, source, by_signature = "test.pooled@1", ("tactix.MaxPool@1",), "test", True
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def match(self, node: Any, device: Any) -> Any:
+        return node if node.body.is_chain else Reject("nothing is before it")
+
+    def cost(self, node: Any, variant: Any, ctx: Any) -> float:
+        return self.seconds
+
+    def compile(self, node: Any, variant: Any, ctx: Any) -> KernelArtifact:
+        return KernelArtifact("tactix.numpy@1", params=node.meaning)
+
+
+@pytest.mark.parametrize("seconds", [1e-12, 10.0])
+def test_a_chain_stays_where_it_is_faster_than_its_halves(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = builder(Pooled(seconds), own=True)
+    others = [t for t in b.session.active_tactics() if t.key != "tactix.c_pooled_conv@1"]
+    monkeypatch.setattr(b.session, "active_tactics", lambda: others)
+    net = pooled(b)
+    plan = b.build_plan(net, config(builder_optimization_level=0))
+    assert ("test.pooled@1" in tactics(plan)) == (seconds < 1)
+    assert "in vain" not in warnings(b)
+    right(b, plan, net, (1, 3, 8, 8))
+
+
+@pytest.mark.compiler
+def test_the_halves_of_a_chain_are_timed_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows: list[list[str]] = []
+    linked = Bench.prepare_row
+
+    def noted(self: Bench, row: Any, env: Any) -> Any:
+        rows.append([n.name for n, _, _ in row])
+        return linked(self, row, env)
+
+    monkeypatch.setattr(Bench, "prepare_row", noted)
+    b = builder()
+    net = pooled(b)
+    plan = b.build_plan(net, config(builder_optimization_level=1))
+    assert rows == [["conv", "pool"]]
+    right(b, plan, net, (1, 3, 8, 8))
+
+
+def pooled(b: tactix.Builder) -> NetworkDefinition:
+    """A convolution and what pools it."""
+    net = b.create_network("pooled")
+    x = net.add_input("x", "f32", (1, 3, 8, 8))
+    w = net.add_constant(np.random.default_rng(2).standard_normal((4, 3, 3, 3), dtype=np.float32))
+    (y,) = net.add_layer("tactix.Convolution", [x, w], name="conv")
+    net.mark_output(net.add_layer("tactix.MaxPool", [y], name="pool", kernel_shape=(2, 2))[0], "y")
+    return net

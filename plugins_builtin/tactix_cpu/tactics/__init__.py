@@ -52,6 +52,8 @@ MODULES = (
     "attention_bf16",
     "rnn.tactic",
     "conv.direct",
+    "conv.pooled",
+    "conv.expanded",
     "conv.amx",
     "conv.winograd",
     "conv.depthwise",

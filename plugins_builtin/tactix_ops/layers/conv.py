@@ -47,6 +47,7 @@ class Convolution(Layer):
 
     key = "tactix.Convolution@1"
     takes_epilogue = True
+    chains = True
     Attrs = ConvolutionAttrs
 
     def infer(self, attrs: ConvolutionAttrs, inputs: Specs) -> list[TensorSpec]:

@@ -105,6 +105,7 @@ class MaxPool(Pool):
 
     key = "tactix.MaxPool@1"
     takes_epilogue = True
+    chains = True
 
     def reduce(self, attrs: PoolAttrs, x: Array, view: Geometry) -> Array:
         lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min

@@ -26,9 +26,9 @@ def all_rules() -> list[Rule]:
 
 def processor_rules() -> list[Rule]:
     """The built-in rules for processors alone, which change no number."""
-    from tactix_ops.rules import half, integer_products, prologue, rnn, rotary
+    from tactix_ops.rules import chains, half, integer_products, prologue, rnn, rotary
 
-    topics = (half.RULES, rotary.RULES, prologue.RULES)
+    topics = (half.RULES, rotary.RULES, prologue.RULES, chains.RULES)
     parts = (rnn.PROCESSOR_RULES, integer_products.PROCESSOR_RULES)
     return [rule for rules in (*topics, *parts) for rule in rules]
 

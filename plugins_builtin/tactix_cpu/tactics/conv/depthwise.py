@@ -124,6 +124,42 @@ def _rows(win: CpuConvolutionWindow, fmt: Format, device: DeviceProperties) -> t
     return (14, 7, 20) if many else (7, 4)
 
 
+def packed_taps(win: CpuConvolutionWindow, lanes: int) -> Packed:
+    """Weights as (channel block, row tap, column tap, channel in block): a vector for each tap;
+    those of bfloat16 are widened here, once, and not in the loops.
+    """
+    panels = -(-win.c // lanes)
+    steps: tuple[tuple[str, Any], ...] = (
+        ("reshape", (win.c, win.taps)),
+        ("pad", ((0, panels * lanes - win.c), (0, 0))),
+        ("reshape", (panels, lanes, win.taps)),
+        ("transpose", (0, 2, 1)),
+        ("cast", "f32"),
+    )
+    return Packed(win.w, steps)
+
+
+def tap_sums(
+    win: CpuConvolutionWindow, tile: RegisterTile, cell: int, run: TileRun | None
+) -> list[str]:
+    """The products of a row of taps, whose weights are at ``wr``, with pixels from ``xr`` on, that
+    lie ``cell`` elements apart: weights stay in registers, and each pixel is loaded once for all
+    the sums that it takes part in.
+    """
+    taps, lanes = range(win.kernel[1]), tile.lanes
+    users: dict[int, list[tuple[int, int]]] = {}
+    for m in range(tile.rows):
+        for t in taps:
+            if run is None or run.pattern[m][t]:
+                users.setdefault(m * win.strides[1] + t * win.dilations[1], []).append((m, t))
+    weights = [f"const vf k{t} = tx_load_f32(wr + {t * lanes});" for t in taps]
+    columns = []
+    for at, found in sorted(users.items()):
+        sums = [f"{tile.acc(m, 0)} += v * k{t};" for m, t in found]
+        columns.append(block("", f"const vf v = {load(win.dtype, f'xr + {at * cell}')};", *sums))
+    return [*weights, *columns]
+
+
 class DepthwiseKernel(ConvKernel):
     """The loops of ConvKernel with a panel for each channel block, and one block deep.
 
@@ -151,49 +187,25 @@ class DepthwiseKernel(ConvKernel):
         return f" + p * {self.args.size('LANES', self.tile.lanes)}"
 
     def _packed(self) -> Packed:
-        """Weights as (channel block, row tap, column tap, channel in block): a vector for each tap;
-        those of bfloat16 are widened here, once, and not in the loops.
-        """
-        win, lanes = self.win, self.tile.lanes
-        steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (win.c, win.taps)),
-            ("pad", ((0, self.panels * lanes - win.c), (0, 0))),
-            ("reshape", (self.panels, lanes, win.taps)),
-            ("transpose", (0, 2, 1)),
-            ("cast", "f32"),
-        )
-        return Packed(win.w, steps)
+        return packed_taps(self.win, self.tile.lanes)
 
     def _reduce(self, tile: RegisterTile, run: TileRun | None, deep: str) -> str:
-        """A row of taps at a time: its weights stay in registers, and each pixel is loaded once for
-        all the sums that it takes part in.
-        """
+        """A row of taps at a time."""
         win, lanes = self.win, tile.lanes
         row = self.args.dim(self.pitch * (win.dilations[0] * self.cell))
-        taps = range(win.kernel[1])
-        users: dict[int, list[tuple[int, int]]] = {}
-        for m in range(tile.rows):
-            for t in taps:
-                if run is None or run.pattern[m][t]:
-                    users.setdefault(m * win.strides[1] + t * win.dilations[1], []).append((m, t))
-        weights = [f"const vf k{t} = tx_load_f32(wr + {t * lanes});" for t in taps]
-        columns = []
-        for at, found in sorted(users.items()):
-            sums = [f"{tile.acc(m, 0)} += v * k{t};" for m, t in found]
-            columns.append(
-                block("", f"const vf v = {load(win.dtype, f'xr + {at * self.cell}')};", *sums)
-            )
         head = (
             f"const {self.element}* xr = x + i * {row};\n"
             f"const float* wr = w + i * {win.kernel[1] * lanes};"
         )
-        return loop("i", "top", "bottom", head, *weights, *columns)
+        return loop("i", "top", "bottom", head, *tap_sums(win, tile, self.cell, run))
 
 
 class MeansKernel(DepthwiseKernel):
     """The same, and the mean of the results: every unit of work is a part of the lines of one
     channel block, which leaves the sum of its results in the workspace, whoever computes it.
     """
+
+    handed = "total"
 
     def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
         super().__init__(win, variant, ctx)

@@ -106,7 +106,7 @@ class CpuConvTactic(Tactic[DirectConvolution]):
         win = work.read_as(source)
         options = [
             Variant.of(found, outputs, rows=rows, vectors=vectors, blocks=blocks, span=span)
-            for rows, vectors, span in (*_shapes(win, source, device), *_spans(win, device))
+            for rows, vectors, span in (*shapes(win, source, device), *_spans(win, device))
             for blocks in _blocks(win, vectors, lanes, source)
         ]
         return c_tile.best(options, lambda v: cycles(win, v, device), OFFERED)
@@ -131,7 +131,7 @@ class CpuConvTactic(Tactic[DirectConvolution]):
         return (SpanKernel if variant.number("span") else ConvKernel)(win, variant, ctx).artifact()
 
 
-def _shapes(
+def shapes(
     win: CpuConvolutionWindow, source: Format, device: DeviceProperties
 ) -> list[tuple[int, int, bool]]:
     """Tiles worth trying: equal ones along a row, panels that do not cross groups; and whether they

@@ -56,10 +56,11 @@ class ConvKernel:
     channels, taps.
 
     ``walks``: tiles take all panels of the thread one after the other, which then is the innermost
-    of these loops.
+    of these loops. ``handed``: the name of a pointer to floats that functions of tiles get, too.
     """
 
     walks: bool = False
+    handed: str = ""
 
     def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx, self.element = win, ctx, ctype(win.dtype)
@@ -225,7 +226,7 @@ class ConvKernel:
             place += ", int64_t front, int64_t back"
         if self.walks:
             place += ", int64_t until"
-        place += ", float* total" * self.win.has_means
+        place += f", float* {self.handed}" if self.handed else ""
         parameters = f"const {self.element}* x, const float* w, {place}"
         body = [tile.zero()]
         if self.sweep:
@@ -510,7 +511,7 @@ class ConvKernel:
         text = f"a, {x}, wp, image, block, {pixel}, {top}, {bottom}"
         if self.win.has_depth:
             text += ", 0, 1" if self.flat else ", front, back"
-        text += ", g[3]" * self.walks + ", total" * self.win.has_means
+        text += ", g[3]" * self.walks + (f", {self.handed}" if self.handed else "")
         if self.sweep:
             pixels = self.args.dim(prod(self.win.spatial))
             images = self.args.dim(self.win.n)

@@ -19,7 +19,7 @@ import numpy as np
 from tactix.base.dims import evaluate
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import Fuse, Op, P, Rule, any_of, const, fuse, literal, var
+from tactix.contracts.rule import ANY, Fuse, Op, P, Rule, any_of, const, fuse, literal, var
 from tactix_ops.rules.anchors import broadcasts_surely
 from tactix_ops.rules.facts import Array, again, contiguous, fields_of
 from tactix_ops.rules.fold import MAX_BYTES
@@ -183,6 +183,59 @@ def _scaled_terms_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Quantize", [y], zero=7)[0], "y")
 
 
+def _kept_within(clip: Node) -> tuple[float, float]:
+    """What a Relu or Clip leaves."""
+    if clip.layer.name == "Relu":
+        return 0.0, np.inf
+    return clip.attrs.min, clip.attrs.max
+
+
+def _saturates(root: Node, clip: Node, x: Value, r: Value) -> bool:
+    """Whether bytes end where the clipped tensor does, or before. Scaling by a positive number,
+    rounding and clipping keep the order of numbers, so that the last of them is enough.
+    """
+    floats = all(v.spec.dtype is DType.FP32 for v in (x, r)) and r.array.size == 1
+    if root.attrs.dtype not in BYTES or not floats:
+        return False
+    if not 0 < (factor := np.float32(r.array.reshape(()))) < np.inf:
+        return False
+    ends = np.iinfo(root.attrs.dtype.numpy)
+    with np.errstate(over="ignore"):
+        low, high = np.rint(np.array(_kept_within(clip), np.float32) * factor) + root.attrs.zero
+    return bool(low <= ends.min and high >= ends.max)
+
+
+def _unclipped(root: Node, x: Value, r: Value) -> Op:
+    return P.tactix.Quantize(P.tactix.Mul(x, r), **dict(fields_of(root.attrs)))
+
+
+def _unclipped_example(net: Any) -> None:
+    (y,) = net.add_layer("tactix.Clip", [net.add_input("x", "f32", ["n", 3])], min=0.0, max=6.0)
+    (y,) = net.add_layer("tactix.Mul", [y, net.add_constant(np.float32(42.5))])
+    net.mark_output(net.add_layer("tactix.Quantize", [y], dtype=DType.UINT8)[0], "y")
+
+
+def _scaled_term(root: Node, x: Value, m: Value, b: Value, r: Value, e: Node) -> Op:
+    factor = np.float32(r.array.reshape(()))
+    term = P.tactix.Dequantize(
+        b, zero=e.attrs.zero, scale=float(np.float32(e.attrs.scale) * factor)
+    )
+    product = P.tactix.Mul(x, literal((m.array * factor).astype(np.float32)))
+    return P.tactix.Quantize(P.tactix.Add(product, term), **dict(fields_of(root.attrs)))
+
+
+def _scaled_term_example(net: Any) -> None:
+    (y,) = net.add_layer("tactix.Dequantize", [_bytes_in(net, "n", 3)], zero=3, scale=0.5)
+    (x,) = net.add_layer(
+        "tactix.Mul",
+        [net.add_input("a", "f32", ["n", 3]), net.add_constant(np.array([1, 2, 4], np.float32))],
+    )
+    (y,) = net.add_layer(
+        "tactix.Mul", [net.add_layer("tactix.Add", [x, y])[0], net.add_constant(np.float32(2))]
+    )
+    net.mark_output(net.add_layer("tactix.Quantize", [y], zero=7)[0], "y")
+
+
 # -- there and back ------------------------------------------------------------------------------
 
 
@@ -329,6 +382,38 @@ RULES = (
         benefit=30,
         numerics="reassociates",
         example=_scaled_terms_example,
+    ),
+    Rule(
+        "tactix.quantize_scaled_term",
+        P.tactix.Quantize(
+            P.tactix.Mul(
+                P.tactix.Add(
+                    P.tactix.Mul(var("x"), const("m")), P.tactix.Dequantize(var("b")) >> "e"
+                ),
+                const("r"),
+            )
+        ),
+        _scaled_term,
+        _one_factor_when,
+        benefit=30,
+        numerics="reassociates",
+        example=_scaled_term_example,
+    ),
+    Rule(
+        "tactix.quantize_unclipped",
+        P.tactix.Quantize(
+            P.tactix.Mul(
+                any_of(
+                    P.tactix.Relu(var("x")) >> "clip",
+                    P.tactix.Clip(var("x"), min=ANY, max=ANY) >> "clip",
+                ),
+                const("r"),
+            )
+        ),
+        _unclipped,
+        _saturates,
+        benefit=40,
+        example=_unclipped_example,
     ),
     Rule(
         "tactix.quantize_back",

@@ -66,6 +66,40 @@ def test_convolution_between_quantised_tensors(net: Any) -> None:
     within_one_unit(net, out, inputs, 0.1)
 
 
+@pytest.mark.parametrize(
+    ("layer", "scale", "zero", "dtype", "stays"),
+    [
+        ("Clip", 6 / 255, 0, np.uint8, False),
+        ("Clip", 5 / 255, 0, np.uint8, False),
+        ("Clip", 10 / 255, 0, np.uint8, True),
+        ("Clip", 6 / 255, 1, np.uint8, True),
+        ("Relu", 0.01, 0, np.uint8, False),
+        ("Relu", 0.01, -128, np.int8, False),
+        ("Relu", 0.01, 0, np.int8, True),
+    ],
+)
+def test_bytes_end_where_a_clip_does(
+    net: Any, layer: str, scale: float, zero: int, dtype: Any, stays: bool
+) -> None:
+    w, _ = weights(net, 6, 4, 1, 1)
+    x = net.add("Convolution", quantized(net, net.x("n", 4, 5, 5)), w)
+    y = net.add(layer, x, **({"min": 0.0, "max": 6.0} if layer == "Clip" else {}))
+    net.mark_output(quantized(net, y, scale, zero, dtype), "y")
+    out, inputs = run(net, all_rules())
+    assert any(layer in name for name in names(out)) == stays
+    within_one_unit(net, out, inputs, scale)
+
+
+def test_a_residual_is_scaled_with_the_product(net: Any) -> None:
+    x = quantized(net, net.x("n", 4, 6, 6), 0.05, 7)
+    w, _ = weights(net, 4, 4, 1, 1)
+    y = net.add("Relu", net.add("Add", net.add("Convolution", x, w), x))
+    net.mark_output(quantized(net, y, 0.01, 0), "y")
+    out, inputs = run(net, all_rules())
+    assert names(out)[1] == "IntegerConvolution+Cast+Mul+Dequantize+Add+Quantize+Dequantize"
+    within_one_unit(net, out, inputs, 0.01)
+
+
 def test_a_residual_sum_is_read_as_bytes(net: Any) -> None:
     x = quantized(net, net.x("n", 4, 6, 6), 0.05, 0)
     w, _ = weights(net, 4, 4, 1, 1)

@@ -134,6 +134,8 @@ def _cycles(win: DotWindow, tile: tuple[int, int], device: DeviceProperties) -> 
     cell = window.FEW_CHANNELS if win.c <= window.FEW_CHANNELS else lanes
     each = byte.product_cycles(win.dot, device)
     steps = -(-win.c // cell) * (cell // win.dot.group) * win.kernel[0] * win.kernel[1]
+    if win.kernel == (1, 1):
+        steps = -(-win.c // win.dot.group)
 
     def of(tiles: tuple[tuple[int, int, int], ...]) -> float:
         return sum(
@@ -152,11 +154,11 @@ class DotConvKernel:
     def __init__(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx = win, ctx
         self.lanes = max(4, ctx.device.lanes)
-        self.vectors = variant.number("vectors")
+        self.rows, self.vectors = variant.number("rows"), variant.number("vectors")
         self.width = self.vectors * self.lanes
         self.linear = win.c <= window.FEW_CHANNELS
         self.src = window.source_of(win, self.lanes, self.linear)
-        self.cut = cut(win, variant.number("rows"))
+        self.cut = cut(win, self.rows)
         self.panels = -(-win.co // self.width)
         self.slab = self.src.planes * self.src.bytes * win.kernel[0] * win.kernel[1] * self.width
         self.args = Args(win.node)
@@ -236,7 +238,8 @@ class DotConvKernel:
 
     def _function(self, pixels: int) -> None:
         offsets = tuple(self._offset(m) for m in range(pixels))
-        tile = DotTile(self.win.dot, offsets, self.vectors, self.lanes, self.win.flip)
+        near, far = byte.ahead(self.win.pixels / self.rows)
+        tile = DotTile(self.win.dot, offsets, self.vectors, self.lanes, self.win.flip, near, far)
         blocks = -(-self.win.co // self.lanes)
         left = "" if blocks % self.vectors == 0 else f"({blocks} - block) * {self.lanes}"
         site = DotSite(self.args, self.win, self.lanes, left)
@@ -247,7 +250,9 @@ class DotConvKernel:
         self.functions.add(f"t{pixels}", parameters, [*body, *tile.finish(self.win.epi, site)])
 
     def _planes(self, tile: DotTile) -> str:
-        """The sum over planes and taps; neighbouring column taps are one run."""
+        """The sum over planes and taps; neighbouring column taps are one run. Of one tap the last
+        plane's run ends with the channels.
+        """
         win, src = self.win, self.src
         (kh, kw), (dy, dx) = win.kernel, win.dilations
         quads = src.bytes // 4
@@ -256,6 +261,13 @@ class DotConvKernel:
         else:
             row = loop("j", "0", str(kw), tile.run(quads, "xr"), f"xr += {(dx - 1) * src.bytes};")
         head = f"const uint8_t* xr = x + c * {src.plane}"
+        left = -(-(win.c % src.cell) // win.dot.group)
+        if (kh, kw) == (1, 1) and 0 < left < quads:
+            last = block(
+                "", f"const uint8_t* xr = x + {(src.planes - 1) * src.plane};", tile.run(left, "xr")
+            )
+            whole = loop("c", "0", str(src.planes - 1), f"{head};", row)
+            return "\n".join([*[whole] * (src.planes > 1), last])
         if kh == 1:
             return loop("c", "0", str(src.planes), f"{head};", row)
         rows = loop("i", "0", str(kh), f"{head} + i * {dy * src.wide * src.bytes};", row)

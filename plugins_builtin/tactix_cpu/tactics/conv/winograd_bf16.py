@@ -73,7 +73,8 @@ class HalfWinogradKernel(WinogradKernel):
 
     def _tile(self, size: int) -> tuple[list[str], str, list[str]]:
         offsets = tuple(m * self.lanes * HALVES.size for m in range(size))
-        tile = DotTile(HALVES, offsets, self.tile.vectors, self.lanes)
+        near, far = byte.ahead(self.blocks.results / self.tile.rows)
+        tile = DotTile(HALVES, offsets, self.tile.vectors, self.lanes, near=near, far=far)
         begin = [tile.zero(), "const int8_t* pairs = (const int8_t*)w;"]
         cells = [
             "const uint8_t* row = (const uint8_t*)x;",

@@ -239,9 +239,9 @@ class DotGemmKernel:
     def _function(self, rows: int) -> None:
         p = self.p
         dot = p.dot
-        tile = DotTile(
-            dot, tuple(m * p.k * dot.size for m in range(rows)), self.vectors, self.lanes, p.flip
-        )
+        offsets = tuple(m * p.k * dot.size for m in range(rows))
+        near, far = byte.ahead(p.m / self.rows if isinstance(p.m, int) else USUAL_ROWS)
+        tile = DotTile(dot, offsets, self.vectors, self.lanes, p.flip, near, far)
         left = "" if p.n % self.width == 0 else f"({p.n} - col)"
         site = RowSite(self.args, p.lead, p.n, self.lanes, left)
         body = [tile.start(f"{self.first} + col"), tile.run(p.k // dot.group)]

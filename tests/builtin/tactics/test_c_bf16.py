@@ -95,6 +95,17 @@ def test_windows(target: Any) -> None:
     h.check_all(cases)
 
 
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_a_pixel_of_an_image_that_is_no_number_stays_in_its_windows(channels: int) -> None:
+    x, w = halves(1, channels, 9, 9), halves(20, channels, 3, 3)
+    x[0, 0, 4, 5] = np.nan
+    cases = []
+    for fields in ({"pads": (1, 1, 1, 1)}, {"strides": (2, 2)}, {"dilations": (1, 2)}):
+        node = h.node("WideConvolution", [x, w], [1], **fields)
+        cases.append(h.Case(node, CONV, [x, w], budget=FLUSHED))
+    h.check_all(cases)
+
+
 def test_residuals_and_two_results() -> None:
     x, w, r = halves(1, 20, 6, 6), halves(40, 20, 1, 1), floats(1, 40, 6, 6)
     nodes = [

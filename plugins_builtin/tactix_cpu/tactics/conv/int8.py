@@ -136,6 +136,8 @@ def _cycles(win: DotWindow, tile: tuple[int, int], device: DeviceProperties) -> 
     steps = -(-win.c // cell) * (cell // win.dot.group) * win.kernel[0] * win.kernel[1]
     if win.kernel == (1, 1):
         steps = -(-win.c // win.dot.group)
+    elif win.c <= window.FEW_CHANNELS and win.dilations[1] == 1:
+        steps = win.kernel[0] * -(-win.c * win.kernel[1] // win.dot.group)
 
     def of(tiles: tuple[tuple[int, int, int], ...]) -> float:
         return sum(
@@ -160,14 +162,16 @@ class DotConvKernel:
         self.src = window.source_of(win, self.lanes, self.linear)
         self.cut = cut(win, self.rows)
         self.panels = -(-win.co // self.width)
-        self.slab = self.src.planes * self.src.bytes * win.kernel[0] * win.kernel[1] * self.width
+        row = self.src.planes * self.src.bytes * win.kernel[1]
+        self.slab = -(-row // 4) * 4 * win.kernel[0] * self.width
         self.args = Args(win.node)
         self.functions = Functions(self.args)
 
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
         src, win = self.src, self.win
-        size = win.n * src.image if src.copied else 0
+        # The last group of a run may end behind the image.
+        size = win.n * src.image + 4 * src.dense if src.copied else 0
         self.x = self.args.workspace(0, "uint8_t") if src.copied else self.args.input(win.inputs[0])
         self.w = self.args.constant("w", self._packed(), win.dot.weights)
         first = byte.starts(win.node, win.inputs, self.panels * self.width, 0, win.dot)
@@ -203,6 +207,8 @@ class DotConvKernel:
         """
         win, src = self.win, self.src
         kh, kw = win.kernel
+        if src.dense:
+            return self._packed_dense()
         pad = (
             (0, self.panels * self.width - win.co),
             (0, src.planes * src.cell - win.c),
@@ -225,6 +231,22 @@ class DotConvKernel:
                 ),
             ),
             ("transpose", (0, 2, 5, 6, 3, 1, 4)),
+        )
+        return Packed(win.inputs[1], steps)
+
+    def _packed_dense(self) -> Packed:
+        """The same of an image whose row of taps is one run, filled up to whole groups: as
+        [panel][row tap][element / group][column][group].
+        """
+        win, (kh, kw), group = self.win, self.win.kernel, self.win.dot.group
+        groups, columns = -(-kw * win.c // group), self.panels * self.width
+        steps: tuple[tuple[str, Any], ...] = (
+            ("reshape", (win.co, win.c, kh, kw)),
+            ("transpose", (0, 2, 3, 1)),
+            ("reshape", (win.co, kh, kw * win.c)),
+            ("pad", ((0, columns - win.co), (0, 0), (0, groups * group - kw * win.c))),
+            ("reshape", (self.panels, self.width, kh, groups, group)),
+            ("transpose", (0, 2, 3, 1, 4)),
         )
         return Packed(win.inputs[1], steps)
 
@@ -256,13 +278,15 @@ class DotConvKernel:
         win, src = self.win, self.src
         (kh, kw), (dy, dx) = win.kernel, win.dilations
         quads = src.bytes // 4
-        if dx == 1 or kw == 1:
+        if src.dense:
+            row = self._dense_row(tile)
+        elif dx == 1 or kw == 1:
             row = tile.run(kw * quads, "xr")
         else:
             row = loop("j", "0", str(kw), tile.run(quads, "xr"), f"xr += {(dx - 1) * src.bytes};")
         head = f"const uint8_t* xr = x + c * {src.plane}"
         left = -(-(win.c % src.cell) // win.dot.group)
-        if (kh, kw) == (1, 1) and 0 < left < quads:
+        if (kh, kw) == (1, 1) and 0 < left < quads and not src.dense:
             last = block(
                 "", f"const uint8_t* xr = x + {(src.planes - 1) * src.plane};", tile.run(left, "xr")
             )
@@ -272,6 +296,16 @@ class DotConvKernel:
             return loop("c", "0", str(src.planes), f"{head};", row)
         rows = loop("i", "0", str(kh), f"{head} + i * {dy * src.wide * src.bytes};", row)
         return loop("c", "0", str(src.planes), rows)
+
+    def _dense_row(self, tile: DotTile) -> str:
+        """A row of taps of an image. Bytes behind its end are multiplied with zeros; a number of
+        bfloat16 that is none would make others none, and is not read.
+        """
+        elements, group = self.win.kernel[1] * self.win.c, self.win.dot.group
+        if self.win.dot is byte.BYTES or elements % group == 0:
+            return tile.run(-(-elements // group), "xr")
+        last = tile.last(elements % group * self.win.dot.size, "xr")
+        return f"{tile.run(elements // group, 'xr')}\n{last}\nw += {4 * self.width};"
 
     def _sweep(self) -> str:
         """Loops over this thread's units, in blocks of one image, and panels."""

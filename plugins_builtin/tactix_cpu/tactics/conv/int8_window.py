@@ -24,8 +24,9 @@ from tactix_cpu.tactics.conv.window import NodeWindow, varies_by_channel, with_b
 from tactix_cpu.tactics.dot_tile import Dot
 
 FEW_CHANNELS = 4
-"""An image with at most so many channels is read linear, four elements to a pixel: of bytes what a
-lane of a dot product takes, of bfloat16 two of them. In blocks most lanes would be zero.
+"""An image with at most so many channels is read linear: in blocks most lanes would be zero. Its
+copy has the channels of a pixel side by side, so that neighbouring taps are a run, or four elements
+to a pixel, of bytes what a lane of a dot product takes, of bfloat16 two of them.
 """
 
 
@@ -273,7 +274,8 @@ class InputPlanes:
     """How sums read the input: ``planes`` of ``high`` rows of ``wide`` pixels an image, each of
     ``cell`` channels.
 
-    ``bytes``: of a pixel.
+    ``bytes``: of a pixel. ``dense``: whether the taps of a row are one run of elements that may end
+    inside a group.
     """
 
     cell: int
@@ -282,6 +284,7 @@ class InputPlanes:
     high: int
     wide: int
     copied: bool
+    dense: bool
 
     @property
     def plane(self) -> int:
@@ -295,9 +298,10 @@ class InputPlanes:
 
 
 def source_of(win: DotWindow, lanes: int, linear: bool) -> InputPlanes:
-    """The input as it lies, or padded, four channels to a pixel if it is linear."""
+    """The input as it lies, or padded and channel beside channel if it is linear."""
     top, left, bottom, right = win.pads
-    cell = FEW_CHANNELS if linear else lanes
+    dense = linear and win.dilations[1] == 1
+    cell = win.c if dense else FEW_CHANNELS if linear else lanes
     copied = linear or any(win.pads)
     return InputPlanes(
         cell,
@@ -306,6 +310,7 @@ def source_of(win: DotWindow, lanes: int, linear: bool) -> InputPlanes:
         win.size[0] + top + bottom,
         win.size[1] + left + right,
         copied,
+        dense,
     )
 
 
@@ -317,7 +322,7 @@ def copy(args: Args, win: DotWindow, source: InputPlanes, target: str, linear: b
     fill = f"memset(out, {win.fill}, {row});"
     x = f"(const uint8_t*){args.input(win.inputs[0])}"
     if linear:
-        inner = _joined(args, win, left * cell)
+        inner = _joined(args, win, source, left * cell)
     else:
         inner = [
             f"memcpy(out + {left * cell}, {x} + (p * {high} + y) * {wide * cell}, {wide * cell});"
@@ -338,15 +343,23 @@ def copy(args: Args, win: DotWindow, source: InputPlanes, target: str, linear: b
     )
 
 
-def _joined(args: Args, win: DotWindow, offset: int) -> list[str]:
+def _joined(args: Args, win: DotWindow, source: InputPlanes, offset: int) -> list[str]:
     """Join the channels of every pixel of a linear row, ``offset`` bytes into the padded one."""
     high, wide = win.size
     element, pixel_type = ("uint8_t", "uint32_t") if win.dot.size == 1 else ("uint16_t", "uint64_t")
-    taken = [f"in[{c} * {high * wide} + i]" for c in range(win.c)]
-    pixel = " | ".join(f"({pixel_type}){t} << {8 * win.dot.size * c}" for c, t in enumerate(taken))
     x = f"(const {element}*){args.input(win.inputs[0])}"
+    given = f"const {element}* in = {x} + (p * {win.c * high} + y) * {wide};"
+    taken = [f"in[{c} * {high * wide} + i]" for c in range(win.c)]
+    if source.cell == win.c < FEW_CHANNELS:
+        puts = " ".join(f"to[i * {win.c} + {c}] = {t};" for c, t in enumerate(taken))
+        return [
+            given,
+            f"{element}* to = ({element}*)(out + {offset});",
+            loop("i", "0", str(wide), puts),
+        ]
+    pixel = " | ".join(f"({pixel_type}){t} << {8 * win.dot.size * c}" for c, t in enumerate(taken))
     return [
-        f"const {element}* in = {x} + (p * {win.c * high} + y) * {wide};",
+        given,
         f"{pixel_type}* to = ({pixel_type}*)(out + {offset});",
         loop("i", "0", str(wide), f"to[i] = {pixel};"),
     ]

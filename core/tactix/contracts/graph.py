@@ -144,12 +144,24 @@ class Node(Generic[Schema]):
     @property
     def specs(self) -> list[TensorSpec]:
         """Specs of every id of the body, worked out once for what it reads."""
-        given = [v.spec for v in self.given]
-        read, found = self._inferred
-        if not found or any(a is not b for a, b in zip(read, given, strict=True)):
+        found = self.known_specs
+        if not found:
+            given = [v.spec for v in self.given]
             found = self.body.infer(given)
             self._inferred = given, found
         return found
+
+    @property
+    def known_specs(self) -> list[TensorSpec]:
+        """``specs`` where they are worked out already, or were given; else empty."""
+        read, found = self._inferred
+        if len(read) != len(self._given):
+            return []
+        return found if all(a is v.spec for a, v in zip(read, self._given, strict=True)) else []
+
+    def know(self, specs: list[TensorSpec]) -> None:
+        """Take these for ``specs``: what their maker knows need not be inferred."""
+        self._inferred = [v.spec for v in self._given], specs
 
     @property
     def given(self) -> tuple[Value, ...]:

@@ -21,13 +21,14 @@ from tactix.contracts.graph import Node, Value
 from tactix.contracts.region import FUSED
 from tactix.contracts.rule import PHASES, Fuse, Literal, Op, Rule, call
 from tactix.fuse.match import Match, Needs, fits, match_node, needs, sources
-from tactix.fuse.region import merge
+from tactix.fuse.region import known_specs, merge
 from tactix.fuse.trace import Firing, Trace
 from tactix.network.definition import NetworkDefinition, Use
 
-FEW = 256
+FEW = 8
 """Readers of one tensor that are looked at again when another of them is gone; a pass over all
-finds the rest.
+finds the rest. It is what is allowed of a tensor with one reader or two that changes with their
+number.
 """
 
 
@@ -132,10 +133,7 @@ class Rewriter:
                         waiting.add(n)
 
     def _try(self, node: Node, table: RulesByRoot) -> Iterable[Node]:
-        there = sources(node)
-        for rule, needed in table.of(node):
-            if not any(map(there.issuperset, needed)):
-                continue
+        for rule in table.of(node):
             for m in match_node(rule.pattern, node, bool(rule.captures_root)):
                 near = self._apply(rule, m)
                 if near is not None:
@@ -288,7 +286,10 @@ class Rewriter:
         position = self.net.position(last)
         specs = [v.spec.plain() for v in kept]
         outputs = self.net.add_layer(FUSED, inputs, body.title, origin, body, position, specs)
-        self.adopt(outputs[0].producer)
+        fused = outputs[0].producer
+        self.adopt(fused)
+        if fused is not None and (known := known_specs(nodes, inputs)):
+            fused.know(known)
         return list(zip(kept, outputs, strict=True))
 
     @staticmethod
@@ -440,24 +441,35 @@ class RulesByRoot:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._table: dict[str, list[Rule]] = {}
-        self._found: dict[tuple[bool, str], list[tuple[Rule, Needs]]] = {}
+        self._named: dict[tuple[bool, str], list[tuple[Rule, Needs]]] = {}
+        self._found: dict[tuple[bool, str, frozenset[str]], list[Rule]] = {}
         for r in rules:
             for name in r.roots():
                 self._table.setdefault(name, []).append(r)
 
-    def of(self, node: Node) -> list[tuple[Rule, Needs]]:
-        """Those whose roots the node may be, in the order in which they are tried, with what they
-        need.
+    def of(self, node: Node) -> list[Rule]:
+        """Those whose roots the node may be, by what it is and what its inputs are, in the order in
+        which they are tried.
         """
-        key = node.is_pointwise, node.layer.key
+        is_pointwise, layer, there = node.is_pointwise, node.layer.key, frozenset(sources(node))
+        key = is_pointwise, layer, there
         if key not in self._found:
-            self._found[key] = [(r, needs(r.pattern)) for r in self._named(*key)]
+            self._found[key] = [
+                r
+                for r, needed in self._rooted(is_pointwise, layer)
+                if any(map(there.issuperset, needed))
+            ]
         return self._found[key]
 
-    def _named(self, is_pointwise: bool, layer: str) -> list[Rule]:
-        names = ("*", "*pointwise" if is_pointwise else "*anchor", layer.split("@")[0], layer)
-        rules = (r for name in names for r in self._table.get(name, ()))
-        return sorted(rules, key=lambda r: (-r.benefit, r.key))
+    def _rooted(self, is_pointwise: bool, layer: str) -> list[tuple[Rule, Needs]]:
+        """Those for such a root, with what they need."""
+        key = is_pointwise, layer
+        if key not in self._named:
+            names = ("*", "*pointwise" if is_pointwise else "*anchor", layer.split("@")[0], layer)
+            rules = (r for name in names for r in self._table.get(name, ()))
+            ordered = sorted(rules, key=lambda r: (-r.benefit, r.key))
+            self._named[key] = [(r, needs(r.pattern)) for r in ordered]
+        return self._named[key]
 
 
 def _has_cycle(net: NetworkDefinition) -> bool:

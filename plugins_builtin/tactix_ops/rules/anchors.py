@@ -12,8 +12,10 @@ from weakref import WeakKeyDictionary
 from tactix.base.dims import Shape
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
+from tactix.contracts.attrs import Attributes
 from tactix.contracts.expr import result_dtypes
 from tactix.contracts.graph import Node
+from tactix.contracts.layer import Layer
 from tactix.contracts.region import Program, program
 
 
@@ -40,14 +42,6 @@ class PointwisePart:
     program: Program
     specs: Sequence[TensorSpec]
 
-    @functools.cached_property
-    def in_vectors(self) -> bool:
-        """Whether vectors of accumulators hold all that is computed."""
-        dtypes = [self.specs[i].dtype for i in self.program.leaves]
-        return all(
-            _in_vectors(n.op, t) for n, t in result_dtypes(self.program.results, dtypes).items()
-        )
-
 
 _expressions: WeakKeyDictionary[Node, PointwisePart] = WeakKeyDictionary()
 
@@ -66,7 +60,17 @@ def in_vectors(node: Node) -> bool:
 
     Integers of up to 32 bits may be what it reads and what it gives.
     """
-    return expressions(node).in_vectors
+    specs = node.specs
+    return all(
+        _computes_in_vectors(b.layer, b.attrs, tuple([specs[i].dtype for i in b.inputs]))
+        for b in node.body.nodes
+    )
+
+
+@functools.lru_cache(1024)
+def _computes_in_vectors(layer: Layer, attrs: Attributes, dtypes: tuple[DType, ...]) -> bool:
+    found = result_dtypes([layer.scalar(attrs, len(dtypes))], dtypes)
+    return all(_in_vectors(n.op, t) for n, t in found.items())
 
 
 def _in_vectors(op: str, dtype: DType) -> bool:

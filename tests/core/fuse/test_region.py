@@ -13,7 +13,7 @@ from tactix.contracts.layer import Layer, NoAttrs
 from tactix.contracts.region import FUSED, program
 from tactix.contracts.rule import P, Rule, anchor, anything, fuse, pointwise, var
 from tactix.fuse import rewrite
-from tactix.fuse.region import merge
+from tactix.fuse.region import known_specs, merge
 from tactix.fuse.split import apart
 
 CHAIN = Rule(
@@ -305,3 +305,23 @@ def test_a_chain_is_halved_before_its_anchor(net, x):
     assert first.given == outputs[0].producer.given
     assert last.given == first.outputs
     assert (first.is_fused, last.is_fused, last.body.anchor) == (True, True, 0)
+
+
+def test_specs_of_a_merged_body_follow_from_those_of_its_parts(net, x):
+    (a,) = net.add_layer("toy.Neg", [x])
+    (b,) = net.add_layer("toy.Add", [a, x])
+    nodes = [a.producer, b.producer]
+    body, inputs = merge(nodes, [b])
+    assert known_specs(nodes, inputs) == []  # nobody has asked for theirs
+    assert [len(n.specs) for n in nodes] == [2, 3]
+    assert known_specs(nodes, inputs) == body.infer([x.spec])
+
+
+def test_specs_are_inferred_anew_where_a_tensor_between_is_described_otherwise(net, x):
+    (a,) = net.add_layer("toy.Neg", [x])
+    (b,) = net.add_layer("toy.Add", [a, x])
+    nodes = [a.producer, b.producer]
+    assert a.producer.specs[1] == a.spec
+    a.spec = TensorSpec(DType.FP32, (3, 4))
+    assert b.producer.specs[0] == a.spec
+    assert known_specs(nodes, merge(nodes, [b])[1]) == []

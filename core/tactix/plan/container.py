@@ -27,6 +27,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from tactix.base.errors import InvalidArgument, PlanFormatError, UntrustedPlan, punctuated
 from tactix.base.files import ABSENT, EMPTY, NO_FILE, why_no_file
+from tactix.base.garbage import rarely_collected
 from tactix.contracts.trust import Seal
 from tactix.plan.decode import decode_plan
 from tactix.plan.reader import Reader
@@ -64,6 +65,7 @@ def raw(content: Any) -> memoryview:
 # -- writing -------------------------------------------------------------------------------------
 
 
+@rarely_collected
 def dump(plan: Plan, sign: Sign | None = None) -> bytes:
     """The file's bytes; the same for plans that say the same. Raises PlanFormatError.
 
@@ -78,6 +80,7 @@ def digest(plan: Plan) -> bytes:
     return PROLOGUE.unpack(bytes(next(_pieces(plan, None))))[-1]  # type: ignore[no-any-return]
 
 
+@rarely_collected
 def save(plan: Plan, path: str | Path, sign: Sign | None = None) -> None:
     """Write the file; readers see the old one or the whole new one. Raises PlanFormatError,
     OSError.
@@ -151,6 +154,7 @@ def _canonical(header: Mapping[str, Any]) -> bytes:
 # -- reading -------------------------------------------------------------------------------------
 
 
+@rarely_collected
 def load(
     source: str | Path | bytes | bytearray | memoryview,
     *,

@@ -12,7 +12,7 @@ import threading
 import asked
 import numpy as np
 import pytest
-from harness import NATIVE, V3, V4, Case, Run, check, check_all, devices, node
+from harness import NATIVE, V3, V4, Case, Run, check, check_all, devices, needs, node
 
 from tactix.base.errors import BuildCancelled, CompilerError, ConfigError
 from tactix.contracts.artifact import Source
@@ -94,10 +94,22 @@ def test_the_quick_compiler_makes_few_units_and_other_code(cache):
     sources = [_write(str(i)) for i in range(9)]
     quick = CCompiler().quick()
     blob = quick.compile(sources, NATIVE)[0].blob
-    assert len(list((cache / "objects").glob("*/*.o"))) == 4 + 1  # and the executor
+    assert len(list((cache / "objects").glob("*/*.o"))) == 2 + 1  # and the executor
     assert quick.identity() != CCompiler().identity()
     assert "-O3" not in quick.identity()
     assert blob != CCompiler().compile(sources, NATIVE)[0].blob
+
+
+@needs("fma")
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_product_and_a_sum_are_rounded_once(cache, tmp_path, quick):
+    compiler = CCompiler().quick() if quick else CCompiler()
+    text = f"{HEAD} {{ float* x = (float*)a[0]; x[3] = x[0] * x[1] + x[2]; }}"
+    (made,) = compiler.compile([Source("c", text)], NATIVE)
+    x = np.array([1 + 2**-12, 1 + 2**-12, -1 - 2**-11, 0], np.float32)
+    arguments = (ctypes.c_int64 * 1)(x.ctypes.data)
+    getattr(_load(made.blob, tmp_path), made.symbol)(arguments, 0, 1)
+    assert x[3] == 2**-24
 
 
 @pytest.mark.parametrize("quick", [False, True])

@@ -10,6 +10,7 @@ import click
 COMMANDS: Mapping[str, str] = {
     "layers": "debug_layers",
     "precision": "debug_precision",
+    "reduce": "debug_reduce",
 }
 """Module of this pack by subcommand; it is imported when the subcommand is used."""
 

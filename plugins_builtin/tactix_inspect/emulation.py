@@ -21,6 +21,7 @@ from tactix.plan.schema import Plan
 from tactix.run.arrays import address_of
 from tactix.run.observed import RunningStep
 from tactix.select.bench import Bench
+from tactix_inspect.replay import meaning_of
 from tactix_ops.rules.sixteen import CARRIERS, PRODUCTS, SENSITIVE
 
 OPERANDS: Mapping[str, int] = {
@@ -166,8 +167,8 @@ class LayerOf:
 
 def body_of(s: Step[Plan]) -> Sequence[LayerOf]:
     """The layers that a step computes, as its reference tells; none where it does not."""
-    meaning: Any = s.info.get("reference") or s.artifact.params
-    if not isinstance(meaning, Mapping) or "layer" not in meaning:
+    meaning: Any = meaning_of(s)
+    if meaning is None:
         return ()
     body = meaning.get("body")
     if not isinstance(body, Mapping):

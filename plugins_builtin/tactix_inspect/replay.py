@@ -63,8 +63,8 @@ class StepRun:
     @cached_property
     def node(self) -> Node:
         """The step as a node of a network at its actual shapes. Raises PlanCompatibilityError."""
-        meaning, who = self.step.info.get("reference"), f"step {self.step.name!r}"
-        if not isinstance(meaning, Mapping):
+        meaning, who = meaning_of(self.step), f"step {self.step.name!r}"
+        if meaning is None:
             raise PlanCompatibilityError("it holds no reference", who=who)
         if any(x is None for x in self.inputs):
             raise PlanCompatibilityError("it holds no weight", who=who)
@@ -149,6 +149,14 @@ def operand(running: RunningStep, index: int) -> Array | None:
         return None
 
 
+def meaning_of(step: Step[Plan]) -> Mapping[str, object] | None:
+    """What a step computes, for ``region.decode``; None where the plan does not say it."""
+    for told in (step.info.get("reference"), step.artifact.params):
+        if isinstance(told, Mapping) and "layer" in told:
+            return told
+    return None
+
+
 def check_replayable(plan: Plan) -> None:
     """Raises PlanCompatibilityError for a plan of which no step can be compared with a reference:
     stripped of its weights, or one that says of no step what it computes.
@@ -160,7 +168,7 @@ def check_replayable(plan: Plan) -> None:
             do="Refit the plan first",
         )
     steps = [s for p in plan.nested() for s in p.steps if not s.plans]
-    if steps and not any(s.info.get("reference") or s.info.get("source") == NUMPY for s in steps):
+    if steps and not any(map(meaning_of, steps)):
         kind = plan.device.get("kind", "cpu")
         raise PlanCompatibilityError(
             "it does not say what its steps compute",

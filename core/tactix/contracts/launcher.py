@@ -43,9 +43,9 @@ class Step(Generic[Plan]):
     """One artifact with its operands. ``constants``: name to buffer. ``workspace``: scratch buffer,
     or -1.
 
-    ``info``: JSON for people (tactic, variant, origin, layers, seconds). In it ``reference`` of a
-    step with host code is what it computes, as ``Node.meaning`` has it, for where that code must
-    not run; nothing else depends on it.
+    ``info``: JSON for people (tactic, variant, origin, layers, seconds). In it ``reference`` is
+    what the step computes, as ``Node.meaning`` has it, unless its artifact's ``params`` say so: for
+    where its code must not run, or is to be compared; nothing else depends on it.
     ``plans``: plans of the layer's bodies.
     """
 

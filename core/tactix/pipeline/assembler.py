@@ -182,8 +182,9 @@ class Assembler:
             "seconds": c.seconds,
             "status": c.status,
         }
-        if self._hosts(n, c.artifact):
-            info["reference"] = n.meaning
+        meaning = n.meaning
+        if not n.layer.bodies(n.attrs) and c.artifact.params != meaning:
+            info["reference"] = meaning
         plans = tuple(self.planner(body) for body in n.layer.bodies(n.attrs))
         if plans:
             info["body_runs"] = [self._how_it_runs(p) for p in plans]

@@ -19,6 +19,7 @@ from tactix.contracts.device import Device
 from tactix.run.context import BOUND, ExecutionContext
 from tactix.run.engine import Engine
 from tactix.run.memory import Memory
+from tactix.run.observed import RunningStep
 from tactix.run.runtime import Runtime
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_cpu.device import CpuDevice
@@ -599,6 +600,33 @@ class _Board(CpuDevice):
     def copy_out(self, array: Any, address: int) -> None:
         self.copied[1] += array.nbytes
         super().copy_out(array, address)
+
+
+class _Reading:
+    """Reads what every step makes."""
+
+    def __init__(self) -> None:
+        self.made: list[Any] = []
+
+    def step(self, running: RunningStep, /) -> None:
+        running.run()
+        self.made += [running.read(o) for o in running.step.outputs]
+
+
+def test_an_observer_reads_the_memory_of_a_device(sample: Any, feeds: Feeds) -> None:
+    board, allocator = _Board(), _Counting()
+    allocator.device = "board"
+    session = sample.session(devices={board.key: board}, allocators={allocator.key: allocator})
+    plan = replace(sample.plan(depth=DEPTH), device={"kind": "board"})
+    context = Runtime(session=session).load(plan).create_execution_context()
+    context.observer = reading = _Reading()
+    given = feeds(3, 3)
+    board.copied = [0, 0]
+    got = context.run(given)
+    _check(got, sample, given)
+    for y in got.values():
+        assert any(np.array_equal(x, y) for x in reading.made)
+    assert board.copied[1] >= sum(x.nbytes for x in (*reading.made, *got.values()))
 
 
 def test_a_device_with_memory_of_its_own(sample: Any, feeds: Feeds) -> None:

@@ -4,6 +4,7 @@ against the model in ONNX Runtime, on the inputs that it actually had, so that e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -32,6 +33,14 @@ class Comparison:
     def departs(self) -> bool:
         return self.budgets is not None and not self.budgets <= 1
 
+    def to_json(self) -> dict[str, Any]:
+        return {"budgets": json_number(self.budgets), "why": self.why}
+
+
+def json_number(x: float | None) -> float | str | None:
+    """JSON has no infinity: a text then."""
+    return x if x is None or math.isfinite(x) else "inf"
+
 
 @dataclass(frozen=True)
 class LayerReport:
@@ -53,7 +62,8 @@ class LayerReport:
         return any(c.departs for c in self.against.values())
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "departs": self.departs}
+        against = {name: c.to_json() for name, c in self.against.items()}
+        return {**asdict(self), "against": against, "departs": self.departs}
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from tactix.plan.schema import Plan
 from tactix.run.context import ExecutionContext
 from tactix.run.observed import RunningStep
 from tactix_inspect.emulation import Emulation
+from tactix_inspect.layers import json_number
 
 Told = Callable[[str], None]
 Chosen = frozenset[int]
@@ -73,7 +74,10 @@ class PrecisionReport:
         return tuple(f"{escaped(name)}:fp32" for name in names)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "is_reached": self.is_reached, "options": list(self.options)}
+        wide = [{**asdict(w), "error": json_number(w.error)} for w in self.wide]
+        errors = {name: json_number(getattr(self, name)) for name in ("error", "reached")}
+        told = {"wide": wide, "is_reached": self.is_reached, "options": list(self.options)}
+        return {**asdict(self), **errors, **told}
 
 
 def escaped(name: str) -> str:

@@ -17,11 +17,14 @@ from tactix.base.arrays import Array
 from tactix.base.dtypes import DType
 from tactix.base.errors import ConfigError
 from tactix.contracts.launcher import Step
+from tactix.contracts.layer import Layer
+from tactix.contracts.reference import computed
+from tactix.contracts.region import Body, decode, resolve
 from tactix.plan.schema import Plan
 from tactix.run.arrays import address_of
 from tactix.run.observed import RunningStep
 from tactix.select.bench import Bench
-from tactix_inspect.replay import meaning_of
+from tactix_inspect.replay import meaning_of, operand
 from tactix_ops.rules.sixteen import CARRIERS, PRODUCTS, SENSITIVE
 
 OPERANDS: Mapping[str, int] = {
@@ -65,25 +68,28 @@ ROUNDINGS: Mapping[str, Rounding] = {"bf16": to_bf16, "fp16": to_fp16, "int8": t
 class LowerStep:
     """A step of the plan that a build could lower. ``layers``: names of the model that
     ``--layer-precision`` takes. ``inputs``: places of inputs that are rounded. ``makes``: whether
-    what it makes is, too.
+    what it makes is, too. ``inner``: whether a product reads what the step makes inside, which its
+    kernels do not round: its reference does.
     """
 
     step: Step[Plan]
     layers: tuple[str, ...]
     inputs: frozenset[int]
-    makes: bool
+    makes: bool = False
+    inner: bool = False
 
 
 class Emulation:
-    """``precision``: bf16, fp16 or int8. ``whole``: whether tensors between layers are of it, as on
-    a GPU; of float16 they always are, as only a GPU computes in it. Raises ConfigError.
+    """``precision``: bf16, fp16 or int8. ``find``: a layer by its key. ``whole``: whether tensors
+    between layers are of it, as on a GPU; of float16 they always are, as only a GPU computes in it.
+    Raises ConfigError.
     """
 
-    def __init__(self, precision: str, whole: bool = False) -> None:
+    def __init__(self, precision: str, find: Callable[[str], Layer], whole: bool = False) -> None:
         if precision not in ROUNDINGS:
             raise ConfigError(f"no precision {precision!r}", do=f"Choose {', '.join(ROUNDINGS)}")
         self._rounding = ROUNDINGS[precision]
-        self._whole = whole or precision == "fp16"
+        self._find, self._whole = find, whole or precision == "fp16"
         self._kept: dict[tuple[int, int], Array] = {}
         self._bytes = 0
 
@@ -103,13 +109,18 @@ class Emulation:
             if not nodes or not _carried(nodes) or not _makes_floats(s):
                 return None
             named = products or [n for n in nodes if n.kind in PRODUCTS | CARRIERS] or nodes
-            return LowerStep(s, _names(s, named), frozenset(floats), True)
+            return LowerStep(s, _names(s, named), frozenset(floats), makes=True)
         read = {i for n in products for i in n.inputs[: OPERANDS[n.kind]]}
-        chosen = read.intersection(floats)
-        return LowerStep(s, _names(s, products), frozenset(chosen), False) if chosen else None
+        chosen, inner = read.intersection(floats), any(map(_reads_inner, products))
+        if not chosen and not inner:
+            return None
+        return LowerStep(s, _names(s, products), frozenset(chosen), inner=inner)
 
     def run(self, running: RunningStep, lower: LowerStep) -> None:
         """The step, lowered. Raises ExecutionError."""
+        if lower.inner:
+            self._by_reference(running)
+            return
         step, addresses, held = running.step, dict[int, int](), list[Array]()
         for i in lower.inputs:
             o = step.inputs[i]
@@ -125,6 +136,26 @@ class Emulation:
             for o in step.outputs:
                 if o.spec.dtype is DType.FP32:
                     running.store(o, self._rounding(running.stored(o)))
+
+    def _by_reference(self, running: RunningStep) -> None:
+        """By the step's reference, with all operands of its products rounded. Raises
+        ExecutionError.
+        """
+        step, meaning = running.step, meaning_of(running.step)
+        assert meaning is not None
+        layer, attrs = decode(meaning, self._find)
+        body = resolve(layer, attrs, running.env)
+        assert isinstance(body, Body)
+        known = [operand(running, i) for i in range(body.arity)]
+        with np.errstate(all="ignore"):
+            for n in body.nodes:
+                args = [known[i] if i >= 0 else None for i in n.inputs]
+                for k in range(min(len(args), OPERANDS.get(_kind(n.layer.key), 0))):
+                    x = args[k]
+                    args[k] = self._rounding(x) if x is not None and x.dtype == np.float32 else x
+                known += computed(n.layer, n.attrs, args, n.name)
+        for o, i in zip(step.outputs, body.results, strict=True):
+            running.write(o, known[i])
 
     def _weights(self, plan: Plan, s: Step[Plan], inputs: frozenset[int]) -> Iterator[int]:
         """Buffers of constants that are made of these inputs, or of the step's inputs by more than
@@ -180,6 +211,10 @@ def body_of(s: Step[Plan]) -> Sequence[LayerOf]:
         )
         for n in body["nodes"]
     ]
+
+
+def _reads_inner(n: LayerOf) -> bool:
+    return -1 in n.inputs[: OPERANDS[n.kind]]
 
 
 def _kind(key: str) -> str:

@@ -88,7 +88,8 @@ def command(
     engine = _engine(model, plan, session, given, as_json)
     with contextlib.closing(engine.create_execution_context()) as context:
         feeds = list(replaying.feeds(engine, given))
-        runs = LoweredRuns(engine.plan, context, feeds, Emulation(precision, for_gpu))
+        emulation = Emulation(precision, session.layers.__getitem__, for_gpu)
+        runs = LoweredRuns(engine.plan, context, feeds, emulation)
         report = find_wide(runs, precision, max_error, seconds, _progress(as_json))
     if as_json:
         show.print_json(report.to_json())

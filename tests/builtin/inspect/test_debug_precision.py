@@ -15,12 +15,20 @@ import onnx.parser
 import pytest
 
 import tactix
+from tactix.base.dtypes import DType
 from tactix.base.errors import ConfigError, PlanCompatibilityError
+from tactix.base.tensor import LINEAR, TensorSpec
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.launcher import Operand, Step
+from tactix.contracts.region import FUSED, Body, BodyNode, encode
+from tactix.plan.schema import Plan
+from tactix.run.observed import RunningStep
 from tactix_inspect.emulation import Emulation, to_bf16, to_fp16, to_int8
 from tactix_inspect.precision import LoweredRuns, PrecisionSearch, departed, escaped
 from tactix_tools.cli import OK, PLAN, main
 
 RNG = np.random.default_rng(3)
+FIND = tactix.Session(group="build").layers.__getitem__
 
 
 # -- the search, over errors that are known ---------------------------------------------------------
@@ -182,15 +190,48 @@ def test_plans_that_cannot_be_replayed_are_refused(tmp_path: Path) -> None:
     engine = tactix.build(model(OVERFLOWING), level=0, timing_cache=False)
     context = engine.create_execution_context()
     with pytest.raises(ConfigError, match="no precision 'fp8'"):
-        Emulation("fp8")
+        Emulation("fp8", FIND)
     gpu = replace(engine.plan, device={"kind": "cuda"})
     with pytest.raises(PlanCompatibilityError, match="on the CPU"):
-        LoweredRuns(gpu, context, [], Emulation("bf16"))
+        LoweredRuns(gpu, context, [], Emulation("bf16", FIND))
     mute = replace(engine.plan, steps=tuple(replace(s, info={}) for s in engine.plan.steps))
     with pytest.raises(PlanCompatibilityError, match="no step of the plan could be lowered"):
-        LoweredRuns(mute, context, [], Emulation("bf16"))
+        LoweredRuns(mute, context, [], Emulation("bf16", FIND))
     path = tmp_path / "mute.plan"
     tactix.Runtime().load(mute).save(path)
     model_path = tmp_path / "m.onnx"
     onnx.save(model(OVERFLOWING), str(model_path))
     assert main(["debug", "precision", str(model_path), "--plan", str(path)]) == PLAN
+
+
+class _Arrays(RunningStep):
+    """A step over arrays by buffer."""
+
+    def __init__(self, step: Step[Plan], arrays: dict[int, np.ndarray]) -> None:
+        self.step, self.env, self.arrays = step, {}, arrays
+
+    def stored(self, o: Operand) -> np.ndarray:
+        return self.arrays[o.buffer]
+
+    def store(self, o: Operand, x: np.ndarray) -> None:
+        self.arrays[o.buffer] = x
+
+
+def test_what_a_product_reads_inside_of_a_step_is_rounded_by_its_reference() -> None:
+    tanh, product = FIND("tactix.Tanh@1"), FIND("tactix.MatMul@1")
+    nodes = (
+        BodyNode("t", tanh, tanh.Attrs(), (0,)),
+        BodyNode("m", product, product.Attrs(), (2, 1)),
+    )
+    specs = [TensorSpec(DType.FP32, s) for s in ((4, 16), (16, 8), (4, 8))]
+    x, w, y = (Operand(i, spec, LINEAR) for i, spec in enumerate(specs))
+    info = {"reference": encode(FUSED, Body(2, nodes, (3,), 1)), "origin": ["t", "m"]}
+    step: Step[Plan] = Step("t + m", KernelArtifact("none"), (x, w), (y,), info=info)
+    plan = Plan("p", (), (), (), (), (step,))
+    (lower,) = Emulation("bf16", FIND).lowerable(plan)
+    assert (lower.layers, lower.inner) == (("m",), True)
+    a, b = (RNG.standard_normal(s.at({})).astype(np.float32) for s in specs[:2])
+    running = _Arrays(step, {0: a, 1: b})
+    Emulation("bf16", FIND).run(running, lower)
+    want = to_bf16(np.tanh(a)) @ to_bf16(b)
+    np.testing.assert_allclose(running.arrays[2], want, rtol=1e-5, atol=1e-6)

@@ -71,6 +71,7 @@ class Builder(Recorded):
             )
         network = NetworkDefinition(self.session.layers, name)
         network.inherit_recorder(self)
+        network.presented = self.session.presented
         return network
 
     def create_builder_config(self) -> BuilderConfig:

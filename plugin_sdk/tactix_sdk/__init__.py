@@ -20,6 +20,7 @@ from tactix.contracts.graph import Node, Value
 from tactix.contracts.importer import Converter, Importer
 from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step
 from tactix.contracts.layer import Layer, NoAttrs
+from tactix.contracts.presenter import Presenter
 from tactix.contracts.region import Body, BodyNode, Program, program
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix.contracts.tool import Tool
@@ -68,10 +69,10 @@ __all__ = [
     "Calibrator", "CompileContext", "Compiler", "Converter", "DType", "Device", "DeviceProperties",
     "Dim", "Flavour", "Format", "Importer", "KernelArtifact", "Launch", "Launcher", "Layer",
     "LinkContext", "NoAttrs", "Node", "Operand", "P", "Pack", "PackLayer", "PointwiseLayer",
-    "Primitive", "Program", "Reject", "Rule", "Runnable", "Scalar", "Seal", "Shape", "Source",
-    "Step", "Tactic", "TensorSpec", "Tool", "TrustStore", "Value", "Variant", "abs_", "and_",
-    "any_of", "blocked", "cast", "ceil", "ceildiv", "const", "cos", "eq", "erf", "exp", "expm1",
-    "floor", "fuse", "hookimpl", "literal", "log", "log1p", "maximum", "minimum", "mod", "not_",
-    "or_", "pointwise", "pow_", "prod", "program", "round_", "rsqrt", "select", "sin", "sqrt",
-    "tanh", "var",
+    "Presenter", "Primitive", "Program", "Reject", "Rule", "Runnable", "Scalar", "Seal", "Shape",
+    "Source", "Step", "Tactic", "TensorSpec", "Tool", "TrustStore", "Value", "Variant", "abs_",
+    "and_", "any_of", "blocked", "cast", "ceil", "ceildiv", "const", "cos", "eq", "erf", "exp",
+    "expm1", "floor", "fuse", "hookimpl", "literal", "log", "log1p", "maximum", "minimum", "mod",
+    "not_", "or_", "pointwise", "pow_", "prod", "program", "round_", "rsqrt", "select", "sin",
+    "sqrt", "tanh", "var",
 ]  # fmt: skip

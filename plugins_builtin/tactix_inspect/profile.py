@@ -73,6 +73,12 @@ class PlanProfile:
         """As ``from_json`` takes it."""
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from tactix_inspect.pictures import profile_picture
+
+        return profile_picture(self)
+
     @classmethod
     def from_json(cls, told: Any) -> PlanProfile:
         """Raises InvalidArgument for what is no profile."""

@@ -65,6 +65,7 @@ NEEDS = {
         "builder.build_plan(net, config(tactic_sources={'cudnn'}))",
         "ConfigError no tactic source",
     ),
+    "inspect": ("", ""),
     "lock": (
         "builder.build_plan(net, config(frozen='it.lock'))",
         "ConfigError the option frozen cannot be served",

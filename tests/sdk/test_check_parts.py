@@ -31,7 +31,8 @@ from tactix.base.errors import PlanCompatibilityError, PlanFormatError
 from tactix_cpu.allocator import ArenaAllocator
 from tactix_cpu.device import CpuDevice, WorkerStream
 from tactix_sdk import (
-    Binary, BuildPart, BuildStage, Calls, Compiler, Converter, Flavour, Importer, Launcher, Source, Tool, errors,
+    Binary, BuildPart, BuildStage, Calls, Compiler, Converter, Flavour, Importer, Launcher, Presenter, Source,
+    Tool, errors,
 )
 """
 IMPORTER = """
@@ -165,6 +166,22 @@ class Sealed:
 
 parts = [Sealed()]
 """
+PRESENTER = """
+
+from html import escape
+
+
+class Drawn(Presenter):
+    key = "acme_part.drawn"
+
+    def html(self, subject):
+        if not hasattr(subject, "outputs"):
+            return None
+        return f"<p>{escape(subject.name)}</p>"
+
+
+parts = [Drawn()]
+"""
 TOOL = """
 
 @click.group("audit")
@@ -199,6 +216,7 @@ RIGHT = {
     "build-stage": PartOfPack("build_stages", BUILD_STAGE),
     "flavour": PartOfPack("flavours", FLAVOUR),
     "trust-store": PartOfPack("trust_stores", TRUST_STORE),
+    "presenter": PartOfPack("presenters", PRESENTER),
     "tool": PartOfPack("tools", TOOL),
 }
 HOOK = """
@@ -318,6 +336,16 @@ FAULTS: dict[str, dict[str, tuple[Pairs, str]]] = {
         "no type": (
             [("except (ValueError, IndexError)", "except ZeroDivisionError")],
             "load, of small.lines cut off after 0 bytes, raises IndexError",
+        ),
+    },
+    "presenter": {
+        "a name": ([("escape(subject.name)", "subject.name")], "a name is HTML: escape names"),
+        "a script": ([("<p>", "<script>1</script><p>")], "has a script"),
+        "an image": ([("<p>", "<image href='http://x'>")], "loads something"),
+        "anything": ([("return None", 'return "<p>?</p>"')], "it draws None: give None"),
+        "no text": (
+            [('return f"<p>{escape(subject.name)}</p>"', 'return b""')],
+            "give HTML, or None",
         ),
     },
     "converter": {

@@ -28,6 +28,7 @@ from tactix_sdk import (
     Layer,
     P,
     Pack,
+    Presenter,
     Reject,
     Rule,
     Tactic,
@@ -76,6 +77,13 @@ class Through(Flavour[Any]):
 
     def load(self, *given: Any) -> Any:
         raise AssertionError("nobody asks for it")
+
+
+class Drawn(Presenter):
+    key = "acme.drawn"
+
+    def html(self, subject: object) -> str | None:
+        return None
 
 
 class Lines(Importer[Any]):
@@ -144,6 +152,7 @@ ONES = [
     One("allocators", lambda p: p.allocator(with_key("acme.pool")), "acme.pool"),
     One("flavours", lambda p: p.flavour(Through()), "acme.through"),
     One("trust_stores", lambda p: p.trust_store(with_key("acme.trust")), "acme.trust"),
+    One("presenters", lambda p: p.presenter(Drawn()), "acme.drawn"),
 ]
 
 

@@ -51,6 +51,9 @@ class SessionView(Protocol):
         texts for no reason, and where nothing of it is installed.
         """
 
+    def presented(self, subject: object) -> str | None:
+        """A picture of it as HTML for notebooks; None if nothing that is in use makes one."""
+
     def trusted_by(self, seal: Seal) -> str:
         """Why a plan is trusted, in words; empty if it is not. Raises UntrustedPlan for a forged
         signature.

@@ -7,7 +7,7 @@ shape.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_not
 from typing import Any
@@ -48,7 +48,8 @@ class NetworkDefinition(Recorded):
     that inputs have in place of the model's, by name; None where the model's size stays if it is
     open, and becomes open if it is not, a str names an open one. ``states``: inputs
     and outputs that are one tensor, which grows; None for most networks. Errors go to the recorder
-    of the builder that made it, or its own.
+    of the builder that made it, or its own. ``presented``: what makes its picture for a notebook,
+    None where nothing does.
     """
 
     def __init__(self, layers: Mapping[str, Layer], name: str = "") -> None:
@@ -60,6 +61,7 @@ class NetworkDefinition(Recorded):
         self.wanted: dict[str, tuple[int | None, ...]] = {}
         self.reshaped: dict[str, tuple[Dim | str | None, ...]] = {}
         self.states: States | None = None
+        self.presented: Callable[[object], str | None] | None = None
         self.read: set[str] = set()
         self.origins: dict[str, Value] = {}
         self.model_tensors: dict[str, ModelTensor] = {}
@@ -365,6 +367,9 @@ class NetworkDefinition(Recorded):
         """Symbols that no shape gives a value: the caller tells it."""
         return frozenset() if self.states is None else frozenset({self.states.length})
 
+    def _repr_html_(self) -> str | None:
+        return self.presented(self) if self.presented else None
+
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
 
@@ -400,6 +405,7 @@ class NetworkDefinition(Recorded):
     def copy(self) -> NetworkDefinition:
         """An independent network of new nodes over the same layers, attributes and arrays."""
         out = NetworkDefinition(self.layers, self.name)
+        out.presented = self.presented
         new: dict[Value, Value] = {
             v: Value(v.name, v.spec, called=v.called) for v in (*self.inputs, *self.constants)
         }

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from tactix.contracts.importer import Converter, Importer
     from tactix.contracts.launcher import Launcher
     from tactix.contracts.layer import Layer
+    from tactix.contracts.presenter import Presenter
     from tactix.contracts.rule import Rule
     from tactix.contracts.tactic import Tactic
     from tactix.contracts.tool import Tool
     from tactix.contracts.trust import TrustStore
 
-API = (1, 1)
+API = (1, 2)
 """Major and minor version of this file. A plugin's ``TACTIX_API`` names the lowest minor that it
 needs.
 """
@@ -69,6 +70,12 @@ class RuntimeHooks(Protocol):
     def tactix_trust_stores(self) -> list[TrustStore]:
         """Trust stores; the key is a name, bare or ``namespace.name``. That of a pack is not asked
         until the user enables it."""
+
+    @hookspec
+    def tactix_presenters(self) -> list[Presenter]:
+        """Presenters, keys ``namespace.name``: pictures of engines and networks for notebooks. That
+        of a pack is not asked until the user enables it; tactix's own are asked first. Since 1.2.
+        """
 
 
 class BuildHooks(Protocol):

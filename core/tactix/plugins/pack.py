@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tactix.contracts.importer import Converter, Importer
     from tactix.contracts.launcher import Launcher
     from tactix.contracts.layer import Layer
+    from tactix.contracts.presenter import Presenter
     from tactix.contracts.rule import Rule
     from tactix.contracts.tactic import Tactic
     from tactix.contracts.tool import Tool
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     GivenAllocator = TypeVar("GivenAllocator", bound=Given[Allocator])
     GivenFlavour = TypeVar("GivenFlavour", bound=Given[Flavour[Any]])
     GivenStore = TypeVar("GivenStore", bound=Given[TrustStore])
+    GivenPresenter = TypeVar("GivenPresenter", bound=Given[Presenter])
 
 AnyGiven = TypeVar("AnyGiven")
 
@@ -141,6 +143,10 @@ class BasePack:
     def trust_store(self, given: GivenStore, /) -> GivenStore:
         """See ``TrustStore``."""
         return self._register("trust_stores", given, self._author())
+
+    def presenter(self, given: GivenPresenter, /) -> GivenPresenter:
+        """See ``Presenter``."""
+        return self._register("presenters", given, self._author())
 
     def tool(self, given: Tool | Callable[[], object], /) -> Tool:
         """A subcommand of a function that gives a click command when it is used. It is called as

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from tactix.base.errors import PluginError
 from tactix.base.spelling import did_you_mean
-from tactix.contracts import build_stage, flavour, importer, layer, rule, tactic
+from tactix.contracts import build_stage, flavour, importer, layer, presenter, rule, tactic
 from tactix.plugins.identity import Provider
 from tactix.plugins.names import NAME, NAMESPACE, OWN, VERSION
 
@@ -170,6 +170,7 @@ KINDS: Mapping[str, Kind] = {
     "allocators": Kind("allocator", "name or namespace.name", _LOOSE),
     "flavours": Kind("flavour", "name or namespace.name", _LOOSE, flavour.Flavour),
     "trust_stores": Kind("trust store", "name or namespace.name", _LOOSE),
+    "presenters": Kind("presenter", "namespace.name", _RULE, presenter.Presenter),
 }
 """By the name of the hook without ``tactix_``."""
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tactix.contracts.importer import Converter, Importer
     from tactix.contracts.launcher import Launcher
     from tactix.contracts.layer import Layer
+    from tactix.contracts.presenter import Presenter
     from tactix.contracts.tool import Tool
     from tactix.contracts.trust import Seal, TrustStore
 
@@ -113,6 +114,7 @@ class Session:
     allocators: Registry[Allocator]
     flavours: Registry[Flavour[Any]]
     trust_stores: Registry[TrustStore]
+    presenters: Registry[Presenter]
 
     def __getattr__(self, name: str) -> Any:
         if name in KINDS:  # the first use of a registry; from then on it is an attribute
@@ -145,8 +147,9 @@ class Session:
 
     def enable(self, pack: str) -> None:
         """Let a pack touch what others provide: rules and tactics for their layers, converters of
-        their operators, importers of their formats, compilers of their languages, and trust stores.
-        ``pack``: a namespace or a distribution. Raises ConfigError for one that does not exist.
+        their operators, importers of their formats, compilers of their languages, trust stores and
+        presenters. ``pack``: a namespace or a distribution. Raises ConfigError for one that is
+        not there.
         """
         with self._lock:
             if self._manager:
@@ -200,6 +203,20 @@ class Session:
             filter(None, (store.trusted_by(seal) for store in self._own_first("trust_stores"))), ""
         )
 
+    def presented(self, subject: object) -> str | None:
+        """A picture of it as HTML, by the first presenter in use that knows it; None if none does.
+        One that fails is told as a warning.
+        """
+        for one in self._own_first("presenters"):
+            try:
+                found: str | None = one.html(subject)
+            except Exception as e:
+                self.logger.warning(f"presenter {one.key} failed: {type(e).__name__}: {e}")
+            else:
+                if found is not None:
+                    return found
+        return None
+
     def unasked(self) -> str:
         """Of which packs the trust stores were not asked, in words, with the cure."""
         unasked = [
@@ -247,6 +264,7 @@ class Session:
             ),
             "trust_stores": lambda e: True,
             "build_stages": lambda e: True,
+            "presenters": lambda e: True,
         }
 
     def _own(self, kind: str) -> list[Any]:

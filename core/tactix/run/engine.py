@@ -192,6 +192,10 @@ class Engine(Recorded):
             "the runtime's flavour has no inspector", who=self.name, do="Use the flavour 'default'"
         )
 
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: a picture of the plan, if a pack makes one."""
+        return self._session.presented(self)
+
     def __repr__(self) -> str:
         taken, given = (
             ", ".join(f"{io.name}: {io.dtype.value}{show(io.shape)}" for io in ios)

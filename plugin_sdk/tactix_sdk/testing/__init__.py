@@ -26,6 +26,7 @@ from tactix_sdk.testing import (
     machines,
     meaning,
     memory,
+    presenting,
     primitives,
     ranges,
     rewriting,
@@ -56,8 +57,8 @@ from tactix_sdk.testing.subject import Subject
 __all__ = [
     "CHECKS", "FAILED", "NOTHING", "PASSED", "SKIPPED", "Broken", "Check", "Outcome", "PackTests",
     "Subject", "bids", "commands", "compiling", "flavouring", "machines", "meaning", "memory",
-    "ordered", "outcome", "outcomes", "primitives", "ranges", "rewriting", "running", "shipping",
-    "sources", "staging", "static", "tried", "trusting",
+    "ordered", "outcome", "outcomes", "presenting", "primitives", "ranges", "rewriting", "running",
+    "shipping", "sources", "staging", "static", "tried", "trusting",
 ]  # fmt: skip
 
 

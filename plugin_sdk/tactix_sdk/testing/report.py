@@ -57,7 +57,8 @@ class Outcome:
 CHECKS: dict[str, Check] = {}
 AREAS = (
     "static", "meaning", "primitives", "rewriting", "sources", "bids", "compiling", "running",
-    "machines", "memory", "ranges", "staging", "flavouring", "trusting", "commands", "shipping",
+    "machines", "memory", "ranges", "staging", "flavouring", "trusting", "presenting", "commands",
+    "shipping",
 )  # fmt: skip
 """Modules with checks, in the order in which these run: what fails first is often why others do."""
 

@@ -61,6 +61,10 @@ class Session:
         """None: all that is here is used."""
         return "", ""
 
+    def presented(self, subject: object) -> str | None:
+        """None: this runtime draws nothing."""
+        return None
+
     def unasked(self) -> str:
         """Packs whose trust stores were not asked: none, as only enabled ones are here."""
         return ""

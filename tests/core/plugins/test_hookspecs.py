@@ -27,6 +27,7 @@ def test_doors() -> None:
         "tactix_allocators",
         "tactix_flavours",
         "tactix_trust_stores",
+        "tactix_presenters",
     }
     assert HOOKS["build"] == {
         "tactix_layers",

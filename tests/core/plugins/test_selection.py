@@ -225,7 +225,7 @@ def test_a_minor_that_is_too_new(site: Any) -> None:
     session = Session()
     with pytest.raises(
         MissingKey,
-        match=r"is incompatible: it needs plugin API 1\.99, this tactix has 1\.1\. pip install",
+        match=r"is incompatible: it needs plugin API 1\.99, this tactix has 1\.2\. pip install",
     ):
         session.layers["acme.Swish@1"]
     assert [i.status for i in packs(session)] == ["incompatible"]

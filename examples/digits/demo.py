@@ -17,7 +17,7 @@ import numpy as np
 
 import tactix
 from tactix.run.runtime import default_threads
-from tactix_tools.agreement import agree
+from tactix_inspect.agreement import agree
 from tactix_tools.peers import has_onnxruntime, onnxruntime_session
 from tactix_tools.progress import BuildProgress
 from tactix_tools.show import console as make_console

@@ -101,7 +101,8 @@ def _pieces(plan: Plan, sign: Sign | None) -> Iterator[bytes | memoryview]:
     for name, content in blobs.items():
         view = raw(content)
         table[name] = [align(end), view.nbytes, hashlib.sha256(view).hexdigest()]
-        end = align(end) + view.nbytes
+        if view.nbytes:  # an empty one, which may be the last, takes no padding
+            end = align(end) + view.nbytes
     text = _canonical({**header, "blobs": table})
     _check_readable(text, blobs)
     digest = hashlib.sha256(text).digest()

@@ -44,6 +44,14 @@ def test_a_round_trip_keeps_everything(plan: Plan) -> None:
     assert bytes(got.blobs["note"]) == b"kept"
 
 
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65])
+def test_a_weight_without_content_may_lie_anywhere(plan: Plan, size: int) -> None:
+    blobs = {"first": b"", **plan.blobs, "odd": bytes(size), "last": b""}
+    data = container.dump(replace(plan, blobs=blobs))
+    found = container.load(data).blobs
+    assert {k: bytes(found[k]) for k in blobs} == {k: bytes(v) for k, v in blobs.items()}
+
+
 def test_equal_plans_give_equal_bytes(plan: Plan) -> None:
     shuffled = replace(
         plan,

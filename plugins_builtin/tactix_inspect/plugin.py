@@ -1,4 +1,7 @@
-"""Pictures for notebooks; they are imported when one is asked for."""
+"""Pictures for notebooks, and engines that are looked at while they serve.
+
+Heavy imports stay inside functions, so that finding plugins is quick.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from tactix.plugins.pack import BasePack
 
 if TYPE_CHECKING:
     from tactix.contracts.presenter import Presenter
+    from tactix_inspect.shadowing.flavour import ShadowingFlavour
 
 pack = BasePack("tactix")
 
@@ -17,3 +21,10 @@ def pictures() -> Presenter:
     from tactix_inspect.pictures import Pictures
 
     return Pictures()
+
+
+@pack.flavour
+def shadowing() -> ShadowingFlavour:
+    from tactix_inspect.shadowing.flavour import ShadowingFlavour
+
+    return ShadowingFlavour()

@@ -65,7 +65,7 @@ NEEDS = {
         "builder.build_plan(net, config(tactic_sources={'cudnn'}))",
         "ConfigError no tactic source",
     ),
-    "inspect": ("", ""),
+    "inspect": ("runtime.load(plan).shadow()", "PluginError small: no flavour in use shadows"),
     "lock": (
         "builder.build_plan(net, config(frozen='it.lock'))",
         "ConfigError the option frozen cannot be served",

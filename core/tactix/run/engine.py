@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tactix.base.dims import Shape, evaluate, show
 from tactix.base.dtypes import DType
@@ -16,6 +16,7 @@ from tactix.contracts.flavour import Options
 from tactix.contracts.session import SessionView
 from tactix.plan import container
 from tactix.plan.schema import Plan, TensorIO
+from tactix.plugins.names import OWN
 from tactix.run.admission import signer_of
 from tactix.run.arrays import in_order
 from tactix.run.context import ExecutionContext
@@ -24,6 +25,9 @@ from tactix.run.link import LinkedPlan
 from tactix.run.memory import Weights
 from tactix.run.memory_log import memory_told
 from tactix.run.shapes import shape_of, solve
+
+if TYPE_CHECKING:
+    from tactix.contracts.shadow import OnDrift, ShadowedView
 
 
 class Engine(Recorded):
@@ -183,6 +187,26 @@ class Engine(Recorded):
         container.save(self.plan, path, signer_of(self._session) if self._sign else None)
 
     # -- looking ----------------------------------------------------------------------------------
+
+    def shadow(
+        self, rate: float = 0.001, on_drift: OnDrift | None = None, **bounds: Any
+    ) -> ShadowedView:
+        """The same engine, of whose calls a share runs again on references beside it; this one
+        stays as it is.
+
+        ``rate``: the share. ``on_drift``: is called with a DriftReport of each that departs, in a
+        thread of its own. ``bounds``: the other ``ShadowOptions``. Raises InvalidArgument,
+        PlanCompatibilityError where a step has no reference, PluginError where nothing in use does
+        that.
+        """
+        from tactix.contracts.shadow import ShadowFlavour, ShadowOptions
+
+        options = ShadowOptions(rate, on_drift, **bounds)
+        for flavour in self._session.flavours.values():
+            if isinstance(flavour, ShadowFlavour):
+                return flavour.shadow(self, self._session, options)
+        why, do = self._session.why_missing(OWN, "tactix_flavours")
+        raise PluginError("no flavour in use shadows engines", who=self.name, why=why, do=do)
 
     def inspect(self) -> dict[str, Any]:
         """io, steps and memory as JSON, in flavours that have an inspector. Raises PluginError in

@@ -1,0 +1,1 @@
+"""Shadow mode: a share of live requests runs again on references, in a process beside this one."""

@@ -1,0 +1,482 @@
+"""Shadow mode: which requests are looked at, what that costs the served path, what is told."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kept_log import KeptLog
+
+import tactix
+from tactix.base.errors import ExecutionError, InvalidArgument, PluginError, ShapeError
+from tactix.base.logger import Severity
+from tactix.contracts.shadow import DriftReport, OutputDrift, ShadowOptions, StepDrift
+from tactix.plan.schema import Plan
+from tactix.plugins.session import Session
+from tactix.run.engine import Engine
+from tactix.run.observed import StepObserver
+from tactix_inspect.agreement import Agreement
+from tactix_inspect.shadowing.facts import Checked, Looked
+from tactix_inspect.shadowing.messages import receive, send
+from tactix_inspect.shadowing.references import ReferenceProcess
+from tactix_inspect.shadowing.sampling import Gaps
+from tactix_inspect.shadowing.served import ShadowedEngine, shadow
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+PATIENCE = 60.0
+ALL: Mapping[str, Any] = {"load": 1.0, "queue": 1000}
+"""So that every sample is checked."""
+
+
+class Fake:
+    """References that say what they are told, once ``gate`` is open. ``wrong``: whether outputs
+    depart.
+    """
+
+    def __init__(self, wrong: bool = False, steps: tuple[StepDrift, ...] = ()) -> None:
+        self.wrong, self.steps = wrong, steps
+        self.gate, self.closed = threading.Event(), False
+        self.taken: list[Plan] = []
+        self.seen: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []
+        self.failure: Exception | None = None
+        self.gate.set()
+
+    def take(self, plan: Plan, tolerance: float) -> None:
+        self.taken.append(plan)
+
+    def check(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Checked:
+        self.gate.wait(PATIENCE)
+        if self.failure is not None:
+            raise self.failure
+        self.seen.append((inputs, outputs))
+        row = Agreement("logits", "references", 0.5, 0.25, 0.9, 3 * self.wrong)
+        return Checked((row,), 0.125)
+
+    def look(self, inputs: Mapping[str, Any], run: Callable[[StepObserver], None]) -> Looked:
+        class Runs:
+            def step(self, running: Any, /) -> None:
+                running.run()
+
+        run(Runs())
+        return Looked(self.steps, 0.25)
+
+    def close(self) -> None:
+        self.closed = True
+        self.gate.set()
+
+
+def built(log: KeptLog, session: Session, **options: Any) -> Engine:
+    """Without compiling, which may not be possible here."""
+    return tactix.build(
+        DIGITS,
+        logger=log,
+        session=session,
+        builder_optimization_level=0,
+        tactic_sources={"numpy", "view"},
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session()
+
+
+@pytest.fixture(scope="module")
+def log() -> KeptLog:
+    return KeptLog()
+
+
+@pytest.fixture(scope="module")
+def engine(log: KeptLog, session: Session) -> Engine:
+    return built(log, session)
+
+
+Shadowed = Callable[..., ShadowedEngine]
+
+
+@pytest.fixture
+def shadowed(engine: Engine, session: Session) -> Iterator[Shadowed]:
+    """Shadows the engine, until the test is over."""
+    made: list[ShadowedEngine] = []
+
+    def begin(references: Any, rate: float = 1.0, **options: Any) -> ShadowedEngine:
+        chosen = ShadowOptions(rate, **{**ALL, **options})
+        made.append(shadow(engine, session, chosen, references))
+        return made[-1]
+
+    yield begin
+    for s in made:
+        s.close()
+
+
+# -- which ----------------------------------------------------------------------------------------
+
+
+def gaps(rate: float, seed: int, count: int = 2000) -> list[int]:
+    found = Gaps(rate, seed)
+    return [found.next() for _ in range(count)]
+
+
+def test_gaps_keep_the_rate_and_are_those_of_their_seed() -> None:
+    assert gaps(0.01, 3) == gaps(0.01, 3)
+    assert gaps(0.01, 3) != gaps(0.01, 4)
+    assert 98 < sum(gaps(0.01, 3)) / 2000 < 102
+    assert {50, 150} >= {min(gaps(0.01, 3)), max(gaps(0.01, 3))}
+    assert set(gaps(1.0, 0)) == {1}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rate": 0.0}, "rate is 0.0. Give a share"),
+        ({"rate": 1.5}, "rate is 1.5"),
+        ({"rate": float("nan")}, "rate is nan"),
+        ({"load": 0.0}, "load is 0.0"),
+        ({"queue": 0}, "no room"),
+        ({"queue_bytes": 0}, "no room"),
+    ],
+)
+def test_options_make_sense(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        ShadowOptions(**options)
+
+
+def test_the_same_requests_are_taken_for_the_same_seed(shadowed: Shadowed) -> None:
+    taken = []
+    for _ in range(2):
+        fake = Fake()
+        s = shadowed(fake, rate=0.1, seed=5)
+        for k in range(60):
+            s(X * k)
+        assert s.drain(PATIENCE)
+        taken.append([float(inputs["image"].max()) for inputs, _ in fake.seen])
+        assert s.stats().requests == 60
+        assert s.stats().sampled == len(fake.seen) == s.stats().checked
+    assert taken[0] == taken[1]
+    assert 3 <= len(taken[0]) <= 12
+
+
+# -- the served path ------------------------------------------------------------------------------
+
+
+def test_it_answers_as_the_engine_does(shadowed: Shadowed, engine: Engine) -> None:
+    s = shadowed(Fake())
+    want = engine(X)
+    for got in (s(X), s(image=X), s({"image": X}), s(X.tolist())):
+        assert np.array_equal(got, want)
+    assert s.num_io_tensors == engine.num_io_tensors
+    assert s.plan is engine.plan
+    assert repr(s) == f"<shadowed {engine!r}>"
+    with pytest.raises(ShapeError):
+        s(X[:, :, :3])
+    with pytest.raises(AttributeError):
+        _ = s.nothing_of_the_kind
+    assert s.drain(PATIENCE)
+    assert s.stats().checked == 4, "what fails is no sample"
+
+
+def test_an_engine_that_is_not_shadowed_knows_nothing_of_it(engine: Engine) -> None:
+    assert type(engine).__call__ is Engine.__call__
+    assert not [name for name in vars(engine) if "shadow" in name]
+
+
+def test_samples_are_copies(shadowed: Shadowed, engine: Engine) -> None:
+    fake, x = Fake(), X.copy()
+    fake.gate.clear()
+    s = shadowed(fake)
+    want = engine(x).copy()
+    answer = s(x)
+    x[...] = 9
+    answer[...] = 9
+    fake.gate.set()
+    assert s.drain(PATIENCE)
+    ((inputs, outputs),) = fake.seen
+    assert np.array_equal(inputs["image"], X)
+    assert np.array_equal(outputs["logits"], want)
+
+
+@pytest.mark.parametrize("bounds", [{"queue": 3}, {"queue_bytes": 3 * (64 + 10) * 4}])
+def test_what_has_no_room_is_dropped_and_counted(
+    shadowed: Shadowed, bounds: dict[str, Any]
+) -> None:
+    fake = Fake()
+    fake.gate.clear()
+    s = shadowed(fake, **bounds)
+    for _ in range(20):
+        s(X)
+    stats = s.stats()
+    assert stats.sampled == 20
+    assert stats.dropped in (16, 17), "beside those that wait one may be looked at"
+    fake.gate.set()
+    assert s.drain(PATIENCE)
+    assert s.stats().checked == 20 - stats.dropped
+
+
+def test_references_take_no_more_than_their_share(shadowed: Shadowed) -> None:
+    """One that takes 0.125 s of each second rests for so long that the next waits."""
+    fake = Fake()
+    s = shadowed(fake, load=0.001)
+    s(X)
+    s(X)
+    assert not s.drain(0.2)
+    assert s.stats().checked == 1
+    s.close()
+    assert s.stats().state == "closed"
+
+
+def test_several_threads_share_one(shadowed: Shadowed) -> None:
+    s = shadowed(Fake(), rate=0.5)
+    threads = [threading.Thread(target=lambda: [s(X) for _ in range(10)]) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert s.drain(PATIENCE)
+    assert 8 <= s.stats().checked <= 30
+    assert s.stats().requests <= 40
+
+
+# -- what is told ---------------------------------------------------------------------------------
+
+
+def test_a_departure_is_told_with_the_step(shadowed: Shadowed, log: KeptLog) -> None:
+    got: list[DriftReport] = []
+    step = StepDrift("conv2d + relu", "acme.conv@1", 0.5, 7)
+    s = shadowed(Fake(wrong=True, steps=(step,)), on_drift=got.append)
+    before = len(log.named("drift"))
+    for _ in range(5):
+        s(X)
+    assert s.drain(PATIENCE)
+    assert [r.request for r in got] == [1, 2, 3, 4, 5]
+    first = got[0]
+    assert (first.steps, first.note, first.stats.departed) == ((step,), "", 1)
+    assert first.outputs == (OutputDrift("logits", 0.25, 3),)
+    assert "output 'logits' by 0.25 of its largest magnitude" in first.text
+    assert first.text.endswith("steps: conv2d + relu")
+    stats = s.stats()
+    assert (stats.checked, stats.departed, stats.by_step) == (5, 5, {"conv2d + relu": 5})
+    assert stats.seconds == 5 * (0.125 + 0.25)
+    told = log.named("drift")[before:]
+    assert [e.fields["departed"] for e in told] == [1, 2, 4], "not a line for each"
+    assert "Take the engine out of service" in told[0].text
+    assert told[0].text in log.of(Severity.WARNING)
+
+
+def test_where_no_step_departs_by_itself_that_is_said(shadowed: Shadowed) -> None:
+    got: list[DriftReport] = []
+    s = shadowed(Fake(wrong=True), on_drift=got.append)
+    s(X)
+    assert s.drain(PATIENCE)
+    assert "roundings add up" in got[0].note
+
+
+def test_an_answer_that_does_not_come_again_is_said(
+    shadowed: Shadowed, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got: list[DriftReport] = []
+    s = shadowed(Fake(wrong=True), on_drift=got.append)
+    monkeypatch.setattr(s, "_serve", lambda x: engine(x) + 1)
+    s(X)
+    assert s.drain(PATIENCE)
+    assert "run again the engine gives other outputs" in got[0].note
+
+
+def test_only_so_many_are_looked_at_step_by_step(shadowed: Shadowed) -> None:
+    got: list[DriftReport] = []
+    s = shadowed(Fake(wrong=True), on_drift=got.append, looks=1)
+    for _ in range(6):
+        s(X)
+    assert s.drain(PATIENCE)
+    looked = [not r.note.startswith("not looked at") for r in got]
+    assert looked == [True, True, False, True, False, False], "the 1st, 2nd, 4th, 8th ..."
+
+
+def test_a_callback_that_raises_is_logged(shadowed: Shadowed, log: KeptLog) -> None:
+    def broken(report: DriftReport) -> None:
+        raise ValueError("no pager")
+
+    s = shadowed(Fake(wrong=True), on_drift=broken)
+    s(X)
+    s(X)
+    assert s.drain(PATIENCE)
+    assert s.stats().departed == 2
+    assert any("on_drift raised ValueError('no pager')" in text for text in log.warnings)
+
+
+def test_a_callback_may_close(shadowed: Shadowed) -> None:
+    s = shadowed(Fake(wrong=True), on_drift=lambda report: s.close())
+    s(X)
+    assert s.drain(PATIENCE)
+    assert s.stats().state == "closed"
+
+
+def test_references_that_fail_end_the_looking_and_not_the_serving(
+    shadowed: Shadowed, log: KeptLog
+) -> None:
+    fake = Fake()
+    fake.failure = ExecutionError("the references failed", why="no memory")
+    s = shadowed(fake)
+    s(X)
+    assert s.drain(PATIENCE)
+    assert s.stats().state == "failed"
+    assert s.stats().error == "the references failed: no memory"
+    assert any("no request of digits is looked at any more" in text for text in log.warnings)
+    s(X)
+    assert s.stats().dropped == 1
+
+
+def test_a_shadow_that_nobody_has_any_more_ends(engine: Engine, session: Session) -> None:
+    fake = Fake()
+    s = shadow(engine, session, ShadowOptions(1.0), fake)
+    s(X)
+    del s
+    gc.collect()
+    assert fake.closed
+
+
+# -- what can be shadowed -------------------------------------------------------------------------
+
+
+def test_what_is_no_engine_is_refused(session: Session) -> None:
+    with pytest.raises(InvalidArgument, match="a str cannot be shadowed"):
+        shadow("digits.plan", session, ShadowOptions())  # type: ignore[arg-type]
+
+
+def test_refitting_gives_references_the_new_weights(log: KeptLog, session: Session) -> None:
+    from tactix_refit.refitter import Refitter
+
+    engine = built(log, session, flags={tactix.BuilderFlag.REFIT})
+    fake = Fake()
+    with shadow(engine, session, ShadowOptions(1.0, **ALL), fake) as s:
+        s(X)
+        assert s.drain(PATIENCE)
+        refitter = Refitter(engine)
+        name = min(
+            refitter.get_all_weights(), key=lambda n: refitter.get_weights_prototype(n).shape
+        )
+        for n in [name, *refitter.get_missing_weights()]:
+            spec = refitter.get_weights_prototype(n)
+            refitter.set_named_weights(n, np.ones(spec.at({}), spec.dtype.numpy))
+        for n in refitter.get_missing_weights():
+            spec = refitter.get_weights_prototype(n)
+            refitter.set_named_weights(n, np.ones(spec.at({}), spec.dtype.numpy))
+        refitter.refit()
+        s(X)
+        s(X)
+        assert s.drain(PATIENCE)
+        assert len(fake.taken) == 2
+        assert s.stats().sampled == 3
+        assert s.stats().checked == 2, "one may have run on the weights of before"
+
+
+def test_an_engine_shadows_itself(engine: Engine) -> None:
+    with engine.shadow(0.5, seed=3, load=0.5) as s:
+        assert np.array_equal(s(X), engine(X))
+    assert s.stats().requests == 1
+    with pytest.raises(InvalidArgument, match="rate is 7"):
+        engine.shadow(7)
+
+
+def test_a_runtime_loads_engines_that_are_shadowed(engine: Engine, session: Session) -> None:
+    s = tactix.Runtime(session=session, flavour="shadow").load(engine.plan)
+    assert isinstance(s, ShadowedEngine)
+    assert np.array_equal(s(X), engine(X))
+    assert s.error_log is not None, "errors go where the runtime's go"
+    s.close()
+
+
+def test_without_the_pack_that_is_said(log: KeptLog, tmp_path: Path, engine: Engine) -> None:
+    engine.save(tmp_path / "digits.plan")
+    alone = Session(group="runtime", disable=["inspect"])
+    loaded = tactix.Runtime(session=alone, on_untrusted="allow").deserialize(
+        tmp_path / "digits.plan"
+    )
+    with pytest.raises(PluginError, match="no flavour in use shadows engines"):
+        loaded.shadow()
+
+
+# -- the process ----------------------------------------------------------------------------------
+
+
+def test_messages_keep_arrays() -> None:
+    stream = io.BytesIO()
+    sent = {"a": np.arange(12.0).reshape(3, 4).T, "b": np.zeros((0, 3), np.int8), "c": ["text"]}
+    send(stream, ("check", sent))
+    send(stream, None)
+    stream.seek(0)
+    name, got = receive(stream)  # type: ignore[misc]
+    assert name == "check"
+    assert np.array_equal(got["a"], sent["a"])  # type: ignore[has-type]
+    assert got["b"].shape == (0, 3)  # type: ignore[has-type]
+    assert got["c"] == ["text"]  # type: ignore[has-type]
+    assert receive(stream) is None
+    with pytest.raises(EOFError):
+        receive(stream)
+
+
+def spoil(engine: Engine) -> str:
+    """Other weights in the memory of a live engine; the name of the step that reads them."""
+    step = next(s for s in engine.plan.steps if "conv2d_2" in s.name)
+    weight = next(o.buffer for o in step.inputs if engine.plan.buffers[o.buffer].blob)
+    content = np.frombuffer(engine.plan.blobs[engine.plan.buffers[weight].blob], np.uint8)
+    ctypes.memset(content.ctypes.data + content.nbytes // 2, 0, content.nbytes // 4)
+    return step.name
+
+
+def test_weights_that_change_in_memory_are_found(log: KeptLog, session: Session) -> None:
+    engine, got = built(log, session), []
+    references = ReferenceProcess()
+    with shadow(engine, session, ShadowOptions(0.5, got.append, **ALL), references) as s:
+        for _ in range(6):
+            s(X)
+        assert s.drain(PATIENCE)
+        before = s.stats()
+        assert (before.state, before.departed) == ("running", 0)
+        assert before.checked >= 2
+        assert before.seconds > 0
+        name = spoil(engine)
+        for _ in range(6):
+            s(X)
+        assert s.drain(PATIENCE)
+        after = s.stats()
+        assert after.departed == after.checked - before.checked > 0
+        assert after.by_step == {name: after.departed}
+    assert [[d.step for d in r.steps] for r in got] == [[name]] * after.departed
+    assert got[0].steps[0].outside > 0
+
+
+def test_a_process_that_dies_is_told(log: KeptLog, session: Session, engine: Engine) -> None:
+    references = ReferenceProcess()
+    with shadow(engine, session, ShadowOptions(1.0, **ALL), references) as s:
+        s(X)
+        assert s.drain(PATIENCE)
+        assert s.stats().checked == 1
+        assert references.pid not in (0, os.getpid())
+        os.kill(references.pid, 9)
+        s(X)
+        assert s.drain(PATIENCE)
+        assert s.stats().state == "failed"
+        assert "the process that runs references is gone" in s.stats().error
+        assert np.array_equal(s(X), engine(X))
+
+
+def test_without_a_process_that_is_told(
+    monkeypatch: pytest.MonkeyPatch, session: Session, engine: Engine
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with engine.shadow(1.0) as s:
+        s(X)
+        assert s.drain(PATIENCE)
+        assert s.stats().state == "failed"
+        assert "no process to run references in" in s.stats().error

@@ -355,7 +355,7 @@ class GraphView {
     const parts = [
       svg("path", { class: "stripe", d: stripe(box.height), style: { fill: colourOf(step, this.by) } }),
       svg("title", {}, `${step.name}\n${shortKey(step.tactic)} ${step.variant}`),
-      text(14, 18, cut(labelOf(step), isGroup ? 26 : 31), { class: "label" }),
+      text(14, 18, cut(labelOf(step), isGroup ? 23 : 31), { class: "label" }),
       text(14, 34, clipped(titleOf(step), 21), { class: "name" }),
       text(box.width - 8, 34, isNumber(seconds) ? duration(seconds) : "", { class: "time" }),
     ];

@@ -53,8 +53,9 @@ class Details {
 
   step(graph, step) {
     const told = graph === main ? explained.get(step.name) : undefined;
+    const inside = graph === main ? "" : `, ${graph.name}`;
     return [
-      this.heading(`step ${step.index} of ${graph.steps.length}${graph === main ? "" : `, ${graph.name}`}`, labelOf(step), step.name),
+      this.heading(`step ${step.index} of ${graph.steps.length}${inside}`, labelOf(step), step.name),
       this.facts(this.stepFacts(step)),
       this.inner(step), this.bodies(step),
       this.section("Nodes of the model", this.list(step.origin, "name")),
@@ -87,9 +88,13 @@ class Details {
   }
 
   inner(step) {
-    if (step.inner.length < 2) return step.inner[0]?.attrs ? this.section("Attributes", el("p", {}, codes([step.inner[0].attrs]))) : null;
+    if (step.inner.length < 2) {
+      const attrs = step.inner[0]?.attrs;
+      return attrs ? this.section("Attributes", el("p", {}, codes([attrs]))) : null;
+    }
     return this.section("Layers inside", el("ol", { class: "layers", start: 0 }, step.inner.map((n) =>
-      el("li", {}, el("b", {}, n.op), " ", el("span", { class: "name" }, n.name), n.attrs ? el("span", { class: "attrs" }, n.attrs) : null))));
+      el("li", {}, el("b", {}, n.op), " ", el("span", { class: "name" }, n.name),
+        n.attrs ? el("span", { class: "attrs" }, n.attrs) : null))));
   }
 
   bodies(step) {
@@ -111,7 +116,8 @@ class Details {
       el("div", { class: "row" }, el("b", {}, shortKey(c.tactic)), el("span", { class: "tag" }, state),
         isNumber(c.seconds) ? el("span", { class: "number" }, `${duration(c.seconds)}${spread}`) : null),
       c.variant && c.variant !== "default" ? el("div", { class: "variant" }, c.variant) : null,
-      isNumber(c.seconds) && most && c.status !== "rejected" ? bar(c.seconds / most, c.chosen ? "var(--accent)" : "var(--faint)") : null,
+      isNumber(c.seconds) && most && c.status !== "rejected"
+        ? bar(c.seconds / most, c.chosen ? "var(--accent)" : "var(--faint)") : null,
       isNumber(c.costs_more) || isNumber(c.error) ? el("div", { class: "note" },
         [isNumber(c.costs_more) && `${c.costs_more < 0 ? "−" : "+"}${duration(Math.abs(c.costs_more))}`,
           isNumber(c.error) && `error ${c.error.toPrecision(2)} of its budget`].filter(Boolean).join(", ")) : null,
@@ -150,7 +156,8 @@ class Details {
   neighbours(title, graph, ids) {
     return this.section(title, ids.slice(0, 24).map((id) => {
       const { step, name } = graph.node(id);
-      return button(step ? `${step.index} ${cut(labelOf(step), 30)}` : name, () => select(graph.index, id), { class: "link", title: name });
+      const said = step ? `${step.index} ${cut(labelOf(step), 30)}` : name;
+      return button(said, () => select(graph.index, id), { class: "link", title: name });
     }));
   }
 
@@ -183,7 +190,9 @@ class Details {
 
   tensors(title, operands, graph) {
     return this.section(title, operands.length ? el("ul", { class: "tensors" }, operands.map((o) => el("li", {},
-      graph && o.from >= 0 ? button(o.name, () => select(graph.index, o.from), { class: "link name" }) : el("span", { class: "name" }, o.name),
+      graph && o.from >= 0
+        ? button(o.name, () => select(graph.index, o.from), { class: "link name" })
+        : el("span", { class: "name" }, o.name),
       el("span", { class: "note" }, `${o.dtype} ${shapeText(o.shape)}`,
         o.format && o.format !== "linear" ? `, ${o.format}` : "", isNumber(o.bytes) ? `, ${byteSize(o.bytes)}` : "")))) : []);
   }

@@ -21,7 +21,7 @@ class Differences {
     const [a, b] = this.told.times.predicted;
     rows.sort((p, q) => Math.abs(q.seconds[1] - q.seconds[0]) - Math.abs(p.seconds[1] - p.seconds[0]));
     return [
-      el("p", { class: "verdict" }, `Predicted: ${duration(a)} and ${duration(b)}`, isNumber(a) && isNumber(b) && a > 0 ? `, ${change(a, b)}` : ""),
+      el("p", { class: "verdict" }, [`Predicted: ${duration(a)} and ${duration(b)}`, change(a, b)].filter(Boolean).join(", ")),
       rows.length ? table({
         caption: "Times of steps", rows,
         columns: [
@@ -29,7 +29,8 @@ class Differences {
           { title: "first", numeric: true, text: (r) => duration(r.seconds[0]), value: (r) => r.seconds[0] },
           { title: "second", numeric: true, text: (r) => duration(r.seconds[1]), value: (r) => r.seconds[1] },
           { title: "apart", numeric: true, text: (r) => change(...r.seconds), value: (r) => r.seconds[1] - r.seconds[0] },
-          { title: "", text: () => "", cell: (r) => bar(Math.abs(r.seconds[1] - r.seconds[0]) / most, r.seconds[1] < r.seconds[0] ? "var(--better)" : "var(--worse)") },
+          { title: "", text: () => "", cell: (r) => bar(Math.abs(r.seconds[1] - r.seconds[0]) / most,
+            r.seconds[1] < r.seconds[0] ? "var(--better)" : "var(--worse)") },
         ],
         choose: (r) => selectName(r.name),
       }) : null,

@@ -390,7 +390,10 @@ class GraphView {
     }
     const reaches = this.reaches.get(this.graph);
     let path = "";
-    for (const id of rows.keys()) if (rows[id] <= last && reaches[id] >= first) path += this.plane.ways(id, this.graph.readers[id], first, last);
+    for (const id of rows.keys()) {
+      if (rows[id] > last || reaches[id] < first) continue;
+      path += this.plane.ways(id, this.graph.readers[id], first, last);
+    }
     this.edges.setAttribute("d", path);
   }
 

@@ -66,13 +66,15 @@ function head() {
   byId("plan-about").textContent = [p.device.name, p.threads && counted(p.threads, "thread"),
     p.made_by && `tactix ${p.made_by}`, p.bytes && byteSize(p.bytes)].filter(Boolean).join(" · ");
   const memory = main.memory;
+  const short = report.shortfall.text;
   const facts = [
     profile ? ["A run", duration(profile.seconds), `median of ${profile.runs}`] : null,
     ["Predicted", duration(p.predicted), "by the build"],
     ["Steps", main.steps.length.toLocaleString("en"), nodes ? `run ${counted(nodes, "node")} of the model` : ""],
     ["Weights", byteSize(p.weights), ""],
-    ["Activations", memory ? byteSize(memory.arena) : "–", memory?.least ? `${(memory.arena / memory.least).toFixed(2)} × lower bound` : "depends on data"],
-    ["Fast path", report.shortfall.text ? "not all" : "all", report.shortfall.text ? cut(report.shortfall.text, 44) : counted(report.shortfall.layers ?? 0, "layer")],
+    ["Activations", memory ? byteSize(memory.arena) : "–",
+      memory?.least ? `${(memory.arena / memory.least).toFixed(2)} × lower bound` : "depends on data"],
+    ["Fast path", short ? "not all" : "all", short ? cut(short, 44) : counted(report.shortfall.layers ?? 0, "layer")],
   ];
   byId("facts").append(...facts.filter(Boolean).map(([name, value, more]) =>
     el("div", {}, el("dt", {}, name), el("dd", {}, value), more ? el("dd", { class: "more" }, more) : null)));

@@ -15,7 +15,8 @@ class MemoryView {
     }
     this.root = chart({
       height: MEMORY_HEIGHT, className: "memory",
-      label: `Memory over ${counted(main.steps.length, "step")}: ${byteSize(m.arena)} in the arena, lower bound ${byteSize(m.least)}. Left and Right walk.`,
+      label: `Memory over ${counted(main.steps.length, "step")}: ${byteSize(m.arena)} in the arena, `
+        + `lower bound ${byteSize(m.least)}. Left and Right walk.`,
     });
     this.root.addEventListener("click", (e) => this.pick(e));
     this.note = el("p", { class: "note" });
@@ -49,12 +50,14 @@ class MemoryView {
     const boxes = new Boxes();
     for (const [name, kind, first, last, offset, n] of m.blocks) {
       const colour = kind === "workspace" ? "var(--faint)" : colourOf(main.steps[first], "tactic");
-      boxes.add(colour, x(first), y(offset + n), Math.max(0.7, x(last + 1) - x(first) - 0.5), Math.max(0.7, y(offset) - y(offset + n) - 0.5));
+      const [left, top] = [x(first), y(offset + n)];
+      boxes.add(colour, left, top, Math.max(0.7, x(last + 1) - left - 0.5), Math.max(0.7, y(offset) - top - 0.5));
     }
     const live = m.live.map((n, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(n).toFixed(1)}H${x(i + 1).toFixed(1)}`).join("");
     const line = (n, name) => svg("line", { class: name, x1: left, x2: width - 8, y1: y(n), y2: y(n) });
     const step = selectedStep();
-    const cursor = step && svg("rect", { class: "cursor", x: x(step.index), y: 8, width: Math.max(1.5, x(1) - x(0)), height: bottom - 8 });
+    const across = Math.max(1.5, x(1) - x(0));
+    const cursor = step && svg("rect", { class: "cursor", x: x(step.index), y: 8, width: across, height: bottom - 8 });
     this.root.replaceChildren(...[...grid, ...below, ...boxes.drawn({ class: "block" }),
       svg("path", { class: "live", d: live }), line(m.arena, "arena"), line(m.least, "bound"), cursor].filter(Boolean));
   }
@@ -72,7 +75,8 @@ class MemoryView {
     const step = selectedStep();
     const at = step ? step.index : this.memory.live.indexOf(Math.max(...this.memory.live));
     const living = this.memory.blocks.filter(([, , first, last]) => at >= first && at <= last);
-    this.note.textContent = `${step ? "At" : "Most at"} step ${at}: ${byteSize(this.memory.live[at])} live in ${counted(living.length, "tensor")}.`;
+    this.note.textContent = `${step ? "At" : "Most at"} step ${at}: `
+      + `${byteSize(this.memory.live[at])} live in ${counted(living.length, "tensor")}.`;
     this.living.replaceChildren(table({
       caption: `Live at step ${at}`, rows: living.sort((a, b) => b[5] - a[5]),
       columns: [

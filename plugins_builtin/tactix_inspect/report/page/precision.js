@@ -5,7 +5,11 @@ const CELL = 15;
 class PrecisionView {
   element() {
     const groups = grouped(main.steps, GROUPINGS.precision.of);
-    this.root = chart({ height: CELL, className: "cells", label: `Precision of ${counted(main.steps.length, "step")}: ${groups.map((g) => `${g.key} ${g.steps.length}`).join(", ")}. Left and Right walk.` });
+    const counts = groups.map((g) => `${g.key} ${g.steps.length}`).join(", ");
+    this.root = chart({
+      height: CELL, className: "cells",
+      label: `Precision of ${counted(main.steps.length, "step")}: ${counts}. Left and Right walk.`,
+    });
     this.root.addEventListener("click", (e) => this.pick(e));
     onWidth(this.root, (width) => this.draw(width));
     onSelection(this.root, () => this.width && this.draw());
@@ -13,10 +17,12 @@ class PrecisionView {
     return el("section", { class: "scroll" },
       el("div", { class: "tools" }, el("ul", { class: "legend" }, groups.map((g) => swatch(palettes.precision.get(g.key),
         `${g.key || "–"}: ${counted(g.steps.length, "step")}, ${percent(g.seconds / totalSeconds)} of the time`)))),
-      el("p", { class: "note" }, "A cell is a step, in the order of the run: the narrowest type of numbers that it reads or writes."),
+      el("p", { class: "note" }, "A cell is a step, in the order of the run: ",
+        "the narrowest type of numbers that it reads or writes."),
       this.root,
       Object.keys(wide).length ? this.wide(wide) : null,
-      lowered.length ? this.lowered(lowered, times) : el("p", { class: "note" }, "No layer was lowered: the build had no flag that allows it, or none gained."));
+      lowered.length ? this.lowered(lowered, times) : el("p", { class: "note" },
+        "No layer was lowered: the build had no flag that allows it, or none gained."));
   }
 
   draw(width = this.width) {

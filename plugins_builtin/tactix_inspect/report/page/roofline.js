@@ -6,7 +6,8 @@ class RooflineView {
   element() {
     const roof = profile?.roofline;
     if (!roof) {
-      const why = profile ? "The profile has no measured peaks." : "A roofline needs a profile: `tactix profile PLAN --json > p.json`, then `tactix report PLAN --profile p.json`.";
+      const why = profile ? "The profile has no measured peaks."
+        : "A roofline needs a profile: `tactix profile PLAN --json > p.json`, then `tactix report PLAN --profile p.json`.";
       return el("section", { class: "scroll" }, el("p", { class: "empty" }, why));
     }
     this.points = main.steps.filter((s) => s.profile?.flops > 0 && s.profile.nbytes > 0 && s.profile.seconds > 0)
@@ -21,7 +22,8 @@ class RooflineView {
     const peaks = Object.entries(roof.flops).map(([dtype, f]) => `${rate(f)}flop/s in ${dtype}`);
     return el("section", { class: "scroll" },
       el("div", { class: "tools" }, el("p", { class: "note" },
-        `Peaks measured on the device: ${[...peaks, `${rate(roof.nbytes)}B/s from memory`].join(", ")}. A mark's area is its share of the time.`)),
+        `Peaks measured on the device: ${[...peaks, `${rate(roof.nbytes)}B/s from memory`].join(", ")}. `,
+        "A mark's area is its share of the time.")),
       this.points.length ? this.root : null, this.losses());
   }
 
@@ -39,7 +41,8 @@ class RooflineView {
     this.width = width;
     const [left, bottom] = [84, ROOF_HEIGHT - 44];
     const b = this.bounds();
-    const log = ([least, most], from, to) => (v) => from + ((Math.log(v) - Math.log(least)) / (Math.log(most) - Math.log(least))) * (to - from);
+    const log = ([least, most], from, to) => (v) =>
+      from + (Math.log(v / least) / Math.log(most / least)) * (to - from);
     const [x, y] = [log(b.x, left, width - 12), log(b.y, bottom, 12)];
     const inside = (v, [least, most]) => v >= least && v <= most;
     const down = decades(...b.x).filter((v) => inside(v, b.x)).map((v) => svg("g", { class: "grid" },
@@ -53,9 +56,12 @@ class RooflineView {
       return [svg("path", { class: "roof", d: `M${x(start)} ${y(start * nbytes)}L${x(knee)} ${y(peak)}H${width - 12}` }),
         text(width - 16, y(peak) - 6, `${dtype} ${rate(peak)}flop/s`, { class: "roof-name" })];
     });
-    this.marks = this.points.map((p) => ({ ...p, cx: x(p.x), cy: y(p.y), r: 3 + 22 * Math.sqrt(p.step.profile.seconds / totalSeconds) }));
-    const circles = this.marks.map((p) => svg("circle", { cx: p.cx, cy: p.cy, r: p.r, class: p.step === selectedStep() ? "point chosen" : "point",
-      style: { fill: colourOf(p.step, "tactic") } }, svg("title", {}, `${p.step.name}\n${rate(p.y)}flop/s, ${digits(p.x)} flop/B`)));
+    const radius = (step) => 3 + 22 * Math.sqrt(step.profile.seconds / totalSeconds);
+    this.marks = this.points.map((p) => ({ ...p, cx: x(p.x), cy: y(p.y), r: radius(p.step) }));
+    const circles = this.marks.map((p) => svg("circle", {
+      cx: p.cx, cy: p.cy, r: p.r, class: p.step === selectedStep() ? "point chosen" : "point",
+      style: { fill: colourOf(p.step, "tactic") },
+    }, svg("title", {}, `${p.step.name}\n${rate(p.y)}flop/s, ${digits(p.x)} flop/B`)));
     this.root.replaceChildren(...down, ...across, ...roofs, ...circles,
       text((left + width) / 2, ROOF_HEIGHT - 6, "arithmetic for each byte, flop/B", { class: "axis" }),
       text(14, 12 + (bottom - 12) / 2, "flop/s", { class: "axis", transform: `rotate(-90 14 ${12 + (bottom - 12) / 2})` }));

@@ -47,7 +47,8 @@ class Search {
       el("span", { class: "swatch", style: { "--colour": colourOf(step, "tactic") } }),
       el("span", { class: "label" }, cut(labelOf(step), 34)), el("span", { class: "name" }, clipped(hit, 58)));
     });
-    const count = this.steps.length > MOST_FOUND ? `${MOST_FOUND} of ${counted(this.steps.length, "step")}` : counted(this.steps.length, "step");
+    const shown = this.steps.length > MOST_FOUND ? `${MOST_FOUND} of ` : "";
+    const count = `${shown}${counted(this.steps.length, "step")}`;
     this.list.replaceChildren(...rows);
     this.list.dataset.count = words.length ? count : "";
     this.list.hidden = !words.length;

@@ -34,7 +34,8 @@ class Shares {
     this.groups.replaceChildren(table({
       caption: `By ${title}`, rows: groups,
       columns: [
-        { title, wide: true, text: (g) => g.key, cell: (g) => [el("span", { class: "swatch", style: { "--colour": colour(g) } }), g.key || "–"] },
+        { title, wide: true, text: (g) => g.key,
+          cell: (g) => [el("span", { class: "swatch", style: { "--colour": colour(g) } }), g.key || "–"] },
         { title: "steps", numeric: true, text: (g) => g.steps.length, value: (g) => g.steps.length },
         { title: "time", numeric: true, text: (g) => duration(g.seconds), value: (g) => g.seconds },
         { title: "share", numeric: true, text: (g) => percent(g.seconds / totalSeconds), value: (g) => g.seconds },
@@ -48,6 +49,7 @@ class Shares {
   list(group) {
     this.key = group.key;
     const steps = [...group.steps].sort((a, b) => (secondsOf(b) ?? 0) - (secondsOf(a) ?? 0));
-    this.steps.replaceChildren(stepTable(group.key === null ? "All steps, the longest first" : `Steps of ${group.key || "–"}`, steps));
+    const caption = group.key === null ? "All steps, the longest first" : `Steps of ${group.key || "–"}`;
+    this.steps.replaceChildren(stepTable(caption, steps));
   }
 }

@@ -37,12 +37,14 @@ class ShortfallView {
   }
 
   rejected() {
-    const rows = report.nodes.flatMap((n) => n.candidates.filter((c) => c.status === "rejected").map((c) => ({ name: n.name, ...c })));
+    const rows = report.nodes.flatMap((n) =>
+      n.candidates.filter((c) => c.status === "rejected").map((c) => ({ name: n.name, ...c })));
+    const title = (r) => `${shortKey(r.tactic)} ${r.variant}`;
     return rows.length ? table({
       caption: "Rejected candidates", rows,
       columns: [
         { title: "layer", name: true, wide: true, text: (r) => r.name, cell: (r) => clipped(r.name, 48) },
-        { title: "candidate", text: (r) => `${shortKey(r.tactic)} ${r.variant}`, cell: (r) => cut(`${shortKey(r.tactic)} ${r.variant}`, 48) },
+        { title: "candidate", text: title, cell: (r) => cut(title(r), 48) },
         { title: "why", wide: true, text: (r) => r.reason },
       ],
       choose: (r) => selectName(r.name),

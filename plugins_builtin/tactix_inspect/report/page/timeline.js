@@ -29,7 +29,8 @@ class Timeline {
     this.to = this.end;
     this.root = chart({
       height: this.lanes * (LANE + LANE_GAP) + 34, className: "timeline",
-      label: `Timeline of ${counted(main.steps.length, "step")}, ${duration(this.end)}. Left and Right walk, plus and minus zoom.`,
+      label: `Timeline of ${counted(main.steps.length, "step")}, ${duration(this.end)}. `
+        + "Left and Right walk, plus and minus zoom.",
     });
   }
 
@@ -40,8 +41,11 @@ class Timeline {
     onWidth(this.root, (width) => this.draw(width));
     onSelection(this.root, () => this.chosen());
     const about = profile
-      ? `Medians of ${counted(profile.runs, "run")} on ${counted(profile.threads, "thread")}; a run took ${duration(profile.seconds)}, ${duration(profile.profiled)} with timestamps (${profile.method}). One run in ten is under low, one over high.`
-      : "Without a profile: the seconds that the build measured or estimated, one step behind the other. `tactix profile PLAN --json` writes one for --profile.";
+      ? `Medians of ${counted(profile.runs, "run")} on ${counted(profile.threads, "thread")}; `
+        + `a run took ${duration(profile.seconds)}, ${duration(profile.profiled)} with timestamps (${profile.method}). `
+        + "One run in ten is under low, one over high."
+      : "Without a profile: the seconds that the build measured or estimated, one step behind the other. "
+        + "`tactix profile PLAN --json` writes one for --profile.";
     return el("section", { class: "scroll" },
       el("div", { class: "tools" },
         el("div", { class: "buttons", role: "group", "aria-label": "Zoom" },
@@ -153,7 +157,8 @@ class Timeline {
   }
 
   key(event) {
-    const actions = { "+": () => this.scale(1.6), "=": () => this.scale(1.6), "-": () => this.scale(1 / 1.6), 0: () => this.window(0, this.end) };
+    const [nearer, further] = [() => this.scale(1.6), () => this.scale(1 / 1.6)];
+    const actions = { "+": nearer, "=": nearer, "-": further, 0: () => this.window(0, this.end) };
     actions[event.key]?.();
   }
 

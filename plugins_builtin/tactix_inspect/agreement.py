@@ -27,7 +27,8 @@ class Agreement:
 
     ``max_abs``: the largest difference. ``max_rel``: that, relative to the peer's largest
     magnitude. ``cosine``: of the angle between the flattened arrays. ``outside``: elements beyond
-    the tolerance. ``note``: what else is wrong.
+    the tolerance. ``note``: what else is wrong. ``p50``, ``p90``, ``p99``: so many per cent of the
+    differences are no larger.
     """
 
     output: str
@@ -37,6 +38,9 @@ class Agreement:
     cosine: float
     outside: int
     note: str = ""
+    p50: float = 0.0
+    p90: float = 0.0
+    p99: float = 0.0
 
     @property
     def passed(self) -> bool:
@@ -86,7 +90,19 @@ def agree(
         worst / scale if scale else worst,
         _cosine(a[finite], b[finite]),
         outside,
+        "",
+        *_percentiles(gap),
     )
+
+
+def _percentiles(gap: Any) -> tuple[float, float, float]:
+    """The 50th, 90th and 99th of the differences, each one that is there; 0 of none."""
+    import numpy as np
+
+    if not gap.size:
+        return 0.0, 0.0, 0.0
+    p50, p90, p99 = np.percentile(gap, (50, 90, 99), method="higher").tolist()
+    return p50, p90, p99
 
 
 def _table(value: Any) -> tuple[Any, list[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +22,45 @@ FOLDER_OF_WEIGHTS = "session.model_external_initializers_file_folder_path"
 CPU = "CPUExecutionProvider"
 
 
-def provider_session(
-    model: str | bytes, provider: str = CPU, folder: str = "", optimised: bool = True
-) -> Any:
-    """An InferenceSession of a file, or of bytes whose weights lie in a folder; one that is not
-    optimised is sooner there. Raises ConfigError where ONNX Runtime or its provider is not there.
+@dataclass(frozen=True)
+class SessionTerms:
+    """Of a session of ONNX Runtime. ``provider``: what runs the nodes. ``threads``: of one node; 0
+    leaves them to it. ``folder``: where the weights of a model that is given as bytes lie.
+    ``optimised``: one that is not is sooner there.
+    """
+
+    provider: str = CPU
+    threads: int = 0
+    folder: str = ""
+    optimised: bool = True
+
+
+def runtime_session(model: str | bytes, terms: SessionTerms = SessionTerms()) -> Any:
+    """An InferenceSession of a file or of bytes. Raises ConfigError where ONNX Runtime or its
+    provider is not there.
     """
     try:
         import onnxruntime
     except ImportError as e:
         raise ConfigError("ONNX Runtime is not installed", do="pip install onnxruntime") from e
     known = onnxruntime.get_available_providers()
-    if provider not in known:
-        do = f"It has: {', '.join(known)}. Others come with other packages of ONNX Runtime"
-        raise ConfigError(f"ONNX Runtime has no {provider} here", do=do)
+    if terms.provider not in known:
+        do = f"It has: {', '.join(known)}. Other packages of ONNX Runtime bring others"
+        raise ConfigError(f"ONNX Runtime has no {terms.provider} here", do=do)
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    if not optimised:
+    options.log_severity_level = 3
+    if terms.threads:
+        options.intra_op_num_threads, options.inter_op_num_threads = terms.threads, 1
+    if not terms.optimised:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    if folder:
-        options.add_session_config_entry(FOLDER_OF_WEIGHTS, folder)
-    return onnxruntime.InferenceSession(model, options, providers=[provider])
+    if terms.folder:
+        options.add_session_config_entry(FOLDER_OF_WEIGHTS, terms.folder)
+    session = onnxruntime.InferenceSession(model, options, providers=[terms.provider])
+    if terms.provider not in session.get_providers():  # it goes on without one that cannot start
+        raise ConfigError(
+            f"{terms.provider} cannot start here", do="Its libraries or its device are missing"
+        )
+    return session
 
 
 NO_SIZES: Mapping[str, int] = {}
@@ -94,5 +113,6 @@ class ModelTensors:
         graph.output.extend(
             onnx.ValueInfoProto(name=name) for name in names if name not in self._outputs
         )
-        content = self._model.SerializeToString()
-        return provider_session(content, self._provider, str(self._path.parent.resolve()), False)
+        folder = str(self._path.parent.resolve())
+        terms = SessionTerms(self._provider, folder=folder, optimised=False)
+        return runtime_session(self._model.SerializeToString(), terms)

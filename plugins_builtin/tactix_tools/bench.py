@@ -9,6 +9,7 @@ import click
 
 from tactix.base.errors import ConfigError
 from tactix.plugins.session import Session
+from tactix_inspect.model_tensors import SessionTerms, runtime_session
 from tactix_tools import arrays, options, peers, show, source
 from tactix_tools.timing import Latency, Schedule, measure
 
@@ -81,7 +82,8 @@ def command(
     rows = {"tactix": measure([source.caller(engine, feed) for _ in range(streams)], schedule)}
     if compare_ort:
         with peers.answering("onnxruntime", onnx_file):
-            peer = peers.onnxruntime_session(onnx_file, source.threads(given))
+            terms = SessionTerms(threads=source.threads(given))
+            peer = runtime_session(onnx_file, terms)
             rows["onnxruntime"] = measure([_peer_call(peer, feed)] * streams, schedule)
     facts = {
         "file": file,

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
 from tactix.base.errors import AccuracyError, InvalidArgument
+from tactix.base.files import replacing
 from tactix.builder import Builder
 from tactix.plugins.session import Session
+from tactix.run.engine import Engine
 from tactix_inspect.agreement import Agreement, agree, tolerance
+from tactix_inspect.layer_compare import (
+    PlanTensors,
+    Tolerance,
+    compare_tensors,
+    departures_first,
+)
+from tactix_inspect.model_tensors import CPU, ModelTensors
 from tactix_sdk.evaluate import evaluate
 from tactix_tools import arrays, options, peers, show, source
 from tactix_tools.cli import MISMATCH, OK
 
-COLUMNS = ["output", "against", "max abs", "max rel", "cosine", "outside", "verdict"]
+COLUMNS = [
+    "output", "against", "50 %", "90 %", "99 %", "max abs", "max rel", "cosine", "outside",
+    "verdict",
+]  # fmt: skip
 
 OWN_REFERENCE = "tactix-reference"
 """The references of the layers that the importer makes of a model."""
+RUNTIME = "onnxruntime"
 SHOWN = 5
 """Most operators that a message names."""
+SHOWN_LAYERS = 20
+"""Tensors on the way in the table."""
 
 
 @click.command("compare")
@@ -43,6 +62,13 @@ SHOWN = 5
     type=options.TOLERANCE,
     help="Absolute tolerance; default: rtol times the output's largest magnitude.",
 )
+@click.option(
+    "--provider",
+    metavar="NAME",
+    help="ONNX Runtime's, which runs the other model: CUDAExecutionProvider, ...",
+)
+@click.option("--layers", is_flag=True, help="Tensors on the way, too, that both sides know.")
+@click.option("--csv", "table", type=click.Path(dir_okay=False), help="Write all rows there.")
 @options.input_options
 @options.engine_options
 @options.build_options
@@ -67,11 +93,18 @@ def command(
     neither knows, are tactix-reference's: the references of the layers that the importer makes of
     the model. An element passes if |got - want| <= atol + rtol * |want|; integers must be equal.
     Exit code 6 if one does not.
+
+    With --layers every tensor on the way is compared, too, that both sides know by the model's
+    name of it: of two plans, or a plan and the model in ONNX Runtime. Errors add up on the way; the
+    exit code is that of the outputs.
     """
-    _check(file, other, against)
+    _check(file, other, against, given)
+    table = source.output(given["table"], "--csv") if given["table"] else None
     engine = source.open_engine(file, session, given, quiet=as_json)
     plans, feed = [engine.plan], arrays.feed(engine.plan, given)
-    got = engine.create_execution_context().run(feed)
+    context = engine.create_execution_context()
+    got = context.run(feed)
+    second = None
     if other and source.is_plan(other):
         second = source.open_engine(other, session, given, quiet=as_json)
         plans.append(second.plan)
@@ -82,31 +115,57 @@ def command(
         ways = dict(_peers(other or file, against, feed, session, given))
     rtol = max(tolerance(p, session.tactics) for p in plans) if rtol is None else rtol
     rows = [row for name, run in ways.items() for row in beside(name, got, run(), rtol, atol)]
+    layers: list[Agreement] = []
+    if given["layers"]:
+        ours, name = PlanTensors(engine.plan, context), other if second else _provider(given)
+        with peers.answering(RUNTIME, other or file):
+            theirs = _tensors(other or file, second, given)
+            layers = list(compare_tensors(ours, str(name), theirs, feed, Tolerance(rtol, atol)))
     passed = all(r.passed for r in rows)
+    if table is not None:
+        write_csv(table, rows, layers)
     if as_json:
-        shown = {name: list(x.shape) for name, x in feed.items()}
-        show.print_json(
-            {
-                "inputs": shown,
-                "rtol": rtol,
-                "outputs": [r.to_json() for r in rows],
-                "passed": passed,
-            }
-        )
+        _print_json(rows, layers, feed, rtol)
     else:
         _print(show.console(), rows, rtol)
+        if given["layers"]:
+            _print_layers(show.console(), layers)
     return OK if passed else MISMATCH
 
 
-def _check(file: str, other: str | None, against: Sequence[str]) -> None:
-    """Raises InvalidArgument for files that make no pair."""
+def _check(file: str, other: str | None, against: Sequence[str], given: Mapping[str, Any]) -> None:
+    """Raises InvalidArgument for files that make no pair, and options that do not go together."""
     if other is None and source.is_plan(file):
         do = "Give the model that it was built from, or another plan, as a second file"
         raise InvalidArgument("a plan alone has nothing to be compared with", who=file, do=do)
-    if other is not None and source.is_plan(other) and against:
+    of_model = [*against, *([given["provider"]] if given["provider"] else [])]
+    if other is not None and source.is_plan(other) and of_model:
         raise InvalidArgument(
-            f"{against[0]} cannot run a plan", who=other, do="Leave --against out, or give a model"
+            f"{of_model[0]} cannot run a plan",
+            who=other,
+            do="Leave --against and --provider out, or give a model",
         )
+    foreign = [a for a in against if a != RUNTIME]
+    if foreign and (given["provider"] or given["layers"]):
+        asked = "--provider" if given["provider"] else "--layers"
+        raise InvalidArgument(
+            f"{asked} is about ONNX Runtime",
+            why=f"{foreign[0]} is asked for",
+            do=f"Leave {asked} out",
+        )
+
+
+def _provider(given: Mapping[str, Any]) -> str:
+    return str(given["provider"] or CPU)
+
+
+def _tensors(
+    other: str, second: Engine | None, given: Mapping[str, Any]
+) -> PlanTensors | ModelTensors:
+    """Of the other side, tensors on the way."""
+    if second is not None:
+        return PlanTensors(second.plan, second.create_execution_context())
+    return ModelTensors(other, _provider(given))
 
 
 def _peers(
@@ -122,10 +181,14 @@ def _peers(
                     model, given["enable"], shapes
                 )
                 return evaluate(network, feed)
+            if peer == RUNTIME:
+                return peers.onnxruntime_runner(model, _provider(given))(feed)
             return peers.RUNNERS[peer](model)(feed)
 
-    for peer in against or (_usual_peer(model, session),):
-        yield peer, lambda peer=peer: run(peer)  # type: ignore[misc]
+    usual = RUNTIME if given["provider"] or given["layers"] else _usual_peer(model, session)
+    for peer in against or (usual,):
+        name = given["provider"] or peer
+        yield name, lambda peer=peer: run(peer)  # type: ignore[misc]
 
 
 def _usual_peer(model: str, session: Session) -> str:
@@ -154,17 +217,52 @@ def beside(
     return [agree(output, name, got[output], want[output], rtol, atol) for output in want]
 
 
-def _print(console: Console, rows: list[Agreement], rtol: float) -> None:
-    cells = [
-        [
-            r.output,
-            r.peer,
-            f"{r.max_abs:.3g}",
-            f"{r.max_rel:.3g}",
-            f"{r.cosine:.6f}",
-            r.outside,
-            r.note or ("pass" if r.passed else "FAIL"),
-        ]
-        for r in rows
-    ]
-    console.print(show.table(f"Tolerance {rtol:g}", COLUMNS, cells, right=COLUMNS[2:6]))
+def write_csv(path: Path, outputs: Sequence[Agreement], layers: Sequence[Agreement]) -> None:
+    """A row for each output, then for each tensor on the way."""
+    text = io.StringIO()
+    columns = ["kind", *(f.name for f in fields(Agreement)), "passed"]
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    for kind, rows in (("output", outputs), ("layer", layers)):
+        writer.writerows({"kind": kind, **r.to_json()} for r in rows)
+    with replacing(path) as f:
+        f.write(text.getvalue().encode())
+
+
+def _print_json(
+    rows: Sequence[Agreement], layers: Sequence[Agreement], feed: Mapping[str, Any], rtol: float
+) -> None:
+    document: dict[str, Any] = {
+        "inputs": {name: list(x.shape) for name, x in feed.items()},
+        "rtol": rtol,
+        "outputs": [r.to_json() for r in rows],
+        "passed": all(r.passed for r in rows),
+    }
+    if layers:
+        first = next((r.output for r in layers if not r.passed), None)
+        document |= {"layers": [r.to_json() for r in layers], "first_departure": first}
+    show.print_json(document)
+
+
+def _print(console: Console, rows: Sequence[Agreement], rtol: float) -> None:
+    cells = [_cells(r) for r in rows]
+    console.print(show.table(f"Tolerance {rtol:g}", COLUMNS, cells, right=COLUMNS[2:9]))
+
+
+def _cells(r: Agreement) -> list[object]:
+    numbers = [f"{x:.3g}" for x in (r.p50, r.p90, r.p99, r.max_abs, r.max_rel)]
+    verdict = r.note or ("pass" if r.passed else "FAIL")
+    return [r.output, r.peer, *numbers, f"{r.cosine:.6f}", r.outside, verdict]
+
+
+def _print_layers(console: Console, layers: Sequence[Agreement]) -> None:
+    """Those that depart before the others."""
+    shown = departures_first(layers)[:SHOWN_LAYERS]
+    outside = sum(not r.passed for r in layers)
+    title = f"{len(layers)} tensors on the way, {outside} of them outside the tolerance"
+    more = f"; the first {len(shown)}, those outside before the others" if layers else ""
+    columns = ["tensor", *COLUMNS[1:]]
+    console.print(show.table(title + more, columns, map(_cells, shown), right=COLUMNS[2:9]))
+    first = next((r for r in layers if not r.passed), None)
+    if first is not None:
+        show.line(console, f"first departure: {first.output}")

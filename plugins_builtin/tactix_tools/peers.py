@@ -9,7 +9,8 @@ import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tactix.base.errors import ConfigError, ExecutionError, TactixError
+from tactix.base.errors import ExecutionError, TactixError
+from tactix_inspect.model_tensors import CPU, SessionTerms, runtime_session
 from tactix_onnx.order import subgraphs
 
 Arrays = Mapping[str, Any]
@@ -38,24 +39,8 @@ def has_onnxruntime() -> bool:
     return importlib.util.find_spec("onnxruntime") is not None
 
 
-def onnxruntime_session(path: str, threads: int = 0) -> Any:
-    """An InferenceSession on the CPU with so many intra-op threads (0: its own choice). Raises
-    ConfigError.
-    """
-    if not has_onnxruntime():
-        raise ConfigError("ONNX Runtime is not installed", do="pip install onnxruntime")
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    if threads:
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-
-
-def onnxruntime_runner(path: str) -> Runner:
-    session = onnxruntime_session(path)
+def onnxruntime_runner(path: str, provider: str = CPU) -> Runner:
+    session = runtime_session(path, SessionTerms(provider))
     names = [o.name for o in session.get_outputs()]
     return lambda arrays: dict(zip(names, session.run(names, dict(arrays)), strict=True))
 

@@ -94,9 +94,9 @@ QUICK = Effort(
 )
 """For builds that measure nothing: the compiler may leave a kernel's own functions as calls, those
 of preludes stay inline. There are two units, since of the time for each 0.2 s are its preludes'.
-For resnet50's kernels GCC 12 took 2.4 s of the processor in place of 2.9 in four units, and
-of 6.5 with ``BEST``; they ran as long as the latter's (58.6 and 58.7 ms a call, those without fused
-multiplications 76.2), and so did those of efficientnet_b0 and lstm_tagger.
+For resnet50's kernels GCC 12 took 2.6 s of the processor in place of 3.3 in four units at ``-O1``
+and vectors alone (medians of three builds of each in turns); a call took 58.6 ms in place of 76.2,
+and 58.7 where the same kernels were compiled with ``FLAGS``.
 """
 
 

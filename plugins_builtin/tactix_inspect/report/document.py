@@ -39,15 +39,19 @@ def document(subject: ReportSubject) -> Row:
     """JSON. Raises InvalidArgument for a profile of another plan."""
     plan, graphs = subject.plan, _Graphs(subject.sizes)
     main = graphs.add(plan.name or "plan", plan)
+    prefix = ""
     if plan.kernel_sets:  # its one step stands for plans that run in its place
         main = graphs.bodies[main][0][plan.kernel_sets[0]]
+        prefix = f"{plan.kernel_sets[0]}/"
     explanation = subject.explanation
     return {
         "version": VERSION,
         "plan": _facts(subject),
         "main": main,
         "graphs": graphs.rows,
-        "nodes": [_node(n) for n in explanation.get("nodes", ())],
+        "nodes": [
+            _node(n, prefix) for n in explanation.get("nodes", ()) if n["name"].startswith(prefix)
+        ],
         "rules": dict(explanation.get("rules", {})),
         "precision": dict(explanation.get("precision", {})),
         "shortfall": _shortfall(plan),
@@ -150,10 +154,12 @@ def _facts(subject: ReportSubject) -> Row:
     }
 
 
-def _node(told: Mapping[str, Any]) -> Row:
-    """A row of the explanation; of the rewrites that led to it how often each rule fired."""
+def _node(told: Mapping[str, Any], prefix: str) -> Row:
+    """A row of the explanation; of the rewrites that led to it how often each rule fired.
+    ``prefix``: what stands before the names of the steps of a set of kernels.
+    """
     return {
-        "name": text(told["name"]),
+        "name": text(told["name"]).removeprefix(prefix),
         "kind": short(text(told["kind"])),
         "origin": texts(told["origin"]),
         "candidates": [_candidate(c) for c in told["candidates"]],

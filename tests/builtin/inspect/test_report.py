@@ -16,8 +16,9 @@ import pytest
 from report_plans import HOSTILE, built, hostile, large, profile_of
 
 from tactix.base.errors import InvalidArgument
-from tactix.contracts.artifact import Binary
-from tactix.plan import container
+from tactix.contracts.artifact import Binary, KernelArtifact
+from tactix.contracts.launcher import Step
+from tactix.plan import container, kernel_sets
 from tactix.plan.schema import Plan
 from tactix.select.compile import COMPILED
 from tactix_inspect.report.document import ReportSubject, document, tuned_sizes
@@ -137,6 +138,17 @@ def test_plans_inside_are_graphs_of_their_own() -> None:
     inside = doc["graphs"][holder["bodies"][0]]
     assert len(doc["graphs"]) == sum(1 for _ in loop.nested())
     assert inside["name"].startswith(holder["name"])
+
+
+def test_of_sets_of_kernels_the_first_profile_s_is_shown(plan: Plan) -> None:
+    artifact = KernelArtifact("tactix.sets@1", params={kernel_sets.KEY: [1]})
+    buffers = tuple(replace(b, first=min(b.first, 0), last=min(b.last, 0)) for b in plan.buffers)
+    other = replace(plan, steps=plan.steps[:1], buffers=buffers)
+    holder = Step("sets", artifact, (), (), plans=(other, plan))
+    doc = told(replace(other, steps=(holder,), ledger={**plan.ledger, "nodes": {}}))
+    assert doc["graphs"][doc["main"]]["name"] == "sets / 1"
+    assert len(doc["graphs"][doc["main"]]["steps"]) == len(plan.steps)
+    assert [n["name"] for n in doc["nodes"]] == list(plan.ledger["nodes"])
 
 
 def test_a_profile_is_told_by_step(plan: Plan) -> None:

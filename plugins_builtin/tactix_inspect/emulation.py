@@ -109,7 +109,8 @@ class Emulation:
             if not nodes or not _carried(nodes) or not _makes_floats(s):
                 return None
             named = products or [n for n in nodes if n.kind in PRODUCTS | CARRIERS] or nodes
-            return LowerStep(s, _names(s, named), frozenset(floats), makes=True)
+            inner = any(map(_reads_inner, products))
+            return LowerStep(s, _names(s, named), frozenset(floats), makes=True, inner=inner)
         read = {i for n in products for i in n.inputs[: OPERANDS[n.kind]]}
         chosen, inner = read.intersection(floats), any(map(_reads_inner, products))
         if not chosen and not inner:
@@ -120,7 +121,14 @@ class Emulation:
         """The step, lowered. Raises ExecutionError."""
         if lower.inner:
             self._by_reference(running)
-            return
+        else:
+            self._by_kernels(running, lower)
+        for o in running.step.outputs if lower.makes else ():
+            if o.spec.dtype is DType.FP32:
+                running.store(o, self._rounding(running.stored(o)))
+
+    def _by_kernels(self, running: RunningStep, lower: LowerStep) -> None:
+        """By the plan's own, over rounded operands."""
         step, addresses, held = running.step, dict[int, int](), list[Array]()
         for i in lower.inputs:
             o = step.inputs[i]
@@ -132,10 +140,6 @@ class Emulation:
             addresses[buffer] = address_of(held[-1])
         with np.errstate(all="ignore"), running.placed(addresses):
             running.run()
-        if lower.makes:
-            for o in step.outputs:
-                if o.spec.dtype is DType.FP32:
-                    running.store(o, self._rounding(running.stored(o)))
 
     def _by_reference(self, running: RunningStep) -> None:
         """By the step's reference, with all operands of its products rounded. Raises

@@ -20,6 +20,8 @@ from tactix.plan import container
 from tactix.plan.schema import Plan, validate
 from tactix.run.engine import Engine
 from tactix_cpu.tactics.matmul.gemm import CpuGemmTactic
+from tactix_inspect.layers import LayersComparison, by_reference
+from tactix_inspect.replay import StepReplay
 from tactix_lock import document, frozen
 from tactix_refit.refitter import Refitter
 from tactix_tools.cli import main
@@ -323,3 +325,18 @@ def test_sets_of_other_inputs_are_refused(opinion: None) -> None:
     other = replace(step.plans[1], outputs=(replace(step.plans[1].outputs[0], name="z"),))
     with pytest.raises(PlanFormatError, match="other inputs or outputs"):
         validate(replace(plan, steps=(replace(step, plans=(step.plans[0], other)),)))
+
+
+def test_steps_of_the_set_that_a_shape_takes_are_compared(opinion: None) -> None:
+    engine, session = _built(), tactix.Session(group="build")
+    sets = _sets(engine.plan)
+    for rows, taken in ((2, sets[0]), (16, sets[1])):
+        comparison = LayersComparison(engine.plan, {"reference": by_reference()})
+        context = engine.create_execution_context()
+        context.observer = StepReplay(session, comparison.visit)
+        context.run({"x": _x(rows)})
+        report = comparison.report()
+        assert report.passed
+        assert [x.name for x in report.layers] == [s.name for s in taken.steps]
+        assert report.count("reference") == len(taken.steps)
+        assert {x.plan for x in report.layers} == {list(engine.plan.nested()).index(taken)}

@@ -185,8 +185,10 @@ def _peers(
                 return peers.onnxruntime_runner(model, _provider(given))(feed)
             return peers.RUNNERS[peer](model)(feed)
 
-    usual = RUNTIME if given["provider"] or given["layers"] else _usual_peer(model, session)
-    for peer in against or (usual,):
+    if not against:
+        asked = given["provider"] or given["layers"]
+        against = (RUNTIME if asked else _usual_peer(model, session),)
+    for peer in against:
         name = given["provider"] or peer
         yield name, lambda peer=peer: run(peer)  # type: ignore[misc]
 

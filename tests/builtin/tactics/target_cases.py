@@ -78,6 +78,7 @@ def table(device: DeviceProperties) -> list[h.Case]:
     )
     convolutions_and_bytes = (
         convolutions(),
+        chains(),
         integer_products(),
         integer_windows(),
         bfloat16(),
@@ -370,6 +371,25 @@ def few_bits() -> Iterator[h.Case]:
         yield plain("few_bits", "FewBitsMatMul", arrays, (1, 2, 3), bits=bits, block_size=16)
     arrays = [floats(40, 64), RNG.integers(0, 256, (37, 2, 16), np.uint8), floats(37, 2)]
     yield plain("few_bits_amx", "FewBitsMatMul", arrays, (1, 2))
+
+
+def chains() -> Iterator[h.Case]:
+    """Two layers that are not pointwise in one node."""
+    x, w, d = floats(1, 9, 7, 13), floats(20, 9, 3, 3), floats(20, 1, 3, 3)
+    steps: Nodes = [
+        ("Convolution", (0, 1), PADS),
+        ("Relu", (2,), {}),
+        ("MaxPool", (3,), {"kernel_shape": (3, 3), "strides": (2, 2), **PADS}),
+    ]
+    yield case("pooled_conv", h.fused([x, w], steps, anchor=2, constants=(1,)), [x, w])
+    arrays = [x, floats(20, 9, 1, 1), d]
+    steps = [
+        ("Convolution", (0, 1), {}),
+        ("Relu", (3,), {}),
+        ("Convolution", (4, 2), {"group": 20, **PADS}),
+        ("GlobalAveragePool", (5,), {}),
+    ]
+    yield case("expanded_conv", h.fused(arrays, steps, [5, 6], 2, (1, 2)), arrays)
 
 
 def convolutions() -> Iterator[h.Case]:

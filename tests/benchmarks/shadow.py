@@ -191,7 +191,7 @@ class Growth:
 def soak(model: Path, minutes: float, rate: float) -> bool:
     served, got = Served.of(model), list[DriftReport]()
     references = ReferenceProcess()
-    options = ShadowOptions(rate, got.append, load=0.05)
+    options = ShadowOptions(rate, got.append, load=0.05, pause=0.01)
     with shadow(served.engine, served.session, options, references) as shadowed:
         feeds, sizes = served.forever(), list[tuple[int, int]]()
         end, look = time.monotonic() + minutes * 60, 0.0

@@ -4,6 +4,7 @@ answers are right.
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -98,8 +99,9 @@ OnDrift = Callable[[DriftReport], object]
 class ShadowOptions:
     """``rate``: the share of requests that is looked at, about evenly spaced; ``seed`` decides
     which. ``on_drift``: is called for each that departs, in a thread of its own. The rest bounds
-    what that costs: ``load``: the share of one core that computing them may take; ``queue``,
-    ``queue_bytes``: requests that wait, and bytes of their copies; ``looks``: requests that are
+    what that costs: ``load``: the share of one core that computing them may take; ``pause``:
+    seconds from one to the next at least; ``queue``, ``queue_bytes``: requests that wait, and bytes
+    of their copies; ``looks``: requests that are
     looked at step by step, beside those whose number among the departed is a power of two.
 
     Raises InvalidArgument.
@@ -109,7 +111,8 @@ class ShadowOptions:
     on_drift: OnDrift | None = None
     seed: int = 0
     load: float = 0.002
-    queue: int = 4
+    pause: float = 5.0
+    queue: int = 1
     queue_bytes: int = 64 << 20
     looks: int = 8
 
@@ -117,6 +120,8 @@ class ShadowOptions:
         for name in ("rate", "load"):
             if not 0 < (share := getattr(self, name)) <= 1:
                 raise InvalidArgument(f"{name} is {share!r}", do="Give a share, as 0.001")
+        if not 0 <= self.pause < threading.TIMEOUT_MAX:
+            raise InvalidArgument(f"a pause of {self.pause!r}", do="Give seconds, or 0")
         if self.queue < 1 or self.queue_bytes < 1 or self.looks < 0:
             raise InvalidArgument(f"no room for requests: {self}", do="Give more")
 

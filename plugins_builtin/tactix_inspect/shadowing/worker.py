@@ -197,11 +197,15 @@ class ShadowWorker:
             return sample
 
     def _rest(self, seconds: float, start: float) -> None:
-        """Until references have not taken more than their share of the time since the start."""
+        """Until references have not taken more than their share of the time since the start, and
+        the pause is over: around each check this thread and the served one hand the interpreter's
+        lock to each other, which delays some calls by more than they take.
+        """
         with self._changed:
             self._busy = False
             self._changed.notify_all()
-            left = seconds / self._options.load - (time.monotonic() - start)
+            whole = max(self._options.pause, seconds / self._options.load)
+            left = min(whole - (time.monotonic() - start), threading.TIMEOUT_MAX)
             self._changed.wait_for(lambda: self._closed, max(0.0, left))
 
     def _check(self, sample: Sample) -> None:

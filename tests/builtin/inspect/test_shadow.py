@@ -34,7 +34,7 @@ from tactix_inspect.shadowing.served import ShadowedEngine, shadow
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
 X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
 PATIENCE = 60.0
-ALL: Mapping[str, Any] = {"load": 1.0, "queue": 1000}
+ALL: Mapping[str, Any] = {"load": 1.0, "pause": 0.0, "queue": 1000}
 """So that every sample is checked."""
 
 
@@ -143,6 +143,7 @@ def test_gaps_keep_the_rate_and_are_those_of_their_seed() -> None:
         ({"rate": 1.5}, "rate is 1.5"),
         ({"rate": float("nan")}, "rate is nan"),
         ({"load": 0.0}, "load is 0.0"),
+        ({"pause": -1.0}, "a pause of -1.0"),
         ({"queue": 0}, "no room"),
         ({"queue_bytes": 0}, "no room"),
     ],
@@ -223,10 +224,11 @@ def test_what_has_no_room_is_dropped_and_counted(
     assert s.stats().checked == 20 - stats.dropped
 
 
-def test_references_take_no_more_than_their_share(shadowed: Shadowed) -> None:
-    """One that takes 0.125 s of each second rests for so long that the next waits."""
+@pytest.mark.parametrize("bounds", [{"load": 0.001}, {"pause": 60.0}])
+def test_references_rest_between_checks(shadowed: Shadowed, bounds: dict[str, Any]) -> None:
+    """Of 0.125 s that one takes, or of a pause, the next waits for the end."""
     fake = Fake()
-    s = shadowed(fake, load=0.001)
+    s = shadowed(fake, **bounds)
     s(X)
     s(X)
     assert not s.drain(0.2)

@@ -34,6 +34,7 @@ from tactix.contracts.launcher import (
     Runnable,
     Step,
     StepBody,
+    TimedRunnable,
 )
 from tactix.contracts.program import NativeProgram, Part
 from tactix.run.arrays import address_of
@@ -123,6 +124,7 @@ class Executor:
         self.advance = self._later("tx_advance", ctypes.c_void_p)
         self.evaluate = self._later("tx_evaluate", ctypes.c_void_p)
         self.bind = self._later("tx_bind", ctypes.c_void_p)
+        self.profile = self._later("tx_profile", ctypes.c_void_p, ctypes.c_void_p)
         self.repeat = self._entry("tx_repeat", ctypes.c_void_p, ctypes.c_int64)
         self.set_threads = self._entry("tx_set_threads", ctypes.c_int)
         self._methods = {}
@@ -279,6 +281,16 @@ class ElfLauncher(Launcher):
             if table is None:
                 table = _tables[key] = ArgumentTable(steps)
         return ElfRun(table, ctx.threads)
+
+    def link_timed(self, steps: Sequence[Step], ctx: LinkContext) -> TimedRunnable | None:
+        """None also where the executor is that of an earlier plan, which takes no timestamps."""
+        from tactix_cpu.timestamps import StampedRun
+
+        run = self.link(steps, ctx)
+        assert isinstance(run, ElfRun)
+        if run.executor is None or run.executor.profile is None:
+            return None
+        return StampedRun(run, steps, ctx.threads)
 
     def program(
         self, parts: Sequence[Part], addresses: Sequence[int], moving: Sequence[int]

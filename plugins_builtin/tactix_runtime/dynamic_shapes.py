@@ -28,7 +28,7 @@ from tactix.base.errors import (
     ShapeError,
     TactixError,
 )
-from tactix.contracts.launcher import Operand, Step
+from tactix.contracts.launcher import Operand, Step, StepSpan
 from tactix.contracts.program import BoundBody
 from tactix.plan.extents import check
 from tactix.run.arrays import in_order, read
@@ -36,7 +36,7 @@ from tactix.run.context import ExecutionContext
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT
 from tactix.run.observed import RunningStep
-from tactix.run.segments import Profiler
+from tactix.run.segments import Profiler, SpanProfiler, report
 from tactix.run.shapes import solve
 from tactix.run.watchers import Watchers
 from tactix_runtime.host_mirror import MirroredValues, RunValues
@@ -144,13 +144,14 @@ class SegmentedContext(ExecutionContext):
         self._watched(replace(self._watch, profiler=profiler))
 
     def _watched(self, watch: Watchers) -> None:
-        """An observer sees steps of bodies, too."""
+        """An observer sees steps of bodies, too, and so does a profiler of spans."""
         with self._running:
             self._watch = watch
             for segment, _ in self._segments:
                 segment.watch, segment.runnable = watch, None
+            spans = watch.profiler if isinstance(watch.profiler, SpanProfiler) else None
             for context in (c for contexts in self._inner.values() for c in contexts):
-                context.observer = watch.observer
+                context._watched(Watchers(spans, watch.observer))
 
     def get_tensor_shape(self, name: str) -> Shape:
         """As of the last run, for an output; symbolic before it."""
@@ -268,9 +269,8 @@ class SegmentedContext(ExecutionContext):
                 start = time.perf_counter()
                 self._produce(k, env, run_values)
                 if self._watch.profiler is not None:
-                    ms = (time.perf_counter() - start) * 1e3
-                    name = self._program.plan.steps[k].name
-                    self._watch.profiler.report_layer_time(name, ms)
+                    span = StepSpan(start, time.perf_counter())
+                    report(self._watch.profiler, self._program.plan, k, span)
         return [run_values.found(io.buffer) for io in self._outputs]
 
     def _begun(self, values: Sequence[Any], given: Env) -> tuple[dict[str, int], RunValues]:

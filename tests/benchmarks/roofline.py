@@ -9,13 +9,10 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from tactix.contracts.graph import Node
+from typing import Any
 
 Shape = tuple[int, ...]
 SOURCE = Path(__file__).with_name("roofline.c")
@@ -39,7 +36,7 @@ def count(path: Path, shapes: Mapping[str, Shape], precision: str = "fp32") -> W
     """The work of a model as it is written: convolutions, products, recurrences; bfloat16 halves
     float constants.
     """
-    from tactix.base.dims import learn
+    from tactix.base.dims import evaluate, learn
     from tactix.builder import Builder
 
     net = Builder().import_model(path)
@@ -50,9 +47,8 @@ def count(path: Path, shapes: Mapping[str, Shape], precision: str = "fp32") -> W
     def shape(v: Any) -> Shape:
         return tuple(v.spec.at(env))
 
-    operations = sum(
-        _OPERATIONS[n.layer.name](n, shape) for n in net.nodes if n.layer.name in _OPERATIONS
-    )
+    products = [n.operations for n in net.nodes if not n.is_pointwise]
+    operations = float(sum(evaluate(d, env) for d in products))
     tables = {n.given[0] for n in net.nodes if n.layer.name == "Gather"}
     constants = {v for n in net.nodes for v in n.given if v.const is not None and v not in tables}
     half = 0.5 if precision == "bf16" else 1.0
@@ -69,40 +65,6 @@ def _size(shape: Shape) -> int:
     for n in shape:
         out *= n
     return out
-
-
-def _product(n: Node, shape: Callable[[Any], Shape]) -> float:
-    """Of matrices: two operations for each output element and element of the summed axis."""
-    a = shape(n.given[0])
-    return 2.0 * _size(shape(n.outputs[0])) * (a[0] if getattr(n.attrs, "transA", 0) else a[-1])
-
-
-def _convolution(n: Node, shape: Callable[[Any], Shape]) -> float:
-    """Weights are (out, in / group, *kernel); the padding counts, as if it were data."""
-    return 2.0 * _size(shape(n.outputs[0])) * _size(shape(n.given[1])[1:])
-
-
-def _transposed(n: Node, shape: Callable[[Any], Shape]) -> float:
-    """Weights are (in, out / group, *kernel)."""
-    return 2.0 * _size(shape(n.given[0])) * _size(shape(n.given[1])[1:])
-
-
-def _recurrence(n: Node, shape: Callable[[Any], Shape]) -> float:
-    """Both weights, (directions, gates * hidden, size), for every time step of every sequence."""
-    x = shape(n.given[0])
-    return 2.0 * x[0] * x[1] * (_size(shape(n.given[1])) + _size(shape(n.given[2])))
-
-
-def _attention(n: Node, shape: Callable[[Any], Shape]) -> float:
-    """Queries (batch, heads, s, d) with keys (.., t, d), then with values (.., t, e)."""
-    q, k, v = (shape(x) for x in n.given[:3])
-    return 2.0 * _size(q) * k[-2] + 2.0 * _size(q[:-1]) * _size(v[-2:])
-
-
-_OPERATIONS: dict[str, Callable[[Node, Callable[[Any], Shape]], float]] = {
-    "Convolution": _convolution, "ConvTranspose": _transposed, "MatMul": _product, "Gemm": _product,
-    "LSTM": _recurrence, "GRU": _recurrence, "RNN": _recurrence, "Attention": _attention,
-}  # fmt: skip
 
 
 class Machine:

@@ -150,6 +150,7 @@ class Device:
     ``alignment``: what addresses of inputs and outputs must be multiples of, in bytes. ``spread``:
     bytes up to which an intermediate tensor's memory is not used again for some steps, so that
     these can run beside its own.
+    ``timer``: what ``timed`` reads, for people.
     ``costs``: by default those of a plain transposing copy on one core.
     """
 
@@ -158,6 +159,7 @@ class Device:
     host_memory: bool = False
     alignment: int = 1
     spread: int = 0
+    timer: str = "the host's clock"
     costs = Costs()
 
     @property

@@ -11,6 +11,7 @@ from operator import is_not
 from typing import Generic
 
 from tactix.base.arrays import Array
+from tactix.base.dims import Dim
 from tactix.base.errors import InvalidArgument
 from tactix.base.tensor import TensorSpec
 from tactix.contracts import attrs as attribute
@@ -162,6 +163,17 @@ class Node(Generic[Schema]):
     def know(self, specs: list[TensorSpec]) -> None:
         """Take these for ``specs``: what their maker knows need not be inferred."""
         self._inferred = [v.spec for v in self._given], specs
+
+    @property
+    def operations(self) -> Dim:
+        """As ``Layer.operations``: of all layers that it runs."""
+        body, specs = self.body, self.specs
+        at, out = body.arity, list[Dim]()
+        for b in body.nodes:
+            read = [specs[i] if i >= 0 else None for i in b.inputs]
+            out.append(b.layer.operations(b.attrs, read, specs[at : at + b.outputs]))
+            at += b.outputs
+        return sum(out, 0)
 
     @property
     def given(self) -> tuple[Value, ...]:

@@ -77,6 +77,28 @@ class Runnable(Protocol):
         """Run so many times with as little overhead as possible: for measuring."""
 
 
+@dataclass(frozen=True)
+class StepSpan:
+    """When one step of a run took place, in seconds by ``time.perf_counter``; ``threads``: how long
+    each thread worked on it, nothing where that is not known.
+    """
+
+    begin: float
+    end: float
+    threads: tuple[float, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.begin
+
+
+class TimedRunnable(Runnable, Protocol):
+    """Steps that run as they do otherwise, with timestamps between them."""
+
+    def spans(self) -> Sequence[StepSpan]:
+        """Of the last run, one for each step: the next begins where one ends."""
+
+
 class BindableBody(Protocol):
     """A plan of a step's at shapes of its inputs."""
 
@@ -166,6 +188,12 @@ class Launcher:
         Raises ExecutionError, also for a step that lacks what it needs, as in a damaged plan.
         """
         raise NotImplementedError(f"{self.key}: link")
+
+    def link_timed(self, steps: Sequence[Step], ctx: LinkContext) -> TimedRunnable | None:
+        """As ``link``; None where it cannot tell the times of steps that run together, so that each
+        has to run by itself.
+        """
+        return None
 
     def program(
         self, parts: Sequence[Part], addresses: Sequence[int], moving: Sequence[int]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
 from tactix.base.arrays import Array
+from tactix.base.dims import Dim
 from tactix.base.errors import InvalidArgument
 from tactix.base.tensor import TensorSpec
 from tactix.contracts import expr
@@ -61,6 +62,17 @@ class Layer(Generic[Schema]):
         they held dims.
         """
         raise NotImplementedError(f"{self.key}: reference")
+
+    def operations(
+        self, attrs: Schema, inputs: Sequence[TensorSpec | None], outputs: list[TensorSpec]
+    ) -> Dim:
+        """Multiplications, additions and functions of numbers that its meaning takes, a
+        multiply-add being two; 0 where nobody counts them.
+        """
+        if not self.is_pointwise or not outputs:
+            return 0
+        every = expr.walk([self.scalar(attrs, len(inputs))])
+        return outputs[0].numel * sum(s.op not in ("var", "const", "cast") for s in every)
 
     def bodies(self, attrs: Schema) -> tuple[object, ...]:
         """Networks that running the layer runs: branches, loops. A plan holds a plan of each in the

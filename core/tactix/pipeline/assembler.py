@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
-from tactix.base.dims import Dim
+from tactix.base.dims import Dim, to_json
 from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, Format, TensorSpec
 from tactix.contracts.artifact import KernelArtifact
@@ -179,6 +179,7 @@ class Assembler:
             "origin": list(n.origin),
             "makes": [self._called(v) for v in n.outputs],
             "consumes": [self._called(v) for v in n.given],
+            "operations": to_json(n.operations),
             "seconds": c.seconds,
             "status": c.status,
         }

@@ -31,7 +31,7 @@ from tactix.plugins.names import OWN
 from tactix.run.layout import Layout, Layouts
 from tactix.run.memory import Weights
 from tactix.run.observed import ObservedSteps
-from tactix.run.segments import TimedSteps
+from tactix.run.segments import TimedSteps, timed_parts
 from tactix.run.shapes import Solver, admits
 from tactix.run.watchers import UNWATCHED, Watchers
 
@@ -135,11 +135,13 @@ class LinkedPlan:
         """Some steps that follow each other, as ``link``."""
         if watch.is_off:
             return self.device.link(steps, self.launchers, context)
-        parts = [self.device.link([s], self.launchers, context) for s in steps]
         if watch.observer is not None:
+            parts = [self.device.link([s], self.launchers, context) for s in steps]
             return ObservedSteps(self.plan, steps, parts, self.device, watch.observer)
         assert watch.profiler is not None
-        return TimedSteps(parts, [s.name for s in steps], self.device.timed, watch.profiler)
+        timed = timed_parts(self.device, steps, self.launchers, context)
+        first = next((i for i, s in enumerate(self.plan.steps) if s is steps[0]), 0)
+        return TimedSteps(timed, self.plan, first, watch.profiler)
 
     def at(self, env: Env, profile: int = -1) -> LinkedPlan:
         """What runs at these symbols: another plan where the profile has kernels of its own.

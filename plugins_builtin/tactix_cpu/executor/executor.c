@@ -95,16 +95,16 @@ static void txe_anew(txe_table *t) {
     txe_begin(t, TXE_ALONE);
 }
 
-static int txe_try(txe_table *t) {
+static int txe_try(txe_table *t, const txe_stamps *stamps) {
     const int shared = t->kind == TXE_SHARED || (t->kind == TXE_COMPARED && t->trials % 2);
     const uint64_t start = txe_now();
     int nt = 1;
     if (shared)
-        nt = txe_share(t, t->kind == TXE_SHARED);
+        nt = txe_share(t, t->kind == TXE_SHARED, stamps);
     else if (t->kind == TXE_ALONE)
-        txe_time_alone(t);
+        txe_time_alone(t, stamps ? stamps->spans : 0);
     else
-        txe_walk_alone(t, 0);
+        txe_walk_alone(t, 0, stamps ? stamps->spans : 0);
     if (shared && nt == 1)
         return nt; /* the pool was busy: that tells nothing */
     const uint64_t end = txe_now();
@@ -147,17 +147,33 @@ TXE_EXPORT int tx_move(txe_table *t) {
     return 0;
 }
 
-/* Run all launches once; returns the number of threads that took part. */
-TXE_EXPORT int tx_run(txe_table *t) {
+static int txe_run(txe_table *t, const txe_stamps *stamps) {
     if (t->kind != TXE_SETTLED)
-        return txe_try(t);
+        return txe_try(t, stamps);
     if (--t->rest < 0) {
         if (t->trials)
             txe_anew(t);
         else
             txe_begin(t, TXE_SHARED);
     }
-    return txe_share(t, 0);
+    return txe_share(t, 0, stamps);
+}
+
+/* Run all launches once; returns the number of threads that took part. */
+TXE_EXPORT int tx_run(txe_table *t) {
+    return txe_run(t, 0);
+}
+
+/* The same, with a timestamp before and behind each launch on each thread. */
+TXE_EXPORT int tx_profile(txe_table *t, txe_stamps *s) {
+    for (int64_t i = 0; i < t->threads * t->launches; i++)
+        s->spans[i] = (txe_span){0, 0, 0};
+    s->ns[0] = txe_now();
+    s->ticks[0] = txe_ticks();
+    const int nt = txe_run(t, s);
+    s->ticks[1] = txe_ticks();
+    s->ns[1] = txe_now();
+    return nt;
 }
 
 /* ---- the arithmetic of shapes ---- */

@@ -93,6 +93,19 @@ typedef struct {
     int64_t patience;  /* how many that will be next time */
 } txe_table;
 
+/* Of one launch, by one thread, in a profiled run: when it first began and last ended, and how long it worked; 0 where it
+ * made no share. In ticks. */
+typedef struct {
+    uint64_t begin, end, busy;
+} txe_span;
+
+/* A profiled run. */
+typedef struct {
+    uint64_t ticks[2]; /* when it began and ended, */
+    uint64_t ns[2];    /* and at the same time, by the monotonic clock */
+    txe_span *spans;   /* launch i by thread t: [t * launches + i] */
+} txe_stamps;
+
 /* What a thread shows to the others, on a line pair of its own. Counts and phases only grow, from job to job: nothing has
  * to be reset between phases, and a thread that is late cannot take a share of what is over. */
 typedef struct {
@@ -122,6 +135,7 @@ static struct {
     int timed;     /* the caller times launches */
     uint64_t made; /* by these threads before it */
     const txe_table *table;
+    const txe_stamps *stamps; /* 0: the run is not profiled */
     uint32_t first_ticket[TXE_MAX_THREADS];
 } txe_pool;
 
@@ -137,6 +151,15 @@ static uint64_t txe_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The fastest clock that all cores share: reading it takes a quarter of what txe_now takes. */
+static inline uint64_t txe_ticks(void) {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    return txe_now();
+#endif
 }
 
 /* ---- sleeping until the ticket changes ---- */
@@ -210,6 +233,7 @@ typedef struct {
     uint64_t job;   /* its first phase */
     uint64_t phase; /* where the walk is */
     uint64_t due;   /* shares made by all its threads since the pool began, once that phase is over */
+    txe_span *spans; /* of this thread; 0: the run is not profiled */
 } txe_walker;
 
 /* Whether the job is still there for this worker, and waits for it from now on. Both the flag here and `open` in
@@ -253,18 +277,32 @@ static void txe_wait_for_owner(int share, uint64_t phase, int *spins) {
     }
 }
 
-static void txe_make_share(const txe_table *t, int64_t i, int share, int nt) {
+/* What is TXE_BOTH is compiled twice, with `spans` and for 0, so that runs that are not profiled look at none. */
+#define TXE_BOTH static inline __attribute__((always_inline))
+
+TXE_BOTH void txe_make_launch(const txe_table *t, int64_t i, int share, int nt, txe_span *spans) {
+    const uint64_t begin = spans ? txe_ticks() : 0;
+    t->kernels[i](t->args[i], share, nt);
+    if (spans) {
+        const uint64_t end = txe_ticks();
+        spans[i].begin = spans[i].begin ? spans[i].begin : begin;
+        spans[i].end = end;
+        spans[i].busy += end - begin;
+    }
+}
+
+TXE_BOTH void txe_make_share(const txe_table *t, int64_t i, int share, int nt, txe_span *spans) {
     if (!t->single[i])
-        t->kernels[i](t->args[i], share, nt);
+        txe_make_launch(t, i, share, nt, spans);
     else
         for (; t->single[i]; i++)
-            t->kernels[i](t->args[i], 0, 1);
+            txe_make_launch(t, i, 0, 1, spans);
 }
 
 /* Of the phase that begins with launch i: this thread's own share, then those that nobody has taken. A row of single
  * launches is the caller's one share. The caller's is left to it where it times launches: it cannot tell how long others
  * took for what they made while it had no core. Returns how many it made. */
-static uint64_t txe_make_shares(const txe_walker *w, int64_t i) {
+TXE_BOTH uint64_t txe_make_shares(const txe_walker *w, int64_t i, txe_span *spans) {
     const int shares = w->table->single[i] ? 1 : w->nt;
     uint64_t made = 0;
     int spins = 0;
@@ -275,7 +313,7 @@ static uint64_t txe_make_shares(const txe_walker *w, int64_t i) {
         if (share != w->tid)
             txe_wait_for_owner(share, w->phase, &spins);
         if (txe_take_share(share, w->phase)) {
-            txe_make_share(w->table, i, share, w->nt);
+            txe_make_share(w->table, i, share, w->nt, spans);
             made++;
         }
     }
@@ -312,7 +350,7 @@ static void txe_least_of(int64_t *least, uint64_t from, uint64_t to) {
 }
 
 /* After the last phase a worker reads nothing of the table, which may be gone, and waits for nobody. */
-static void txe_walk(txe_walker *w) {
+TXE_BOTH void txe_walk_by(txe_walker *w, txe_span *spans) {
     const txe_table *t = w->table;
     const int64_t end = t->end;
     const int timed = w->timed && !w->tid;
@@ -321,7 +359,7 @@ static void txe_walk(txe_walker *w) {
         const int64_t first = i;
         const int single = t->single[i] != 0;
         w->due += single ? 1 : (uint64_t)w->nt;
-        const uint64_t made = txe_make_shares(w, i);
+        const uint64_t made = txe_make_shares(w, i, spans);
         for (i++; single && t->single[i];)
             i++;
         if (w->tid && i >= end)
@@ -338,20 +376,29 @@ static void txe_walk(txe_walker *w) {
     }
 }
 
+static void txe_walk(txe_walker *w) {
+    if (w->spans)
+        txe_walk_by(w, w->spans);
+    else
+        txe_walk_by(w, 0);
+}
+
 static txe_walker txe_walker_of(int tid) {
     const uint64_t job = atomic_load(&txe_pool.open);
-    return (txe_walker){txe_pool.table, tid, txe_pool.threads, txe_pool.timed, job, job, txe_pool.made};
+    const txe_table *t = txe_pool.table;
+    txe_span *spans = txe_pool.stamps ? txe_pool.stamps->spans + tid * t->launches : 0;
+    return (txe_walker){t, tid, txe_pool.threads, txe_pool.timed, job, job, txe_pool.made, spans};
 }
 
-static void txe_walk_alone(const txe_table *t, int64_t from) {
+TXE_BOTH void txe_walk_alone(const txe_table *t, int64_t from, txe_span *spans) {
     for (int64_t i = from; i < t->launches; i++)
-        t->kernels[i](t->args[i], 0, 1);
+        txe_make_launch(t, i, 0, 1, spans);
 }
 
-static void txe_time_alone(const txe_table *t) {
+static void txe_time_alone(const txe_table *t, txe_span *spans) {
     uint64_t before = txe_now();
     for (int64_t i = 0; i < t->launches; i++) {
-        t->kernels[i](t->args[i], 0, 1);
+        txe_make_launch(t, i, 0, 1, spans);
         const uint64_t after = txe_now();
         txe_least_of(&t->alone_ns[i], before, after);
         before = after;
@@ -422,12 +469,13 @@ static void txe_leave(void) {
 
 /* Hand a job to the workers: its fields first, then `open` and the ticket, whose stores give them away; see txe_await for
  * the order of ticket and sleepers. The ticket is read relaxed, as only the holder of `busy` writes it. */
-static void txe_post(const txe_table *t, int nt, int timed) {
+static void txe_post(const txe_table *t, int nt, int timed, const txe_stamps *stamps) {
     const uint64_t first = txe_pool.phase + 1;
     txe_pool.phase += (uint64_t)t->barriers;
     txe_pool.table = t;
     txe_pool.threads = nt;
     txe_pool.timed = timed;
+    txe_pool.stamps = stamps;
     txe_pool.made = txe_made(nt);
     atomic_store(&txe_pool.open, first);
     uint32_t job = (atomic_load_explicit(&txe_pool.ticket, memory_order_relaxed) >> 8) + 1;
@@ -449,18 +497,22 @@ static void txe_close(void) {
 }
 
 /* Run once; returns the number of threads that it was shared between, 1 also where the pool is busy. */
-static int txe_share(const txe_table *t, int timed) {
+static int txe_share(const txe_table *t, int timed, const txe_stamps *stamps) {
     int nt = 1;
     if (t->end > 0 && txe_take()) {
         nt = txe_grow((int)t->threads);
         if (nt > 1) {
-            txe_post(t, nt, timed);
+            txe_post(t, nt, timed, stamps);
             txe_walker walker = txe_walker_of(0);
             txe_walk(&walker);
             txe_close();
         }
         txe_leave();
     }
-    txe_walk_alone(t, nt > 1 ? t->end : 0);
+    const int64_t from = nt > 1 ? t->end : 0;
+    if (stamps)
+        txe_walk_alone(t, from, stamps->spans);
+    else
+        txe_walk_alone(t, from, 0);
     return nt;
 }

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, assume, broadcast_shapes, mod
+from tactix.base.dims import Dim, assume, broadcast_shapes, mod, prod
 from tactix.base.errors import ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer, NoAttrs
+from tactix_ops.layers import work
 from tactix_ops.layers.common import (
     Array,
     Specs,
@@ -65,6 +66,12 @@ class Attention(Layer):
         if mask is not None:
             broadcast_shapes((*lead, q.shape[2], t), mask.shape)
         return [TensorSpec(q.dtype, (*lead, q.shape[2], v.shape[3]))]
+
+    def operations(self, attrs: AttentionAttrs, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
+        q, k, v = required(self, inputs, 3)
+        keys = k.shape[2] if attrs.keys is None else attrs.keys
+        rows = prod(outputs[0].shape[:3])
+        return work.attention(rows, keys, q.shape[3], v.shape[3])
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         q, k, v = (wide(x) for x in inputs[:3])
@@ -121,6 +128,13 @@ class TokenAttention(Layer):
         if mask is not None:
             broadcast_shapes((q.shape[0], attrs.heads, q.shape[1], k.shape[1]), mask.shape)
         return [TensorSpec(q.dtype, (*q.shape[:2], attrs.heads * attrs.value_dim))]
+
+    def operations(
+        self, attrs: TokenAttentionAttrs, inputs: Specs, outputs: list[TensorSpec]
+    ) -> Dim:
+        q, k, _ = required(self, inputs, 3)
+        rows = prod(q.shape[:2]) * attrs.heads
+        return work.attention(rows, k.shape[1], attrs.dim, attrs.value_dim)
 
     def reference(self, attrs: TokenAttentionAttrs, *inputs: Array) -> tuple[Array, ...]:
         widths = (attrs.dim, attrs.dim, attrs.value_dim)

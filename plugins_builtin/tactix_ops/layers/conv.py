@@ -14,6 +14,7 @@ from tactix.base.errors import ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
 from tactix_ops.layers import windows as win
+from tactix_ops.layers import work
 from tactix_ops.layers.common import (
     Array,
     Specs,
@@ -60,6 +61,9 @@ class Convolution(Layer):
         pads = win.filled(attrs.pads, 2 * rank, 0, self.key, "pads")
         out = win.window_count(x.shape[2:], w.shape[2:], strides, pads, dilations, False, self.key)
         return [TensorSpec(x.dtype, (x.shape[0], w.shape[0], *out))]
+
+    def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
+        return work.convolution(inputs, outputs)
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x, w = wide(inputs[0]), wide(inputs[1])
@@ -147,6 +151,9 @@ class ConvTranspose(Layer):
                 "Give smaller pads",
             )
         return [TensorSpec(x.dtype, (x.shape[0], channels, *out))]
+
+    def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
+        return work.spread(inputs)
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x, w = wide(inputs[0]), wide(inputs[1])

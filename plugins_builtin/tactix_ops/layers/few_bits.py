@@ -11,6 +11,7 @@ from tactix.base.dtypes import DType
 from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
+from tactix_ops.layers import work
 from tactix_ops.layers.common import Array, Specs, optional, pick, required, wide
 
 WIDTHS = (2, 4, 8)
@@ -59,6 +60,11 @@ class FewBitsMatMul(Layer):
         if not (a.dtype.is_float and scale.dtype.is_float and w.dtype is DType.UINT8):
             raise DTypeError(f"{self.key} takes floats, bytes and scales of floats: {inputs}")
         return [TensorSpec(a.dtype, (*a.shape[:-1], w.shape[0]))]
+
+    def operations(
+        self, attrs: FewBitsMatMulAttrs, inputs: Specs, outputs: list[TensorSpec]
+    ) -> Dim:
+        return work.product(inputs, outputs)
 
     def reference(self, attrs: FewBitsMatMulAttrs, *inputs: Array) -> tuple[Array, ...]:
         a = wide(inputs[0])

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix.base.errors import DTypeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.expr import Scalar, cast, maximum, minimum, round_
 from tactix.contracts.layer import Layer
 from tactix_ops.layers import windows as win
+from tactix_ops.layers import work
 from tactix_ops.layers.common import Array, Specs, optional, pick, required
 from tactix_ops.layers.conv import Convolution, ConvolutionAttrs, correlate
 from tactix_ops.layers.matmul import MatMul
@@ -75,6 +77,9 @@ class IntegerConvolution(Layer):
         (y,) = Convolution().infer(attrs, inputs)
         return [TensorSpec(DType.INT32, y.shape)]
 
+    def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
+        return work.convolution(inputs, outputs)
+
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x, w, b = inputs[0].astype(np.float64), inputs[1].astype(np.float64), pick(inputs, 2)
         n = x.ndim - 2
@@ -99,6 +104,9 @@ class IntegerMatMul(Layer):
         _check(self, a, b, optional(inputs, 2))
         (y,) = MatMul().infer(attrs, [a, b])
         return [TensorSpec(DType.INT32, y.shape)]
+
+    def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
+        return work.product(inputs, outputs)
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         y = np.matmul(inputs[0].astype(np.float64), inputs[1].astype(np.float64))
@@ -128,6 +136,9 @@ class ByteMatMul(Layer):
             )
         (y,) = MatMul().infer(attrs, [a, b])
         return [TensorSpec(DType.INT32, y.shape)]
+
+    def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
+        return work.product(inputs, outputs)
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         a, b = (x.astype(np.float64) for x in inputs[:2])

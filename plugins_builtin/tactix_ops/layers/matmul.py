@@ -11,6 +11,7 @@ from tactix.base.dims import Dim, Shape, broadcast, broadcast_shapes
 from tactix.base.errors import InvalidArgument, ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
+from tactix_ops.layers import work
 from tactix_ops.layers.common import Array, Specs, optional, pick, required, same_dim, wide
 
 
@@ -32,6 +33,9 @@ class MatMul(Layer):
         same_dim(left[-1], right[-2], self.key, f"the summed axis of {a} and {b}")
         rows, columns = left[-2:-1] * (a.rank > 1), right[-1:] * (b.rank > 1)
         return [TensorSpec(a.dtype, (*broadcast_shapes(left[:-2], right[:-2]), *rows, *columns))]
+
+    def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
+        return work.product(inputs, outputs)
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         y = np.matmul(wide(inputs[0]), wide(inputs[1]))
@@ -71,6 +75,9 @@ class Gemm(Layer):
             ):
                 raise ShapeError(f"{self.key}: c {c} does not broadcast to ({m}, {n})")
         return [TensorSpec(a.dtype, (m, n))]
+
+    def operations(self, attrs: GemmAttrs, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
+        return work.product(inputs, outputs, 0 if attrs.transA else -1)
 
     def reference(self, attrs: GemmAttrs, *inputs: Array) -> tuple[Array, ...]:
         a, b, c = wide(inputs[0]), wide(inputs[1]), pick(inputs, 2)

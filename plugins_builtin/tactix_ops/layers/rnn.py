@@ -18,6 +18,7 @@ from tactix.base.dims import Dim, show
 from tactix.base.errors import InvalidArgument, ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
+from tactix_ops.layers import work
 from tactix_ops.layers.common import Array, Specs, optional, pick, required, same_dim, wide
 
 DIRECTIONS = ("forward", "reverse", "bidirectional")
@@ -157,6 +158,9 @@ class Recurrent(Layer):
             raise ShapeError(f"{self.key}: the {what} {s} are not of shape {show(want)}")
         for a, b in zip(want, s.shape, strict=True):
             same_dim(a, b, self.key, f"a dim of the {what} {s}, which are {show(want)},")
+
+    def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
+        return work.recurrence(inputs)
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x, w, r = (wide(a) for a in inputs[:3])

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix.base.errors import DTypeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
+from tactix_ops.layers import work
 from tactix_ops.layers.common import Array, Specs, optional, pick, required
 from tactix_ops.layers.conv import Convolution, ConvolutionAttrs, ConvTranspose, ConvTransposeAttrs
 from tactix_ops.layers.matmul import MatMul
@@ -46,6 +48,9 @@ class WideConvolution(Layer):
         (y,) = Convolution().infer(attrs, inputs)
         return [TensorSpec(DType.FP32, y.shape)]
 
+    def operations(self, attrs: ConvolutionAttrs, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
+        return work.convolution(inputs, outputs)
+
     def reference(self, attrs: ConvolutionAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, w = (v.astype(np.float32) for v in inputs[:2])
         return Convolution().reference(attrs, x, w, *inputs[2:])
@@ -66,6 +71,11 @@ class WideConvTranspose(Layer):
         (y,) = ConvTranspose().infer(attrs, inputs)
         return [TensorSpec(DType.FP32, y.shape)]
 
+    def operations(
+        self, attrs: ConvTransposeAttrs, inputs: Specs, outputs: list[TensorSpec]
+    ) -> Dim:
+        return work.spread(inputs)
+
     def reference(self, attrs: ConvTransposeAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, w = (v.astype(np.float32) for v in inputs[:2])
         return ConvTranspose().reference(attrs, x, w, *inputs[2:])
@@ -84,6 +94,9 @@ class WideMatMul(Layer):
         _check(self, a, b, optional(inputs, 2))
         (y,) = MatMul().infer(attrs, [a, b])
         return [TensorSpec(DType.FP32, y.shape)]
+
+    def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
+        return work.product(inputs, outputs)
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         y = np.matmul(inputs[0].astype(np.float32), inputs[1].astype(np.float32))

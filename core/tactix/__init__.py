@@ -20,7 +20,9 @@ _HOMES = {
     "tactix.api": "build load load_or_build",
     "tactix.builder": "Builder",
     "tactix.contracts.calibrator": "Calibration",
-    "tactix.config": "BuilderConfig BuilderFlag MemoryPoolType OptimizationProfile",
+    "tactix.config": (
+        "BuilderConfig BuilderFlag MemoryPoolType OptimizationProfile ProfilingVerbosity"
+    ),
     "tactix.network.definition": "NetworkDefinition",
     "tactix.plan.schema": "Plan",
     "tactix.plugins.session": "Session",
@@ -39,8 +41,8 @@ _WHERE = {name: home for home, names in _HOMES.items() for name in names.split()
 __all__ = [
     "__version__", "Builder", "BuilderConfig", "BuilderFlag", "Calibration", "DType", "Engine",
     "ErrorCode", "ErrorRecorder", "ExecutionContext", "Logger", "MemoryPoolType",
-    "NetworkDefinition", "OptimizationProfile", "Plan", "ProgressMonitor", "Runtime", "Session",
-    "Severity", "TactixError", "build", "load", "load_or_build",
+    "NetworkDefinition", "OptimizationProfile", "Plan", "ProfilingVerbosity", "ProgressMonitor",
+    "Runtime", "Session", "Severity", "TactixError", "build", "load", "load_or_build",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -51,7 +53,13 @@ if TYPE_CHECKING:
     from tactix.base.logger import Logger, Severity
     from tactix.base.progress import ProgressMonitor
     from tactix.builder import Builder
-    from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType, OptimizationProfile
+    from tactix.config import (
+        BuilderConfig,
+        BuilderFlag,
+        MemoryPoolType,
+        OptimizationProfile,
+        ProfilingVerbosity,
+    )
     from tactix.contracts.calibrator import Calibration
     from tactix.network.definition import NetworkDefinition
     from tactix.plan.schema import Plan

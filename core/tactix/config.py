@@ -76,6 +76,17 @@ STAGED = {
 """Flags that mean what the build stage which serves them does."""
 
 
+class ProfilingVerbosity(enum.Enum):
+    """What a plan tells people of its layers. ``DETAILED``: tactics, times and operations of steps,
+    and every decision of the build; ``LAYER_NAMES_ONLY``: names of layers and tensors; ``NONE``:
+    nothing, its steps are numbered.
+    """
+
+    NONE = "none"
+    LAYER_NAMES_ONLY = "layer_names_only"
+    DETAILED = "detailed"
+
+
 class MemoryPoolType(enum.Enum):
     """``WORKSPACE``: scratch bytes of one step, at the shapes tuned for."""
 
@@ -191,6 +202,7 @@ class BuilderConfig:
     ``engine.save`` signs with the local key.
     ``max_aux_streams``: how many steps a GPU may run beside one: 0 is one after the other, -1
     leaves it to the device.
+    ``profiling_verbosity``: what the plan tells people of its layers.
     """
 
     flags: set[BuilderFlag] = field(default_factory=set)
@@ -213,6 +225,7 @@ class BuilderConfig:
     plugins_to_serialize: list[str | Path] = field(default_factory=list)
     sign: bool = True
     max_aux_streams: int = -1
+    profiling_verbosity: ProfilingVerbosity = ProfilingVerbosity.DETAILED
     progress_monitor: ProgressMonitor = field(default_factory=SilentProgress)
     hardware_compatibility_level = property(
         lambda self: self.target, lambda self, x: setattr(self, "target", x)

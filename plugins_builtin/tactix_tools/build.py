@@ -75,7 +75,7 @@ def summary(plan: Plan, path: Path, seconds: float) -> dict[str, Any]:
     """What was built: file, size, seconds, steps per tactic, rules that fired, what fell short of
     the fast path.
     """
-    tactics = Counter(str(s.info["tactic"]) for s in plan.steps)
+    tactics = Counter(str(s.info.get("tactic", s.artifact.launcher)) for s in plan.steps)
     return {
         "plan": str(path),
         "bytes": path.stat().st_size,

@@ -424,6 +424,13 @@ def _plan_options(function: F) -> F:
                 help="States that grow lie in memory that contexts reserve.",
             ),
             click.option(
+                "--profiling-verbosity",
+                type=click.Choice(["detailed", "layer_names_only", "none"]),
+                default="detailed",
+                show_default=True,
+                help="What the plan tells people of its layers.",
+            ),
+            click.option(
                 "--embed",
                 metavar="NAME|WHEEL|auto",
                 multiple=True,
@@ -446,6 +453,7 @@ def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str,
     given = {
         "tactic_sources": {s.strip() for s in sources.split(",")} if sources else None,
         "budget": options["budget"],
+        "profiling_verbosity": _verbosity(options["profiling_verbosity"]),
         "trial_budget": options["trial_budget"],
     }
     return {
@@ -464,6 +472,12 @@ def settings(options: dict[str, Any], shapes: Shapes | None = None) -> dict[str,
         "shapes": profile(options, shapes or {}),
         **{name: value for name, value in given.items() if value is not None},
     }
+
+
+def _verbosity(name: str) -> Any:
+    from tactix.config import ProfilingVerbosity
+
+    return ProfilingVerbosity(name)
 
 
 def _flags(options: dict[str, Any]) -> set[Any]:

@@ -11,6 +11,7 @@ from tactix.pipeline import shortfall
 from tactix.pipeline.build_log import tell_plan
 from tactix.pipeline.shortfall import Shortfall
 from tactix.pipeline.state import BuildState
+from tactix.pipeline.verbosity import trimmed
 from tactix.plan.schema import Plan
 from tactix.select.precision import LOWER, told
 
@@ -38,7 +39,7 @@ def finish(plan: Plan, state: BuildState) -> Plan:
         state.cache.save()
     except TimingCacheError as e:  # what was built is worth more
         state.logger.warning(str(e))
-    return plan
+    return trimmed(plan, state.config.profiling_verbosity)
 
 
 def _tell_precision(plan: Plan, state: BuildState) -> None:

@@ -133,6 +133,8 @@ class Builder(Rooted):
         if network is None or config is None:
             what = f"the {'network' if network is None else 'configuration'} is None"
             raise NetworkError(what, do="See in the log why it was not made")
+        from tactix.config import ProfilingVerbosity
+        from tactix.pipeline.verbosity import trimmed
         from tactix.plan import container
         from tactix.run.admission import signer_of
         from tactix_tensorrt.plugin_steps.launcher import building
@@ -153,6 +155,7 @@ class Builder(Rooted):
         if selection is not None:
             selection.report(plan)
         facts = self._facts(network, config, [v.name for v in unfused])
+        plan = trimmed(plan, ProfilingVerbosity[config.profiling_verbosity.name])
         plan = replace(plan, meta={**plan.meta, plan_facts.KEY: facts.entry()})
         return IHostMemory(container.dump(plan, signer_of(self.native.session)))
 

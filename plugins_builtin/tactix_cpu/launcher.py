@@ -57,7 +57,7 @@ remembered. No measurement of either is on record: a growing sequence passes a f
 
 PYTHON = ("PyCapsule_GetPointer", "PyEval_SaveThread", "PyEval_RestoreThread", "PyBool_FromLong")
 """What builtin functions use of the interpreter, in the order of txe_python."""
-BUILTIN = ("tx_call", "tx_call_evaluate", "tx_call_bind", "tx_call_advance")
+BUILTIN = ("tx_call", "tx_call_profile", "tx_call_evaluate", "tx_call_bind", "tx_call_advance")
 """Entries that are builtin functions of Python over a capsule."""
 
 
@@ -124,7 +124,7 @@ class Executor:
         self.advance = self._later("tx_advance", ctypes.c_void_p)
         self.evaluate = self._later("tx_evaluate", ctypes.c_void_p)
         self.bind = self._later("tx_bind", ctypes.c_void_p)
-        self.profile = self._later("tx_profile", ctypes.c_void_p, ctypes.c_void_p)
+        self.profile = self._later("tx_profile", ctypes.c_void_p)
         self.repeat = self._entry("tx_repeat", ctypes.c_void_p, ctypes.c_int64)
         self.set_threads = self._entry("tx_set_threads", ctypes.c_int)
         self._methods = {}
@@ -172,6 +172,12 @@ class Executor:
     def runner(self, table: int) -> Callable[..., Any]:
         """Runs the table at that address."""
         return self._caller("tx_call", self.run, table)
+
+    def stamper(self, stamps: int) -> Callable[..., Any] | None:
+        """Runs a table with timestamps, by the txe_stamps at that address; None in plans of earlier
+        versions.
+        """
+        return self._caller("tx_call_profile", self.profile, stamps) if self.profile else None
 
     def binder(self, binding: int) -> Callable[..., Any] | None:
         """Fills arguments by the txe_binding at that address; None where that is numpy's to do."""
@@ -288,9 +294,8 @@ class ElfLauncher(Launcher):
 
         run = self.link(steps, ctx)
         assert isinstance(run, ElfRun)
-        if run.executor is None or run.executor.profile is None:
-            return None
-        return StampedRun(run, steps, ctx.threads)
+        able = run.executor is not None and run.executor.profile is not None
+        return StampedRun(run, steps, ctx.threads) if able else None
 
     def program(
         self, parts: Sequence[Part], addresses: Sequence[int], moving: Sequence[int]

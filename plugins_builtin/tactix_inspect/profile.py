@@ -19,7 +19,8 @@ class StepTime:
     each thread worked on it. ``makes``, ``consumes``: the model's tensors. ``nbytes``: read and
     written at least. ``flops``: multiplications and additions; 0 where none are counted.
     ``of_roofline``: the least time by the measured peaks over ``seconds``; None where no peak is
-    known.
+    known. ``inside``: the step whose body it is a step of, "" for one of the plan itself; its
+    time is in that one's. ``times``: how often it ran in a run.
     """
 
     index: int
@@ -37,12 +38,14 @@ class StepTime:
     makes: tuple[str, ...] = ()
     consumes: tuple[str, ...] = ()
     origin: tuple[str, ...] = ()
+    inside: str = ""
+    times: float = 1.0
 
 
 @dataclass(frozen=True)
 class Roofline:
     """Peaks of the device, measured there. ``flops``: per second, by the name of a dtype.
-    ``nbytes``: per second from memory.
+    ``nbytes``: read per second, of as many bytes as a run works on, from whatever cache holds them.
     """
 
     flops: Mapping[str, float]
@@ -53,7 +56,8 @@ class Roofline:
 class PlanProfile:
     """Of a plan at some input shapes. ``seconds``, ``profiled``: medians of whole runs without and
     with timestamps. ``method``: what the times were taken by. ``plan``: its sha256, or "" for one
-    that was not saved.
+    that was not saved. ``roofline``: None where nothing was measured, for which ``no_roofline``
+    tells the reason.
     """
 
     name: str
@@ -68,6 +72,12 @@ class PlanProfile:
     steps: tuple[StepTime, ...]
     roofline: Roofline | None = None
     memory: Mapping[str, Any] = field(default_factory=dict)
+    no_roofline: str = ""
+
+    @property
+    def in_steps(self) -> float:
+        """Seconds of all steps together; what a run takes beyond is its call."""
+        return sum(s.seconds for s in self.steps if not s.inside)
 
     def to_json(self) -> dict[str, Any]:
         """As ``from_json`` takes it."""

@@ -270,7 +270,7 @@ class SegmentedContext(ExecutionContext):
                 self._produce(k, env, run_values)
                 if self._watch.profiler is not None:
                     span = StepSpan(start, time.perf_counter())
-                    report(self._watch.profiler, self._program.plan, k, span)
+                    report(self._watch.profiler, self._program.plan, k, partial(tuple, (span,)))
         return [run_values.found(io.buffer) for io in self._outputs]
 
     def _begun(self, values: Sequence[Any], given: Env) -> tuple[dict[str, int], RunValues]:

@@ -13,6 +13,7 @@ _TOOLS = {
     "lock": "Write down what a build chose, to build the same bytes again.",
     "run": "Run a plan or a model once and show or save the outputs.",
     "bench": "Measure latency and throughput of a plan or a model.",
+    "profile": "Tell where the time of a run goes, step by step.",
     "inspect": "Show what is in a plan or a model.",
     "explain": "Tell why a plan is as it is.",
     "check": "Say whether a plan can run here, and why not.",

@@ -80,12 +80,13 @@ class Runnable(Protocol):
 @dataclass(frozen=True)
 class StepSpan:
     """When one step of a run took place, in seconds by ``time.perf_counter``; ``threads``: how long
-    each thread worked on it, nothing where that is not known.
+    each thread worked on it, and ``begun`` from when on; nothing where that is not known.
     """
 
     begin: float
     end: float
     threads: tuple[float, ...] = ()
+    begun: tuple[float, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -95,8 +96,10 @@ class StepSpan:
 class TimedRunnable(Runnable, Protocol):
     """Steps that run as they do otherwise, with timestamps between them."""
 
-    def spans(self) -> Sequence[StepSpan]:
-        """Of the last run, one for each step: the next begins where one ends."""
+    def spans(self) -> Callable[[], Sequence[StepSpan]]:
+        """Of the last run, worked out when that is called: one for each step, and the next begins
+        where one ends.
+        """
 
 
 class BindableBody(Protocol):

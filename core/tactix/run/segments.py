@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Protocol
 
@@ -49,13 +50,17 @@ class Profiler(Protocol):
     def report_layer_time(self, layer_name: str, ms: float, /) -> None: ...
 
 
+Spans = Callable[[], Sequence[StepSpan]]
+"""Works out when steps took place; later, where that would be in the way of a run."""
+
+
 class SpanProfiler:
     """A profiler that is told of each step when it took place, and on which threads; of steps of
     bodies in each of their runs, too.
     """
 
-    def report_span(self, plan: Plan, index: int, span: StepSpan) -> None:
-        """Step ``index`` of a plan, perhaps of a body, has run."""
+    def report_spans(self, plan: Plan, first: int, spans: Spans) -> None:
+        """Steps from ``first`` on of a plan, perhaps of a body, have run."""
         raise NotImplementedError
 
     def report_layer_time(self, layer_name: str, ms: float, /) -> None: ...
@@ -73,8 +78,9 @@ class StepByItself:
         begin = time.perf_counter()
         self._span = StepSpan(begin, begin + self._timed(self._part))
 
-    def spans(self) -> Sequence[StepSpan]:
-        return (self._span,)
+    def spans(self) -> Spans:
+        found = (self._span,)
+        return lambda: found
 
 
 class TimedSteps(Segments):
@@ -92,17 +98,21 @@ class TimedSteps(Segments):
 
     def __call__(self) -> None:
         super().__call__()
-        spans = [span for p in self.parts for span in p.spans()]
-        for i, span in enumerate(spans, self._first):
-            report(self._profiler, self._plan, i, span)
+        found = [p.spans() for p in self.parts]
+        report(self._profiler, self._plan, self._first, partial(_together, found))
 
 
-def report(profiler: Profiler, plan: Plan, index: int, span: StepSpan) -> None:
-    """Tell a profiler of a step that has run."""
+def _together(found: Sequence[Spans]) -> list[StepSpan]:
+    return [span for spans in found for span in spans()]
+
+
+def report(profiler: Profiler, plan: Plan, first: int, spans: Spans) -> None:
+    """Tell a profiler of steps that have run."""
     if isinstance(profiler, SpanProfiler):
-        profiler.report_span(plan, index, span)
-    else:
-        profiler.report_layer_time(plan.steps[index].name, span.seconds * 1e3)
+        profiler.report_spans(plan, first, spans)
+        return
+    for step, span in zip(plan.steps[first:], spans(), strict=False):
+        profiler.report_layer_time(step.name, span.seconds * 1e3)
 
 
 def timed_parts(

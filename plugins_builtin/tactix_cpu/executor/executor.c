@@ -165,12 +165,10 @@ TXE_EXPORT int tx_run(txe_table *t) {
 }
 
 /* The same, with a timestamp before and behind each launch on each thread. */
-TXE_EXPORT int tx_profile(txe_table *t, txe_stamps *s) {
-    for (int64_t i = 0; i < t->threads * t->launches; i++)
-        s->spans[i] = (txe_span){0, 0, 0};
+TXE_EXPORT int tx_profile(txe_stamps *s) {
     s->ns[0] = txe_now();
     s->ticks[0] = txe_ticks();
-    const int nt = txe_run(t, s);
+    const int nt = txe_run(s->table, s);
     s->ticks[1] = txe_ticks();
     s->ns[1] = txe_now();
     return nt;
@@ -286,6 +284,16 @@ TXE_EXPORT void *tx_call(void *capsule, void *none) {
     txe_table *t = tx_python.pointer(capsule, 0);
     void *state = tx_python.unlock();
     tx_run(t);
+    tx_python.lock(state);
+    return tx_python.truth(1);
+}
+
+/* The same over a capsule of stamps. */
+TXE_EXPORT void *tx_call_profile(void *capsule, void *none) {
+    (void)none;
+    txe_stamps *s = tx_python.pointer(capsule, 0);
+    void *state = tx_python.unlock();
+    tx_profile(s);
     tx_python.lock(state);
     return tx_python.truth(1);
 }

@@ -101,9 +101,10 @@ typedef struct {
 
 /* A profiled run. */
 typedef struct {
+    txe_table *table;
     uint64_t ticks[2]; /* when it began and ended, */
     uint64_t ns[2];    /* and at the same time, by the monotonic clock */
-    txe_span *spans;   /* launch i by thread t: [t * launches + i] */
+    txe_span *spans;   /* launch i by thread t: [t * launches + i]; the caller clears them */
 } txe_stamps;
 
 /* What a thread shows to the others, on a line pair of its own. Counts and phases only grow, from job to job: nothing has
@@ -390,9 +391,19 @@ static txe_walker txe_walker_of(int tid) {
     return (txe_walker){t, tid, txe_pool.threads, txe_pool.timed, job, job, txe_pool.made, spans};
 }
 
-TXE_BOTH void txe_walk_alone(const txe_table *t, int64_t from, txe_span *spans) {
-    for (int64_t i = from; i < t->launches; i++)
-        txe_make_launch(t, i, 0, 1, spans);
+static void txe_walk_alone(const txe_table *t, int64_t from, txe_span *spans) {
+    if (!spans) {
+        for (int64_t i = from; i < t->launches; i++)
+            t->kernels[i](t->args[i], 0, 1);
+        return;
+    }
+    uint64_t before = txe_ticks();
+    for (int64_t i = from; i < t->launches; i++) {
+        t->kernels[i](t->args[i], 0, 1);
+        const uint64_t after = txe_ticks();
+        spans[i] = (txe_span){before, after, after - before};
+        before = after;
+    }
 }
 
 static void txe_time_alone(const txe_table *t, txe_span *spans) {
@@ -509,10 +520,6 @@ static int txe_share(const txe_table *t, int timed, const txe_stamps *stamps) {
         }
         txe_leave();
     }
-    const int64_t from = nt > 1 ? t->end : 0;
-    if (stamps)
-        txe_walk_alone(t, from, stamps->spans);
-    else
-        txe_walk_alone(t, from, 0);
+    txe_walk_alone(t, nt > 1 ? t->end : 0, stamps ? stamps->spans : 0);
     return nt;
 }

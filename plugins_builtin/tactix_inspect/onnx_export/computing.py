@@ -50,6 +50,23 @@ writes("RoiAlign")(
 writes("AffineGrid")(same("AffineGrid", "align_corners"))
 
 
+SAMPLING = {"bilinear": "linear", "bicubic": "cubic"}
+"""Modes of GridSample before operator set 20, which tactix knows, too."""
+
+
+@writes("GridSample")
+def grid_sample(c: Call) -> None:
+    """By ONNX's later names of modes."""
+    a = c.attrs
+    c.emit(
+        "GridSample",
+        *c.inputs,
+        mode=SAMPLING.get(a.mode, a.mode),
+        padding_mode=a.padding_mode,
+        align_corners=a.align_corners,
+    )
+
+
 @writes("Cast")
 def cast(c: Call) -> None:
     """Saturation counts for 8-bit floats alone."""
@@ -89,7 +106,11 @@ def _padded(c: Call, value: float) -> tuple[str, list[int] | None]:
 
 @writes("Convolution")
 def convolution(c: Call) -> None:
-    """Empty attributes are ONNX's defaults."""
+    """Empty attributes are ONNX's defaults. Raises NoWayBack for integers, of which ONNX has bytes
+    alone.
+    """
+    if not c.spec().dtype.is_float:
+        raise NoWayBack("a convolution of integers")
     a = c.attrs
     x, pads = _padded(c, 0.0)
     strides, dilations = a.strides or None, a.dilations or None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tactix.base.dims import Dim, Expr
@@ -208,23 +210,38 @@ MODES = (
 """Attributes of both Resize layers that ONNX has by these names."""
 
 
+SIMPLE = "simple"
+"""How tactix calls the rounding of operator set 10."""
+
+
 @writes("Resize")
 def resize(c: Call) -> None:
     """By scales where these are given, else by sizes."""
     a, g = c.attrs, c.graph
-    if a.nearest_mode == "simple":
-        raise NoWayBack("a rounding of operator set 10")
+    modes = {k: getattr(a, k) for k in MODES}
+    if a.nearest_mode == SIMPLE:
+        modes["nearest_mode"] = _simple(a.scales)
     roi = g.constant(np.array(a.roi, np.float32)) if a.roi else ""
     scales = g.constant(np.array(a.scales, np.float32)) if a.scales else ""
     sizes = "" if scales else g.vector(a.sizes)
-    c.emit("Resize", c.inputs[0], roi, scales, sizes, **{k: getattr(a, k) for k in MODES})
+    c.emit("Resize", c.inputs[0], roi, scales, sizes, **modes)
+
+
+def _simple(scales: Sequence[float]) -> str:
+    """The rounding of operator set 10: up along axes that shrink, else down. Raises NoWayBack where
+    some shrink and some grow.
+    """
+    shrinks = {s < 1 for s in scales if s != 1}
+    if not scales or len(shrinks) > 1:
+        raise NoWayBack("a rounding of operator set 10")
+    return "ceil" if True in shrinks else "floor"
 
 
 @writes("DynamicResize")
 def dynamic_resize(c: Call) -> None:
     """ONNX's own, with tensors for sizes or scales."""
     a = c.attrs
-    if a.nearest_mode == "simple":
+    if a.nearest_mode == SIMPLE:
         raise NoWayBack("a rounding of operator set 10")
     own = {"axes": a.axes or None, "keep_aspect_ratio_policy": a.keep_aspect_ratio_policy}
     c.emit("Resize", *c.inputs, **own, **{k: getattr(a, k) for k in MODES})

@@ -226,6 +226,61 @@ def test_views_and_formats_vanish(make: Network) -> None:
     check(plan, made, feed_of(plan, 2, 1))
 
 
+def samples(net: NetworkDefinition) -> None:
+    x, grid = net.add_input("x", "f32", (1, 2, 5, 6)), net.add_input("g", "f32", (1, 3, 4, 2))
+    net.mark_output(net.add_layer("tactix.GridSample", [x, grid], mode="bilinear")[0], "y")
+
+
+def simple(net: NetworkDefinition) -> None:
+    x = net.add_input("x", "f32", (1, 2, 5, 6))
+    attrs: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric"}
+    attrs |= {"nearest_mode": "simple", "sizes": (1, 2, 2, 3), "scales": (1.0, 1.0, 0.5, 0.5)}
+    net.mark_output(net.add_layer("tactix.Resize", [x], **attrs)[0], "y")
+
+
+def rolled(net: NetworkDefinition) -> None:
+    x = net.add_input("x", "f32", ("n", 4, 6))
+    net.mark_output(net.add_layer("tactix.Roll", [x], axes=(1, 2), begins=(1, 4))[0], "y")
+
+
+def rotated(net: NetworkDefinition) -> None:
+    x, c, s = (net.add_input(name, "f32", (2, 3, 8)) for name in "xcs")
+    net.mark_output(net.add_layer("tactix.RotaryEmbedding", [x, c, s])[0], "y")
+
+
+def rooted(net: NetworkDefinition) -> None:
+    x = net.add_input("x", "f32", ("n", 3, 8))
+    w = net.add_constant(np.linspace(0.5, 1.5, 8, dtype=np.float32), "w")
+    net.mark_output(net.add_layer("tactix.RMSNormalization", [x, w])[0], "y")
+
+
+@pytest.mark.parametrize("make", [samples, simple, rolled, rotated, rooted])
+def test_a_composition(make: Network) -> None:
+    plan = plan_of(drawn(make), tactic_sources={"numpy", "view"})
+    made = exported(plan, session().layers.__getitem__)
+    assert not made.strange
+    check(plan, made, feed_of(plan, 2, 1))
+
+
+def integers(net: NetworkDefinition) -> None:
+    x = net.add_input("x", "i32", (1, 2, 5, 5))
+    w = net.add_constant(np.ones((2, 2, 3, 3), np.int32), "w")
+    net.mark_output(net.add_layer("tactix.Convolution", [x, w])[0], "y")
+
+
+def shifts(net: NetworkDefinition) -> None:
+    x, n = net.add_input("x", "i32", (4,)), net.add_input("n", "i32", (4,))
+    net.mark_output(net.add_layer("tactix.BitShift", [x, n])[0], "y")
+
+
+@pytest.mark.parametrize("make", [integers, shifts])
+def test_what_onnx_lacks_for_a_dtype_is_a_custom_node(make: Network) -> None:
+    plan = plan_of(drawn(make), tactic_sources={"numpy", "view"})
+    made = exported(plan, session().layers.__getitem__)
+    assert sum(made.strange.values()) == 1
+    onnx.checker.check_model(made.model)
+
+
 def test_steps_in_bfloat16_have_their_casts() -> None:
     settings = {"layer_precisions": {"*": "bf16"}, "flags": {tactix.BuilderFlag.BF16}}
     plan = plan_of(imported(model("product")), **settings)

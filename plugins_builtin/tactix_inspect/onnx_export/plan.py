@@ -77,7 +77,9 @@ def exported(plan: Plan, find: FindLayer) -> Exported:
     what ``find`` raises.
     """
     plan = _first_set(plan)
-    plain = on_references(plan, [s for p in plan.nested() for s in p.steps if _is_kept(s)])
+    kept = [s for p in plan.nested() for s in p.steps if _is_kept(s)]
+    # nothing is run: what a GPU's step keeps of its meaning will do
+    plain = on_references(replace(plan, device={**plan.device, "kind": "cpu"}), kept)
     shared, taken = Shared(), {io.name for io in (*plan.inputs, *plan.outputs)}
     weights, asked = Weights(taken), dict[str, str]()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import onnxruntime
 import pytest
 
 import tactix
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.launcher import Step
 from tactix.network.definition import NetworkDefinition
 from tactix.plan.schema import Plan
 from tactix_inspect.onnx_export.graph import FUSED
@@ -169,6 +172,33 @@ def test_symbols_and_names_stay(fused: tuple[Plan, Exported]) -> None:
     assert [v.name for v in (*graph.input, *graph.output)] == ["x", "y", "z"]
     assert graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"
     assert {t.name for t in graph.initializer} == {"w", "b"}
+
+
+def test_a_plan_for_a_gpu_is_written_by_what_its_steps_tell(fused: tuple[Plan, Exported]) -> None:
+    plan, made = fused
+    other = exported(replace(plan, device={"kind": "cuda"}), session().layers.__getitem__)
+    assert other.model.graph == made.model.graph
+
+
+def test_a_step_that_tells_nothing_is_a_custom_node(fused: tuple[Plan, Exported]) -> None:
+    plan, _ = fused
+    first, *others = plan.steps
+    silent = {k: v for k, v in first.info.items() if k != "reference"}
+    artifact = replace(first.artifact, params={})
+    plan = replace(plan, steps=(replace(first, info=silent, artifact=artifact), *others))
+    made = exported(plan, session().layers.__getitem__)
+    assert sum(made.strange.values()) == 1
+    node = next(n for n in made.model.graph.node if n.domain == "tactix")
+    assert node.name == first.name
+    onnx.checker.check_model(made.model)
+
+
+def test_the_first_set_of_kernels_is_written(fused: tuple[Plan, Exported]) -> None:
+    plan, made = fused
+    artifact = KernelArtifact("sets", params={"kernel_sets": [0]})
+    whole = replace(plan, steps=(Step("sets", artifact, (), (), plans=(plan,)),))
+    other = exported(whole, session().layers.__getitem__)
+    assert other.model.graph == made.model.graph
 
 
 def test_equal_steps_share_a_function() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,8 @@ NEEDED = frozenset({"kind", "reference"})
 """What stays in any case: who adapts engines looks at kinds, and references run in place of code
 that is not trusted.
 """
+SUMS, PRECISION = (shortfall.KEY, "predicted_seconds", "opt"), "precision"
+"""Of the ledger; the last names layers that were lowered, and why others were not."""
 
 
 def trimmed(plan: Plan, verbosity: ProfilingVerbosity) -> Plan:
@@ -24,7 +26,8 @@ def trimmed(plan: Plan, verbosity: ProfilingVerbosity) -> Plan:
     if verbosity is ProfilingVerbosity.DETAILED:
         return plan
     steps = tuple(_step(i, s, verbosity) for i, s in enumerate(plan.steps))
-    return replace(plan, steps=steps, ledger=_ledger(plan.ledger))
+    kept = (*SUMS, PRECISION) if verbosity is ProfilingVerbosity.LAYER_NAMES_ONLY else SUMS
+    return replace(plan, steps=steps, ledger=_ledger(plan.ledger, kept))
 
 
 def _step(index: int, step: Step[Plan], verbosity: ProfilingVerbosity) -> Step[Plan]:
@@ -35,12 +38,12 @@ def _step(index: int, step: Step[Plan], verbosity: ProfilingVerbosity) -> Step[P
     return replace(step, name=step.name if named else f"step {index}", info=info, plans=plans)
 
 
-def _ledger(ledger: Mapping[str, Any]) -> dict[str, Any]:
-    """Sums alone, without layers, rules, or what bid and how fast it was."""
-    sums = {k: ledger[k] for k in (shortfall.KEY, "predicted_seconds", "opt") if k in ledger}
+def _ledger(ledger: Mapping[str, Any], kept: Sequence[str]) -> dict[str, Any]:
+    """Some entries of it; no rules, nor what bid and how fast it was."""
+    found = {k: ledger[k] for k in kept if k in ledger}
     nothing: dict[str, Any] = {
         "nodes": {},
         "fusion": {"fired": [], "nearly": [], "split": []},
         "rules": {},
     }
-    return {**nothing, **sums}
+    return {**nothing, **found}

@@ -95,6 +95,7 @@ def chosen(plan: trt.IHostMemory | None) -> str:
 def test_another_time_in_the_cache_has_another_tactic_chosen(
     builder: trt.Builder, network: trt.INetworkDefinition, config: trt.IBuilderConfig
 ) -> None:
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     x, w = (network.add_input(n, trt.float32, s) for n, s in (("x", (4, 8)), ("w", (8, 9))))
     none = trt.MatrixOperation.NONE
     network.mark_output(network.add_matrix_multiply(x, none, w, none).get_output(0))

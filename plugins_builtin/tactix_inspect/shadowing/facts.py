@@ -11,7 +11,7 @@ from tactix_inspect.agreement import Agreement
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedRequest:
     """What comparing one request gave. ``seconds``: of this process, to compute and compare."""
 
     outputs: tuple[Agreement, ...]
@@ -19,8 +19,8 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Looked:
-    """Steps that departed by themselves, in order. ``seconds``: as of ``Checked``."""
+class LookedAt:
+    """Steps that departed by themselves, in order. ``seconds``: as of ``CheckedRequest``."""
 
     steps: tuple[StepDrift, ...]
     seconds: float

@@ -22,7 +22,7 @@ from tactix.run.engine import Engine
 from tactix.run.observed import RunningStep
 from tactix.run.runtime import Runtime
 from tactix_inspect.agreement import agree
-from tactix_inspect.shadowing.facts import Checked, Looked, StepResult
+from tactix_inspect.shadowing.facts import CheckedRequest, LookedAt, StepResult
 from tactix_inspect.shadowing.messages import receive, send
 
 NICEST = 19
@@ -65,7 +65,7 @@ class Beside:
         return told
 
 
-class References:
+class ComputedReferences:
     """The references of one plan. ``requests``: where steps come from."""
 
     def __init__(self, requests: BinaryIO) -> None:
@@ -79,7 +79,7 @@ class References:
         self._engine = Runtime(max_threads=1, on_untrusted="allow", device="cpu").load(plan)
         self._tolerance = tolerance
 
-    def check(self, inputs: Mapping[str, Any], got: Mapping[str, Any]) -> Checked:
+    def check(self, inputs: Mapping[str, Any], got: Mapping[str, Any]) -> CheckedRequest:
         """Each output beside that of the references."""
         assert self._engine is not None
         start = time.process_time()
@@ -87,9 +87,9 @@ class References:
             want = context.run(inputs)
         compared = partial(agree, peer="references", rtol=self._tolerance, atol=None)
         rows = tuple(compared(name, got=got[name], want=want[name]) for name in want)
-        return Checked(rows, time.process_time() - start)
+        return CheckedRequest(rows, time.process_time() - start)
 
-    def look(self, inputs: Mapping[str, Any]) -> Looked:
+    def look(self, inputs: Mapping[str, Any]) -> LookedAt:
         """The steps that depart by themselves, of a run that the engine tells of meanwhile."""
         assert self._engine is not None
         start = time.process_time()
@@ -101,7 +101,7 @@ class References:
         finally:
             while beside.next() is not None:
                 pass
-        return Looked(tuple(beside.departed), time.process_time() - start)
+        return LookedAt(tuple(beside.departed), time.process_time() - start)
 
     def _told(self) -> StepResult | None:
         told = receive(self._requests)
@@ -119,7 +119,7 @@ def step_aside() -> None:
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer until nobody asks any more."""
-    references = References(requests)
+    references = ComputedReferences(requests)
     known = {f.__name__: f for f in (references.plan, references.check, references.look)}
     while True:
         try:

@@ -17,7 +17,7 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.run.admission import code_steps
 from tactix.run.observed import RunningStep, StepObserver
-from tactix_inspect.shadowing.facts import Checked, Looked, StepResult
+from tactix_inspect.shadowing.facts import CheckedRequest, LookedAt, StepResult
 from tactix_inspect.shadowing.messages import receive, send
 from tactix_inspect.shadowing.process import END, main
 from tactix_runtime.references import on_references
@@ -65,11 +65,11 @@ class ReferenceProcess:
             self._process = self._process or _started()
         self._ask("plan", container.dump(plan), tolerance)
 
-    def check(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Checked:
+    def check(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> CheckedRequest:
         """What references make of these inputs, beside these outputs. Raises as ``take``."""
-        return cast(Checked, self._ask("check", inputs, outputs))
+        return cast(CheckedRequest, self._ask("check", inputs, outputs))
 
-    def look(self, inputs: Mapping[str, Any], run: Callable[[StepObserver], None]) -> Looked:
+    def look(self, inputs: Mapping[str, Any], run: Callable[[StepObserver], None]) -> LookedAt:
         """Steps that depart from their references. ``run``: runs the engine on the inputs, observed
         so. Raises as ``take``, and what running raises.
         """
@@ -79,7 +79,7 @@ class ReferenceProcess:
         finally:
             self._write(END)
             answer = self._answer()
-        return cast(Looked, answer)
+        return cast(LookedAt, answer)
 
     def close(self) -> None:
         """End it, from any thread; what is asked meanwhile raises ReferencesLost."""

@@ -23,7 +23,7 @@ from tactix.plan.schema import Plan
 from tactix.run.arrays import as_input, in_order
 from tactix.run.engine import Engine
 from tactix.run.observed import StepObserver
-from tactix_inspect.shadowing.facts import Checked, Looked
+from tactix_inspect.shadowing.facts import CheckedRequest, LookedAt
 
 Named = Mapping[str, Any]
 """Arrays by name."""
@@ -56,9 +56,9 @@ class References(Protocol):
 
     def take(self, plan: Plan, tolerance: float) -> None: ...
 
-    def check(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Checked: ...
+    def check(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> CheckedRequest: ...
 
-    def look(self, inputs: Mapping[str, Any], run: Callable[[StepObserver], None]) -> Looked: ...
+    def look(self, inputs: Mapping[str, Any], run: Callable[[StepObserver], None]) -> LookedAt: ...
 
     def close(self) -> None: ...
 

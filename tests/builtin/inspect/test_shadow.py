@@ -25,7 +25,7 @@ from tactix.plugins.session import Session
 from tactix.run.engine import Engine
 from tactix.run.observed import StepObserver
 from tactix_inspect.agreement import Agreement
-from tactix_inspect.shadowing.facts import Checked, Looked
+from tactix_inspect.shadowing.facts import CheckedRequest, LookedAt
 from tactix_inspect.shadowing.messages import receive, send
 from tactix_inspect.shadowing.references import ReferenceProcess
 from tactix_inspect.shadowing.sampling import Gaps
@@ -54,21 +54,21 @@ class Fake:
     def take(self, plan: Plan, tolerance: float) -> None:
         self.taken.append(plan)
 
-    def check(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Checked:
+    def check(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> CheckedRequest:
         self.gate.wait(PATIENCE)
         if self.failure is not None:
             raise self.failure
         self.seen.append((inputs, outputs))
         row = Agreement("logits", "references", 0.5, 0.25, 0.9, 3 * self.wrong)
-        return Checked((row,), 0.125)
+        return CheckedRequest((row,), 0.125)
 
-    def look(self, inputs: Mapping[str, Any], run: Callable[[StepObserver], None]) -> Looked:
+    def look(self, inputs: Mapping[str, Any], run: Callable[[StepObserver], None]) -> LookedAt:
         class Runs:
             def step(self, running: Any, /) -> None:
                 running.run()
 
         run(Runs())
-        return Looked(self.steps, 0.25)
+        return LookedAt(self.steps, 0.25)
 
     def close(self) -> None:
         self.closed = True

@@ -108,6 +108,13 @@ class LoweredRuns:
                 reasons=("it has no float32 products, or does not say what its steps compute",),
                 do="Build a float32 plan for the CPU: tactix build MODEL",
             )
+        if not any(lower.layers for lower in self.steps):
+            raise PlanCompatibilityError(
+                "it does not name its layers",
+                who=plan.name,
+                reasons=("it was built with profiling verbosity none",),
+                do="Build it with detailed, or layer_names_only",
+            )
         self._places = {id(lower.step): i for i, lower in enumerate(self.steps)}
         self._lowered: Chosen = frozenset()
         self.replays = 0

@@ -197,6 +197,11 @@ def test_plans_that_cannot_be_replayed_are_refused(tmp_path: Path) -> None:
     mute = replace(engine.plan, steps=tuple(replace(s, info={}) for s in engine.plan.steps))
     with pytest.raises(PlanCompatibilityError, match="no step of the plan could be lowered"):
         LoweredRuns(mute, context, [], Emulation("bf16", FIND))
+    nameless = (replace(s, info={**s.info, "origin": []}) for s in engine.plan.steps)
+    with pytest.raises(PlanCompatibilityError, match="does not name its layers"):
+        LoweredRuns(
+            replace(engine.plan, steps=tuple(nameless)), context, [], Emulation("bf16", FIND)
+        )
     path = tmp_path / "mute.plan"
     tactix.Runtime().load(mute).save(path)
     model_path = tmp_path / "m.onnx"

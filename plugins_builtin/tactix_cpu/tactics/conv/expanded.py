@@ -63,6 +63,7 @@ class CpuExpandedConvTactic(Tactic[ExpandedConvolution]):
     implements = ("tactix.Convolution@1",)
     source = "c"
     by_signature = True
+    beyond = "examples are single layers, it takes chains"
 
     def match(self, node: Node, device: DeviceProperties) -> ExpandedConvolution | Reject:
         if not node.body.is_chain:

@@ -52,6 +52,7 @@ class CpuPooledConvTactic(Tactic[PooledConvolution]):
     implements = ("tactix.MaxPool@1",)
     source = "c"
     by_signature = True
+    beyond = "examples are single layers, it takes chains"
 
     def match(self, node: Node, device: DeviceProperties) -> PooledConvolution | Reject:
         if not node.body.is_chain:

@@ -19,7 +19,7 @@ SHOWN = 400
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """Of one run. ``failed``: by exit code, by a signal, or by taking too long. ``what``: in words.
     ``output``: the end of what it printed.
     """
@@ -48,7 +48,7 @@ class CheckCommand:
             raise InvalidArgument("the command takes no model", who=command, do=do)
         self._match, self._timeout = match, timeout
 
-    def __call__(self, path: str) -> Outcome:
+    def __call__(self, path: str) -> CheckOutcome:
         """Run it. Raises InvalidArgument if there is no such program; KeyboardInterrupt ends it."""
         words = [w.replace(PLACE, path) for w in self._words]
         try:
@@ -66,18 +66,18 @@ class CheckCommand:
         try:
             printed, _ = process.communicate(timeout=self._timeout)
         except subprocess.TimeoutExpired:
-            return Outcome(True, f"took longer than {self._timeout:g} s", timed_out=True)
+            return CheckOutcome(True, f"took longer than {self._timeout:g} s", timed_out=True)
         finally:
             _end(process)
         text = printed.decode(errors="replace")
         return self._judged(process.returncode, text)
 
-    def _judged(self, code: int, text: str) -> Outcome:
+    def _judged(self, code: int, text: str) -> CheckOutcome:
         what = f"exit code {code}" if code >= 0 else _signal_name(-code)
         matches = self._match in text
         if code and not matches:
             what = f"{what}, but without {self._match!r} in its output"
-        return Outcome(bool(code) and matches, what, output=text[-SHOWN:])
+        return CheckOutcome(bool(code) and matches, what, output=text[-SHOWN:])
 
 
 def _signal_name(number: int) -> str:

@@ -16,7 +16,7 @@ from tactix_inspect.agreement import Agreement, agree
 from tactix_inspect.model_tensors import ModelTensors, pieces
 
 
-class Tensors(Protocol):
+class NamedTensors(Protocol):
     """What gives tensors of a run by name."""
 
     @property
@@ -29,7 +29,7 @@ class Tensors(Protocol):
         """Name and array of these."""
 
 
-class Context(Protocol):
+class ListenedContext(Protocol):
     """What of an execution context is asked for."""
 
     def run(self, feed: Mapping[str, Any], /) -> object: ...
@@ -44,7 +44,7 @@ class PlanTensors:
     which run any number of times, are left out.
     """
 
-    def __init__(self, plan: Plan, context: Context) -> None:
+    def __init__(self, plan: Plan, context: ListenedContext) -> None:
         self._context = context
         self._made = dict(_made(plan))
         self._inputs = plan.inputs

@@ -13,7 +13,7 @@ import onnx
 
 from tactix.base.errors import InvalidArgument
 from tactix.base.files import replacing
-from tactix_inspect.check_command import CheckCommand, Outcome
+from tactix_inspect.check_command import CheckCommand, CheckOutcome
 from tactix_inspect.delta import Items, fewest
 from tactix_inspect.model_tensors import ModelTensors
 from tactix_inspect.submodel import FEW, WholeModel, cuts_of
@@ -57,8 +57,8 @@ class Reduction:
         self._seconds, self._told = seconds, told
         self._tried = self._skipped = 0
         self._began, self._smallest, self._whole = time.monotonic(), 0, 0
-        self.first: Outcome | None = None
-        self.last: Outcome | None = None
+        self.first: CheckOutcome | None = None
+        self.last: CheckOutcome | None = None
 
     @property
     def progress(self) -> Progress:

@@ -32,7 +32,7 @@ GUESS = int(onnx.TensorProto.FLOAT)
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutTensor:
     """What is known of a tensor that a part may have to be given: its type, and its content if it
     is frozen.
     """
@@ -67,7 +67,7 @@ class WholeModel:
     """
 
     model: onnx.ModelProto
-    cuts: Mapping[str, Cut] = field(default_factory=dict)
+    cuts: Mapping[str, CutTensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         graph = self.model.graph
@@ -118,7 +118,7 @@ class WholeModel:
         if name in self._inputs:
             inputs.append(self._inputs[name])
             return True
-        cut = self.cuts.get(name, Cut())
+        cut = self.cuts.get(name, CutTensor())
         if cut.value is not None:
             weights.append(numpy_helper.from_array(np.asarray(cut.value), name))
         elif cut.type is not None:
@@ -132,7 +132,7 @@ class WholeModel:
     def _output(self, name: str) -> onnx.ValueInfoProto:
         if name in self._infos:
             return self._infos[name]
-        known = self.cuts.get(name, Cut()).type
+        known = self.cuts.get(name, CutTensor()).type
         guess = helper.make_tensor_type_proto(GUESS, None)
         return onnx.ValueInfoProto(name=name, type=known or guess)
 
@@ -210,7 +210,7 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     return out
 
 
-def cuts_of(model: onnx.ModelProto, values: Iterable[tuple[str, Any]] = ()) -> dict[str, Cut]:
+def cuts_of(model: onnx.ModelProto, values: Iterable[tuple[str, Any]] = ()) -> dict[str, CutTensor]:
     """What is known of tensors: types that onnx infers, completed by arrays that were computed.
 
     An operator that onnx does not know is taken to give what its first input is like.
@@ -223,10 +223,10 @@ def cuts_of(model: onnx.ModelProto, values: Iterable[tuple[str, Any]] = ()) -> d
             break
         light.graph.value_info.append(guessed)
         known = _types(light)
-    out = {name: Cut(t) for name, t in known.items()}
+    out = {name: CutTensor(t) for name, t in known.items()}
     for name, value in values:
         frozen = value if _is_frozen(value) else None
-        out[name] = Cut(out[name].type if name in out else _type(value), frozen)
+        out[name] = CutTensor(out[name].type if name in out else _type(value), frozen)
     return out
 
 

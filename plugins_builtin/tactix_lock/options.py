@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tactix.base.errors import LockError
-from tactix.config import BuilderConfig, BuilderFlag, MemoryPoolType, OptimizationProfile
+from tactix.config import (
+    BuilderConfig,
+    BuilderFlag,
+    MemoryPoolType,
+    OptimizationProfile,
+    ProfilingVerbosity,
+)
 
 APART = frozenset(
     {"timing_cache", "frozen", "budget", "trial_budget", "selector", "sign", "progress_monitor"}
@@ -25,6 +31,7 @@ DECODERS: Mapping[str, Decode] = {
     "enabled": set,
     "layer_precisions": dict,
     "preferred_precisions": frozenset,
+    "profiling_verbosity": ProfilingVerbosity,
 }
 """Where JSON has no such type; mappings are pairs, as their order may count."""
 

@@ -18,7 +18,7 @@ class NoWayBack(Exception):
 
 
 @dataclass(frozen=True)
-class Call:
+class LayerCall:
     """A layer with the names and specs of what it reads and makes; "" and None for an input that is
     absent.
     """
@@ -56,7 +56,7 @@ class Call:
         return self.graph.constant(value, dtype)
 
 
-Writer = Callable[[Call], None]
+Writer = Callable[[LayerCall], None]
 WRITERS: dict[str, Writer] = {}
 """By the layers' names: those of tactix, which mean the same in every version of a key."""
 
@@ -76,7 +76,7 @@ def same(op: str, *fields: str, **names: str) -> Writer:
     ``fields`` by their own name, ``names`` by another. Empty tuples are left to ONNX's default.
     """
 
-    def write(c: Call) -> None:
+    def write(c: LayerCall) -> None:
         found = {**dict(zip(fields, fields, strict=True)), **names}
         values = {target: getattr(c.attrs, source) for source, target in found.items()}
         attrs: dict[str, Any] = {k: None if v == () else v for k, v in values.items()}
@@ -85,7 +85,7 @@ def same(op: str, *fields: str, **names: str) -> Writer:
     return write
 
 
-def narrowed(c: Call, write: Writer, narrow: frozenset[DType]) -> None:
+def narrowed(c: LayerCall, write: Writer, narrow: frozenset[DType]) -> None:
     """Writes a layer that computes in float32 what it is given in these narrower floats, and rounds
     its results.
     """

@@ -11,7 +11,7 @@ import numpy as np
 from tactix.base.dims import Dim, Expr, Shape
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
-from tactix_inspect.onnx_export.call import Call, NoWayBack, Writer, same, writes
+from tactix_inspect.onnx_export.call import LayerCall, NoWayBack, Writer, same, writes
 from tactix_inspect.onnx_export.graph import CONTRIBUTED, FURTHEST
 from tactix_inspect.onnx_export.moving import sliced
 
@@ -55,7 +55,7 @@ SAMPLING = {"bilinear": "linear", "bicubic": "cubic"}
 
 
 @writes("GridSample")
-def grid_sample(c: Call) -> None:
+def grid_sample(c: LayerCall) -> None:
     """By ONNX's later names of modes."""
     a = c.attrs
     c.emit(
@@ -68,7 +68,7 @@ def grid_sample(c: Call) -> None:
 
 
 @writes("Cast")
-def cast(c: Call) -> None:
+def cast(c: LayerCall) -> None:
     """Saturation counts for 8-bit floats alone."""
     a = c.attrs
     eight = a.to.is_float and a.to.bits == 8
@@ -76,7 +76,7 @@ def cast(c: Call) -> None:
 
 
 @writes("Clip")
-def clip(c: Call) -> None:
+def clip(c: LayerCall) -> None:
     """Bounds are tensors; one that is infinite is none."""
     dtype = c.spec().dtype
     low, high = ("" if math.isinf(v) else c.scalar(v, dtype) for v in (c.attrs.min, c.attrs.max))
@@ -84,7 +84,7 @@ def clip(c: Call) -> None:
 
 
 @writes("BitShift")
-def shift(c: Call) -> None:
+def shift(c: LayerCall) -> None:
     """ONNX shifts unsigned integers alone."""
     if c.spec().dtype.is_signed_int:
         raise NoWayBack("a shift of signed integers")
@@ -94,7 +94,7 @@ def shift(c: Call) -> None:
 # -- products ------------------------------------------------------------------------------------
 
 
-def _padded(c: Call, value: float) -> tuple[str, list[int] | None]:
+def _padded(c: LayerCall, value: float) -> tuple[str, list[int] | None]:
     """The input and the pads of a window: pads that hang on shapes are added before."""
     pads: Shape = c.attrs.pads
     if not any(isinstance(d, Expr) for d in pads):
@@ -105,7 +105,7 @@ def _padded(c: Call, value: float) -> tuple[str, list[int] | None]:
 
 
 @writes("Convolution")
-def convolution(c: Call) -> None:
+def convolution(c: LayerCall) -> None:
     """Empty attributes are ONNX's defaults. Raises NoWayBack for integers, of which ONNX has bytes
     alone.
     """
@@ -118,7 +118,7 @@ def convolution(c: Call) -> None:
 
 
 @writes("ConvTranspose")
-def transposed(c: Call) -> None:
+def transposed(c: LayerCall) -> None:
     """Empty attributes are ONNX's defaults."""
     a = c.attrs
     c.emit(
@@ -132,7 +132,7 @@ def transposed(c: Call) -> None:
     )
 
 
-def _product(c: Call) -> None:
+def _product(c: LayerCall) -> None:
     """A matrix product, and what is added."""
     if not c.input(2):
         c.emit("MatMul", *c.inputs[:2])
@@ -140,14 +140,14 @@ def _product(c: Call) -> None:
     c.emit("Add", c.graph.one("MatMul", *c.inputs[:2]), c.inputs[2])
 
 
-def _mean(c: Call) -> None:
+def _mean(c: LayerCall) -> None:
     c.emit("GlobalAveragePool", c.inputs[0])
 
 
 def _summed_wide(write: Writer) -> Writer:
     """Of 16-bit floats in float32, which is the result, too."""
 
-    def widened(c: Call) -> None:
+    def widened(c: LayerCall) -> None:
         names, specs = list(c.inputs), list(c.specs)
         for i, s in enumerate(c.specs):
             if s is not None and s.dtype is not DType.FP32:
@@ -168,7 +168,7 @@ writes("WideGlobalAveragePool")(_summed_wide(_mean))
 
 
 @writes("IntegerMatMul")
-def integer_product(c: Call) -> None:
+def integer_product(c: LayerCall) -> None:
     """Bytes summed in int32."""
     if not c.input(2):
         c.emit("MatMulInteger", *c.inputs[:2])
@@ -177,13 +177,13 @@ def integer_product(c: Call) -> None:
 
 
 @writes("ByteMatMul")
-def byte_product(c: Call) -> None:
+def byte_product(c: LayerCall) -> None:
     """Zero points have the dtypes of what they belong to."""
     zeros = [_zero_point(c, i) for i in (0, 1)]
     c.emit("MatMulInteger", *c.inputs[:2], *zeros)
 
 
-def _zero_point(c: Call, index: int) -> str:
+def _zero_point(c: LayerCall, index: int) -> str:
     given = c.input(2 + index)
     if not given:
         return ""
@@ -192,7 +192,7 @@ def _zero_point(c: Call, index: int) -> str:
 
 
 @writes("IntegerConvolution")
-def integer_convolution(c: Call) -> None:
+def integer_convolution(c: LayerCall) -> None:
     """ConvInteger takes unsigned bytes, subtracts their zero point and pads with it. Signed bytes
     are moved by 128; other pads than 0 are added before.
     """
@@ -221,7 +221,7 @@ def integer_convolution(c: Call) -> None:
 
 
 @writes("FewBitsMatMul")
-def few_bits(c: Call) -> None:
+def few_bits(c: LayerCall) -> None:
     """Numbers are taken out of their bytes, the lowest bits first, and scaled."""
     a, g = c.attrs, c.graph
     rows, blocks, _ = c.fixed(c.spec(1).shape)
@@ -247,7 +247,7 @@ def few_bits(c: Call) -> None:
 
 
 @writes("Attention")
-def attention(c: Call) -> None:
+def attention(c: LayerCall) -> None:
     """Products, and a softmax between them."""
     k, v = c.inputs[1:3]
     if c.attrs.keys is not None:
@@ -255,7 +255,7 @@ def attention(c: Call) -> None:
     _attention(c, c.inputs[0], k, v, c.outputs[0])
 
 
-def _attention(c: Call, q: str, k: str, v: str, output: str) -> None:
+def _attention(c: LayerCall, q: str, k: str, v: str, output: str) -> None:
     """Of (batch, heads, rows, dim) each."""
     g, dtype = c.graph, c.spec().dtype
     scaled = g.one("Mul", q, c.scalar(c.attrs.scale, dtype))
@@ -269,7 +269,7 @@ def _attention(c: Call, q: str, k: str, v: str, output: str) -> None:
 
 
 @writes("TokenAttention")
-def token_attention(c: Call) -> None:
+def token_attention(c: LayerCall) -> None:
     """Columns become heads, and heads columns again."""
     a, g = c.attrs, c.graph
     heads = []
@@ -287,7 +287,7 @@ def token_attention(c: Call) -> None:
 
 
 @writes("RotaryEmbedding")
-def rotary(c: Call) -> None:
+def rotary(c: LayerCall) -> None:
     """Halves of the last axis change places, one of them with its sign."""
     g, (x, cosines, sines) = c.graph, c.inputs
     half = c.spec().shape[-1] // 2
@@ -300,14 +300,14 @@ def rotary(c: Call) -> None:
 # -- norms and reductions ------------------------------------------------------------------------
 
 
-def _tail(c: Call) -> str:
+def _tail(c: LayerCall) -> str:
     """The normalised axes."""
     rank = c.spec().rank
     return c.graph.ints(range(c.attrs.axis % rank, rank))
 
 
 @writes("LayerNormalization")
-def layer_norm(c: Call) -> None:
+def layer_norm(c: LayerCall) -> None:
     """ONNX's own where the parameters have the shape of the axes; else by its formula."""
     tail = c.spec().shape[c.attrs.axis % c.spec().rank :]
     if all(s is None or s.shape == tail for s in c.specs[1:]):
@@ -325,7 +325,7 @@ def layer_norm(c: Call) -> None:
 
 
 @writes("RMSNormalization")
-def rms_norm(c: Call) -> None:
+def rms_norm(c: LayerCall) -> None:
     """By its formula."""
     g, x = c.graph, c.inputs[0]
     mean = g.one("ReduceMean", g.one("Mul", x, x), _tail(c))
@@ -334,7 +334,7 @@ def rms_norm(c: Call) -> None:
 
 
 @writes("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceLogSumExp")
-def reduce(c: Call) -> None:
+def reduce(c: LayerCall) -> None:
     """Axes are a tensor; none means none."""
     if not c.attrs.axes:
         c.emit("Identity", c.inputs[0])
@@ -343,33 +343,33 @@ def reduce(c: Call) -> None:
 
 
 @writes("DynamicReduce")
-def dynamic_reduce(c: Call) -> None:
+def dynamic_reduce(c: LayerCall) -> None:
     """The reduction is an attribute, the axes a tensor."""
     a = c.attrs
     c.emit(a.reduction, *c.inputs, keepdims=a.keepdims, noop_with_empty_axes=a.noop_with_empty_axes)
 
 
 @writes("CumSum", "CumProd")
-def cumulative(c: Call) -> None:
+def cumulative(c: LayerCall) -> None:
     """The axis is a tensor."""
     _fold(c, c.layer.name, c.scalar(c.attrs.axis, DType.INT64))
 
 
 @writes("DynamicCumulative")
-def dynamic_cumulative(c: Call) -> None:
+def dynamic_cumulative(c: LayerCall) -> None:
     """The fold is an attribute."""
     flat = c.graph.one("Reshape", c.inputs[1], c.graph.constant(np.zeros(0, np.int64)))
     _fold(c, c.attrs.fold, flat)
 
 
-def _fold(c: Call, op: str, axis: str) -> None:
+def _fold(c: LayerCall, op: str, axis: str) -> None:
     if op == "CumProd":
         c.graph.shared.needs(26)
     c.emit(op, c.inputs[0], axis, exclusive=c.attrs.exclusive, reverse=c.attrs.reverse)
 
 
 @writes("MaxPool")
-def max_pool(c: Call) -> None:
+def max_pool(c: LayerCall) -> None:
     """Pads that hang on shapes are the lowest number."""
     a, dtype = c.attrs, c.spec().dtype
     lowest = -math.inf if dtype.is_float else float(np.iinfo(dtype.numpy).min)
@@ -386,7 +386,7 @@ def max_pool(c: Call) -> None:
 
 
 @writes("DFT")
-def dft(c: Call) -> None:
+def dft(c: LayerCall) -> None:
     """Length and axis are tensors."""
     a, g = c.attrs, c.graph
     length: Dim = a.length
@@ -396,7 +396,7 @@ def dft(c: Call) -> None:
 
 
 @writes("STFT")
-def stft(c: Call) -> None:
+def stft(c: LayerCall) -> None:
     """Step and length are tensors."""
     step, length = (c.scalar(v, DType.INT64) for v in (c.attrs.frame_step, c.attrs.frame_length))
     c.emit("STFT", c.inputs[0], step, c.input(1), length, onesided=c.attrs.onesided)
@@ -409,7 +409,7 @@ FEATURES = {"LSTM": "input_forget", "GRU": "linear_before_reset", "RNN": ""}
 
 
 @writes("LSTM", "GRU", "RNN")
-def recurrent(c: Call) -> None:
+def recurrent(c: LayerCall) -> None:
     """ONNX's own. A batch in front is moved behind the steps, which more runtimes know."""
     a, own = c.attrs, FEATURES[c.layer.name]
     attrs = {own: getattr(a, own)} if own else {}
@@ -438,7 +438,7 @@ def recurrent(c: Call) -> None:
 
 
 @writes("QuantizeLinear")
-def quantize(c: Call) -> None:
+def quantize(c: LayerCall) -> None:
     """The dtype is that of the zero point, or said."""
     a = c.attrs
     c.emit(
@@ -452,7 +452,7 @@ def quantize(c: Call) -> None:
 
 
 @writes("DequantizeLinear")
-def dequantize(c: Call) -> None:
+def dequantize(c: LayerCall) -> None:
     """The result has the dtype of the scale; another is a cast."""
     a, scale = c.attrs, c.spec(1).dtype
     attrs = {"axis": a.axis, "block_size": a.block_size or None}
@@ -466,7 +466,7 @@ def dequantize(c: Call) -> None:
 
 
 @writes("RandomNormal", "RandomUniform")
-def random(c: Call) -> None:
+def random(c: LayerCall) -> None:
     """Other numbers of the same distribution: what a seed gives is each runtime's."""
     a, normal = c.attrs, c.layer.name == "RandomNormal"
     own = {"mean": a.mean, "scale": a.scale} if normal else {"low": a.low, "high": a.high}

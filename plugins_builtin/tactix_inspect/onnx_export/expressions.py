@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from tactix.base.dtypes import DType
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
-from tactix_inspect.onnx_export.call import Call, NoWayBack
+from tactix_inspect.onnx_export.call import LayerCall, NoWayBack
 from tactix_inspect.onnx_export.graph import Graph
 
 OPERATORS: Mapping[str, str] = {
@@ -36,7 +36,7 @@ COMPOSED: Mapping[str, Composed] = {
 }
 
 
-def write_expression(c: Call) -> None:
+def write_expression(c: LayerCall) -> None:
     """Nodes of a pointwise layer's expression. Raises NoWayBack for what ONNX cannot say."""
     inputs = [s.dtype for s in c.specs if s is not None]
     root = c.layer.scalar(c.attrs, len(inputs))
@@ -47,7 +47,7 @@ def write_expression(c: Call) -> None:
 class _Written:
     """Names of what the nodes of an expression give; ``dtypes``: of every node."""
 
-    def __init__(self, c: Call, dtypes: Mapping[Scalar, DType]) -> None:
+    def __init__(self, c: LayerCall, dtypes: Mapping[Scalar, DType]) -> None:
         self._call, self._dtypes = c, dtypes
         self._known: dict[Scalar, str] = {}
         for s in dtypes:

@@ -16,7 +16,7 @@ from tactix.base.tensor import TensorSpec
 from tactix.contracts import attrs as attribute
 from tactix.contracts.region import Body
 from tactix_inspect.onnx_export import computing, moving, objects
-from tactix_inspect.onnx_export.call import WRITERS, Call, NoWayBack, narrowed
+from tactix_inspect.onnx_export.call import WRITERS, LayerCall, NoWayBack, narrowed
 from tactix_inspect.onnx_export.expressions import write_expression
 from tactix_inspect.onnx_export.graph import CUSTOM, Graph
 from tactix_inspect.onnx_export.graph import attribute as onnx_attribute
@@ -61,13 +61,13 @@ def write_body(
         given = [known[i] if i >= 0 else None for i in n.inputs]
         read = ["" if i < 0 else names[i] for i in n.inputs]
         write_layer(
-            Call(g, n.layer, n.attrs, tuple(read), tuple(given), tuple(outputs), tuple(made))
+            LayerCall(g, n.layer, n.attrs, tuple(read), tuple(given), tuple(outputs), tuple(made))
         )
         names += outputs
     return names
 
 
-def write_layer(c: Call) -> None:
+def write_layer(c: LayerCall) -> None:
     """The nodes of one layer: ONNX's own operators where there are such, else a custom one."""
     before, key = c.graph.mark(), c.layer.key
     narrow = HALVES if key in COMPOSED else frozenset() if key in MOVES else BFLOAT
@@ -83,7 +83,7 @@ def write_layer(c: Call) -> None:
         c.graph.know(name, spec)
 
 
-def _write(c: Call) -> None:
+def _write(c: LayerCall) -> None:
     """Raises NoWayBack."""
     if writer := WRITERS.get(c.layer.key):
         writer(c)
@@ -91,7 +91,7 @@ def _write(c: Call) -> None:
         raise NoWayBack(c.layer.key)
 
 
-def _imported(c: Call) -> bool:
+def _imported(c: LayerCall) -> bool:
     """An operator of ONNX whose attributes are the layer's."""
     for operator in c.layer.imports:
         if operator.startswith(STANDARD):
@@ -103,7 +103,7 @@ def _imported(c: Call) -> bool:
     return False
 
 
-def _known_attributes(c: Call, op: str) -> dict[str, Any] | None:
+def _known_attributes(c: LayerCall, op: str) -> dict[str, Any] | None:
     """The layer's attributes; None where ONNX's operator lacks one that is not its default, or is
     newer than the file's operator set and the layer's expression says the same.
     """
@@ -123,14 +123,14 @@ def _known_attributes(c: Call, op: str) -> dict[str, Any] | None:
     return found
 
 
-def _expressed(c: Call) -> bool:
+def _expressed(c: LayerCall) -> bool:
     if not c.layer.is_pointwise:
         return False
     write_expression(c)
     return True
 
 
-def _write_custom(c: Call) -> None:
+def _write_custom(c: LayerCall) -> None:
     """A node of the layer's own name, with its attributes as far as ONNX can hold them."""
     c.graph.shared.strange[c.layer.key] += 1
     operator = next((i.removeprefix("onnx:") for i in c.layer.imports), "")

@@ -8,7 +8,7 @@ import numpy as np
 
 from tactix.base.dims import Dim, Expr
 from tactix.base.dtypes import DType
-from tactix_inspect.onnx_export.call import Call, NoWayBack, reshaped, same, writes
+from tactix_inspect.onnx_export.call import LayerCall, NoWayBack, reshaped, same, writes
 from tactix_inspect.onnx_export.graph import FURTHEST, Graph, tensor
 
 BEFORE_FIRST = np.iinfo(np.int64).min
@@ -36,19 +36,19 @@ writes("Col2Im")(same("Col2Im", "strides", "pads", "dilations"))
 
 
 @writes("Reshape")
-def reshape(c: Call) -> None:
+def reshape(c: LayerCall) -> None:
     """By constants where at most one dim follows from the others."""
     reshaped(c.graph, c.inputs[0], c.spec().shape, c.made[0].shape, c.outputs[0])
 
 
 @writes("Reformat")
-def reformat(c: Call) -> None:
+def reformat(c: LayerCall) -> None:
     """How elements lie in memory is nothing that ONNX says."""
     c.emit("Identity", c.inputs[0])
 
 
 @writes("Split")
-def split(c: Call) -> None:
+def split(c: LayerCall) -> None:
     """By the sizes of the parts."""
     c.emit("Split", c.inputs[0], c.graph.vector(c.attrs.sizes), axis=c.attrs.axis)
 
@@ -71,7 +71,7 @@ def sliced(
 
 
 @writes("Slice")
-def slice_(c: Call) -> None:
+def slice_(c: LayerCall) -> None:
     """Ends follow from begins, sizes and steps."""
     a, shape = c.attrs, c.spec().shape
     ends = [
@@ -94,7 +94,7 @@ def _end(begin: Dim, size: Dim, step: int, whole: Dim) -> Dim:
 
 
 @writes("Roll")
-def roll(c: Call) -> None:
+def roll(c: LayerCall) -> None:
     """The elements from a place on, joined with those before it, axis by axis."""
     g, x = c.graph, c.inputs[0]
     for begin, axis in zip(c.attrs.begins, c.attrs.axes, strict=True):
@@ -104,7 +104,7 @@ def roll(c: Call) -> None:
 
 
 @writes("Expand")
-def expand(c: Call) -> None:
+def expand(c: LayerCall) -> None:
     """A dim that the input has may be 1 in the shape."""
     have, want = c.spec().shape, c.made[0].shape
     ahead = len(want) - len(have)
@@ -113,7 +113,7 @@ def expand(c: Call) -> None:
 
 
 @writes("Pad")
-def pad(c: Call) -> None:
+def pad(c: LayerCall) -> None:
     """With the value in the input's dtype."""
     a, dtype = c.attrs, c.spec().dtype
     given = [c.scalar(a.value, dtype)] if a.mode == "constant" and a.value else []
@@ -121,13 +121,13 @@ def pad(c: Call) -> None:
 
 
 @writes("Tile")
-def tile(c: Call) -> None:
+def tile(c: LayerCall) -> None:
     """As often as the attributes say."""
     c.emit("Tile", c.inputs[0], c.graph.vector(c.attrs.repeats))
 
 
 @writes("Fill")
-def fill(c: Call) -> None:
+def fill(c: LayerCall) -> None:
     """One number everywhere."""
     shape = c.graph.vector(c.attrs.shape)
     value = np.array([c.attrs.value]).astype(c.attrs.dtype.numpy)
@@ -135,13 +135,13 @@ def fill(c: Call) -> None:
 
 
 @writes("DynamicFill")
-def dynamic_fill(c: Call) -> None:
+def dynamic_fill(c: LayerCall) -> None:
     """One number everywhere, in a shape that is a tensor."""
     value = np.array([c.attrs.value]).astype(c.attrs.dtype.numpy)
     c.emit("ConstantOfShape", _int64(c, 0), value=tensor(value))
 
 
-def _int64(c: Call, index: int) -> str:
+def _int64(c: LayerCall, index: int) -> str:
     """An input as ONNX wants its shapes."""
     if c.spec(index).dtype is DType.INT64:
         return c.inputs[index]
@@ -149,7 +149,7 @@ def _int64(c: Call, index: int) -> str:
 
 
 @writes("Dims")
-def numbers(c: Call) -> None:
+def numbers(c: LayerCall) -> None:
     """Numbers that follow from shapes."""
     a = c.attrs
     if not any(isinstance(d, Expr) for d in a.values):
@@ -161,14 +161,14 @@ def numbers(c: Call) -> None:
 
 
 @writes("TopK")
-def top_k(c: Call) -> None:
+def top_k(c: LayerCall) -> None:
     """With k as a vector of one."""
     a = c.attrs
     c.emit("TopK", c.inputs[0], c.graph.dim(a.k), axis=a.axis, largest=a.largest, sorted=a.sorted)
 
 
 @writes("DynamicTopK")
-def dynamic_top_k(c: Call) -> None:
+def dynamic_top_k(c: LayerCall) -> None:
     """With k as a vector of one."""
     a = c.attrs
     k = c.graph.one("Reshape", _int64(c, 1), c.graph.ints([1]))
@@ -176,19 +176,19 @@ def dynamic_top_k(c: Call) -> None:
 
 
 @writes("GatherND")
-def gather_nd(c: Call) -> None:
+def gather_nd(c: LayerCall) -> None:
     """ONNX has indices of int64 alone."""
     c.emit("GatherND", c.inputs[0], _int64(c, 1), batch_dims=c.attrs.batch_dims)
 
 
 @writes("ScatterND")
-def scatter_nd(c: Call) -> None:
+def scatter_nd(c: LayerCall) -> None:
     """ONNX has indices of int64 alone."""
     c.emit("ScatterND", c.inputs[0], _int64(c, 1), c.inputs[2], reduction=c.attrs.reduction)
 
 
 @writes("TensorScatter")
-def tensor_scatter(c: Call) -> None:
+def tensor_scatter(c: LayerCall) -> None:
     """Places that all samples share become a vector of them."""
     a, g = c.attrs, c.graph
     places = c.input(2)
@@ -215,7 +215,7 @@ SIMPLE = "simple"
 
 
 @writes("Resize")
-def resize(c: Call) -> None:
+def resize(c: LayerCall) -> None:
     """By scales where these are given, else by sizes."""
     a, g = c.attrs, c.graph
     modes = {k: getattr(a, k) for k in MODES}
@@ -238,7 +238,7 @@ def _simple(scales: Sequence[float]) -> str:
 
 
 @writes("DynamicResize")
-def dynamic_resize(c: Call) -> None:
+def dynamic_resize(c: LayerCall) -> None:
     """ONNX's own, with tensors for sizes or scales."""
     a = c.attrs
     if a.nearest_mode == SIMPLE:

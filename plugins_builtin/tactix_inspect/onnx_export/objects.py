@@ -6,7 +6,7 @@ import numpy as np
 
 from tactix.base.dtypes import DType
 from tactix.base.tensor import Element
-from tactix_inspect.onnx_export.call import Call, same, writes
+from tactix_inspect.onnx_export.call import LayerCall, same, writes
 from tactix_inspect.onnx_export.graph import tensor, type_of
 
 writes("SequenceConstruct")(same("SequenceConstruct"))
@@ -25,7 +25,7 @@ writes("ImageDecoder")(same("ImageDecoder", "pixel_format"))
 
 
 @writes("Optional")
-def optional(c: Call) -> None:
+def optional(c: LayerCall) -> None:
     """What is empty says what it could hold."""
     if c.input(0):
         c.emit("Optional", c.inputs[0])
@@ -36,20 +36,20 @@ def optional(c: Call) -> None:
 
 
 @writes("FormatText")
-def format_text(c: Call) -> None:
+def format_text(c: LayerCall) -> None:
     """Numbers as text."""
     c.emit("Cast", c.inputs[0], to=DType.STRING)
 
 
 @writes("Text")
-def text(c: Call) -> None:
+def text(c: LayerCall) -> None:
     """A constant."""
     values = np.array(c.attrs.values, object).reshape(c.attrs.shape)
     c.emit("Constant", value=tensor(values))
 
 
 @writes("StringNormalizer")
-def normalizer(c: Call) -> None:
+def normalizer(c: LayerCall) -> None:
     """ONNX's own."""
     a = c.attrs
     c.emit(
@@ -62,7 +62,7 @@ def normalizer(c: Call) -> None:
 
 
 @writes("StringSplit")
-def split_text(c: Call) -> None:
+def split_text(c: LayerCall) -> None:
     """ONNX has no number for as many cuts as there are."""
     most = None if c.attrs.maxsplit < 0 else c.attrs.maxsplit
     c.emit("StringSplit", c.inputs[0], delimiter=c.attrs.delimiter, maxsplit=most)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import onnx
 from onnx import helper
@@ -21,10 +21,10 @@ from tactix.contracts.launcher import Operand, Step
 from tactix.contracts.layer import Layer
 from tactix.contracts.region import REFORMAT, Body, BodyNode
 from tactix.plan.schema import Plan, TensorIO
-from tactix_inspect.onnx_export.call import Call
+from tactix_inspect.onnx_export.call import LayerCall
 from tactix_inspect.onnx_export.graph import CUSTOM, FUSED, IR_VERSION, Graph, Shared, value_info
 from tactix_inspect.onnx_export.layers import write_body, write_layer
-from tactix_inspect.onnx_export.storage import Storage, Weights
+from tactix_inspect.onnx_export.storage import FileConstants, Storage
 from tactix_runtime.references import on_references
 
 FindLayer = Callable[[str], Layer]
@@ -81,7 +81,7 @@ def exported(plan: Plan, find: FindLayer) -> Exported:
     # nothing is run: what a GPU's step keeps of its meaning will do
     plain = on_references(replace(plan, device={**plan.device, "kind": "cpu"}), kept)
     shared, taken = Shared(), {io.name for io in (*plan.inputs, *plan.outputs)}
-    weights, asked = Weights(taken), dict[str, str]()
+    weights, asked = FileConstants(taken), dict[str, str]()
 
     def unknown(symbol: str) -> str:
         return asked.setdefault(symbol, symbol)
@@ -115,7 +115,7 @@ def _spec(io: TensorIO) -> TensorSpec:
     return TensorSpec(io.dtype, io.shape, element=io.element)
 
 
-def _nbytes(weights: Weights) -> int:
+def _nbytes(weights: FileConstants) -> int:
     return sum(len(t.raw_data) for t in weights.tensors)
 
 
@@ -141,7 +141,7 @@ class PlanWriter:
     """
 
     def __init__(
-        self, g: Graph, plain: Plan, plan: Plan, weights: Weights, find: FindLayer
+        self, g: Graph, plain: Plan, plan: Plan, weights: FileConstants, find: FindLayer
     ) -> None:
         self._graph, self._plain, self._plan = g, plain, plan
         self._weights, self._find = weights, find
@@ -190,7 +190,9 @@ class PlanWriter:
             known = [specs[i] if i >= 0 else None for i in n.inputs]
             made = [o.spec for o in s.outputs]
             write_layer(
-                Call(g, n.layer, n.attrs, tuple(given), tuple(known), tuple(outputs), tuple(made))
+                LayerCall(
+                    g, n.layer, n.attrs, tuple(given), tuple(known), tuple(outputs), tuple(made)
+                )
             )
             own = [x for x in g.nodes[before.nodes :] if not _is_aside(x, g)]
             if len(own) == 1:
@@ -281,7 +283,7 @@ class PlanWriter:
     def _if(
         self, s: Step, was: Step, inputs: Sequence[str], outputs: Sequence[str]
     ) -> onnx.NodeProto:
-        captures: Sequence[Sequence[int]] = s.artifact.params["captures"]  # type: ignore[assignment]
+        captures = cast(Sequence[Sequence[int]], s.artifact.params["captures"])
         branches = [
             self._branch(s, was, k, [inputs[1 + i] for i in captures[k]], []) for k in (0, 1)
         ]

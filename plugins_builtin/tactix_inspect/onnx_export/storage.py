@@ -32,7 +32,7 @@ class Stored:
     format: Format = LINEAR
 
 
-class Weights:
+class FileConstants:
     """Constants of a file, by content."""
 
     def __init__(self, taken: set[str]) -> None:
@@ -59,7 +59,7 @@ def _numbered(hint: str) -> Iterator[str]:
 class Storage:
     """The buffers of one plan while its graph is written."""
 
-    def __init__(self, g: Graph, plan: Plan, weights: Weights) -> None:
+    def __init__(self, g: Graph, plan: Plan, weights: FileConstants) -> None:
         self._graph, self._plan, self._weights = g, plan, weights
         self._held: dict[int, Stored] = {}
         self._parts: dict[int, list[int]] = {}

@@ -25,7 +25,7 @@ from tactix_codegen.c.text import comment, loop, split, store
 from tactix_codegen.c.tile import RegisterTile, by_rows, finish, rest_sizes
 from tactix_cpu.tactics.conv.depthwise import RESULT, TAP, TAP_LOADS, packed_taps, tap_sums
 from tactix_cpu.tactics.conv.direct import OFFERED, cycles
-from tactix_cpu.tactics.conv.held import HeldKernel, Windows
+from tactix_cpu.tactics.conv.held import HeldKernel, HeldWindows
 from tactix_cpu.tactics.conv.window import (
     BlockedSite,
     CpuConvolutionWindow,
@@ -141,7 +141,7 @@ class ExpandedKernel(HeldKernel):
     def __init__(self, work: ExpandedConvolution, variant: Variant, ctx: CompileContext) -> None:
         deep = self.deep_win = work.deep
         top, left, _, right = deep.pads
-        windows = Windows(deep.kernel, deep.strides, (top, left), deep.out, (left, right))
+        windows = HeldWindows(deep.kernel, deep.strides, (top, left), deep.out, (left, right))
         super().__init__(work.win, windows, variant, ctx)
         self.runs = row_runs(work.win, self.tile.rows)
         lanes = self.tile.lanes

@@ -20,7 +20,7 @@ measurement of it is on record.
 
 
 @dataclass(frozen=True)
-class Windows:
+class HeldWindows:
     """What reads the lines: ``kernel`` lines by columns, ``strides``, ``before``: pads above and on
     the left. ``out``: lines and columns of its results; ``around``: columns on the left and on the
     right that are held as zeros.
@@ -60,7 +60,7 @@ class HeldKernel(ConvKernel):
     reads_all = False
 
     def __init__(
-        self, win: CpuConvolutionWindow, windows: Windows, variant: Variant, ctx: CompileContext
+        self, win: CpuConvolutionWindow, windows: HeldWindows, variant: Variant, ctx: CompileContext
     ) -> None:
         self.windows, self.threads = windows, max(1, ctx.threads)
         super().__init__(win, variant, ctx)

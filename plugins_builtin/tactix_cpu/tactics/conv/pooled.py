@@ -22,7 +22,7 @@ from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.text import block, comment, loop
 from tactix_codegen.operations.pool import PoolWindow, window_of
 from tactix_cpu.tactics.conv.direct import FEW_CHANNELS, OFFERED, cycles, shapes
-from tactix_cpu.tactics.conv.held import HeldKernel, Windows, less
+from tactix_cpu.tactics.conv.held import HeldKernel, HeldWindows, less
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, window
 from tactix_cpu.tactics.estimates import CLOCK, START
 
@@ -105,7 +105,8 @@ class PooledKernel(HeldKernel):
         pool = work.pool
         pairs = (pool.kernel, pool.strides, pool.before, pool.out)
         kernel, strides, before, out = ((p[0], p[1]) for p in pairs)
-        super().__init__(work.win, Windows(kernel, strides, before, out), variant, ctx)  # type: ignore[arg-type]
+        windows = HeldWindows(kernel, strides, before, out)  # type: ignore[arg-type]
+        super().__init__(work.win, windows, variant, ctx)
 
     def _columns(self) -> list[str]:
         pool, args, vectors = self.windows, self.args, self.tile.vectors

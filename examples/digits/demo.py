@@ -18,7 +18,8 @@ import numpy as np
 import tactix
 from tactix.run.runtime import default_threads
 from tactix_inspect.agreement import agree
-from tactix_tools.peers import has_onnxruntime, onnxruntime_session
+from tactix_inspect.model_tensors import SessionTerms, runtime_session
+from tactix_tools.peers import has_onnxruntime
 from tactix_tools.progress import BuildProgress
 from tactix_tools.show import console as make_console
 from tactix_tools.show import duration, errors_console, size, table
@@ -54,7 +55,7 @@ def run() -> int:
     logits = engine(images)
     accuracy = float((logits.argmax(1) == labels).mean())
     console.print(f"accuracy: {accuracy:.4f} on {len(labels)} held-out images")
-    peer = onnxruntime_session(str(MODEL), THREADS) if has_onnxruntime() else None
+    peer = runtime_session(str(MODEL), SessionTerms(threads=THREADS)) if has_onnxruntime() else None
     agrees = peer is None or outputs_agree(logits, peer.run(None, {"image": images})[0])
     show_latency(engine, peer, images)
     show_layers(engine)

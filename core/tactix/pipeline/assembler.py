@@ -184,7 +184,7 @@ class Assembler:
             "status": c.status,
         }
         meaning = n.meaning
-        if not n.layer.bodies(n.attrs) and c.artifact.params != meaning:
+        if self._hosts(n, c.artifact) or self._computes_else(n, c.artifact):
             info["reference"] = meaning
         plans = tuple(self.planner(body) for body in n.layer.bodies(n.attrs))
         if plans:
@@ -225,6 +225,10 @@ class Assembler:
     def _hosts(self, n: Node, artifact: KernelArtifact) -> bool:
         """Whether its references can take the place of its host code."""
         return runs_host_code(artifact, self.launchers) and not n.layer.bodies(n.attrs)
+
+    def _computes_else(self, n: Node, artifact: KernelArtifact) -> bool:
+        """Whether a kernel stands for the node, not its reference, which tells itself."""
+        return not n.layer.bodies(n.attrs) and artifact.params != n.meaning
 
     def _used_inputs(self, n: Node, artifact: KernelArtifact) -> set[int] | None:
         """Inputs that launches name, or that references could have nowhere else; None if the

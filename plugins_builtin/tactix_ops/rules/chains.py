@@ -95,7 +95,6 @@ def _pool_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3, 9, "w"])
     w = net.add_constant(rng.standard_normal((5, 3, 3, 3), dtype=np.float32))
     (y,) = net.add_layer("tactix.Convolution", [x, w], pads=(1, 1, 1, 1))
-    (y,) = net.add_layer("tactix.Relu", [y])
     pool = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}
     net.mark_output(net.add_layer("tactix.MaxPool", [y], **pool)[0], "y")
 
@@ -105,9 +104,8 @@ def _expand_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3, 5, "w"])
     w = net.add_constant(rng.standard_normal((7, 3, 1, 1), dtype=np.float32))
     d = net.add_constant(rng.standard_normal((7, 1, 3, 3), dtype=np.float32))
-    (y,) = net.add_layer("tactix.Relu", net.add_layer("tactix.Convolution", [x, w]))
-    (y,) = net.add_layer("tactix.Convolution", [y, d], pads=(1, 1, 1, 1), group=7)
-    net.mark_output(net.add_layer("tactix.Relu", [y])[0], "y")
+    (y,) = net.add_layer("tactix.Convolution", [x, w])
+    net.mark_output(net.add_layer("tactix.Convolution", [y, d], pads=(1, 1, 1, 1), group=7)[0], "y")
 
 
 RULES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -111,8 +112,13 @@ class PlanProfile:
 
 
 LISTS = ("threads", "makes", "consumes", "origin")
+NUMBERS = ("seconds", "low", "high", "start")
 
 
 def _step(told: Mapping[str, Any]) -> StepTime:
+    """Raises TypeError for times that are none."""
+    for name in NUMBERS:
+        if not isinstance(told[name], (int, float)) or not math.isfinite(told[name]):
+            raise TypeError(f"{name} of a step is {told[name]!r:.40}")
     lists: dict[str, Sequence[Any]] = {k: tuple(told[k]) for k in LISTS if k in told}
     return StepTime(**{**told, **lists})

@@ -133,9 +133,22 @@ def _print(report: LayersReport, files: Mapping[str, str], has_model: bool) -> N
     if (odd := report.first_not_finite) is not None:
         console.print(f"first {odd.fresh}: {_who(odd)}", markup=False, soft_wrap=True)
     if report.passed:
-        console.print("no step departs")
+        console.print(_agreement(report, has_model), soft_wrap=True)
     for what, path in files.items():
         console.print(f"{what}: saved {path}", soft_wrap=True)
+
+
+def _agreement(report: LayersReport, has_model: bool) -> str:
+    """What is said where no step departs: that, unless nothing was there to depart from."""
+    if not any(map(report.count, (REFERENCE, MODEL))):
+        return "nothing was compared: no step ran on these inputs, or none tells what it computes"
+    if has_model and not report.count(MODEL):
+        return (
+            "no step departs from its reference; nothing was compared with the model: the plan"
+            " names no tensor of it, as it is another's or tells no names, or ONNX Runtime"
+            " does not run its operators"
+        )
+    return "no step departs"
 
 
 def _who(x: LayerReport) -> str:

@@ -58,7 +58,7 @@ def command(
     part so far is in the output file, which is written as soon as there is one.
     """
     source.require_model(model)
-    target = str(source.output(output or Path(model).with_suffix(".reduced.onnx")))
+    target = str(source.output(output or Path(model).with_suffix(".reduced.onnx"), reads=(model,)))
     console = show.errors_console()
 
     def told(p: Progress) -> None:

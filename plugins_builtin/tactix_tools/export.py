@@ -71,7 +71,7 @@ def command(
             "that is no plan", who=file, do="Build one of the model first: tactix build"
         )
     suffix = ".onnx" if form == ONNX else ".layers.json"
-    target = str(source.output(output or Path(file).with_suffix(suffix)))
+    target = str(source.output(output or Path(file).with_suffix(suffix), reads=(file,)))
     plan = container.load(file)
     facts = (
         _write_onnx(plan, target, session) if form == ONNX else _write_layers(plan, target, shapes)

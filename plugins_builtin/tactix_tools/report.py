@@ -43,7 +43,8 @@ def command(
     The file needs no network and no other file. Nothing of the plan is run. With a profile, times
     are those of runs, with a roofline; without one, those of the build.
     """
-    target = source.output(output or f"{os.path.splitext(plan)[0]}.html")
+    reads = (plan, profile, against)
+    target = source.output(output or f"{os.path.splitext(plan)[0]}.html", reads=reads)
     text = _page(session, plan, options.merged(shapes), profile, against)
     with replacing(target) as f:
         f.write(text.encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -27,8 +26,8 @@ def command(
     session: Session, /, file: str, output: str | None, as_json: bool, **given: Any
 ) -> None:
     """Run FILE once: a plan, or a model that is built first."""
-    if output and source.output(output).resolve() == Path(file).resolve():
-        raise click.UsageError("the outputs would overwrite FILE; give another -o")
+    if output:
+        source.output(output, reads=(file, given["inputs"]))
     engine = source.open_engine(file, session, given, quiet=as_json)
     feed = arrays.feed(engine.plan, given)
     results = engine.create_execution_context().run(feed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +45,14 @@ def require_model(path: str) -> None:
         raise InvalidArgument("that is a plan, not a model", who=path, do=do)
 
 
-def output(path: str | Path, option: str = "-o") -> Path:
-    """Where a tool will write, by an option: its folder is there and takes files. Raises
-    InvalidArgument.
+def output(path: str | Path, option: str = "-o", reads: Sequence[str | None] = ()) -> Path:
+    """Where a tool will write, by an option: its folder is there and takes files, and it is none of
+    the files that the tool ``reads``. Raises InvalidArgument.
     """
     path = Path(path)
+    if any(f and os.path.exists(path) and os.path.samefile(path, f) for f in reads):
+        do = f"Name another place with {option}"
+        raise InvalidArgument("it would be written over itself", who=str(path), do=do)
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except FileNotFoundError:

@@ -189,9 +189,11 @@ def _shortfall(plan: Plan) -> Row:
 
 
 def _profile(profile: PlanProfile, plan: Plan) -> Row:
-    """Raises InvalidArgument where its steps are not those of the plan."""
-    known = [s.name for s in plan.steps]
-    for s in profile.steps:
+    """Steps of bodies belong to those that hold them, and are left out. Raises InvalidArgument
+    where the others are not those of the plan.
+    """
+    known, own = [s.name for s in plan.steps], [s for s in profile.steps if not s.inside]
+    for s in own:
         if not 0 <= s.index < len(known) or known[s.index] != s.name:
             raise InvalidArgument(
                 "the profile is of another plan",
@@ -205,7 +207,7 @@ def _profile(profile: PlanProfile, plan: Plan) -> Row:
         "device": {k: v for k, v in profile.device.items() if isinstance(v, (str, int, float))},
         "shapes": {k: list(s) for k, s in profile.shapes.items()},
         "roofline": told["roofline"],
-        "steps": [_time(s) for s in profile.steps],
+        "steps": [_time(s) for s in own],
     }
 
 

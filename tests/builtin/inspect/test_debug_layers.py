@@ -270,3 +270,18 @@ def test_the_command_compares_batches_of_data(
     assert "no step departs" in capsys.readouterr().out
     assert main([*args, "--rtol", "1e-12", "--json"]) == MISMATCH
     assert json.loads(capsys.readouterr().out)["first_departure"]
+
+
+def test_a_model_of_other_tensors_is_told(
+    plan: Plan, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, other = tmp_path / "right.plan", tmp_path / "other.onnx"
+    tactix.Runtime(session=SESSION).load(plan).save(path)
+    net = onnx.load(model)
+    for n in net.graph.node:
+        n.input[:], n.output[:] = ([x and f"its {x}" for x in xs] for xs in (n.input, n.output))
+    for v in (*net.graph.input, *net.graph.output, *net.graph.initializer):
+        v.name = f"its {v.name}"
+    onnx.save(net, other)
+    assert main(["debug", "layers", str(path), "--model", str(other)]) == OK
+    assert "nothing was compared with the model" in capsys.readouterr().out

@@ -27,6 +27,14 @@ def test_what_is_no_profile_is_refused(told: object) -> None:
         PlanProfile.from_json(told)
 
 
+@pytest.mark.parametrize("seconds", ["many", float("nan"), None])
+def test_times_that_are_none_are_refused(seconds: object) -> None:
+    told = example().to_json()
+    told["steps"][0]["seconds"] = seconds
+    with pytest.raises(InvalidArgument, match="seconds of a step is"):
+        PlanProfile.from_json(told)
+
+
 def test_a_damaged_profile_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="damaged"):
         PlanProfile.from_json({**example().to_json(), "steps": [{"index": 0}]})

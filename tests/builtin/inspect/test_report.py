@@ -158,6 +158,13 @@ def test_a_profile_is_told_by_step(plan: Plan) -> None:
     assert doc["profile"]["roofline"] == {"flops": {"f32": 1e11}, "nbytes": 1e10}
 
 
+def test_steps_of_bodies_are_no_steps_of_the_plan(plan: Plan) -> None:
+    profile = profile_of(plan)
+    inner = replace(profile.steps[0], name="of a body", inside=profile.steps[0].name)
+    doc = told(plan, profile=replace(profile, steps=(inner, *profile.steps)))
+    assert doc["profile"]["steps"] == told(plan, profile=profile)["profile"]["steps"]
+
+
 def test_a_profile_of_another_plan_is_refused(plan: Plan) -> None:
     profile = profile_of(plan)
     other = replace(profile, steps=(replace(profile.steps[0], name="other"),))

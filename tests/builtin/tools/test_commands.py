@@ -534,10 +534,17 @@ def test_a_folder_that_is_not_there_is_not_made(model: str, tmp_path: Path, tool
     assert not (tmp_path / "none").exists()
 
 
-def test_run_does_not_overwrite_the_plan(plan: str) -> None:
+@pytest.mark.parametrize("command", [["run"], ["report"], ["export", "--onnx"]])
+def test_a_plan_is_not_written_over(command: list[str], plan: str) -> None:
     before = Path(plan).read_bytes()
-    assert cli.main(["run", plan, "-o", plan]) == cli.USAGE
+    assert cli.main([*command, plan, "-o", plan]) == cli.USAGE
     assert Path(plan).read_bytes() == before
+
+
+def test_reduce_does_not_write_over_the_model(model: str) -> None:
+    before = Path(model).read_bytes()
+    assert cli.main(["debug", "reduce", model, "--check", "true", "-o", model]) == cli.USAGE
+    assert Path(model).read_bytes() == before
 
 
 def test_arrays_that_cannot_be_written_leave_no_file(tmp_path: Path) -> None:

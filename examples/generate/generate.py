@@ -88,13 +88,11 @@ def openvino_step(path: Path, options: argparse.Namespace) -> Step:
     if options.precision == "fp32":
         settings["INFERENCE_PRECISION_HINT"] = "f32"
     model = ov.Core().compile_model(ov.Core().read_model(str(path)), "CPU", settings)
-    names = [next(iter(port.get_names())) for port in model.outputs]
 
     def step(feed: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         found = model(dict(feed))
-        return {
-            name: np.array(found[port]) for name, port in zip(names, model.outputs, strict=True)
-        }
+        arrays = [(port.get_names(), np.array(found[port])) for port in model.outputs]
+        return {name: array for names, array in arrays for name in names}  # a port may have several
 
     return step
 

@@ -183,10 +183,11 @@ class Assembler:
             "seconds": c.seconds,
             "status": c.status,
         }
-        meaning = n.meaning
-        if self._hosts(n, c.artifact) or self._computes_else(n, c.artifact):
+        meaning, bodies = n.meaning, n.layer.bodies(n.attrs)
+        tells_itself = c.artifact.params == meaning  # as the reference does
+        if not bodies and (not tells_itself or runs_host_code(c.artifact, self.launchers)):
             info["reference"] = meaning
-        plans = tuple(self.planner(body) for body in n.layer.bodies(n.attrs))
+        plans = tuple(self.planner(body) for body in bodies)
         if plans:
             info["body_runs"] = [self._how_it_runs(p) for p in plans]
         self.out.steps.append(
@@ -225,10 +226,6 @@ class Assembler:
     def _hosts(self, n: Node, artifact: KernelArtifact) -> bool:
         """Whether its references can take the place of its host code."""
         return runs_host_code(artifact, self.launchers) and not n.layer.bodies(n.attrs)
-
-    def _computes_else(self, n: Node, artifact: KernelArtifact) -> bool:
-        """Whether a kernel stands for the node, not its reference, which tells itself."""
-        return not n.layer.bodies(n.attrs) and artifact.params != n.meaning
 
     def _used_inputs(self, n: Node, artifact: KernelArtifact) -> set[int] | None:
         """Inputs that launches name, or that references could have nowhere else; None if the

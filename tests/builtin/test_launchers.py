@@ -556,8 +556,11 @@ def test_a_choice_that_looked_cheap_is_compared_with_a_run_alone() -> None:
     while (kind := table.fields[table.KIND]) != 3:
         kinds.append(int(kind))
         table.run()
-    assert kinds[:5] == [0, 0, 0, 0, 1]
-    assert kinds[-4:] == [2, 2, 2, 2]
+    # Each kind ends after its tries, or earlier where other work made them last: not before 2, 3, 4.
+    assert kinds == sorted(kinds)
+    assert 2 <= kinds.count(0) <= 4
+    assert 3 <= kinds.count(1) <= 4
+    assert kinds.count(2) >= 4
     assert table.single.tolist() == [0, 0]
     assert table.run() == 1
 

@@ -31,6 +31,11 @@ NEWLINE = "\n"
 @click.option(
     "--source", "node", metavar="NODE", help="Of a plan: the C or CUDA that runs a step or a node."
 )
+@click.option(
+    "--quantization",
+    is_flag=True,
+    help="What became of every QuantizeLinear and DequantizeLinear, and what keeps floats there.",
+)
 @options.enable_option
 @options.json_option
 @click.pass_obj
@@ -40,6 +45,7 @@ def command(
     file: str,
     shapes: Any,
     node: str | None,
+    quantization: bool,
     enable: tuple[str, ...],
     as_json: bool,
 ) -> int:
@@ -53,6 +59,10 @@ def command(
     compiled from, below a
     comment: what it computes, shapes, tactic and variant, why it was chosen, compiler and target.
 
+    With --quantization every QuantizeLinear and DequantizeLinear, what became of it (fused into a
+    step, computed in integers, erased, a step of its own), and what to do where floats remain; of
+    a model as the rules leave it, before tactics are chosen.
+
     With --enable as `tactix build` reads a model: by a pack's converters of operators that others
     have, and by its importer of a format that tactix knows.
     """
@@ -60,6 +70,9 @@ def command(
         session.enable(pack)
     if node is not None:
         show_source(file, node, as_json)
+        return OK
+    if quantization:
+        show_quantization(file, session, as_json)
         return OK
     if source.is_plan(file):
         show_plan(file, options.merged(shapes), None if as_json else show.console())
@@ -114,6 +127,20 @@ def show_source(file: str, node: str, as_json: bool) -> None:
         return
     for text in found:
         sys.stdout.write(f"{text.header}\n{printable(text.text, NEWLINE).rstrip()}\n\n")
+
+
+def show_quantization(file: str, session: Session, as_json: bool) -> None:
+    """Print what became of the Q/DQ layers of a plan or a model. Raises InvalidArgument,
+    PlanFormatError, ModelImportError.
+    """
+    from tactix_tools import quantization_report as report
+
+    is_plan = source.is_plan(file)
+    found = report.of_plan(file) if is_plan else report.of_model(file, session)
+    if as_json:
+        show.print_json(report.document(file, found))
+    else:
+        report.tell(show.console(), file, found)
 
 
 def print_model(console: Console, facts: dict[str, Any]) -> None:

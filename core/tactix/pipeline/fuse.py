@@ -18,9 +18,12 @@ from tactix.select.precision import Keeps
 
 @dataclass(frozen=True)
 class Fused:
-    """A fused network, which rules made it, and the state with sizes for all of its symbols."""
+    """A fused network, which rules made it, and the state with sizes for all of its symbols.
+    ``source``: the network that the rules were given.
+    """
 
     state: BuildState
+    source: NetworkDefinition
     network: NetworkDefinition
     trace: Trace
 
@@ -43,7 +46,7 @@ def fuse(network: NetworkDefinition, state: BuildState, keeps: Keeps) -> Fused:
     monitor.finish("fuse")
     context = replace(state.context, opt=with_unknown(fused, state.context.opt))
     profiles = [with_room(fused, p) for p in state.profiles]
-    return Fused(replace(state, context=context, profiles=profiles), fused, trace)
+    return Fused(replace(state, context=context, profiles=profiles), network, fused, trace)
 
 
 def _begun(trace: Trace, lowered: Mapping[str, Lowered[NetworkDefinition]]) -> Trace:

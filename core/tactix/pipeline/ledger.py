@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tactix.contracts.graph import Node
+from tactix.base.dims import show
+from tactix.contracts.graph import Node, Value
+from tactix.network.definition import NetworkDefinition
 from tactix.pipeline import shortfall
 from tactix.pipeline.mixtures import Attempt
 from tactix.pipeline.shortfall import Shortfall
@@ -25,6 +27,7 @@ def ledger_of(attempt: Attempt) -> dict[str, Any]:
     return {
         **({"precision": precision} if keys else {}),
         shortfall.KEY: short.to_json(),
+        "source": source_rows(attempt.source),
         "nodes": {n.name: _node_row(n, bids[n], choice) for n in choice.candidates},
         "fusion": trace.to_json(),
         "rules": trace.counts,
@@ -32,6 +35,23 @@ def ledger_of(attempt: Attempt) -> dict[str, Any]:
         "timing_cache": {"hits": state.cache.hits, "misses": state.cache.misses},
         "opt": dict(state.context.opt),
     }
+
+
+def source_rows(network: NetworkDefinition) -> dict[str, Any]:
+    """The nodes of a network that no rule has seen, by name: what each is, reads and makes."""
+    return {
+        n.name: {
+            "layer": n.layer.key,
+            "reads": [_value_row(v) for v in n.given],
+            "makes": [_value_row(v) for v in n.outputs],
+        }
+        for n in network.nodes
+    }
+
+
+def _value_row(v: Value) -> dict[str, Any]:
+    row = {"name": v.name, "dtype": v.spec.dtype.value, "shape": show(v.spec.shape)}
+    return row if v.const is None else {**row, "constant": True}
 
 
 def _node_row(n: Node, b: Bids, choice: Choice) -> dict[str, Any]:

@@ -33,9 +33,10 @@ from tactix.select.precision import (
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way to fuse a network, and what is fastest then."""
+    """One way to fuse a network, and what is fastest then. ``source``: the network before rules."""
 
     state: BuildState
+    source: NetworkDefinition
     network: NetworkDefinition
     trace: Trace
     bids: dict[Node, Bids]

@@ -77,7 +77,7 @@ def _attempt(network: NetworkDefinition, state: BuildState, keeps: Keeps) -> Att
     monitor.phase("choose", 0)
     choice = settler.choice()
     monitor.finish("choose")
-    return Attempt(fused.state, fused.network, fused.trace, settler.bids, choice)
+    return Attempt(fused.state, fused.source, fused.network, fused.trace, settler.bids, choice)
 
 
 def _leave(settler: Settler) -> None:

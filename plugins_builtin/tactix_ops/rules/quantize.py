@@ -65,9 +65,20 @@ def affine(node: Node) -> AffineQuantization | None:
 # -- dequantise ----------------------------------------------------------------------------------
 
 
-def _dequantize_when(root: Node, x: Value) -> bool:
-    known = affine(root) is not None and root.outputs[0].spec.dtype is DType.FP32
-    return known and x.const is None and x.spec.dtype in BYTES
+def _dequantize_when(root: Node, x: Value) -> bool | str:
+    if x.const is not None:
+        return False
+    if x.spec.dtype not in BYTES:
+        return f"it reads {x.spec.dtype.value}: kernels read int8 and uint8"
+    if root.outputs[0].spec.dtype is not DType.FP32:
+        return f"it makes {root.outputs[0].spec.dtype.value}: kernels of bytes make float32"
+    return affine(root) is not None or SEVERAL_SCALES
+
+
+SEVERAL_SCALES = (
+    "activations have one positive scale for all in kernels of bytes, and a constant one: "
+    "give the tensor one scale"
+)
 
 
 def _dequantize(root: Node, x: Value) -> Op:
@@ -120,8 +131,15 @@ def _constant_example(net: Any) -> None:
 
 def makes_bytes(root: Node, x: Value) -> bool:
     """Whether a QuantizeLinear makes bytes of float32, with one known scale."""
-    known = affine(root) is not None and root.attrs.dtype in BYTES and x.spec.dtype is DType.FP32
-    return known and not root.attrs.block_size
+    return _quantize_when(root, x) is True
+
+
+def _quantize_when(root: Node, x: Value) -> bool | str:
+    if root.attrs.dtype not in BYTES:
+        return f"it makes {root.attrs.dtype.value}: kernels make int8 and uint8"
+    if x.spec.dtype is not DType.FP32:
+        return f"it reads {x.spec.dtype.value}: kernels of bytes read float32"
+    return (affine(root) is not None and not root.attrs.block_size) or SEVERAL_SCALES
 
 
 def _quantize(root: Node, x: Value) -> Op:
@@ -353,7 +371,7 @@ RULES = (
         "tactix.quantize",
         P.tactix.QuantizeLinear(var("x"), const("s")),
         _quantize,
-        makes_bytes,
+        _quantize_when,
         benefit=20,
         numerics="reassociates",
         example=_quantize_example,

@@ -21,24 +21,38 @@ def _zeros(node: Node) -> Array:
     return np.zeros(1, np.int64) if zero is None else np.atleast_1d(zero.array).astype(np.int64)
 
 
-def _weights(dw: Node, axis: int) -> tuple[Array, Array] | None:
-    """Weights as int8 and their scales, one or one for each place along ``axis``; None if they are
-    not that.
+def _unfit_weights(dw: Node, axis: int) -> str:
+    """Why weights are not int8 with one scale, or one for each place along ``axis``; empty if they
+    are.
     """
-    w, scale = dw.inputs[0], dw.inputs[1]
-    assert w is not None
-    assert scale is not None
-    zero = dw.inputs[2] if len(dw.inputs) > 2 else None
-    if w.const is None or scale.const is None or (zero is not None and zero.const is None):
-        return None
-    along = dw.attrs.axis % w.spec.rank == axis or scale.const.size == 1
-    if w.spec.dtype not in (DType.INT8, DType.UINT8) or not along or dw.attrs.block_size:
-        return None
-    shape = [-1 if i == axis else 1 for i in range(w.spec.rank)]
-    whole = w.const.astype(np.int64) - _zeros(dw).reshape(shape)
+    w, scale = dw.given[0], dw.given[1]
+    if any(v.const is None for v in dw.given):
+        return "scales or zero points of its weights are computed: make them constants"
+    if dw.attrs.block_size:
+        return "its weights have a scale for each block: give them one for each output channel"
+    if w.spec.dtype not in (DType.INT8, DType.UINT8):
+        return f"its weights are {w.spec.dtype.value}, not int8 or uint8: give them 8 bits"
+    if dw.attrs.axis % w.spec.rank != axis and scale.array.size != 1:
+        at = dw.attrs.axis % w.spec.rank
+        return f"its weights have scales along axis {at}, and output channels along {axis}"
+    whole = _whole_weights(dw, axis)
     if whole.min(initial=0) < -128 or whole.max(initial=0) > 127:
-        return None
-    return whole.astype(np.int8), np.atleast_1d(scale.const).astype(np.float32)
+        return (
+            "its weights less their zero points leave int8: give them zero points near the middle"
+        )
+    return ""
+
+
+def _whole_weights(dw: Node, axis: int) -> Array:
+    w = dw.given[0]
+    shape = [-1 if i == axis else 1 for i in range(w.spec.rank)]
+    return w.array.astype(np.int64) - _zeros(dw).reshape(shape)
+
+
+def _weights(dw: Node, axis: int) -> tuple[Array, Array]:
+    """Weights that fit, as int8, and their scales."""
+    scale = np.atleast_1d(dw.given[1].array).astype(np.float32)
+    return _whole_weights(dw, axis).astype(np.int8), scale
 
 
 def _constant(v: Value | None) -> Array | None:
@@ -77,9 +91,13 @@ class _Sum:
         )
 
     @property
-    def fits(self) -> bool:
-        finite = bool(np.isfinite(self.factor).all() and (self.factor > 0).all())
-        return finite and int(np.abs(self.start).max(initial=0)) < MOST
+    def fits(self) -> bool | str:
+        """Whether int32 holds it, or why not."""
+        if not (np.isfinite(self.factor).all() and (self.factor > 0).all()):
+            return "the product of its scales is not positive and finite"
+        if int(np.abs(self.start).max(initial=0)) >= MOST:
+            return f"its constant term leaves int32: {MOST} steps of the product of its scales"
+        return True
 
     def finish(self, product: Op, spatial: int) -> Op:
         """Template: the product as numbers."""
@@ -88,24 +106,27 @@ class _Sum:
         return y if self.after is None else P.tactix.Add(y, literal(self.after.reshape(shape)))
 
 
-def _plain(*values: Value | None) -> bool:
-    return all(v is None or v.spec.dtype is DType.FP32 for v in values)
+def _unfit(root: Node, dw: Node, axis: int) -> str:
+    """Why a product is none of bytes; empty if it may be one."""
+    bias = root.inputs[2] if len(root.inputs) > 2 else None
+    others = [v.spec.dtype for v in (root.outputs[0], bias) if v is not None]
+    if wrong := [t.value for t in others if t is not DType.FP32]:
+        return f"it computes in {wrong[0]}, not float32"
+    if bias is not None and _constant(bias) is None:
+        return "its bias is computed: make it a constant"
+    return _unfit_weights(dw, axis)
 
 
 # -- convolution ---------------------------------------------------------------------------------
 
 
-def _conv_sum(root: Node, d: Node, dw: Node) -> _Sum | None:
+def _conv_sum(root: Node, d: Node, dw: Node) -> _Sum:
     bias = root.inputs[2] if len(root.inputs) > 2 else None
-    found, known = _weights(dw, 0), _constant(bias)
-    if found is None or (bias is not None and known is None) or not _plain(root.outputs[0], bias):
-        return None
-    return _Sum(d, *found, 0, known)
+    return _Sum(d, *_weights(dw, 0), 0, _constant(bias))
 
 
-def _conv_when(root: Node, d: Node, dw: Node) -> bool:
-    made = _conv_sum(root, d, dw)
-    return made is not None and made.fits
+def _conv_when(root: Node, d: Node, dw: Node) -> bool | str:
+    return _unfit(root, dw, 0) or _conv_sum(root, d, dw).fits
 
 
 def moved_bytes(x: Value, moved: Node | None) -> Any:
@@ -114,12 +135,10 @@ def moved_bytes(x: Value, moved: Node | None) -> Any:
 
 
 def _conv(root: Node, x: Value, d: Node, dw: Node, moved: Node | None = None) -> Op:
-    made, found, a = _conv_sum(root, d, dw), _weights(dw, 0), root.attrs
-    assert made is not None
-    assert found is not None
+    made, a = _conv_sum(root, d, dw), root.attrs
     product = P.tactix.IntegerConvolution(
         moved_bytes(x, moved),
-        literal(found[0]),
+        literal(_weights(dw, 0)[0]),
         literal(made.start.astype(np.int32)),
         strides=a.strides,
         dilations=a.dilations,
@@ -153,45 +172,56 @@ def _conv_example(net: Any) -> None:
 # -- matrices ------------------------------------------------------------------------------------
 
 
-def _gemm_is_plain(root: Node) -> bool:
+def _turned(root: Node) -> bool:
+    """Whether the weights are (n, k)."""
+    return bool(root.layer.name == "Gemm" and root.attrs.transB)
+
+
+def _unfit_matrix(root: Node, dw: Node) -> str:
+    """Why a MatMul or Gemm is no product of bytes; empty if it may be one."""
     a = root.attrs
-    return root.layer.name == "MatMul" or (not a.transA and a.alpha == 1 and a.beta == 1)
+    if dw.given[0].spec.rank != 2:
+        return "its weights are no matrix"
+    if root.layer.name == "Gemm" and a.transA:
+        return "it transposes its activations (transA): transpose them before they are quantised"
+    if root.layer.name == "Gemm" and (a.alpha != 1 or a.beta != 1):
+        return "its alpha or beta is not 1: put it into the scales"
+    if root.given[0].spec.rank < 2:
+        return "its activations are a vector: give them two axes"
+    return _unfit(root, dw, 0 if _turned(root) else 1) or _unfit_bias(root, dw)
 
 
-def _matrix(root: Node, dw: Node) -> tuple[Array, Array] | None:
+def _unfit_bias(root: Node, dw: Node) -> str:
+    """Why the bias is not one number or one for each column; empty if it is, or there is none."""
+    known = _constant(root.inputs[2] if len(root.inputs) > 2 else None)
+    n = dw.given[0].spec.shape[0 if _turned(root) else 1]
+    if known is None or (known.size in (1, n) and known.shape[-1:] in ((n,), (1,), ())):
+        return ""
+    return "its bias is more than one number for each column"
+
+
+def _matrix(root: Node, dw: Node) -> tuple[Array, Array]:
     """Weights (k, n) and their scales."""
-    turned = root.layer.name == "Gemm" and root.attrs.transB
-    w = dw.inputs[0]
-    if w is None or w.spec.rank != 2 or not _gemm_is_plain(root):
-        return None
-    found = _weights(dw, 0 if turned else 1)
-    return (np.ascontiguousarray(found[0].T), found[1]) if found is not None and turned else found
+    whole, scales = _weights(dw, 0 if _turned(root) else 1)
+    return (np.ascontiguousarray(whole.T) if _turned(root) else whole), scales
 
 
-def _matrix_sum(root: Node, d: Node, dw: Node) -> _Sum | None:
-    bias = root.inputs[2] if len(root.inputs) > 2 else None
-    found, known = _matrix(root, dw), _constant(bias)
-    if found is None or not _plain(root.outputs[0], bias) or root.given[0].spec.rank < 2:
-        return None
-    n = found[0].shape[1]
-    if bias is not None and (
-        known is None or known.size not in (1, n) or known.shape[-1:] not in ((n,), (1,), ())
-    ):
-        return None
-    return _Sum(d, *found, 1, None if known is None else np.broadcast_to(known.reshape(-1), (n,)))
+def _matrix_sum(root: Node, d: Node, dw: Node) -> _Sum:
+    known = _constant(root.inputs[2] if len(root.inputs) > 2 else None)
+    whole, scales = _matrix(root, dw)
+    n = whole.shape[1]
+    bias = None if known is None else np.broadcast_to(known.reshape(-1), (n,))
+    return _Sum(d, whole, scales, 1, bias)
 
 
-def _matrix_when(root: Node, d: Node, dw: Node) -> bool:
-    made = _matrix_sum(root, d, dw)
-    return made is not None and made.fits
+def _matrix_when(root: Node, d: Node, dw: Node) -> bool | str:
+    return _unfit_matrix(root, dw) or _matrix_sum(root, d, dw).fits
 
 
 def _product(root: Node, x: Value, d: Node, dw: Node, moved: Node | None = None) -> Op:
-    made, found = _matrix_sum(root, d, dw), _matrix(root, dw)
-    assert made is not None
-    assert found is not None
+    made, (whole, _) = _matrix_sum(root, d, dw), _matrix(root, dw)
     product = P.tactix.IntegerMatMul(
-        moved_bytes(x, moved), literal(found[0]), literal(made.start.astype(np.int32))
+        moved_bytes(x, moved), literal(whole), literal(made.start.astype(np.int32))
     )
     return made.finish(product, 0)
 

@@ -63,7 +63,7 @@ class Fake:
             for n, s in times.items()
         }
         stage: Any = None
-        return Attempt(stage, made, trace, {}, Choice(chosen, sum(times.values())))
+        return Attempt(stage, made, made, trace, {}, Choice(chosen, sum(times.values())))
 
     def tried(self, **ends: Callable[[], bool]) -> list[Lowering]:
         mixtures = Mixtures(self.attempt, KEYS, self.told.append, **ends)

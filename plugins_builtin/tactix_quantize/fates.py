@@ -29,9 +29,11 @@ NO_KERNEL = (
     "its windows are computed in floats: kernels of bytes take one or two axes of fixed sizes, and "
     "groups of one channel"
 )
-INTEGERS, FUSED, ALONE = "integers", "fused", "alone"
+FEW_BITS = "tactix.FewBits"
+"""How layers begin that read packed weights."""
+INTEGERS, PACKED, FUSED, ALONE = "integers", "packed", "fused", "alone"
 ERASED, CONSTANT = "erased", "constant"
-WAYS = (ALONE, FUSED, CONSTANT, INTEGERS, ERASED)
+WAYS = (ALONE, FUSED, CONSTANT, PACKED, INTEGERS, ERASED)
 """What a node may become; of one in several steps the first of these counts."""
 
 Row = Mapping[str, Any]
@@ -71,8 +73,9 @@ class MadeStep:
 
 @dataclass(frozen=True)
 class Part:
-    """One step that a node is in. ``how``: ``integers``, if the step reads its bytes; ``fused``, if
-    it is computed beside others; ``alone``, if the step does nothing else.
+    """One step that a node is in. ``how``: ``integers``, if the step reads its bytes; ``packed``,
+    if it reads weights of few bits, and computes in floats; ``fused``, if it is computed beside
+    others; ``alone``, if the step does nothing else.
     """
 
     step: str
@@ -191,6 +194,8 @@ class Fates:
             return FUSED
         if step.kind.startswith(INTEGER):
             return INTEGERS if any(map(step.is_around, self._products(name))) else FUSED
+        if step.kind.startswith(FEW_BITS) and self._source[name]["reads"][0].get("constant"):
+            return PACKED
         back = any("Dequantize" in key for key in step.layers)
         return FUSED if back or step.kind == "pointwise" else INTEGERS
 
@@ -201,7 +206,7 @@ class Fates:
             alone = any(p.how == ALONE for p in parts)
             yield from self._why_alone(name) if alone else ()
             return
-        if gone == ERASED or (parts and all(p.how == INTEGERS for p in parts)):
+        if gone == ERASED or (parts and all(p.how in (INTEGERS, PACKED) for p in parts)):
             return
         own = [r["reason"] for r in self._nearly.get(name, ()) if r["rule"] == TO_BYTES]
         yield from own

@@ -92,6 +92,10 @@ EXAMPLES: dict[str, list[Example]] = {
         ({}, "f32 2 2 64; u8 7 2 16; f32 7 2; u8 7 2"),
         ({}, "f32 40 64; u8 33 2 16; f32 33 2"),
     ],
+    "FewBitsGather": [
+        ({"columns": 40}, "u8 9 20; i64 2 3; f32 9 2"),
+        ({"columns": 33, "bits": 2, "block_size": 16}, "u8 7 9; i32 5; f32 7 3; u8 7 3"),
+    ],
     "LSTM": [
         (
             {"hidden_size": 6},

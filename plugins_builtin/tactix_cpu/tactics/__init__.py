@@ -14,6 +14,7 @@ MODULES = (
     "norm.lrn",
     "move.move",
     "move.gather",
+    "move.few_bits_rows",
     "move.mapped",
     "move.told_shapes",
     "move.told_split",

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, ceildiv, floordiv, prod
+from tactix.base.dims import Dim, ceildiv, evaluate, floordiv, prod
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
 from tactix_onnx.ai_onnx.nn import convolution_fields, window_fields
@@ -381,6 +381,10 @@ def gather_blocks(ctx: Context, node: Any) -> Value:
             do="Store 2, 4 or 8 bits, and gather along axis 0",
         )
 
+    constant = all(v is None or v.const is not None for v in (ctx.input(2), ctx.input(3)))
+    if packed and rank == 2 and constant and ctx.spec(2).dtype is DType.FP32:
+        return _rows_of_table(ctx, bits, block)
+
     def picked(i: int) -> Value:
         return ctx.layer("tactix.Gather", [ctx.tensor(i), ctx.tensor(1)], axis=rows)
 
@@ -395,6 +399,18 @@ def gather_blocks(ctx: Context, node: Any) -> Value:
             zero = _first(ctx, _unpacked(ctx, zero, bits), scale.spec.shape[-1])
     fields = {"axis": axis, "block_size": block, "dtype": scale.spec.dtype}
     return ctx.layer("tactix.DequantizeLinear", [numbers, scale, zero], **fields)
+
+
+def _rows_of_table(ctx: Context, bits: int, block: int) -> Value:
+    """Rows of a packed matrix, whose bytes stay as they are."""
+    table, indices, scale = (ctx.tensor(i) for i in range(3))
+    columns = evaluate(table.spec.shape[1], {}) * 8 // bits
+    inputs = [table, indices, scale]
+    if ctx.input(3) is not None:
+        n, blocks = ctx.array(2).shape
+        inputs.append(ctx.constant(_zeros(ctx, n, blocks, bits)))
+    fields = {"bits": bits, "block_size": block, "columns": columns}
+    return ctx.layer("tactix.FewBitsGather", inputs, **fields)
 
 
 # -- recurrent -----------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""Products with weights of few bits, which stay as they are stored."""
+"""Products with weights of few bits, and rows of tables of few bits, which stay as stored."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
 from tactix_ops.layers import work
 from tactix_ops.layers.common import Array, Specs, optional, pick, required, wide
+from tactix_ops.layers.index import assume_in_range, in_range, random_indices
 
 WIDTHS = (2, 4, 8)
 """Bits that a number of weights may have."""
@@ -87,7 +89,72 @@ def written_out(
 def fields(raw: Array, bits: int) -> Array:
     """Numbers of so many bits from bytes (rows, bytes), the lowest bits first."""
     parts = [raw >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)]
-    return np.stack(parts, axis=-1).reshape(len(raw), -1)
+    return np.stack(parts, axis=-1).reshape(len(raw), raw.shape[1] * 8 // bits)
 
 
-LAYERS: tuple[Layer, ...] = (FewBitsMatMul(),)
+@dataclass(frozen=True)
+class FewBitsGatherAttrs:
+    """``bits`` of a number of the table; ``block_size``: numbers of a row that share a scale;
+    ``columns``: numbers of a row.
+    """
+
+    columns: int
+    bits: int = 4
+    block_size: int = 32
+
+
+class FewBitsGather(Layer):
+    """Rows of a table of few bits, as floats; y (indices..., columns), float32.
+
+    Inputs: the table as bytes (n, columns bits / 8), the lowest bits first; indices of integers,
+    negative ones count from the end; scales (n, blocks) of floats; zero points (n, blocks) of u8 or
+    floats, mid-range if absent. A number of the table is ``(q - zero) scale``.
+    """
+
+    key = "tactix.FewBitsGather@1"
+    Attrs = FewBitsGatherAttrs
+    tables = (0, 2, 3)
+
+    def infer(self, attrs: FewBitsGatherAttrs, inputs: Specs) -> list[TensorSpec]:
+        table, indices, scale = required(self, inputs, 3)
+        if attrs.bits not in WIDTHS or attrs.block_size < 1 or attrs.columns < 1:
+            raise InvalidArgument(
+                f"{self.key}: {attrs.columns} columns of {attrs.bits} bits in blocks of "
+                f"{attrs.block_size}",
+                do="Give 2, 4 or 8 bits, and a column and a block of one number or more",
+            )
+        if table.rank != 2 or table.shape[1] != -(-attrs.columns * attrs.bits // 8):
+            raise ShapeError(
+                f"{self.key}: the table {table} has no rows of {attrs.columns} numbers"
+            )
+        rows: tuple[Dim, ...] = (table.shape[0], -(-attrs.columns // attrs.block_size))
+        zero = optional(inputs, 3)
+        if any(s.shape != rows for s in (scale, zero) if s is not None):
+            raise ShapeError(f"{self.key}: scales {scale} and zero points {zero} for {table}")
+        if table.dtype is not DType.UINT8 or not (indices.dtype.is_int and scale.dtype.is_float):
+            raise DTypeError(f"{self.key} takes bytes, integers and scales of floats: {inputs}")
+        assume_in_range(indices, table.shape[0])
+        return [TensorSpec(DType.FP32, (*indices.shape, attrs.columns))]
+
+    def reference(self, attrs: FewBitsGatherAttrs, *inputs: Array) -> tuple[Array, ...]:
+        table, indices, scale = inputs[:3]
+        at, zero = in_range(indices, len(table)).reshape(-1), pick(inputs, 3)
+        rows = table_rows(attrs, table[at], scale[at], None if zero is None else zero[at])
+        return (rows.reshape(*indices.shape, attrs.columns),)
+
+    def sample(self, attrs: FewBitsGatherAttrs, inputs: Specs, rng: Any) -> list[Any]:
+        made = super().sample(attrs, inputs, rng)
+        table, indices = required(self, inputs, 2)
+        return [made[0], random_indices(rng, indices, table.at({})[0]), *made[2:]]
+
+
+def table_rows(attrs: FewBitsGatherAttrs, raw: Array, scale: Array, zero: Array | None) -> Array:
+    """Rows (n, columns) of a table as float32."""
+    numbers = fields(raw, attrs.bits)[:, : attrs.columns].astype(np.float32)
+    block = np.arange(attrs.columns) // attrs.block_size
+    middle = np.float32(1 << attrs.bits - 1) if zero is None else wide(zero)[:, block]
+    rows: Array = (numbers - middle) * wide(scale)[:, block]
+    return rows
+
+
+LAYERS: tuple[Layer, ...] = (FewBitsMatMul(), FewBitsGather())

@@ -34,7 +34,7 @@ def _indices(spec: TensorSpec, who: str) -> TensorSpec:
     return spec
 
 
-def _random_indices(rng: Any, spec: TensorSpec, bound: Any) -> Array:
+def random_indices(rng: Any, spec: TensorSpec, bound: Any) -> Array:
     """Indices from -bound to bound - 1, or the constant."""
     if spec.const is not None:
         return spec.const
@@ -54,7 +54,7 @@ def in_range(indices: Array, size: int) -> Array:
     return indices
 
 
-def _assume_in_range(indices: TensorSpec, size: Dim) -> None:
+def assume_in_range(indices: TensorSpec, size: Dim) -> None:
     """Constant indices need an axis that has them."""
     if indices.const is not None and indices.const.size:
         low, high = int(indices.const.min()), int(indices.const.max())
@@ -72,7 +72,7 @@ class Gather(Movement):
     def shapes(self, attrs: AxisAttrs, inputs: list[TensorSpec]) -> list[Shape]:
         data, indices = inputs[0], _indices(inputs[1], self.key)
         axis = axis_of(attrs.axis, data.rank, self.key)
-        _assume_in_range(indices, data.shape[axis])
+        assume_in_range(indices, data.shape[axis])
         return [(*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])]
 
     def reference(self, attrs: AxisAttrs, *inputs: Array) -> tuple[Array, ...]:
@@ -86,7 +86,7 @@ class Gather(Movement):
 
     def sample(self, attrs: AxisAttrs, inputs: Specs, rng: Any) -> list[Any]:
         data, indices = required(self, inputs, 2)
-        return [random_array(data, rng), _random_indices(rng, indices, data.at({})[attrs.axis])]
+        return [random_array(data, rng), random_indices(rng, indices, data.at({})[attrs.axis])]
 
 
 class GatherElements(Movement):
@@ -108,13 +108,13 @@ class GatherElements(Movement):
 
     def sample(self, attrs: AxisAttrs, inputs: Specs, rng: Any) -> list[Any]:
         data, indices = required(self, inputs, 2)
-        return [random_array(data, rng), _random_indices(rng, indices, data.at({})[attrs.axis])]
+        return [random_array(data, rng), random_indices(rng, indices, data.at({})[attrs.axis])]
 
 
 def _check_inside(data: TensorSpec, indices: TensorSpec, axis: int, who: str) -> None:
     if indices.rank != data.rank:
         raise ShapeError(f"{who}: {data} and indices {indices} differ in rank")
-    _assume_in_range(indices, data.shape[axis])
+    assume_in_range(indices, data.shape[axis])
     for i, (d, n) in enumerate(zip(data.shape, indices.shape, strict=True)):
         if i != axis and compare(n, d) == ">":
             raise ShapeError(f"{who}: indices {indices} reach beyond axis {i} of {data}")
@@ -167,7 +167,7 @@ class GatherND(Movement):
     def sample(self, attrs: GatherNDAttrs, inputs: Specs, rng: Any) -> list[Any]:
         data, indices = required(self, inputs, 2)
         bound = data.at({})[attrs.batch_dims :][: indices.at({})[-1]]
-        return [random_array(data, rng), _random_indices(rng, indices, bound)]
+        return [random_array(data, rng), random_indices(rng, indices, bound)]
 
 
 def _ranges(shape: tuple[int, ...]) -> tuple[slice, ...]:
@@ -181,7 +181,7 @@ def _depth(data: TensorSpec, indices: TensorSpec, batch: int, who: str) -> int:
         raise ShapeError(f"{who}: indices {indices} do not fit {data} with {batch} batch axes")
     if indices.const is not None and indices.const.size:
         for axis in range(depth):
-            _assume_in_range(
+            assume_in_range(
                 replace(indices, const=indices.const[..., axis]), data.shape[batch + axis]
             )
     return depth

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 TOPICS = (
     "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize",
-    "quantized_movement", "conv", "padded_pool", "einsum", "matmul", "integer_products", "gelu",
-    "norm", "attention", "heads", "sinking", "lifted", "enlarged", "tokens", "rnn", "epilogue",
-    "pointwise",
+    "quantized_movement", "blocks", "conv", "padded_pool", "einsum", "matmul", "integer_products",
+    "gelu", "norm", "attention", "heads", "sinking", "lifted", "enlarged", "tokens", "rnn",
+    "epilogue", "pointwise",
 )  # fmt: skip
 
 
@@ -26,10 +26,10 @@ def all_rules() -> list[Rule]:
 
 def processor_rules() -> list[Rule]:
     """The built-in rules for processors alone, which change no number."""
-    from tactix_ops.rules import chains, half, integer_products, prologue, rnn, rotary
+    from tactix_ops.rules import blocks, chains, half, integer_products, prologue, rnn, rotary
 
     topics = (half.RULES, rotary.RULES, prologue.RULES, chains.RULES)
-    parts = (rnn.PROCESSOR_RULES, integer_products.PROCESSOR_RULES)
+    parts = (rnn.PROCESSOR_RULES, integer_products.PROCESSOR_RULES, blocks.PROCESSOR_RULES)
     return [rule for rules in (*topics, *parts) for rule in rules]
 
 

@@ -25,6 +25,8 @@ PRODUCTS = frozenset({
     "RNN", "FewBitsMatMul", "WideConvolution", "WideConvTranspose", "WideMatMul",
 })  # fmt: skip
 """Layers whose kernels do not read float16."""
+SCALED = "FewBitsMatMul"
+"""A product whose kernels read float16 scales: only its first input is widened."""
 HALVES = (DType.FP16, DType.BF16)
 SOME_KERNEL = frozenset({
     "LSTM", "GRU", "RNN", "Attention", "TokenAttention",
@@ -55,7 +57,8 @@ def _is_half(v: Value | None) -> bool:
 def _is_product(node: Node) -> bool:
     """Whether it is one whose kernels read float32 alone."""
     known = not node.is_fused and node.layer.name in PRODUCTS
-    return known and (any(map(_is_half, node.given)) or _lacks_kernel(node))
+    read = node.given[:1] if node.layer.name == SCALED else node.given
+    return known and (any(map(_is_half, read)) or _lacks_kernel(node))
 
 
 def _lacks_kernel(node: Node) -> bool:
@@ -63,7 +66,7 @@ def _lacks_kernel(node: Node) -> bool:
     name, x = node.layer.name, node.given[0].spec
     if x.dtype is not DType.BF16 or name in SOME_KERNEL:
         return False
-    if name == "FewBitsMatMul":
+    if name == SCALED:
         return True
     constants = all(v.const is not None for v in node.given[1:])
     if not constants:
@@ -151,7 +154,9 @@ def _made_and_wanted(v: Value, graph: Any) -> bool:
 
 
 def _widened(root: Node, graph: Any) -> tuple[Any, ...]:
-    op = _in_float32(root, [_wide(v, root, graph) for v in root.inputs])
+    count = 1 if root.layer.name == SCALED else len(root.inputs)
+    wide = [_wide(v, root, graph) for v in root.inputs[:count]]
+    op = _in_float32(root, [*wide, *root.inputs[count:]])
     needed = [
         i for i, v in enumerate(root.outputs) if i == 0 or graph.uses(v) or graph.is_output(v)
     ]

@@ -141,6 +141,15 @@ def test_of_a_model_nothing_is_chosen(model: str, capsys: pytest.CaptureFixture[
     assert {p["tactic"] for row in rows.values() for p in row["parts"]} == {""}
 
 
+def test_weights_of_few_bits_stay_packed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    g = Graph(x=["n", 64])
+    w = g.weights("w", whole(64, 8), np.full((2, 8), 0.1), axis=0, block_size=32)
+    row = asked(capsys, g.save(tmp_path / "blocks.onnx", g.add("MatMul", "product", "x", w)))["w"]
+    assert (row["became"], row["why"]) == ("packed", [])
+
+
 def test_of_a_plan_that_was_calibrated(tmp_path: Path) -> None:
     digits = Path(__file__).parents[3] / "examples" / "digits"
     images = np.load(digits / "digits_test.npz")["images"][:32]

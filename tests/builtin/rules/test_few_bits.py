@@ -1,7 +1,8 @@
-"""Weights of few bits are written out for GPUs; on a processor they stay."""
+"""Weights of few bits are written out for GPUs; on a processor they stay, however a model says it."""
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tests.builtin.rules.conftest import arrays, compare, names
@@ -36,3 +37,60 @@ def test_kept_on_a_processor(net, dtype):
     out, _ = fuse(net, [*all_rules(), *processor_rules()])
     (node,) = (n for n in out.nodes if "FewBitsMatMul" in [b.layer.name for b in n.body.nodes])
     assert node.given[0].spec.dtype.value == "f32"
+
+
+def constants(net, dtype, lines, length, block, axis, zero=False):
+    """A DequantizeLinear of a matrix with scales along ``axis``; per line for ``block`` 0."""
+    kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    low = 0 if dtype[0] == "u" else -8
+    whole = RNG.integers(low, low + 16, (lines, length))
+    count = -(-length // block) if block else 1
+    scales, zeros = (
+        RNG.uniform(0.1, 0.2, (lines, count)),
+        RNG.integers(low, low + 16, (lines, count)),
+    )
+    turn = (lambda x: x) if axis else np.transpose
+    per_line = (lambda x: turn(x)) if block else (lambda x: x.reshape(-1))
+    inputs = [net.add_constant(np.ascontiguousarray(turn(whole)).astype(kind))]
+    inputs.append(net.add_constant(np.ascontiguousarray(per_line(scales)).astype(np.float32)))
+    inputs += [net.add_constant(np.ascontiguousarray(per_line(zeros)).astype(kind))] if zero else []
+    along = axis if block else 1 - axis
+    return net.add_layer("tactix.DequantizeLinear", inputs, axis=along, block_size=block)[0]
+
+
+KINDS = [("int4", 16), ("int4", 0), ("uint4", 16), ("uint4", 0), ("int8", 16), ("uint8", 16)]
+
+
+@pytest.mark.parametrize("zero", [False, True])
+@pytest.mark.parametrize(("dtype", "block"), KINDS)
+def test_products_and_rows_of_dequantised_constants_read_their_bits(net, dtype, block, zero):
+    x, i = net.x("n", 40), net.add_input("i", "i64", ["rows"])
+    net.mark_output(net.add("MatMul", x, constants(net, dtype, 6, 40, block, 0, zero)), "y0")
+    bias = net.c(RNG.standard_normal(6))
+    w = constants(net, dtype, 6, 40, block, 1, zero)
+    net.mark_output(net.add("Gemm", x, w, bias, transB=True), "y1")
+    table = constants(net, dtype, 9, 24, block, 1, zero)
+    net.mark_output(net.add("Gather", table, i, axis=0), "y2")
+    out, _ = fuse(net, [*all_rules(), *processor_rules()])
+    found = sorted(name for n in out.nodes for name in (b.layer.name for b in n.body.nodes))
+    assert found == ["Add", "FewBitsGather", "FewBitsMatMul", "FewBitsMatMul"]
+    given = {"x": RNG.standard_normal((3, 40)).astype(np.float32), "i": np.array([8, -9, 0, 3])}
+    compare(net, out, given)
+
+
+def test_rows_of_8_bits_with_one_scale_stay_bytes_that_are_gathered(net):
+    i = net.add_input("i", "i64", ["rows"])
+    net.mark_output(net.add("Gather", constants(net, "int8", 9, 24, 0, 1), i, axis=0), "y")
+    out, _ = fuse(net, [*all_rules(), *processor_rules()])
+    assert "FewBitsGather" not in {b.layer.name for n in out.nodes for b in n.body.nodes}
+
+
+@pytest.mark.parametrize(("factor", "bits"), [(1.0, "f16"), (1 + 2.0**-12, "f32")])
+def test_scales_that_16_bits_hold_take_no_more(net, factor, bits):
+    raw = net.c(RNG.integers(0, 256, (5, 2, 16)), np.uint8)
+    scale = net.c(np.full((5, 2), 0.25 * factor))
+    net.mark_output(net.add("FewBitsMatMul", net.x("n", 40), raw, scale), "y")
+    out, _ = fuse(net, [*all_rules(), *processor_rules()])
+    (node,) = out.nodes
+    assert node.given[2].spec.dtype.value == bits
+    compare(net, out, arrays(net, 3, (4,)))

@@ -369,6 +369,10 @@ def few_bits() -> Iterator[h.Case]:
         zero = RNG.integers(0, 1 << bits, (37, 3)).astype(np.uint8)
         arrays = [floats(rows, 45), raw, np.abs(floats(37, 3)), zero]
         yield plain("few_bits", "FewBitsMatMul", arrays, (1, 2, 3), bits=bits, block_size=16)
+        table, rows = RNG.integers(0, 256, (19, 6 * bits), np.uint8), np.array([[3, -1, 18]])
+        scales = [np.abs(floats(19, 3)), RNG.integers(0, 1 << bits, (19, 3)).astype(np.uint8)]
+        fields = {"columns": 48, "bits": bits, "block_size": 16}
+        yield plain("few_bits_rows", "FewBitsGather", [table, rows, *scales], (0, 2, 3), **fields)
     arrays = [floats(40, 64), RNG.integers(0, 256, (37, 2, 16), np.uint8), floats(37, 2)]
     yield plain("few_bits_amx", "FewBitsMatMul", arrays, (1, 2))
 

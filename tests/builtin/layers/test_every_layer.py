@@ -18,7 +18,7 @@ from tactix_sdk.testing.examples import EXAMPLES, specs_of
 LAYERS = {x.name: x for x in all_layers()}
 
 SCALARS_ONLY = {"Range"}
-OWN_DTYPE = {"Dequantize", "DequantizeLinear", "MelWeightMatrix"}
+OWN_DTYPE = {"Dequantize", "DequantizeLinear", "FewBitsGather", "MelWeightMatrix"}
 OWN_DTYPE |= {"WideConvolution", "WideConvTranspose", "WideMatMul", "WideGlobalAveragePool"}
 
 

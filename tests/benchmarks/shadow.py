@@ -2,17 +2,19 @@
 """Shadow mode: what it costs the served path, how soon a wrong kernel is told, whether memory grows.
 
     python tests/benchmarks/shadow.py latency MODEL.onnx [...] [--rounds 10] [--seconds 4] [--realtime]
+    python tests/benchmarks/shadow.py call MODEL.onnx [...] [--rounds 200]
     python tests/benchmarks/shadow.py soak MODEL.onnx [--minutes 2] [--rate 0.01]
 
 ``latency``: one thread calls an engine, and the same engine shadowed at 0.1 %, in turns of so many
 seconds; between turns what waits is checked, so that the turns without it are undisturbed. Printed
 are percentiles of all calls of each kind, and medians of the ratios of turns that follow each
 other. ``--realtime``, for root on a machine that others use: calls and references have real-time
-priority, as if each had a core of its own. ``soak``: a shadowed engine runs for half of the time; then a kernel of it
-is replaced in memory by one that does nothing, and it runs on until that is told. Resident memory
-of both processes is looked at meanwhile. The exit code is 1 if nothing is told within 1,000
-sampled requests, if a wrong step is named or a right one was before, or if memory grows by more
-than 8 MiB and 2 %.
+priority, as if each had a core of its own. ``call``: what a call costs that is not sampled, beside
+the engine's own, in turns of 2000 calls of which none is. ``soak``: a shadowed engine runs for so
+many minutes; then a kernel of it is replaced in memory by one that does nothing, and it runs on
+until that is told. Resident memory of both processes is looked at meanwhile. The exit code is 1 if
+nothing is told within 1,000 sampled requests, if a wrong step is named or a right one was before,
+or if memory grows by more than 8 MiB and 2 %.
 """
 
 from __future__ import annotations
@@ -141,6 +143,39 @@ HEAD = """\
 | model | calls | p50 us | shadowed | all | by turns | p99 us | shadowed | all | by turns | checked | seconds each |
 |---|---|---|---|---|---|---|---|---|---|---|---|"""
 
+# -- one call -------------------------------------------------------------------------------------
+
+CALLS = 2000
+
+
+def one_call(model: Path, rounds: int) -> str:
+    """Calls that are not sampled, beside the engine's own."""
+    served = Served.of(model)
+    with shadow(served.engine, served.session, ShadowOptions(1e-9)) as shadowed:
+        shadowed.drain(PATIENCE)
+        for call in (served.engine, shadowed):
+            seconds_of(call, served.feeds[0])
+        found: dict[bool, list[float]] = {False: [], True: []}
+        for k in range(rounds):
+            for call in in_turn((served.engine, shadowed), k):
+                found[call is shadowed].append(seconds_of(call, served.feeds[0]))
+    alone, beside = (statistics.median(found[side]) * 1e9 for side in (False, True))
+    apart = statistics.median((b - a) * 1e9 for a, b in zip(found[False], found[True]))
+    return f"| {model.stem} | {alone:.0f} | {beside:.0f} | {apart:+.0f} |"
+
+
+def seconds_of(call: Callable[..., object], feed: list[Any]) -> float:
+    """Of one call, on average."""
+    start = time.perf_counter()
+    for _ in range(CALLS):
+        call(*feed)
+    return (time.perf_counter() - start) / CALLS
+
+
+CALL_HEAD = """\
+| model | engine ns | not sampled ns | by turns |
+|---|---|---|---|"""
+
 # -- soak -----------------------------------------------------------------------------------------
 
 
@@ -239,9 +274,9 @@ def told(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("latency", "soak"))
+    parser.add_argument("what", choices=("latency", "call", "soak"))
     parser.add_argument("models", nargs="+", type=Path)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=None)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--rate", type=float, default=0.01)
@@ -249,9 +284,14 @@ def main() -> int:
     args = parser.parse_args()
     if args.what == "soak":
         return int(not all(soak(m, args.minutes, args.rate) for m in args.models))
+    if args.what == "call":
+        print(CALL_HEAD)
+        for model in args.models:
+            print(one_call(model, args.rounds or 200), flush=True)
+        return 0
     print(HEAD)
     for model in args.models:
-        print(latency(model, args.rounds, args.seconds, args.realtime), flush=True)
+        print(latency(model, args.rounds or 10, args.seconds, args.realtime), flush=True)
     return 0
 
 

@@ -8,6 +8,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tactix.base.errors import InvalidArgument
@@ -95,14 +96,21 @@ class DriftReport:
 OnDrift = Callable[[DriftReport], object]
 
 
+MOST_WAITING = 4096
+"""Requests, each of which takes a byte of a pipe."""
+LEAST_BYTES = 1024
+"""Of a request, which is told with its names and shapes."""
+BOUNDS = f"Give a queue of 1 to {MOST_WAITING}, and 0 looks or more"
+
+
 @dataclass(frozen=True)
 class ShadowOptions:
     """``rate``: the share of requests that is looked at, about evenly spaced; ``seed`` decides
     which. ``on_drift``: is called for each that departs, in a thread of its own. The rest bounds
     what that costs: ``load``: the share of one core that computing them may take; ``pause``:
-    seconds from one to the next at least; ``queue``, ``queue_bytes``: requests that wait, and bytes
-    of their copies; ``looks``: requests that are
-    looked at step by step, beside those whose number among the departed is a power of two.
+    seconds from one to the next at least; ``queue``, ``queue_bytes``: requests that wait or are
+    looked at, and bytes of their copies, of which each has an equal share; ``looks``: requests that
+    are looked at step by step, beside those whose number among the departed is a power of two.
 
     Raises InvalidArgument.
     """
@@ -118,12 +126,22 @@ class ShadowOptions:
 
     def __post_init__(self) -> None:
         for name in ("rate", "load"):
-            if not 0 < (share := getattr(self, name)) <= 1:
+            share = getattr(self, name)
+            if not (isinstance(share, Real) and 0 < float(share) <= 1):
                 raise InvalidArgument(f"{name} is {share!r}", do="Give a share, as 0.001")
-        if not 0 <= self.pause < threading.TIMEOUT_MAX:
+        if not (isinstance(self.pause, Real) and 0 <= float(self.pause) < threading.TIMEOUT_MAX):
             raise InvalidArgument(f"a pause of {self.pause!r}", do="Give seconds, or 0")
-        if self.queue < 1 or self.queue_bytes < 1 or self.looks < 0:
-            raise InvalidArgument(f"no room for requests: {self}", do="Give more")
+        for name in ("seed", "queue", "queue_bytes", "looks"):
+            if not isinstance(number := getattr(self, name), Integral):
+                raise InvalidArgument(f"{name} is {number!r}", do="Give an integer")
+        if not 1 <= self.queue <= MOST_WAITING or self.looks < 0:
+            raise InvalidArgument(f"no queue of {self.queue}, no {self.looks} looks", do=BOUNDS)
+        if self.queue_bytes < LEAST_BYTES * self.queue:
+            why = f"each of {self.queue} requests has a share of {self.queue_bytes} bytes"
+            raise InvalidArgument("no room for requests", why=why, do="Give more queue_bytes")
+        if not (self.on_drift is None or callable(self.on_drift)):
+            do = "Give a function of a DriftReport"
+            raise InvalidArgument(f"on_drift is {self.on_drift!r}", do=do)
 
 
 class ShadowedView(EngineView, Protocol):

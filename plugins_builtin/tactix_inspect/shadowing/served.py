@@ -2,54 +2,92 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from tactix.base.errors import InvalidArgument
 from tactix.contracts.engine import EngineView
 from tactix.contracts.session import SessionView
 from tactix.contracts.shadow import ShadowOptions, ShadowStats
 from tactix.plan.schema import Plan
+from tactix.run.arrays import in_order
 from tactix.run.engine import Engine
 from tactix_inspect.agreement import tolerance
 from tactix_inspect.shadowing.references import ReferenceProcess, reference_plan
 from tactix_inspect.shadowing.sampling import Gaps
-from tactix_inspect.shadowing.worker import Judged, References, ShadowWorker
+from tactix_inspect.shadowing.worker import Judged, ShadowWorker
 
 
-class ShadowedEngine:
-    """Called as the engine, and all else of the engine's. Requests are sampled of its calls, and
-    not of contexts. ``close`` ends that, and so does leaving ``with``; the engine goes on.
-
-    May be used from any thread.
+class SampledCalls:
+    """Calls of an engine, of which some are offered to a worker. A class of its own, as Python is
+    slow at attributes of one that has ``__getattr__``.
     """
 
     def __init__(self, engine: Engine, worker: ShadowWorker, gaps: Gaps) -> None:
-        self.engine, self._serve = engine, engine.__call__
-        self._worker, self._gaps = worker, gaps
+        self._engine, self._worker, self._gaps = engine, worker, gaps
+        self._own = threading.local()
+        self._ndarray, self._taken = np.ndarray, len(engine.inputs)
+        self._names = [io.name for io in engine.outputs]
         self._lock = threading.Lock()
         self._before = 0
         self._gap = self._left = gaps.next()
-        self._closing = weakref.finalize(self, worker.close)
 
-    def __call__(self, /, *args: Any, **named: Any) -> Any:
-        """As the engine. Raises what that raises, and nothing else."""
-        answer = self._serve(*args, **named)
+    def answer(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """The engine's own call and a count, as a call of that would cost more than both."""
+        try:
+            infer = self._own.infer
+        except AttributeError:
+            infer = self._own.infer = self._engine.create_execution_context().infer
+        if named or len(args) != self._taken or (args and args[0].__class__ is not self._ndarray):
+            args = tuple(in_order(self._engine.inputs, args, named))
+        outputs = infer(args)
         self._left -= 1
         if self._left <= 0:
-            self._sample(args, named, answer)
-        return answer
+            self._sample(args, outputs)
+        return outputs[0] if len(outputs) == 1 else dict(zip(self._names, outputs, strict=True))
 
-    def _sample(self, args: tuple[Any, ...], named: dict[str, Any], answer: object) -> None:
+    def _sample(self, args: tuple[Any, ...], outputs: list[Any]) -> None:
         with self._lock:
             if self._left > 0:  # another thread was here before
                 return
             self._before += self._gap
             self._gap = self._left = self._gaps.next()
             number = self._before
-        self._worker.offer(number, args, named, answer)
+        self._worker.offer(number, args, outputs)
+
+    @property
+    def requests(self) -> int:
+        """How many there were."""
+        with self._lock:
+            return self._before + self._gap - self._left
+
+    def after_fork(self) -> None:
+        """In the new process: the lock may be locked by a thread that is not there."""
+        self._lock = threading.Lock()
+
+
+class ShadowedEngine:
+    """Called as the engine, and all else of the engine's. Requests are sampled of its calls, and
+    not of contexts. ``close`` ends that, and so does leaving ``with``; the engine goes on.
+
+    May be used from any thread; each has a context of its own here, beside that which the engine
+    has for it. In a process that is forked nothing is looked at.
+    """
+
+    def __init__(self, engine: Engine, worker: ShadowWorker, gaps: Gaps) -> None:
+        self.engine, self._worker = engine, worker
+        self._calls = SampledCalls(engine, worker, gaps)
+        self._closing = weakref.finalize(self, worker.close)
+        _there.add(self)
+
+    def __call__(self, /, *args: Any, **named: Any) -> Any:
+        """As the engine. Raises what that raises, and nothing else."""
+        return self._calls.answer(args, named)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
@@ -57,11 +95,15 @@ class ShadowedEngine:
     def __repr__(self) -> str:
         return f"<shadowed {self.engine!r}>"
 
+    def after_fork(self) -> None:
+        """In the new process."""
+        self._closing.detach()
+        self._calls.after_fork()
+        self._worker.abandon()
+
     def stats(self) -> ShadowStats:
         """As of now."""
-        with self._lock:
-            requests = self._before + self._gap - self._left
-        return replace(self._worker.stats(), requests=requests)
+        return replace(self._worker.stats(), requests=self._calls.requests)
 
     def drain(self, seconds: float = 60.0) -> bool:
         """Wait until every sample that was taken is checked; whether it came to that in time."""
@@ -78,14 +120,26 @@ class ShadowedEngine:
         self.close()
 
 
+_there: weakref.WeakSet[ShadowedEngine] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for shadowed in list(_there):
+        shadowed.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def shadow(
     engine: EngineView,
     session: SessionView,
     options: ShadowOptions,
-    references: References | None = None,
+    references: ReferenceProcess | None = None,
 ) -> ShadowedEngine:
     """As ``ShadowFlavour.shadow`` has it. ``references``: what runs them, by default a process of
-    its own.
+    its own. Raises AllocationError, too.
     """
     if not isinstance(engine, Engine):
         do = "Shadow an engine of this version, by the flavour 'default'"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import ctypes
 import gc
-import io
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -17,17 +19,22 @@ import pytest
 from kept_log import KeptLog
 
 import tactix
-from tactix.base.errors import ExecutionError, InvalidArgument, PluginError, ShapeError
+from tactix.base.errors import (
+    AllocationError,
+    InvalidArgument,
+    PluginError,
+    ShapeError,
+)
 from tactix.base.logger import Severity
 from tactix.contracts.shadow import DriftReport, OutputDrift, ShadowOptions, StepDrift
-from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix.run.engine import Engine
-from tactix.run.observed import StepObserver
 from tactix_inspect.agreement import Agreement
 from tactix_inspect.shadowing.facts import CheckedRequest, LookedAt
-from tactix_inspect.shadowing.messages import receive, send
-from tactix_inspect.shadowing.references import ReferenceProcess
+from tactix_inspect.shadowing.messages import read, receive, send, write
+from tactix_inspect.shadowing.process import ReferenceServer, Steps
+from tactix_inspect.shadowing.references import ReferenceProcess, Started
+from tactix_inspect.shadowing.ring import SampleRing
 from tactix_inspect.shadowing.sampling import Gaps
 from tactix_inspect.shadowing.served import ShadowedEngine, shadow
 
@@ -40,39 +47,52 @@ ALL: Mapping[str, Any] = {"load": 1.0, "pause": 0.0, "queue": 1000}
 
 class Fake:
     """References that say what they are told, once ``gate`` is open. ``wrong``: whether outputs
-    depart.
+    depart. They are served by a thread in place of a process.
     """
 
     def __init__(self, wrong: bool = False, steps: tuple[StepDrift, ...] = ()) -> None:
         self.wrong, self.steps = wrong, steps
         self.gate, self.closed = threading.Event(), False
-        self.taken: list[Plan] = []
+        self.taken: list[bytes] = []
         self.seen: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []
         self.failure: Exception | None = None
         self.gate.set()
 
-    def take(self, plan: Plan, tolerance: float) -> None:
-        self.taken.append(plan)
+    def plan(self, content: bytes, tolerance: float) -> None:
+        self.taken.append(content)
 
-    def check(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> CheckedRequest:
+    def check(self, inputs: Mapping[str, Any], got: Mapping[str, Any]) -> CheckedRequest:
         self.gate.wait(PATIENCE)
         if self.failure is not None:
             raise self.failure
-        self.seen.append((inputs, outputs))
+        self.seen.append(copy.deepcopy((inputs, got)))
         row = Agreement("logits", "references", 0.5, 0.25, 0.9, 3 * self.wrong)
         return CheckedRequest((row,), 0.125)
 
-    def look(self, inputs: Mapping[str, Any], run: Callable[[StepObserver], None]) -> LookedAt:
-        class Runs:
-            def step(self, running: Any, /) -> None:
-                running.run()
-
-        run(Runs())
+    def look(self, inputs: Mapping[str, Any], following: Steps) -> LookedAt:
+        while following() is not None:
+            pass
         return LookedAt(self.steps, 0.25)
 
-    def close(self) -> None:
-        self.closed = True
-        self.gate.set()
+    def start(self, samples: SampleRing, heard: int) -> Started:
+        ours, theirs = socket.socketpair()
+        pipe = os.fdopen(os.dup(heard), "rb", 0)
+        there, here = (s.makefile("rwb", 0) for s in (theirs, ours))
+        served = ReferenceServer(self, samples, pipe, there, there)
+
+        def serve() -> None:
+            with theirs, pipe:
+                served.serve()
+                theirs.shutdown(socket.SHUT_RDWR)
+
+        def end() -> None:
+            self.closed = True
+            self.gate.set()
+            with contextlib.suppress(OSError):
+                ours.shutdown(socket.SHUT_RDWR)
+
+        threading.Thread(target=serve, daemon=True).start()
+        return Started(here, here, 0, lambda: None, end)
 
 
 def built(log: KeptLog, session: Session, **options: Any) -> Engine:
@@ -110,9 +130,10 @@ def shadowed(engine: Engine, session: Session) -> Iterator[Shadowed]:
     """Shadows the engine, until the test is over."""
     made: list[ShadowedEngine] = []
 
-    def begin(references: Any, rate: float = 1.0, **options: Any) -> ShadowedEngine:
+    def begin(references: Fake, rate: float = 1.0, **options: Any) -> ShadowedEngine:
         chosen = ShadowOptions(rate, **{**ALL, **options})
-        made.append(shadow(engine, session, chosen, references))
+        process = ReferenceProcess(references.start)
+        made.append(shadow(engine, session, chosen, process))
         return made[-1]
 
     yield begin
@@ -144,8 +165,15 @@ def test_gaps_keep_the_rate_and_are_those_of_their_seed() -> None:
         ({"rate": float("nan")}, "rate is nan"),
         ({"load": 0.0}, "load is 0.0"),
         ({"pause": -1.0}, "a pause of -1.0"),
-        ({"queue": 0}, "no room"),
+        ({"rate": "x"}, "rate is 'x'"),
+        ({"pause": None}, "a pause of None"),
+        ({"seed": 0.5}, "seed is 0.5. Give an integer"),
+        ({"on_drift": 3}, "on_drift is 3. Give a function"),
+        ({"queue": 0}, "no queue of 0"),
+        ({"queue": 10**6}, "no queue of 1000000"),
+        ({"looks": -1}, "no -1 looks"),
         ({"queue_bytes": 0}, "no room"),
+        ({"queue_bytes": 1 << 20, "queue": 4000}, "each of 4000 requests has a share of 1048576"),
     ],
 )
 def test_options_make_sense(options: dict[str, Any], said: str) -> None:
@@ -207,21 +235,68 @@ def test_samples_are_copies(shadowed: Shadowed, engine: Engine) -> None:
     assert np.array_equal(outputs["logits"], want)
 
 
-@pytest.mark.parametrize("bounds", [{"queue": 3}, {"queue_bytes": 3 * (64 + 10) * 4}])
-def test_what_has_no_room_is_dropped_and_counted(
-    shadowed: Shadowed, bounds: dict[str, Any]
-) -> None:
+def test_what_has_no_room_is_dropped_and_counted(shadowed: Shadowed) -> None:
     fake = Fake()
     fake.gate.clear()
-    s = shadowed(fake, **bounds)
+    s = shadowed(fake, queue=3)
     for _ in range(20):
         s(X)
     stats = s.stats()
-    assert stats.sampled == 20
-    assert stats.dropped in (16, 17), "beside those that wait one may be looked at"
+    assert (stats.sampled, stats.dropped) == (20, 17)
     fake.gate.set()
     assert s.drain(PATIENCE)
-    assert s.stats().checked == 20 - stats.dropped
+    for _ in range(2):  # in places that have been taken before
+        s(X)
+    assert s.drain(PATIENCE)
+    assert (s.stats().checked, s.stats().dropped) == (5, 17)
+
+
+def test_a_request_that_is_too_large_is_dropped(shadowed: Shadowed) -> None:
+    s = shadowed(Fake(), queue=2, queue_bytes=3 * 1024)
+    s(X)
+    s(np.tile(X, (8, 1, 1, 1)))
+    assert s.drain(PATIENCE)
+    assert (s.stats().checked, s.stats().dropped) == (1, 1)
+
+
+def test_memory_that_is_not_there_is_a_typed_error(engine: Engine) -> None:
+    with pytest.raises(AllocationError, match="no memory for requests of shadow mode"):
+        engine.shadow(queue_bytes=1 << 80)
+
+
+def test_no_thread_wakes_while_answers_are_right(shadowed: Shadowed) -> None:
+    """The interpreter's lock stays with the served path: nothing is said until something departs."""
+    fake = Fake()
+    s = shadowed(fake)
+    s(X)
+    assert s.drain(PATIENCE)
+    said: list[object] = []
+    process = s._worker._references
+    told, process.told = process.told, lambda: said.append(0) or told()  # type: ignore
+    for _ in range(20):
+        s(X)
+    assert s.drain(PATIENCE)
+    assert s.stats().checked == 21
+    assert not said
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_serves_on_and_looks_at_nothing(shadowed: Shadowed, engine: Engine) -> None:
+    fake = Fake()
+    s = shadowed(fake)
+    s(X)
+    assert s.drain(PATIENCE)
+    want = engine(X)
+    with s._calls._lock, s._worker._lock:  # as if another thread were there
+        child = os.fork()
+        if child == 0:
+            right = np.array_equal(s(X), want) and s.stats().state == "closed"
+            s.close()
+            os._exit(0 if right and "forked" in s.stats().error else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    s(X)
+    assert s.drain(PATIENCE)
+    assert (s.stats().state, s.stats().checked, s.stats().requests) == ("running", 2, 2)
 
 
 @pytest.mark.parametrize("bounds", [{"load": 0.001}, {"pause": 60.0}])
@@ -288,7 +363,7 @@ def test_an_answer_that_does_not_come_again_is_said(
 ) -> None:
     got: list[DriftReport] = []
     s = shadowed(Fake(wrong=True), on_drift=got.append)
-    monkeypatch.setattr(s, "_serve", lambda x: engine(x) + 1)
+    monkeypatch.setattr(s._calls._own, "infer", lambda given: [engine(*given) + 1], raising=False)
     s(X)
     assert s.drain(PATIENCE)
     assert "run again the engine gives other outputs" in got[0].note
@@ -327,12 +402,12 @@ def test_references_that_fail_end_the_looking_and_not_the_serving(
     shadowed: Shadowed, log: KeptLog
 ) -> None:
     fake = Fake()
-    fake.failure = ExecutionError("the references failed", why="no memory")
+    fake.failure = MemoryError("no room")
     s = shadowed(fake)
     s(X)
     assert s.drain(PATIENCE)
     assert s.stats().state == "failed"
-    assert s.stats().error == "the references failed: no memory"
+    assert s.stats().error == "the references failed: MemoryError: no room"
     assert any("no request of digits is looked at any more" in text for text in log.warnings)
     s(X)
     assert s.stats().dropped == 1
@@ -340,8 +415,9 @@ def test_references_that_fail_end_the_looking_and_not_the_serving(
 
 def test_a_shadow_that_nobody_has_any_more_ends(engine: Engine, session: Session) -> None:
     fake = Fake()
-    s = shadow(engine, session, ShadowOptions(1.0), fake)
+    s = shadow(engine, session, ShadowOptions(1.0), ReferenceProcess(fake.start))
     s(X)
+    assert s.drain(PATIENCE)
     del s
     gc.collect()
     assert fake.closed
@@ -360,7 +436,8 @@ def test_refitting_gives_references_the_new_weights(log: KeptLog, session: Sessi
 
     engine = built(log, session, flags={tactix.BuilderFlag.REFIT})
     fake = Fake()
-    with shadow(engine, session, ShadowOptions(1.0, **ALL), fake) as s:
+    process = ReferenceProcess(fake.start)
+    with shadow(engine, session, ShadowOptions(1.0, **ALL), process) as s:
         s(X)
         assert s.drain(PATIENCE)
         refitter = Refitter(engine)
@@ -411,20 +488,34 @@ def test_without_the_pack_that_is_said(log: KeptLog, tmp_path: Path, engine: Eng
 # -- the process ----------------------------------------------------------------------------------
 
 
-def test_messages_keep_arrays() -> None:
-    stream = io.BytesIO()
-    sent = {"a": np.arange(12.0).reshape(3, 4).T, "b": np.zeros((0, 3), np.int8), "c": ["text"]}
-    send(stream, ("check", sent))
-    send(stream, None)
-    stream.seek(0)
-    name, got = receive(stream)  # type: ignore[misc]
-    assert name == "check"
-    assert np.array_equal(got["a"], sent["a"])  # type: ignore[has-type]
-    assert got["b"].shape == (0, 3)  # type: ignore[has-type]
-    assert got["c"] == ["text"]  # type: ignore[has-type]
-    assert receive(stream) is None
-    with pytest.raises(EOFError):
-        receive(stream)
+SENT = {"a": np.arange(12.0).reshape(3, 4).T, "b": np.zeros((0, 3), np.int8), "c": ["text"]}
+
+
+def is_what_was_sent(got: Any) -> bool:
+    alike = np.array_equal(got["a"], SENT["a"]) and got["a"].dtype == np.float64
+    return alike and got["b"].shape == (0, 3) and got["c"] == ["text"]
+
+
+def test_messages_keep_arrays(tmp_path: Path) -> None:
+    with open(tmp_path / "told", "w+b", buffering=0) as stream:
+        send(stream, ("check", SENT))
+        send(stream, None)
+        stream.seek(0)
+        name, got = receive(stream)  # type: ignore[misc]
+        assert name == "check"
+        assert is_what_was_sent(got)
+        assert receive(stream) is None
+        with pytest.raises(EOFError):
+            receive(stream)
+
+
+def test_messages_in_memory_are_used_where_they_lie() -> None:
+    memory = np.zeros(1024, np.uint8)
+    assert write(memoryview(memory), SENT)
+    got: Any = read(memoryview(memory))
+    assert is_what_was_sent(got)
+    assert np.shares_memory(got["a"], memory)
+    assert not write(memoryview(memory)[:256], SENT), "no room"
 
 
 def spoil(engine: Engine) -> str:

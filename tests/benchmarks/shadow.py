@@ -6,15 +6,17 @@
     python tests/benchmarks/shadow.py soak MODEL.onnx [--minutes 2] [--rate 0.01]
 
 ``latency``: one thread calls an engine, and the same engine shadowed at 0.1 %, in turns of so many
-seconds; between turns what waits is checked, so that the turns without it are undisturbed. Printed
-are percentiles of all calls of each kind, and medians of the ratios of turns that follow each
-other. ``--realtime``, for root on a machine that others use: calls and references have real-time
-priority, as if each had a core of its own. ``call``: what a call costs that is not sampled, beside
-the engine's own, in turns of 2000 calls of which none is. ``soak``: a shadowed engine runs for so
-many minutes; then a kernel of it is replaced in memory by one that does nothing, and it runs on
-until that is told. Resident memory of both processes is looked at meanwhile. The exit code is 1 if
-nothing is told within 1,000 sampled requests, if a wrong step is named or a right one was before,
-or if memory grows by more than 8 MiB and 2 %.
+seconds; between turns what waits is checked, so that the turns without it are undisturbed. Turns of
+less than a second follow each other at once, so that work of others meets both alike; a check,
+which takes a millisecond every five seconds, may then fall into either. Printed are percentiles of
+all calls of each kind, and medians of the ratios of turns that follow each other. ``--realtime``,
+for root on a machine that others use: calls and references have real-time priority, as if each had
+a core of its own. ``call``: what a call costs that is not sampled, beside the engine's own, in
+turns of 2000 calls of which none is. ``soak``: a shadowed engine runs for so many minutes; then a
+kernel of it is replaced in memory by one that does nothing, and it runs on until that is told.
+Resident memory of both processes is looked at meanwhile. The exit code is 1 if nothing is told
+within 1,000 sampled requests, if a wrong step is named or a right one was before, or if memory
+grows by more than 8 MiB and 2 %.
 """
 
 from __future__ import annotations
@@ -56,6 +58,8 @@ RETURN_ZERO = b"\x31\xc0\xc3"
 """xor eax, eax; ret."""
 SLACK_BYTES, SLACK_SHARE = 8 << 20, 0.02
 PATIENCE = 120.0
+DRAINED = 1.0
+"""Seconds of a turn behind which what waits is checked."""
 WORK, REST = 0.1, 0.01
 """Seconds between rests, as Linux takes the processor from who has real-time priority and never
 rests.
@@ -105,6 +109,8 @@ class Turn:
             if start > rest:
                 time.sleep(REST)
                 rest = clock() + WORK
+        if seconds < WORK:
+            time.sleep(REST)
         return cls(times)
 
 
@@ -123,7 +129,8 @@ def latency(model: Path, rounds: int, seconds: float, realtime: bool) -> str:
             found = {}
             for call in in_turn((served.engine, shadowed), k):
                 found[call is shadowed] = Turn.of(call, served, seconds)
-                shadowed.drain(PATIENCE)
+                if seconds >= DRAINED:
+                    shadowed.drain(PATIENCE)
             turns.append((found[False], found[True]))
         stats = shadowed.stats()
     if realtime:

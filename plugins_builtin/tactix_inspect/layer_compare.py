@@ -53,6 +53,13 @@ class PlanTensors:
     def names(self) -> list[str]:
         return list(self._made)
 
+    @staticmethod
+    def on_the_way(plan: Plan) -> bool:
+        """Whether steps make more than the plan's outputs."""
+        outputs = {io.buffer for io in plan.outputs}
+        made = (o.buffer for p in _plans(plan) for s in p.steps for o in s.outputs)
+        return bool(plan.kernel_sets) or not outputs.issuperset(made)
+
     def sizes(self, feed: Mapping[str, Any]) -> dict[str, int]:
         """Bytes of each tensor whose shape follows from those of the inputs."""
         env: dict[str, int] = {}
@@ -78,10 +85,14 @@ class PlanTensors:
             yield from found.items()
 
 
+def _plans(plan: Plan) -> Sequence[Plan]:
+    """The one of each profile where profiles have kernels of their own."""
+    return plan.steps[0].plans if plan.kernel_sets else (plan,)
+
+
 def _made(plan: Plan) -> Iterator[tuple[str, Dim]]:
     """Tensors of steps by the model's names, and their bytes."""
-    plans = plan.steps[0].plans if plan.kernel_sets else (plan,)
-    for p in plans:
+    for p in _plans(plan):
         for s in p.steps:
             for name, o in zip(_names(s), s.outputs, strict=False):
                 if name and not o.spec.dtype.on_host:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tactix.base.arrays import Array
-from tactix.base.errors import PlanCompatibilityError
+from tactix.base.errors import InvalidArgument, PlanCompatibilityError
 from tactix.plan.schema import Plan
 from tactix.run.context import ExecutionContext
 from tactix.run.observed import RunningStep
@@ -51,6 +51,7 @@ class WideLayer:
 class PrecisionReport:
     """``error``: of the outputs with all steps lowered; ``reached``: with those of ``wide`` in
     float32. ``settled``: whether the time sufficed to show that none of these can be left out.
+    ``idle``: steps of which nothing is known, as they did not run on the inputs.
     """
 
     precision: str
@@ -62,6 +63,7 @@ class PrecisionReport:
     replays: int
     seconds: float
     settled: bool
+    idle: int = 0
 
     @property
     def is_reached(self) -> bool:
@@ -87,7 +89,9 @@ def escaped(name: str) -> str:
 
 class LoweredRuns:
     """Replays of a float32 plan with some of its steps lowered. ``feeds``: batches of inputs by
-    name. Raises PlanCompatibilityError for a plan that tells too little, or is for another device.
+    name. ``idle``: steps that could be lowered, and do not run on these. Raises
+    PlanCompatibilityError for a plan that tells too little, or is for another device;
+    InvalidArgument where none of its steps runs that could be lowered.
     """
 
     def __init__(
@@ -115,11 +119,20 @@ class LoweredRuns:
                 reasons=("it was built with profiling verbosity none",),
                 do="Build it with detailed, or layer_names_only",
             )
-        self._places = {id(lower.step): i for i, lower in enumerate(self.steps)}
         self._lowered: Chosen = frozenset()
         self.replays = 0
-        context.observer = None
+        context.observer = seen = _Seen()
         self._wanted = [context.run(feed) for feed in self._feeds]
+        self.idle = sum(id(lower.step) not in seen.ran for lower in self.steps)
+        self.steps = [lower for lower in self.steps if id(lower.step) in seen.ran]
+        if not self.steps:
+            raise InvalidArgument(
+                "no step that could be lowered runs on these inputs",
+                who=plan.name,
+                why=f"{self.idle} such steps lie in branches or loops that are not entered",
+                do="Give inputs that enter them: --inputs, --data",
+            )
+        self._places = {id(lower.step): i for i, lower in enumerate(self.steps)}
         context.observer = self
 
     def step(self, running: RunningStep, /) -> None:
@@ -145,6 +158,17 @@ class LoweredRuns:
             ),
             default=0.0,
         )
+
+
+class _Seen:
+    """Steps that ran."""
+
+    def __init__(self) -> None:
+        self.ran: set[int] = set()
+
+    def step(self, running: RunningStep, /) -> None:
+        running.run()
+        self.ran.add(id(running.step))
 
 
 def departed(got: Any, want: Any) -> float:
@@ -323,4 +347,5 @@ def find_wide(
         runs.replays,
         time.monotonic() - start,
         search.settled,
+        runs.idle,
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
 from tactix.base.errors import InvalidArgument
 
 FORMAT = "tactix profile"
+AGAIN = "Write one with tactix profile PLAN --json"
 VERSION = 1
 
 
@@ -45,12 +46,15 @@ class StepTime:
 
 @dataclass(frozen=True)
 class Roofline:
-    """Peaks of the device, measured there. ``flops``: per second, by the name of a dtype.
-    ``nbytes``: read per second, of as many bytes as a run works on, from whatever cache holds them.
+    """Peaks of the device, measured there: the best of several rounds. ``flops``: per second, by
+    the name of a dtype. ``nbytes``: read per second, of as many bytes as a run works on, from
+    whatever cache holds them. ``spread``: by what share of its best the rate that varied most was
+    lower in its second best round; much where other work delays what is measured.
     """
 
     flops: Mapping[str, float]
     nbytes: float
+    spread: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -91,34 +95,83 @@ class PlanProfile:
         return profile_picture(self)
 
     @classmethod
-    def from_json(cls, told: Any) -> PlanProfile:
-        """Raises InvalidArgument for what is no profile."""
+    def from_json(cls, told: Any, file: str = "") -> PlanProfile:
+        """``file``: where it is from. Raises InvalidArgument, which names that, for what is no
+        profile.
+        """
         if not isinstance(told, Mapping) or told.get("format") != FORMAT:
-            raise InvalidArgument("no profile", do="Write one with tactix profile PLAN --json")
+            raise InvalidArgument("no profile", who=file, do=AGAIN)
         if told.get("version") != VERSION:
             raise InvalidArgument(
-                f"a profile of version {told.get('version')!r}", why=f"this is version {VERSION}"
+                f"a profile of version {told.get('version')!r}",
+                who=file,
+                why=f"this is version {VERSION}",
+                do=AGAIN,
             )
         facts = {k: v for k, v in told.items() if k not in ("format", "version")}
         try:
+            _check(cls, facts, "the profile")
+            _numbers(facts, ("seconds", "profiled"), "the profile")
             roofline = facts.pop("roofline", None)
+            if roofline is not None:
+                _check(Roofline, roofline, "the roofline")
+            shapes = _mapping(facts["shapes"], "shapes of the profile")
+            steps = tuple(_step(i, s) for i, s in enumerate(_list(facts["steps"], "steps")))
             return cls(
-                **{**facts, "shapes": {k: tuple(s) for k, s in facts["shapes"].items()}}
-                | {"steps": tuple(_step(s) for s in facts["steps"])},
-                roofline=None if roofline is None else Roofline(**roofline),
+                **{
+                    **facts,
+                    "shapes": {k: tuple(_list(s, f"shape of {k!r}")) for k, s in shapes.items()},
+                    "steps": steps,
+                    "roofline": None if roofline is None else Roofline(**roofline),
+                }
             )
-        except (TypeError, KeyError, AttributeError) as e:
-            raise InvalidArgument("a damaged profile", why=str(e)[:200]) from None
+        except _Damage as e:
+            raise InvalidArgument("a damaged profile", who=file, why=str(e), do=AGAIN) from None
 
 
 LISTS = ("threads", "makes", "consumes", "origin")
 NUMBERS = ("seconds", "low", "high", "start")
 
 
-def _step(told: Mapping[str, Any]) -> StepTime:
-    """Raises TypeError for times that are none."""
-    for name in NUMBERS:
-        if not isinstance(told[name], (int, float)) or not math.isfinite(told[name]):
-            raise TypeError(f"{name} of a step is {told[name]!r:.40}")
-    lists: dict[str, Sequence[Any]] = {k: tuple(told[k]) for k in LISTS if k in told}
+class _Damage(Exception):
+    """What of a profile is not as it should be."""
+
+
+def _step(index: int, told: Any) -> StepTime:
+    """Raises _Damage."""
+    name = f"step {index}"
+    _check(StepTime, told, name)
+    _numbers(told, NUMBERS, name)
+    lists: dict[str, Sequence[Any]] = {
+        k: tuple(_list(told[k], f"{k} of {name}")) for k in LISTS if k in told
+    }
     return StepTime(**{**told, **lists})
+
+
+def _check(kind: type[Any], told: Any, name: str) -> None:
+    """Whether these are fields of a dataclass, and all that it needs. Raises _Damage."""
+    known = {f.name: f for f in fields(kind)}
+    for key in _mapping(told, name):
+        if key not in known:
+            raise _Damage(f"{name} has {key!r:.40}, which no profile has")
+    for key, f in known.items():
+        if key not in told and f.default is MISSING and f.default_factory is MISSING:
+            raise _Damage(f"{name} has no {key!r}")
+
+
+def _numbers(told: Mapping[str, Any], keys: Sequence[str], name: str) -> None:
+    for key in keys:
+        if not isinstance(told[key], (int, float)) or not math.isfinite(told[key]):
+            raise _Damage(f"{key} of {name} is {told[key]!r:.40}")
+
+
+def _mapping(told: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(told, Mapping):
+        raise _Damage(f"{name}: no object but {told!r:.40}")
+    return told
+
+
+def _list(told: Any, name: str) -> Sequence[Any]:
+    if not isinstance(told, (list, tuple)):
+        raise _Damage(f"{name}: no list but {told!r:.40}")
+    return told

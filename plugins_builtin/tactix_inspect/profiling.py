@@ -27,7 +27,7 @@ from tactix_inspect.profile import PlanProfile, Roofline, StepTime
 RUNS, WARM = 50, 64
 """Warm-up takes as many runs as choosing which steps are shared between threads does."""
 MOST_SECONDS, MOST_WARM_SECONDS = 10.0, 1.0
-"""Fewer runs are made where they would take longer; at least three."""
+"""Fewer runs are made where they would take longer; at least three, if so many are asked for."""
 LEAST_RUNS = 3
 TOGETHER = "timestamps of each step on each thread, within runs as they are otherwise"
 
@@ -121,7 +121,7 @@ def observed(engine: Engine, inputs: Mapping[str, Any], runs: int = RUNS) -> Pro
     stamped_call = _caller(stamped, given)
     stamped_call()
     collector.taken()
-    count = max(LEAST_RUNS, min(runs, int(MOST_SECONDS / 2 / max(once, 1e-9))))
+    count = min(runs, max(LEAST_RUNS, int(MOST_SECONDS / 2 / max(once, 1e-9))))
     seconds: list[float] = []
     later: list[tuple[float, float, Callable[[], list[SpanOfRun]]]] = []
     for _ in range(count):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,10 @@ OWN_REFERENCE = "tactix-reference"
 RUNTIME = "onnxruntime"
 SHOWN = 5
 """Most operators that a message names."""
+NOTHING_COMPARED = (
+    "nothing on the way was compared: both sides know no tensor by one name, as one is of another "
+    "model, or its plan was built with profiling verbosity none"
+)
 SHOWN_LAYERS = 20
 """Tensors on the way in the table."""
 
@@ -96,7 +100,7 @@ def command(
 
     With --layers every tensor on the way is compared, too, that both sides know by the model's
     name of it: of two plans, or a plan and the model in ONNX Runtime. Errors add up on the way; the
-    exit code is that of the outputs.
+    exit code is that of the outputs, and 6 if there was something on the way and none was compared.
     """
     _check(file, other, against, given)
     table = source.output(given["table"], "--csv") if given["table"] else None
@@ -115,22 +119,64 @@ def command(
         ways = dict(_peers(other or file, against, feed, session, given))
     rtol = max(tolerance(p, session.tactics) for p in plans) if rtol is None else rtol
     rows = [row for name, run in ways.items() for row in beside(name, got, run(), rtol, atol)]
-    layers: list[Agreement] = []
+    layers: list[Agreement] | None = None
     if given["layers"]:
         ours, name = PlanTensors(engine.plan, context), other if second else _provider(given)
-        with peers.answering(RUNTIME, other or file):
+        with peers.answering(RUNTIME, other or file, peers.OTHERS_WITH_LAYERS):
             theirs = _tensors(other or file, second, given)
             layers = list(compare_tensors(ours, str(name), theirs, feed, Tolerance(rtol, atol)))
-    passed = all(r.passed for r in rows)
     if table is not None:
-        write_csv(table, rows, layers)
+        write_csv(table, rows, layers or ())
+    told = Told(
+        rows, layers, rtol, bool(layers is not None and PlanTensors.on_the_way(engine.plan))
+    )
     if as_json:
-        _print_json(rows, layers, feed, rtol)
+        show.print_json({"inputs": {name: list(x.shape) for name, x in feed.items()}, **told.json})
     else:
-        _print(show.console(), rows, rtol)
-        if given["layers"]:
-            _print_layers(show.console(), layers)
-    return OK if passed else MISMATCH
+        told.print(show.console())
+    return OK if told.passed else MISMATCH
+
+
+@dataclass(frozen=True)
+class Told:
+    """What comparing gave. ``layers``: None where nobody asked; ``has_layers``: whether there was
+    something on the way to compare, which then must have been compared.
+    """
+
+    rows: Sequence[Agreement]
+    layers: Sequence[Agreement] | None
+    rtol: float
+    has_layers: bool
+
+    @property
+    def compared_nothing(self) -> bool:
+        return self.has_layers and not self.layers
+
+    @property
+    def passed(self) -> bool:
+        return all(r.passed for r in self.rows) and not self.compared_nothing
+
+    @property
+    def json(self) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "rtol": self.rtol,
+            "outputs": [r.to_json() for r in self.rows],
+            "passed": self.passed,
+        }
+        if self.layers is not None:
+            first = next((r.output for r in self.layers if not r.passed), None)
+            layers = [r.to_json() for r in self.layers]
+            document |= {"layers": layers, "first_departure": first}
+        return document
+
+    def print(self, console: Console) -> None:
+        _print(console, self.rows, self.rtol)
+        if self.layers:
+            _print_layers(console, self.layers)
+        elif self.compared_nothing:
+            show.line(console, NOTHING_COMPARED)
+        elif self.layers is not None:
+            show.line(console, "nothing lies on the way: all that the plan makes are outputs")
 
 
 def _check(file: str, other: str | None, against: Sequence[str], given: Mapping[str, Any]) -> None:
@@ -172,9 +218,10 @@ def _peers(
     model: str, against: Sequence[str], feed: Any, session: Session, given: dict[str, Any]
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
     """By name, what runs the model on the arrays. Calls raise ExecutionError."""
+    do = peers.OTHERS_WITH_LAYERS if given["layers"] else peers.OTHERS
 
     def run(peer: str) -> Any:
-        with peers.answering(peer, model):
+        with peers.answering(peer, model, do):
             if peer == OWN_REFERENCE:
                 shapes = {name: getattr(x, "shape", ()) for name, x in feed.items()}
                 network = Builder(session.logger, session).import_model(
@@ -231,21 +278,6 @@ def write_csv(path: Path, outputs: Sequence[Agreement], layers: Sequence[Agreeme
         f.write(text.getvalue().encode())
 
 
-def _print_json(
-    rows: Sequence[Agreement], layers: Sequence[Agreement], feed: Mapping[str, Any], rtol: float
-) -> None:
-    document: dict[str, Any] = {
-        "inputs": {name: list(x.shape) for name, x in feed.items()},
-        "rtol": rtol,
-        "outputs": [r.to_json() for r in rows],
-        "passed": all(r.passed for r in rows),
-    }
-    if layers:
-        first = next((r.output for r in layers if not r.passed), None)
-        document |= {"layers": [r.to_json() for r in layers], "first_departure": first}
-    show.print_json(document)
-
-
 def _print(console: Console, rows: Sequence[Agreement], rtol: float) -> None:
     cells = [_cells(r) for r in rows]
     console.print(show.table(f"Tolerance {rtol:g}", COLUMNS, cells, right=COLUMNS[2:9]))
@@ -262,7 +294,7 @@ def _print_layers(console: Console, layers: Sequence[Agreement]) -> None:
     shown = departures_first(layers)[:SHOWN_LAYERS]
     outside = sum(not r.passed for r in layers)
     title = f"{len(layers)} tensors on the way, {outside} of them outside the tolerance"
-    more = f"; the first {len(shown)}, those outside before the others" if layers else ""
+    more = f"; the first {len(shown)}, those outside before the others"
     columns = ["tensor", *COLUMNS[1:]]
     console.print(show.table(title + more, columns, map(_cells, shown), right=COLUMNS[2:9]))
     first = next((r for r in layers if not r.passed), None)

@@ -17,6 +17,7 @@ from tactix_inspect.emulation import ROUNDINGS, Emulation
 from tactix_inspect.precision import LoweredRuns, PrecisionReport, Told, find_wide
 from tactix_tools import options, replaying, show, source
 from tactix_tools.cli import MISMATCH, OK
+from tactix_tools.plan_model import check_plan_of
 from tactix_tools.progress import BuildProgress
 
 COLUMNS = ["stays float32", "error with it alone lowered"]
@@ -103,7 +104,9 @@ def _engine(
 ) -> Engine:
     """Of the plan, or of a float32 plan that is built here."""
     if plan is not None:
-        return replaying.opened(plan, session, given)
+        engine = replaying.opened(plan, session, given)
+        check_plan_of(engine.plan, model)
+        return engine
     threads = source.threads(dict(given))
     config = configure(level=LEVEL, threads=threads)
     with BuildProgress(show.errors_console(), quiet, keeps=False) as progress:
@@ -141,5 +144,8 @@ def _print(report: PrecisionReport) -> None:
     )
     if not report.settled:
         console.print("the time did not suffice to show that fewer would not do: --seconds")
+    if report.idle:
+        idle = f"{report.idle} more steps did not run on these inputs: nothing is known of them"
+        console.print(idle, soft_wrap=True)
     line = " ".join(f"--layer-precision '{o}'" for o in report.options)
     console.print(f"--precision {report.precision} {line}".rstrip(), markup=False, soft_wrap=True)

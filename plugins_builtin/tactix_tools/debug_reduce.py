@@ -12,7 +12,7 @@ from tactix_inspect.check_command import CheckCommand
 from tactix_inspect.reduce import Progress, Reduction
 from tactix_inspect.submodel import inputs_of
 from tactix_tools import arrays, options, show, source
-from tactix_tools.cli import INTERRUPTED, OK
+from tactix_tools.cli import OK, Terminated, exit_code
 
 
 @click.command("reduce")
@@ -54,8 +54,8 @@ def command(
 
     Nodes are left out, halves first, then fewer and fewer, at last each by itself. What the rest
     reads of them becomes an input; small tensors of integers, as shapes, become constants, as ONNX
-    Runtime computes them from the inputs given, or from random ones. Ctrl-C ends it: the smallest
-    part so far is in the output file, which is written as soon as there is one.
+    Runtime computes them from the inputs given, or from random ones. Ctrl-C and SIGTERM end it: the
+    smallest part so far is in the output file, which is written as soon as there is one.
     """
     source.require_model(model)
     target = str(source.output(output or Path(model).with_suffix(".reduced.onnx"), reads=(model,)))
@@ -68,11 +68,11 @@ def command(
     reduction = Reduction(model, target, CheckCommand(check, match, timeout), max_seconds, told)
     try:
         reduction.run(_feed(model, given))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated) as e:
         if reduction.first is None or not reduction.first.failed:
             raise
         _report(reduction, target, as_json)
-        return INTERRUPTED
+        return exit_code(e)
     _report(reduction, target, as_json)
     return OK
 
@@ -87,6 +87,7 @@ def _feed(model: str, given: dict[str, Any]) -> dict[str, Any] | None:
     inputs = inputs_of(model)
     if inputs is None:
         return None
+    arrays.check(inputs, given)
     return arrays.feed(Plan("model", tuple(inputs), (), (), (), ()), given)
 
 

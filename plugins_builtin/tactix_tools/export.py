@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +19,28 @@ from tactix_tools import arrays, options, show, source
 from tactix_tools.cli import OK
 
 ONNX, LAYERS = "onnx", "layers-json"
+SUFFIXES = {ONNX: ".onnx", LAYERS: ".layers.json"}
 
 
 @click.command("export")
 @click.argument("file", metavar="PLAN", type=options.FILE)
 @click.option(
     "--onnx",
-    "form",
-    flag_value=ONNX,
+    "as_onnx",
+    is_flag=True,
     help="The optimised network: a node for each step, which calls a function where it is fused.",
 )
 @click.option(
     "--layers-json",
-    "form",
-    flag_value=LAYERS,
+    "as_layers",
+    is_flag=True,
     help="Layers as trtexec --exportLayerInfo writes them.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False),
-    help="The file to write; default: PLAN's, with .onnx or .layers.json.",
+    help="The file to write, of one form; default: PLAN's, with .onnx or .layers.json.",
 )
 @click.option(
     "--shapes",
@@ -52,7 +54,8 @@ def command(
     session: Session,
     /,
     file: str,
-    form: str | None,
+    as_onnx: bool,
+    as_layers: bool,
     output: str | None,
     shapes: Any,
     as_json: bool,
@@ -64,27 +67,43 @@ def command(
     of ONNX mean are nodes of the domain tactix, and are told.
     --layers-json: the JSON of TensorRT's engine inspector, for its explorers.
     """
-    if form is None:
+    forms = [form for form, asked in ((ONNX, as_onnx), (LAYERS, as_layers)) if asked]
+    if not forms:
         raise InvalidArgument("nothing says what to write", do="Give --onnx or --layers-json")
+    if output and len(forms) > 1:
+        raise InvalidArgument("two forms are no one file", who=output, do="Leave -o out")
     if not source.is_plan(file):
         raise InvalidArgument(
             "that is no plan", who=file, do="Build one of the model first: tactix build"
         )
-    suffix = ".onnx" if form == ONNX else ".layers.json"
-    target = str(source.output(output or Path(file).with_suffix(suffix), reads=(file,)))
+    targets = [
+        str(source.output(output or Path(file).with_suffix(SUFFIXES[form]), reads=(file,)))
+        for form in forms
+    ]
     plan = container.load(file)
-    facts = (
-        _write_onnx(plan, target, session) if form == ONNX else _write_layers(plan, target, shapes)
-    )
-    facts = {"plan": file, "output": target, **facts}
+    written = [
+        {"form": form, "output": target, **_written(form, plan, target, session, shapes)}
+        for form, target in zip(forms, targets, strict=True)
+    ]
     if as_json:
-        show.print_json(facts)
+        show.print_json({"plan": file, "written": written})
         return OK
-    show.line(show.console(), f"{target}: {facts['told']}")
+    for facts in written:
+        _print(facts)
+    return OK
+
+
+def _written(form: str, plan: Plan, target: str, session: Session, shapes: Any) -> dict[str, Any]:
+    if form == ONNX:
+        return _write_onnx(plan, target, session)
+    return _write_layers(plan, target, shapes)
+
+
+def _print(facts: Mapping[str, Any]) -> None:
+    show.line(show.console(), f"{facts['output']}: {facts['told']}")
     if facts.get("custom"):
         named = ", ".join(f"{key} ({n})" for key, n in facts["custom"].items())
         show.line(show.console(), f"no operators of ONNX mean {named}: nodes of another domain")
-    return OK
 
 
 def _write_onnx(plan: Plan, target: str, session: Session) -> dict[str, Any]:

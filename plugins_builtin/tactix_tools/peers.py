@@ -17,21 +17,27 @@ Arrays = Mapping[str, Any]
 Runner = Callable[[Arrays], dict[str, Any]]
 
 
+OURS = "Is the plan, if one was given, a plan of this model?"
+OTHERS = "Operators of packs need --against tactix-reference"
+OTHERS_WITH_LAYERS = (
+    "Operators of packs need --against tactix-reference, without --layers: tensors on the way are "
+    "compared with ONNX Runtime alone, and steps with their references by tactix debug layers"
+)
+
+
 @contextlib.contextmanager
-def answering(peer: str, model: str) -> Iterator[None]:
-    """What a peer raises, of as many kinds as there are peers, becomes an ExecutionError."""
+def answering(peer: str, model: str, do: str = OTHERS) -> Iterator[None]:
+    """What a peer raises, of as many kinds as there are peers, becomes an ExecutionError. ``do``:
+    the cure.
+    """
     try:
         yield
     except TactixError:
         raise
     except Exception as e:
         why = f"{type(e).__name__}: {e}"[:300]
-        do = (
-            "Is the plan, if one was given, a plan of this model? "
-            "Operators of packs need --against tactix-reference"
-        )
         raise ExecutionError(
-            f"{peer} cannot run the model on these inputs", who=model, why=why, do=do
+            f"{peer} cannot run the model on these inputs", who=model, why=why, do=f"{OURS} {do}"
         ) from e
 
 

@@ -61,7 +61,8 @@ def command(
     and additions; "of peak" is the least time that its bytes and FLOPs take by the measured peaks
     of the processor over its time.
     """
-    written = {name: source.output(name) for name in (output, trace_file) if name}
+    asked = {"-o": output, "--trace": trace_file}
+    written = {name: source.output(path, name) for name, path in asked.items() if path}
     engine = source.open_engine(
         file, session, given, options.merged(given["shapes"]), quiet=as_json
     )
@@ -74,9 +75,9 @@ def command(
     found = profiling.observed(engine, feed, runs)
     profile = profiling.told(engine, feed, found, session if roofline else None)
     if output:
-        _write(written[output], profile.to_json())
+        _write(written["-o"], profile.to_json())
     if trace_file:
-        _write(written[trace_file], trace(engine.plan, profile.shapes, found))
+        _write(written["--trace"], trace(engine.plan, profile.shapes, found))
     if as_json:
         show.print_json(profile.to_json())
     else:
@@ -107,7 +108,8 @@ def _print(console: Console, p: PlanProfile) -> None:
         return
     rates = [f"{n / 1e9:.4g} GFLOP/s in {dtype}" for dtype, n in p.roofline.flops.items()]
     memory = f"{p.roofline.nbytes / 1e9:.4g} GB/s read"
-    show.line(console, f"measured peaks: {', '.join((*rates, memory))}")
+    spread = f"the best of rounds, {100 * p.roofline.spread:.0f} % apart at most"
+    show.line(console, f"measured peaks: {', '.join((*rates, memory))}; {spread}")
 
 
 def _row(s: StepTime, whole: float) -> tuple[str, ...]:

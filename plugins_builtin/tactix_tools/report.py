@@ -28,6 +28,7 @@ from tactix_tools import options, show, source
 @click.option(
     "--shapes", type=options.SHAPES, multiple=True, help="Input shapes that memory is computed for."
 )
+@options.json_option
 @click.pass_obj
 def command(
     session: Session,
@@ -37,6 +38,7 @@ def command(
     profile: str | None,
     against: str | None,
     shapes: Any,
+    as_json: bool,
 ) -> None:
     """Write PLAN as one HTML file: its graph, times, memory, and what bid for each layer.
 
@@ -48,7 +50,11 @@ def command(
     text = _page(session, plan, options.merged(shapes), profile, against)
     with replacing(target) as f:
         f.write(text.encode())
-    show.line(show.console(), f"{target}: {show.size(target.stat().st_size)}")
+    nbytes = target.stat().st_size
+    if as_json:
+        show.print_json({"plan": plan, "output": str(target), "bytes": nbytes})
+    else:
+        show.line(show.console(), f"{target}: {show.size(nbytes)}")
 
 
 def _page(
@@ -100,4 +106,4 @@ def _profile(file: str) -> Any:
             told = json.load(f)
     except ValueError as e:
         raise InvalidArgument("no JSON", who=file, why=str(e)[:200]) from None
-    return PlanProfile.from_json(told)
+    return PlanProfile.from_json(told, file)

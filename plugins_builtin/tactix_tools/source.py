@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from tactix.run.engine import Engine
 
 
+PLAN_SUFFIX = ".plan"
+
+
 def is_plan(path: str) -> bool:
     """Whether a file starts like a plan. Raises InvalidArgument for a pipe and the like, which
     could be read once.
@@ -36,6 +39,11 @@ def is_plan(path: str) -> bool:
         raise InvalidArgument("that is no regular file", who=path, do="Copy it into a file")
     with open(path, "rb") as f:
         return f.read(len(MAGIC)) == MAGIC
+
+
+def is_meant_as_plan(path: str) -> bool:
+    """Whether a file is a plan, or is named as one. Raises as ``is_plan``."""
+    return is_plan(path) or Path(path).suffix == PLAN_SUFFIX
 
 
 def require_model(path: str) -> None:
@@ -124,7 +132,7 @@ def _opened(
     )
     if options["lean_runtime"]:
         runtime = runtime.load_runtime(options["lean_runtime"])
-    if is_plan(path):
+    if is_meant_as_plan(path):
         return runtime.deserialize(path)
     with building(path, session, options, shapes, quiet) as (builder, network, config):
         inputs = [

@@ -16,7 +16,7 @@ import pytest
 
 import tactix
 from tactix.base.dtypes import DType
-from tactix.base.errors import ConfigError, PlanCompatibilityError
+from tactix.base.errors import ConfigError, InvalidArgument, PlanCompatibilityError
 from tactix.base.tensor import LINEAR, TensorSpec
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.launcher import Operand, Step
@@ -25,7 +25,7 @@ from tactix.plan.schema import Plan
 from tactix.run.observed import RunningStep
 from tactix_inspect.emulation import Emulation, to_bf16, to_fp16, to_int8
 from tactix_inspect.precision import LoweredRuns, PrecisionSearch, departed, escaped
-from tactix_tools.cli import OK, PLAN, main
+from tactix_tools.cli import OK, PLAN, USAGE, main
 
 RNG = np.random.default_rng(3)
 FIND = tactix.Session(group="build").layers.__getitem__
@@ -207,6 +207,56 @@ def test_plans_that_cannot_be_replayed_are_refused(tmp_path: Path) -> None:
     model_path = tmp_path / "m.onnx"
     onnx.save(model(OVERFLOWING), str(model_path))
     assert main(["debug", "precision", str(model_path), "--plan", str(path)]) == PLAN
+
+
+def test_a_plan_of_another_model_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its inputs and layers are some of the model's, as of a smaller network of one family."""
+    ours, theirs, plan = (tmp_path / name for name in ("a.onnx", "b.onnx", "b.plan"))
+    onnx.save(model(CANCELLING), str(ours))
+    smaller = model(CANCELLING)
+    product = next(n for n in smaller.graph.node if n.name == "layer i")
+    product.name, product.op_type, product.input[1] = "other", "Add", "k"
+    onnx.save(smaller, str(theirs))
+    tactix.build(theirs, level=0, timing_cache=False).save(plan)
+    assert main(["debug", "precision", str(ours), "--plan", str(plan)]) == USAGE
+    said = " ".join(capsys.readouterr().err.split())
+    assert "is of another model: the plan has no layer 'layer i'. Give a plan of this one" in said
+    renamed = model(CANCELLING)
+    renamed.graph.input[0].name = renamed.graph.node[0].input[0] = "z"
+    onnx.save(renamed, str(ours))
+    assert main(["debug", "precision", str(ours), "--plan", str(plan)]) == USAGE
+    assert "the model has no input 'x'" in " ".join(capsys.readouterr().err.split())
+
+
+BRANCHING = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[4, 16] x, bool c) => (float[4, 8] y) <float[16, 8] w = {}> {
+  y = If (c) <
+    then_branch = t () => (float[4, 8] p) { p = MatMul (x, w) },
+    else_branch = e () => (float[4, 8] q) { s = Slice (x, i, j) q = Relu (s) }
+  >
+}
+"""
+
+
+def test_steps_that_do_not_run_are_no_advice() -> None:
+    text = BRANCHING.replace("w = {}>", "w = {}, int64[2] i = {0, 0}, int64[2] j = {4, 8}>")
+    found = onnx.parser.parse_model(text)
+    w = RNG.standard_normal((16, 8)).astype(np.float32)
+    found.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(w, "w"))
+    engine = tactix.build(found, level=0, timing_cache=False)
+    x = RNG.standard_normal((4, 16)).astype(np.float32)
+    with engine.create_execution_context() as context:
+        runs = LoweredRuns(
+            engine.plan, context, [{"x": x, "c": np.array(True)}], Emulation("bf16", FIND)
+        )
+        assert (len(runs.steps), runs.idle) == (1, 0)
+        with pytest.raises(InvalidArgument, match="no step that could be lowered runs"):
+            LoweredRuns(
+                engine.plan, context, [{"x": x, "c": np.array(False)}], Emulation("bf16", FIND)
+            )
 
 
 class _Arrays(RunningStep):

@@ -31,10 +31,23 @@ def test_what_is_no_profile_is_refused(told: object) -> None:
 def test_times_that_are_none_are_refused(seconds: object) -> None:
     told = example().to_json()
     told["steps"][0]["seconds"] = seconds
-    with pytest.raises(InvalidArgument, match="seconds of a step is"):
+    with pytest.raises(InvalidArgument, match="seconds of step 0 is"):
         PlanProfile.from_json(told)
 
 
-def test_a_damaged_profile_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="damaged"):
-        PlanProfile.from_json({**example().to_json(), "steps": [{"index": 0}]})
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"steps": [{"index": 0}]}, "step 0 has no 'name'"),
+        ({"steps": {}}, "steps: no list but {}"),
+        ({"steps": [3]}, "step 0: no object but 3"),
+        ({"shapes": [1]}, r"shapes of the profile: no object but \[1\]"),
+        ({"speed": 3}, "the profile has 'speed', which no profile has"),
+        ({"seconds": "x"}, "seconds of the profile is 'x'"),
+        ({"roofline": {"flops": {}}}, "the roofline has no 'nbytes'"),
+    ],
+)
+def test_a_damaged_profile_is_refused(changed: dict[str, object], said: str) -> None:
+    told = f"p.json: a damaged profile: {said}. Write one"
+    with pytest.raises(InvalidArgument, match=told):
+        PlanProfile.from_json({**example().to_json(), **changed}, "p.json")

@@ -19,7 +19,7 @@ from tactix_inspect import peaks, profiling
 from tactix_inspect.nvtx_ranges import NvtxSteps
 from tactix_inspect.profile import PlanProfile
 from tactix_inspect.trace import trace
-from tactix_tools.cli import main
+from tactix_tools.cli import PLAN, USAGE, main
 
 MODELS = Path(__file__).parents[2] / "models"
 LOOP = """
@@ -162,6 +162,16 @@ def test_peaks_are_measured_once(lenet: tactix.Engine) -> None:
     assert peaks.measured(session, lenet.device, 1, 1 << 16) is found
 
 
+def test_peaks_are_the_best_of_rounds_until_two_are_alike() -> None:
+    rates = {"f32": iter([50.0, 99.0, 70.0, 100.0, 1.0]), "read": iter([8.0] * 9)}
+    told = {kind: r.__next__ for kind, r in rates.items()}
+    assert peaks.steady(told) == ({"f32": 100.0, "read": 8.0}, pytest.approx(0.01))
+    assert next(rates["f32"]) == 1.0, "no more rounds than it takes"
+    never = iter(range(1, 99))
+    best, spread = peaks.steady({"f32": lambda: 2.0 ** next(never)})
+    assert (best["f32"], spread) == (2.0**peaks.MOST_ROUNDS, 0.5)
+
+
 def test_without_a_compiler_there_is_no_roofline(lenet: tactix.Engine) -> None:
     class Bare:
         def active_compilers(self) -> list[Any]:
@@ -196,10 +206,11 @@ def test_the_command_prints_a_table_and_writes_files(
 ) -> None:
     plan, out, traced = (tmp_path / name for name in ("x.plan", "p.json", "t.json"))
     lenet.save(plan)
-    quick = ["--runs", "3", "--no-roofline"]
+    quick = ["--runs", "2", "--no-roofline"]
     assert main(["profile", str(plan), *quick, "-o", str(out), "--trace", str(traced)]) == 0
     said = capsys.readouterr().out
     assert "no roofline: it was not asked for" in said
+    assert "; 2 runs" in said
     assert all(word in said for word in ("of it in steps", "with timestamps", "share", "FLOPs"))
     p = PlanProfile.from_json(json.loads(out.read_text()))
     assert len(p.plan) == 64
@@ -207,3 +218,12 @@ def test_the_command_prints_a_table_and_writes_files(
     assert json.loads(traced.read_text())["traceEvents"]
     assert main(["profile", str(plan), *quick, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["format"] == "tactix profile"
+
+
+def test_bad_arguments_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "x.plan"
+    plan.write_bytes(b"neither a plan nor a model")
+    assert main(["profile", str(plan), "--trace", str(tmp_path)]) == USAGE
+    assert "Name another place with --trace" in " ".join(capsys.readouterr().err.split())
+    assert main(["profile", str(plan)]) == PLAN
+    assert "x.plan" in capsys.readouterr().err

@@ -104,6 +104,16 @@ def test_no_such_command(model: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "cannot be run" in capsys.readouterr().err
 
 
+def test_inputs_that_are_none_are_refused(
+    model: Path, check: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = model.with_name("x.npz")
+    np.savez(given, y=np.zeros((2, 4, 6), np.float32))
+    command = ["--check", check("sys.exit(1)"), "--inputs", str(given)]
+    assert cli.main(["debug", "reduce", str(model), *command]) == cli.USAGE
+    assert "no input is named 'y'" in capsys.readouterr().err
+
+
 def test_time_that_is_over(
     model: Path, check: Callable[[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,8 +123,17 @@ def test_time_that_is_over(
     assert (told["nodes"], told["runs"], told["output"]) == (told["of"], 0, None)
 
 
+@pytest.mark.parametrize(
+    ("stop", "code"),
+    [(KeyboardInterrupt, cli.INTERRUPTED), (cli.Terminated, cli.TERMINATED)],
+)
 def test_an_interruption_leaves_the_smallest(
-    model: Path, check: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    stop: type[BaseException],
+    code: int,
+    model: Path,
+    check: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     runs: list[str] = []
     ran = CheckCommand.__call__
@@ -122,13 +141,14 @@ def test_an_interruption_leaves_the_smallest(
     def stopped(self: CheckCommand, path: str) -> Any:
         runs.append(path)
         if len(runs) == 4:
-            raise KeyboardInterrupt
+            raise stop
         return ran(self, path)
 
     monkeypatch.setattr(CheckCommand, "__call__", stopped)
     out = model.with_name("small.onnx")
     command = ["--check", check("sys.exit('Mystery' in ops)"), "-o", str(out), "--quiet"]
-    assert cli.main(["debug", "reduce", str(model), *command]) == cli.INTERRUPTED
+    assert cli.main(["debug", "reduce", str(model), *command]) == code
+    assert f"{out}: " in capsys.readouterr().out
     assert 1 < len(ops_of(out)) < len(ops_of(model))
     assert "Mystery" in ops_of(out)
 

@@ -155,7 +155,7 @@ def test_a_profile_is_told_by_step(plan: Plan) -> None:
     profile = profile_of(plan)
     doc = told(plan, profile=profile)
     assert [s["seconds"] for s in doc["profile"]["steps"]] == [s.seconds for s in profile.steps]
-    assert doc["profile"]["roofline"] == {"flops": {"f32": 1e11}, "nbytes": 1e10}
+    assert doc["profile"]["roofline"] == {"flops": {"f32": 1e11}, "nbytes": 1e10, "spread": 0.0}
 
 
 def test_steps_of_bodies_are_no_steps_of_the_plan(plan: Plan) -> None:
@@ -273,7 +273,10 @@ def test_the_command_writes_one_file(
     assert Parts((tmp_path / "a.html").read_text()).document["differences"] is None
     out = tmp_path / "out.html"
     more = ["--profile", str(times), "--against", str(other), "--shapes", "x:3x1x28x28"]
-    assert cli.main(["report", str(file), "-o", str(out), *more]) == 0
+    capsys.readouterr()
+    assert cli.main(["report", str(file), "-o", str(out), *more, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts == {"plan": str(file), "output": str(out), "bytes": out.stat().st_size}
     doc = Parts(out.read_text()).document
     assert doc["differences"]["files"] == ["a.plan", "b.plan"]
     assert doc["differences"]["meta"] == plan_diff.report(str(file), str(other), {})["meta"]
@@ -289,7 +292,7 @@ def test_what_is_no_profile_is_refused(
     for text, why in (("{", "no JSON"), ("{}", "no profile")):
         times.write_text(text)
         assert cli.main(["report", str(file), "--profile", str(times)]) != 0
-        assert why in capsys.readouterr().err
+        assert f"{times}: {why}" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "a.html").exists()
 
 

@@ -89,6 +89,35 @@ def test_the_first_departure_is_told(
     assert "first departure: a" in capsys.readouterr().out
 
 
+def test_nothing_on_the_way_is_no_success(
+    files: tuple[str, str], tmp_path: Path, compared: Compared, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nameless = str(tmp_path / "nameless.plan")
+    build = ["build", files[0], "-o", nameless, "--quiet", "--profiling-verbosity", "none", *FAST]
+    assert cli.main(build) == 0
+    found = compared(nameless, files[0], "--layers", code=cli.MISMATCH)
+    assert (found["layers"], found["passed"]) == ([], False)
+    assert all(r["passed"] for r in found["outputs"])
+    capsys.readouterr()
+    assert cli.main(["compare", nameless, files[0], "--layers"]) == cli.MISMATCH
+    assert "nothing on the way was compared" in capsys.readouterr().out
+    assert compared(nameless, files[0])["passed"]
+
+
+def test_a_cure_is_none_that_is_refused(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--against tactix-reference`` takes no ``--layers``."""
+    other = onnx.load(files[0])
+    other.graph.node[1].domain = "acme"
+    onnx.save(other, tmp_path / "other.onnx")
+    asked = ["compare", files[1], str(tmp_path / "other.onnx"), "--layers"]
+    assert cli.main(asked) == cli.MISMATCH
+    assert "--against tactix-reference, without --layers" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
 def test_a_table_of_all_rows(files: tuple[str, str], tmp_path: Path, compared: Compared) -> None:
     path = tmp_path / "rows.csv"
     found = compared(files[1], files[0], "--layers", "--csv", str(path))

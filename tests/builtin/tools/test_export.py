@@ -57,8 +57,8 @@ def test_layers_without_operators_are_told(
     assert "tactix.CastToExponent@1 (1)" in capsys.readouterr().out
     assert cli.main(["export", str(path), "--onnx", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["custom"] == {"tactix.CastToExponent@1": 1}
-    assert onnx.load(facts["output"]).graph.output[0].name == "y"
+    assert facts["written"][0]["custom"] == {"tactix.CastToExponent@1": 1}
+    assert onnx.load(facts["written"][0]["output"]).graph.output[0].name == "y"
 
 
 def test_layers(plan: Path, tmp_path: Path) -> None:
@@ -92,3 +92,15 @@ def test_a_model_is_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     path.write_bytes(b"model")
     assert cli.main(["export", str(path), "--onnx"]) == cli.USAGE
     assert "tactix build" in capsys.readouterr().err
+
+
+def test_both_forms_at_once(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = ["export", str(plan), "--onnx", "--layers-json"]
+    assert cli.main([*both, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [w["form"] for w in told["written"]] == ["onnx", "layers-json"]
+    files = [Path(w["output"]) for w in told["written"]]
+    assert files == [plan.with_suffix(".onnx"), plan.with_suffix(".layers.json")]
+    assert all(f.stat().st_size for f in files)
+    assert cli.main([*both, "-o", str(plan.with_name("one"))]) == cli.USAGE
+    assert "two forms are no one file" in capsys.readouterr().err

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tactix.base.dtypes import DType
-from tactix.contracts.graph import Value
+from tactix.contracts.graph import Node, Value
 from tactix_onnx.convert import Context, Table
 from tactix_onnx.weights import dtype_of
 
 CONVERTERS = Table()
 
 
-@CONVERTERS("SequenceConstruct", "SequenceInsert", "SequenceErase", "SequenceLength")
+@CONVERTERS("SequenceConstruct", "SequenceInsert", "SequenceErase")
 def plain(ctx: Context, node: Any) -> Value:
     return ctx.layer(f"tactix.{ctx.op}", ctx.inputs)
 
@@ -26,21 +27,120 @@ def empty(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("SequenceAt")
 def at(ctx: Context, node: Any) -> Value:
+    known, position = elements(ctx.tensor()), ctx.ints(1)
+    if known is not None and position is not None and -len(known) <= position[0] < len(known):
+        return known[position[0]]
     return ctx.layer("tactix.SequenceAt", ctx.inputs, symbol=ctx.symbol(), shape=ctx.declared(0))
+
+
+@CONVERTERS("SequenceLength")
+def length(ctx: Context, node: Any) -> Value:
+    known = elements(ctx.tensor())
+    if known is not None:
+        return ctx.constant(np.array(len(known), np.int64))
+    return ctx.layer("tactix.SequenceLength", ctx.inputs)
 
 
 @CONVERTERS("SplitToSequence")
 def split(ctx: Context, node: Any) -> Value:
-    axis = _axis(ctx, ctx.attr("axis", 0), ctx.spec().rank)
-    return ctx.layer(
-        "tactix.SplitToSequence", ctx.inputs, axis=axis, keepdims=bool(ctx.attr("keepdims", 1))
-    )
+    x = ctx.tensor()
+    axis = _axis(ctx, ctx.attr("axis", 0), x.spec.rank)
+    keeps_axis = bool(ctx.attr("keepdims", 1)) or ctx.input(1) is not None
+    sizes = _known_sizes(ctx, axis)
+    if not sizes:
+        return ctx.layer("tactix.SplitToSequence", ctx.inputs, axis=axis, keepdims=keeps_axis)
+    pieces = [x] if len(sizes) == 1 else ctx.layers("tactix.Split", [x], axis=axis, sizes=sizes)
+    if not keeps_axis:
+        pieces = [_without_axis(ctx, piece, axis) for piece in pieces]
+    return ctx.layer("tactix.SequenceConstruct", pieces)
 
 
 @CONVERTERS("ConcatFromSequence")
 def concat(ctx: Context, node: Any) -> Value:
-    attrs = {"axis": ctx.attr("axis"), "new_axis": bool(ctx.attr("new_axis", 0))}
+    known = elements(ctx.tensor())
+    axis, new_axis = ctx.attr("axis"), bool(ctx.attr("new_axis", 0))
+    if known and all(v.spec.rank == known[0].spec.rank for v in known):
+        return _joined(ctx, known, _axis(ctx, axis, known[0].spec.rank + new_axis), new_axis)
+    attrs = {"axis": axis, "new_axis": new_axis}
     return ctx.layer("tactix.ConcatFromSequence", ctx.inputs, symbol=ctx.symbol(), **attrs)
+
+
+# -- sequences whose elements are known ------------------------------------------------------------
+
+
+MOST_ELEMENTS = 1024
+"""Of a sequence that is taken apart: what a file can ask for has a bound."""
+
+
+def elements(sequence: Value) -> list[Value] | None:
+    """The tensors that a sequence holds, where it is put together at places that are known; None
+    otherwise, and where there are too many. Exporters write sequences where a list was in the
+    program; nothing is left of them then.
+    """
+    changes = []
+    found: Value | None = sequence
+    while len(changes) < MOST_ELEMENTS and found is not None and (node := found.producer):
+        name = node.layer.key
+        if name == "tactix.SequenceConstruct@1":
+            return _changed([v for v in node.inputs if v is not None], changes)
+        if name == "tactix.SequenceEmpty@1":
+            return _changed([], changes)
+        if name not in ("tactix.SequenceInsert@1", "tactix.SequenceErase@1"):
+            return None
+        changes.append(node)
+        found = node.inputs[0]
+    return None
+
+
+def _changed(values: list[Value], changes: Sequence[Node]) -> list[Value] | None:
+    """What is left after insertions and removals, the last one first; None where a place is not
+    known or does not exist.
+    """
+    for node in reversed(changes):
+        inserts = node.layer.key == "tactix.SequenceInsert@1"
+        new, given = node.inputs[1:2] if inserts else (), node.inputs[1 + inserts :]
+        most = len(values) if inserts else len(values) - 1
+        place = _place(given[0] if given else None, len(values), most)
+        if place is None:
+            return None
+        values[place : place + (not inserts)] = [v for v in new if v is not None]
+    return values if len(values) <= MOST_ELEMENTS else None
+
+
+def _place(position: Value | None, length: int, most: int) -> int | None:
+    """A place, counted from the end if negative; the last one where none is given."""
+    if position is None:
+        return most if most >= 0 else None
+    if position.const is None or position.const.size != 1:
+        return None
+    place = int(position.const.reshape(()))
+    if not -length <= place <= most:
+        return None
+    return place + length if place < 0 else place
+
+
+def _known_sizes(ctx: Context, axis: int) -> tuple[int, ...]:
+    """Of the pieces of a tensor; none where they are not known, do not fit, or are too many."""
+    length, given = ctx.spec().shape[axis], ctx.ints(1)
+    if not isinstance(length, int) or (ctx.input(1) is not None and given is None):
+        return ()
+    if given is None or ctx.spec(1).rank == 0:
+        step = 1 if given is None else given[0]
+        if step < 1 or length > step * MOST_ELEMENTS:
+            return ()
+        return tuple(min(step, length - begin) for begin in range(0, length, step))
+    fits = sum(given) == length and min(given, default=-1) >= 0 and len(given) <= MOST_ELEMENTS
+    return given if fits else ()
+
+
+def _without_axis(ctx: Context, x: Value, axis: int) -> Value:
+    return ctx.reshape(x, (*x.spec.shape[:axis], *x.spec.shape[axis + 1 :]))
+
+
+def _joined(ctx: Context, values: list[Value], axis: int, new_axis: bool) -> Value:
+    if new_axis:
+        values = [ctx.reshape(v, (*v.spec.shape[:axis], 1, *v.spec.shape[axis:])) for v in values]
+    return values[0] if len(values) == 1 else ctx.layer("tactix.Concat", values, axis=axis)
 
 
 def _axis(ctx: Context, axis: int, rank: int) -> int:

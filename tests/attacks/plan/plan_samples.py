@@ -55,21 +55,18 @@ g (float[n, 4] x, bool which, int64 times) => (float[m, 4] y, float[k] sums) {
 
 OBJECTS = """
 <ir_version: 8, opset_import: ["" : 17]>
-g (float[n, 3] x, float[m, 3] y) => (seq(float[?, 3]) s, float[k, 3] z) {
+g (float[n, 3] x, float[m, 3] y, int64 one) => (seq(float[?, 3]) s, float[k, 3] z) {
   s = SequenceConstruct (x, y)
-  one = Constant <value = int64 {1}> ()
   z = SequenceAt (s, one)
 }
 """
 
 HELD = """
 <ir_version: 8, opset_import: ["" : 17]>
-g (float[n, 4] x) => (float[k, 4] z, float[j, 4] v)
+g (float[n, 4] x, int64 zero, int64 one) => (float[k, 4] z, float[j, 4] v)
 <float[4, 4] w = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}> {
   r = Relu (x)
   s = SequenceConstruct (r, w)
-  zero = Constant <value = int64 {0}> ()
-  one = Constant <value = int64 {1}> ()
   v = SequenceAt (s, zero)
   z = SequenceAt (s, one)
 }
@@ -77,13 +74,12 @@ g (float[n, 4] x) => (float[k, 4] z, float[j, 4] v)
 
 BODY = """
 <ir_version: 8, opset_import: ["" : 17]>
-g (float[n, 4] x, bool which) => (float[m, 4] z)
+g (float[n, 4] x, bool which, int64 one) => (float[m, 4] z)
 <float[4, 4] w = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}> {
   r = Relu (x)
   z = If (which) <
     then_branch = yes () => (float[a, 4] t) {
       s = SequenceConstruct (r, w)
-      one = Constant <value = int64 {1}> ()
       t = SequenceAt (s, one)
     },
     else_branch = no () => (float[c, 4] e) { e = Relu (r) }

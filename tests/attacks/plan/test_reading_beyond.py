@@ -17,7 +17,13 @@ import tactix
 from tactix.base.errors import ExecutionError, PlanFormatError, TactixError
 from tactix.plan import container
 
-INPUTS = {"x": np.ones((2, 4), np.float32), "which": np.array(True), "times": np.array(3)}
+INPUTS = {
+    "zero": np.array(0),
+    "one": np.array(1),
+    "x": np.ones((2, 4), np.float32),
+    "which": np.array(True),
+    "times": np.array(3),
+}
 
 
 @functools.cache

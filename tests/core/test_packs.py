@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "tactix_lock": GROUND,
     "tactix_quantize": MEANING,
     "tactix_isolate": MEANING,
+    "tactix_bridges": GROUND,
     "tactix_cpu": MEANING | {"tactix_trust", "tactix_isolate"},
     "tactix_cuda": MEANING | {"tactix_trust"},
     "tactix_cublaslt": GROUND | {"tactix_cuda"},

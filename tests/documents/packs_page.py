@@ -172,9 +172,10 @@ def _hooks(target: str) -> tuple[str, ...]:
 
 
 def _entry_points() -> Mapping[str, str]:
-    """What the entry points name, by package; those of one package name one object."""
+    """What the entry points of packs name, by package; those of one package name one object."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    return {t.partition(".")[0]: t for group in groups.values() for t in group.values()}
+    ours = [group for name, group in groups.items() if name.startswith("tactix.")]
+    return {t.partition(".")[0]: t for group in ours for t in group.values()}
 
 
 def _height(name: str, table: Mapping[str, frozenset[str]]) -> int:

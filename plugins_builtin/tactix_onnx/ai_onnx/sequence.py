@@ -77,7 +77,7 @@ def elements(sequence: Value) -> list[Value] | None:
     otherwise, and where there are too many. Exporters write sequences where a list was in the
     program; nothing is left of them then.
     """
-    changes = []
+    changes: list[Node] = []
     found: Value | None = sequence
     while len(changes) < MOST_ELEMENTS and found is not None and (node := found.producer):
         name = node.layer.key

@@ -1,0 +1,1 @@
+"""Programs written against other engines' faces: ``torch.compile``, and ONNX Runtime's sessions."""

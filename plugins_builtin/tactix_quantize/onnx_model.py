@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.inliner
-from onnx import helper, numpy_helper
+from onnx import external_data_helper, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tactix.base.arrays import Array
@@ -37,15 +38,18 @@ KINDS = {
 }
 
 
-def load(path: str) -> onnx.ModelProto:
+def load(path: str, beside: bool = False) -> onnx.ModelProto:
     """A model whose nodes have names of their own, whose functions stand where they are called, and
-    whose convolutions hold the normalisations behind them. Raises ModelImportError.
+    whose convolutions hold the normalisations behind them. ``beside``: weights of other files stay
+    there, as long as the opset needs no conversion. Raises ModelImportError.
     """
     try:
-        model = onnx.load(path)
+        model = onnx.load(path, load_external_data=not beside)
         _check_age(model, path)
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
+        if beside and _opset(model) < OPSET:
+            model = onnx.load(path)
         model = _with_opset(model, path)
     except ModelImportError:
         raise
@@ -54,9 +58,10 @@ def load(path: str) -> onnx.ModelProto:
         raise ModelImportError("the model cannot be read", who=path, why=why) from e
     _name_nodes(model.graph)
     _store_constants(model.graph)
-    store_weights(model)
-    fold_norms(model.graph)
-    fold_factors(model.graph)
+    folder = os.path.dirname(os.path.abspath(path))
+    store_weights(model, folder)
+    fold_norms(model.graph, folder)
+    fold_factors(model.graph, folder)
     return model
 
 
@@ -94,15 +99,20 @@ def _check_age(model: onnx.ModelProto, path: str) -> None:
 
 def _with_opset(model: onnx.ModelProto, path: str) -> onnx.ModelProto:
     """Raises ModelImportError for an old model that cannot be brought to OPSET."""
-    versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
-    if not versions or versions[0] >= OPSET:
+    if _opset(model) >= OPSET:
         return model
     try:
         return onnx.version_converter.convert_version(model, OPSET)
     except RuntimeError as e:
-        what = f"the model is of opset {versions[0]}, and cannot be brought to {OPSET}"
+        what = f"the model is of opset {_opset(model)}, and cannot be brought to {OPSET}"
         do = "Export it with a newer opset"
         raise ModelImportError(what, who=path, why=str(e), do=do) from e
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    """Of the standard operators; the least that is needed where there are none."""
+    versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
+    return versions[0] if versions else OPSET
 
 
 def _name_nodes(graph: onnx.GraphProto) -> None:
@@ -134,9 +144,11 @@ COMPUTED = frozenset({
 """Operators that models compute weights by."""
 
 
-def store_weights(model: onnx.ModelProto) -> None:
-    """Weights and biases of products that are computed from constants alone become initializers."""
-    graph, stored = model.graph, Initializers(model.graph)
+def store_weights(model: onnx.ModelProto, folder: str = "") -> None:
+    """Weights and biases of products that are computed from constants alone become initializers.
+    ``folder``: of weights beside the model.
+    """
+    graph, stored = model.graph, Initializers(model.graph, folder)
     known, computed = {t.name for t in graph.initializer}, []
     for node in graph.node:
         plain = node.op_type in COMPUTED and node.domain in ("", "ai.onnx")
@@ -184,10 +196,12 @@ def _drop(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], stored: set[s
 
 
 class Initializers:
-    """Arrays of a graph by name; new ones get names of their own."""
+    """Arrays of a graph by name; new ones get names of their own. ``folder``: of those that lie in
+    other files, which are read each time that they are asked for.
+    """
 
-    def __init__(self, graph: onnx.GraphProto) -> None:
-        self._graph = graph
+    def __init__(self, graph: onnx.GraphProto, folder: str = "") -> None:
+        self._graph, self._folder = graph, folder
         self._known = {t.name: t for t in graph.initializer}
         self._taken = {*self._known, *(name for n in graph.node for name in n.output)}
         self._taken |= {v.name for v in graph.input}
@@ -196,8 +210,17 @@ class Initializers:
         return name in self._known
 
     def array(self, name: str) -> Array:
-        found: Array = numpy_helper.to_array(self._known[name])
+        stored = self._known[name]
+        if external_data_helper.uses_external_data(stored):
+            reference = onnx.TensorProto()
+            reference.CopyFrom(stored)  # which gets the bytes, and is let go
+            stored = reference
+        found: Array = numpy_helper.to_array(stored, self._folder)
         return found
+
+    def forget(self, name: str) -> None:
+        """Let go of the bytes of one that nothing reads any more, before ``drop_unread``."""
+        self._known[name].ClearField("raw_data")
 
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._known[name].dims)
@@ -252,9 +275,9 @@ def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 # -- normalisations ------------------------------------------------------------------------------
 
 
-def fold_norms(graph: onnx.GraphProto) -> None:
+def fold_norms(graph: onnx.GraphProto, folder: str = "") -> None:
     """Put BatchNormalizations with known statistics into the convolutions before them."""
-    stored = Initializers(graph)
+    stored = Initializers(graph, folder)
     readers = _readers(graph)
     makers = {name: n for n in graph.node for name in n.output}
     for norm in [n for n in graph.node if n.op_type == "BatchNormalization"]:
@@ -285,9 +308,9 @@ def _fold(conv: onnx.NodeProto, norm: onnx.NodeProto, stored: Initializers) -> N
     conv.output[0] = norm.output[0]
 
 
-def fold_factors(graph: onnx.GraphProto) -> None:
+def fold_factors(graph: onnx.GraphProto, folder: str = "") -> None:
     """Put the factors of Gemms into their constants."""
-    stored = Initializers(graph)
+    stored = Initializers(graph, folder)
     for node in graph.node:
         factors = {a.name: a.f for a in node.attribute if a.name in ("alpha", "beta")}
         known = all(name in stored and stored.is_float(name) for name in node.input[1:] if name)

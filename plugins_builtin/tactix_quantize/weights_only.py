@@ -1,141 +1,214 @@
-"""Weights of few bits in blocks, activations as they are: MatMul becomes MatMulNBits, an operator
-of ONNX Runtime's domain ``com.microsoft``.
+"""Weights of few bits in blocks, activations as they are: MatMul and Gemm become MatMulNBits, and
+Gather from a table of embeddings GatherBlockQuantized, operators of ONNX Runtime's domain
+``com.microsoft``, which files of every opset may use.
+
+Weights are read, rounded and let go one by one, so that a file whose weights lie beside it takes
+about the memory of what is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import external_data_helper, helper
 
 from tactix.base.arrays import Array
 from tactix.base.errors import ConfigError
 from tactix_quantize import onnx_model
 from tactix_quantize.onnx_model import Initializers
+from tactix_quantize.weight_blocks import FewBits, WeightBlocks, in_blocks
 
 DOMAIN = "com.microsoft"
+STANDARD = ("", "ai.onnx")
+CARRIES = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
+"""Operators that hand indices on."""
+TURNING = 1e-3
+"""How near neighbours of a table of angles are to the formula, by the square of its largest."""
+INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 
 
 @dataclass(frozen=True)
-class FewBits:
-    """``bits``: 4 or 8. ``block``: elements along K that share a scale, 16 or more, a power of two.
-    ``symmetric``: the zero point is the middle of the integers; otherwise every block has its own.
+class Outcome:
+    """``model``: rewritten. ``layers``: how many products and tables have constant weights;
+    ``names``: of those that became few bits.
     """
 
-    bits: int = 4
-    block: int = 32
-    symmetric: bool = True
+    model: onnx.ModelProto
+    layers: int
+    names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class WeightBlocks:
-    """``packed``: uint8 (N, blocks, bytes), of two numbers in a byte the lower first. ``scales``:
-    float32 (N, blocks). ``zeros``: packed as well, uint8 (N, bytes); None: they are the middle.
+Rounding = Callable[[onnx.NodeProto, Array], WeightBlocks]
+"""Rounds the weights (K, N) of a product."""
+
+
+class WeightsOnly:
+    """A float32 model file whose constant weights are to be of few bits. Raises ModelImportError;
+    ConfigError where there are none, and for a pattern of ``exclude`` that none fits.
     """
 
-    packed: Array
-    scales: Array
-    zeros: Array | None
+    def __init__(self, path: str, kind: FewBits, exclude: Sequence[str] = ()) -> None:
+        self.kind, self._folder = kind, os.path.dirname(os.path.abspath(path))
+        self.model = onnx_model.load(path, beside=True)
+        self._graph = self.model.graph
+        self._stored = Initializers(self._graph, self._folder)
+        self._makers = {name: n for n in self._graph.node for name in n.output}
+        found = [n for n in self._graph.node if self.is_product(n) or self._is_table(n)]
+        for pattern in exclude:
+            if not any(fnmatchcase(n.name, pattern) for n in found):
+                do = f"Give names of layers: {', '.join(n.name for n in found[:5])}"
+                raise ConfigError(f"no layer fits --exclude {pattern!r}", do=do)
+        self._chosen = [n for n in found if not any(fnmatchcase(n.name, p) for p in exclude)]
+        self._layers = len(found)
+        if not self._chosen:
+            why = "it has no product or table with constant float32 weights, or all are excluded"
+            raise ConfigError("there is nothing to quantise", who=path, why=why)
+        self._made: dict[str, list[str]] = {}
+        self._left = Counter(name for n in self._graph.node for name in n.input)
 
+    @property
+    def products(self) -> list[onnx.NodeProto]:
+        """Those that are to be of few bits."""
+        return [n for n in self._chosen if self.is_product(n)]
 
-def in_blocks(w: Array, kind: FewBits) -> WeightBlocks:
-    """Weights (K, N), float, rounded to the nearest."""
-    k, n = w.shape
-    blocks = -(-k // kind.block)
-    padded = np.zeros((n, blocks * kind.block), np.float32)
-    padded[:, :k] = w.T
-    x = padded.reshape(n, blocks, kind.block)
-    high = (1 << kind.bits) - 1
-    scales, zeros = _symmetric(x, kind.bits) if kind.symmetric else _asymmetric(x, high)
-    whole = np.rint(x / scales[..., None]) + zeros[..., None]
-    numbers = np.clip(whole, 0, high).astype(np.uint8)
-    stored = None if kind.symmetric else _packed(zeros.astype(np.uint8), kind.bits)
-    return WeightBlocks(_packed(numbers, kind.bits), scales, stored)
+    def weights(self, product: onnx.NodeProto) -> Array:
+        """Of a product, (K, N)."""
+        w = self._stored.array(product.input[1])
+        return w.T if _flag(product, "transB") else w
 
+    def written(self, rounding: Rounding | None = None) -> Outcome:
+        """The model with weights of few bits; ``rounding``: of products, by default to the nearest
+        integers.
+        """
+        names = tuple(n.name for n in self._chosen)
+        for node in self._chosen:
+            if node.op_type == "Gather":
+                self._replace_table(node)
+            else:
+                self._replace_product(node, rounding or (lambda _, w: in_blocks(w, self.kind)))
+        if all(o.domain != DOMAIN for o in self.model.opset_import):
+            self.model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+        onnx_model.drop_unread(self._graph)
+        external_data_helper.load_external_data_for_model(self.model, self._folder)
+        return Outcome(self.model, self._layers, names)
 
-def _symmetric(x: Array, bits: int) -> tuple[Array, Array]:
-    """The number that is furthest from zero is the lowest integer: that side has one more."""
-    middle = 1 << bits - 1
-    furthest = np.take_along_axis(x, np.abs(x).argmax(axis=2)[..., None], 2)[..., 0]
-    return _usable(furthest / np.float32(-middle)), np.full(furthest.shape, middle, np.float32)
+    # -- products ---------------------------------------------------------------------------------
 
+    def is_product(self, node: onnx.NodeProto) -> bool:
+        if node.op_type not in ("MatMul", "Gemm") or node.domain not in STANDARD:
+            return False
+        plain = not _flag(node, "transA") and all(_factor(node, f) == 1 for f in ("alpha", "beta"))
+        return plain and self._is_matrix(node.input[1])
 
-def _asymmetric(x: Array, high: int) -> tuple[Array, Array]:
-    low, top = np.minimum(x.min(axis=2), 0), np.maximum(x.max(axis=2), 0)
-    scales = _usable((top - low) / np.float32(high))
-    return scales, np.clip(np.rint(-low / scales), 0, high)
+    def _is_matrix(self, name: str) -> bool:
+        if name not in self._stored or not self._stored.is_float(name):
+            return False
+        shape = self._stored.shape(name)
+        return len(shape) == 2 and 0 not in shape
 
+    def _replace_product(self, node: onnx.NodeProto, rounding: Rounding) -> None:
+        name, turned = node.input[1], _flag(node, "transB")
+        sizes = self._stored.shape(name)
+        k, n = sizes[::-1] if turned else sizes
+        key = f"{name}:{node.input[0]}:{turned}"
+        if key not in self._made:
+            made = rounding(node, self.weights(node))
+            zeros = None if made.zeros is None else made.zeros.reshape(-1)
+            self._made[key] = self._store(
+                replace(made, scales=made.scales.reshape(-1), zeros=zeros), name
+            )
+        bias = node.input[2] if node.op_type == "Gemm" and len(node.input) > 2 else ""
+        self._let_go(name)
+        del node.attribute[:]
+        node.op_type, node.domain = "MatMulNBits", DOMAIN
+        node.input[1:] = self._made[key]
+        attributes = {"K": k, "N": n, "bits": self.kind.bits, "block_size": self.kind.block}
+        _set(node, attributes)
+        if bias:
+            self._add_bias(node, bias)
 
-def _usable(scales: Array) -> Array:
-    """WeightBlocks of zeros have a scale, too."""
-    out: Array = np.where(np.abs(scales) > np.finfo(np.float32).tiny, scales, 1)
-    return out.astype(np.float32)
+    def _add_bias(self, node: onnx.NodeProto, bias: str) -> None:
+        made = node.output[0]
+        node.output[0] = self._stored.fresh(f"{made}/product")
+        at = next(i for i, n in enumerate(self._graph.node) if n.output[:1] == node.output[:1])
+        add = helper.make_node("Add", [node.output[0], bias], [made], f"{node.name}/bias")
+        self._graph.node.insert(at + 1, add)
 
-
-def _packed(numbers: Array, bits: int) -> Array:
-    """Numbers of 8 bits, or two of 4 bits in a byte."""
-    if bits == 8:
-        return numbers
-    if numbers.shape[-1] % 2:
-        numbers = np.concatenate([numbers, np.zeros_like(numbers[..., :1])], axis=-1)
-    out: Array = numbers[..., ::2] | numbers[..., 1::2] << 4
-    return out
-
-
-def with_few_bits(
-    path: str, kind: FewBits, exclude: Sequence[str] = ()
-) -> tuple[onnx.ModelProto, int, int]:
-    """The model, how many products have constant weights, and how many of these became so.
-
-    Raises ModelImportError; ConfigError where there is none, and for a pattern that none fits.
-    """
-    model = onnx_model.load(path)
-    stored = Initializers(model.graph)
-    found = [n for n in model.graph.node if _is_product(n, stored)]
-    for pattern in exclude:
-        if not any(fnmatchcase(n.name, pattern) for n in found):
-            do = f"Give names of products: {', '.join(n.name for n in found[:5])}"
-            raise ConfigError(f"no layer fits --exclude {pattern!r}", do=do)
-    chosen = [n for n in found if not any(fnmatchcase(n.name, p) for p in exclude)]
-    if not chosen:
-        why = "it has no MatMul with constant float32 weights, or all are excluded"
-        raise ConfigError("there is nothing to quantise", who=path, why=why)
-    made: dict[str, list[str]] = {}
-    for node in chosen:
-        _replace(node, stored, kind, made)
-    if all(o.domain != DOMAIN for o in model.opset_import):
-        model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-    onnx_model.drop_unread(model.graph)
-    return model, len(found), len(chosen)
-
-
-def _is_product(node: onnx.NodeProto, stored: Initializers) -> bool:
-    if node.op_type != "MatMul" or node.domain not in ("", "ai.onnx"):
-        return False
-    weights = node.input[1]
-    if weights not in stored or len(shape := stored.shape(weights)) != 2 or 0 in shape:
-        return False
-    return stored.is_float(weights)
-
-
-def _replace(
-    node: onnx.NodeProto, stored: Initializers, kind: FewBits, made: dict[str, list[str]]
-) -> None:
-    name = node.input[1]
-    k, n = stored.shape(name)
-    if name not in made:
-        blocks = in_blocks(stored.array(name), kind)
-        made[name] = [
-            stored.add(blocks.packed, f"{name}/bits"),
-            stored.add(blocks.scales.reshape(-1), f"{name}/scales"),
+    def _store(self, blocks: WeightBlocks, name: str) -> list[str]:
+        """Initializers of blocks."""
+        made = [
+            self._stored.add(blocks.packed, f"{name}/bits"),
+            self._stored.add(blocks.scales, f"{name}/scales"),
         ]
         if blocks.zeros is not None:
-            made[name].append(stored.add(blocks.zeros.reshape(-1), f"{name}/zero_points"))
-    node.op_type, node.domain = "MatMulNBits", DOMAIN
-    node.input[1:] = made[name]
-    attributes = {"K": k, "N": n, "bits": kind.bits, "block_size": kind.block}
+            made.append(self._stored.add(blocks.zeros, f"{name}/zero_points"))
+        return made
+
+    def _let_go(self, name: str) -> None:
+        """One reader less of float weights; without any they leave memory."""
+        self._left[name] -= 1
+        if not self._left[name]:
+            self._stored.forget(name)
+
+    # -- tables -----------------------------------------------------------------------------------
+
+    def _is_table(self, node: onnx.NodeProto) -> bool:
+        """Whether rows of a matrix are looked up by what the caller gives, and are no angles."""
+        if node.op_type != "Gather" or node.domain not in STANDARD or _flag(node, "axis"):
+            return False
+        name = node.input[0]
+        if not self._is_matrix(name) or self._stored.shape(name)[1] * self.kind.bits % 8:
+            return False
+        return self._is_given(node.input[1]) and not turns(self._stored.array(name))
+
+    def _is_given(self, name: str) -> bool:
+        """Whether indices are an integer input of the model."""
+        while (maker := self._makers.get(name)) is not None and maker.op_type in CARRIES:
+            name = maker.input[0]
+        kinds = {v.name: v.type.tensor_type.elem_type for v in self._graph.input}
+        return name not in self._stored and kinds.get(name) in INTEGERS
+
+    def _replace_table(self, node: onnx.NodeProto) -> None:
+        name = node.input[0]
+        rows, columns = self._stored.shape(name)
+        if name not in self._made:
+            found = in_blocks(self._stored.array(name).T, self.kind)
+            table = found.packed.reshape(rows, -1)[:, : columns * self.kind.bits // 8]
+            self._made[name] = self._store(replace(found, packed=table), name)
+        self._let_go(name)
+        table_name, *steps = self._made[name]
+        del node.attribute[:]
+        node.op_type, node.domain = "GatherBlockQuantized", DOMAIN
+        node.input[:] = [table_name, node.input[1], *steps]
+        fields = {"bits": self.kind.bits, "block_size": self.kind.block}
+        _set(node, {**fields, "gather_axis": 0, "quantize_axis": 1})
+
+
+def turns(table: Array) -> bool:
+    """Whether rows are sines and cosines of angles that grow by a step per row: then neighbours
+    add up to 2 cos(step) times the row between, column by column. Rounding would move positions.
+    """
+    if len(table) < 4:
+        return False
+    a, b, c, d = table[:4].astype(np.float64)
+    largest = np.abs(table[:4]).max()
+    error = np.abs((a + c) * c - (b + d) * b).max()
+    return bool(error <= TURNING * largest**2)
+
+
+def _flag(node: onnx.NodeProto, name: str) -> bool:
+    return any(a.name == name and a.i for a in node.attribute)
+
+
+def _factor(node: onnx.NodeProto, name: str) -> float:
+    return next((a.f for a in node.attribute if a.name == name), 1.0)
+
+
+def _set(node: onnx.NodeProto, attributes: dict[str, int]) -> None:
     node.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())

@@ -17,7 +17,8 @@ from tactix_quantize import onnx_model, trade
 from tactix_quantize.accuracy import AccuracyControl, AccuracyTrade, script_metric
 from tactix_quantize.calibrate import Observer
 from tactix_quantize.model import FloatModel, LayerOptions
-from tactix_quantize.weights_only import FewBits, with_few_bits
+from tactix_quantize.weight_blocks import FewBits
+from tactix_quantize.weights_only import WeightsOnly
 from tactix_tools import arrays, options, show, source
 from tactix_tools.progress import BuildProgress
 from tactix_tools.show import errors_console
@@ -66,7 +67,7 @@ SHOWN = 12
 @click.option(
     "--weights",
     type=click.Choice(["int4", "int8"]),
-    help="Only weights of MatMul, in blocks; activations stay float, and no data are needed.",
+    help="Only weights of MatMul and Gemm, and embeddings, in blocks; activations stay float.",
 )
 @click.option(
     "--block",
@@ -153,9 +154,9 @@ def _weights(given: dict[str, Any], path: Path) -> dict[str, Any]:
     """Write the file with weights of few bits; gives what is told of it."""
     bits = int(given["weights"].removeprefix("int"))
     kind = FewBits(bits, int(given["block"]), not given["zero_points"])
-    model, layers, quantized = with_few_bits(given["model"], kind, given["exclude"])
-    onnx_model.save(model, path)
-    return _sizes(given, path) | {"layers": layers, "quantized": quantized}
+    outcome = WeightsOnly(given["model"], kind, given["exclude"]).written()
+    onnx_model.save(outcome.model, path)
+    return _sizes(given, path) | {"layers": outcome.layers, "quantized": len(outcome.names)}
 
 
 def _sizes(given: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -216,7 +216,11 @@ def test_random_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["--random", "1", "--metric", __file__], "for --max-drop", cli.USAGE),
         (["--weights", "int4", "--random", "1"], "--random and --weights", cli.USAGE),
         (["--random", "1", "--zero-points"], "for --weights", cli.USAGE),
-        (["--weights", "int4"], "it has no MatMul with constant", cli.USAGE),
+        (
+            ["--weights", "int4", "--exclude", "*"],
+            "it has no product or table with constant",
+            cli.USAGE,
+        ),
         (["--random", "1", "--exclude", "nothing*"], "no layer fits --exclude", cli.USAGE),
         (["--random", "1", "--exclude", "*"], "there is nothing to quantise", cli.USAGE),
         (["--random", "1", "--max-drop", "nan"], "--max-drop takes a finite", cli.USAGE),

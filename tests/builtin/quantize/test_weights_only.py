@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tactix
 from tactix.base.arrays import Array
-from tactix_quantize.weights_only import FewBits, in_blocks
+from tactix_quantize.weight_blocks import FewBits, in_blocks
+from tactix_quantize.weights_only import turns
 from tactix_tools import cli
 
 RNG = np.random.default_rng(8)
@@ -106,3 +107,118 @@ def test_excluded_products_stay(model: str, tmp_path: Path) -> None:
     assert cli.main(words) == 0
     assert [n.op_type for n in onnx.load(out).graph.node] == ["MatMulNBits", "Relu", "MatMul"]
     assert cli.main([*words, "--exclude", "hed"]) == cli.USAGE
+
+
+def decoder(folder: Path, columns: int = 64, angles: bool = False) -> str:
+    """A table of embeddings, one of angles looked up by positions, a Gemm with a bias, a product
+    that is tied to the table; its weights lie beside it.
+    """
+    rng = np.random.default_rng(4)
+    table = rng.standard_normal((48, columns)).astype(np.float32)
+    turned = np.arange(32)[:, None] * 10000.0 ** (-np.arange(columns) / columns)
+    stored = {
+        "table": table,
+        "cos": (np.cos(turned) if angles else rng.standard_normal((32, columns))).astype(
+            np.float32
+        ),
+        "w": rng.standard_normal((80, columns)).astype(np.float32) / 8,
+        "b": rng.standard_normal(80).astype(np.float32),
+        "flat": np.array([-1, columns]),
+        "v": rng.standard_normal((80, columns)).astype(np.float32) / 8,
+    }
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["wide"], "wide", to=TensorProto.INT64),
+        helper.make_node("Gather", ["table", "wide"], ["x0"], "embed"),
+        helper.make_node("Gather", ["cos", "positions"], ["p"], "where"),
+        helper.make_node("Add", ["x0", "p"], ["x1"], "sum"),
+        helper.make_node("Reshape", ["x1", "flat"], ["x2"], "rows"),
+        helper.make_node("Gemm", ["x2", "w", "b"], ["h"], "up", transB=1),
+        helper.make_node("MatMul", ["h", "v"], ["x3"], "down"),
+        helper.make_node("Transpose", ["table"], ["tied"], "turn"),
+        helper.make_node("MatMul", ["x3", "tied"], ["y"], "head"),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("ids", TensorProto.INT32, [1, "n"]),
+        helper.make_tensor_value_info("positions", TensorProto.INT64, [1, "n"]),
+    ]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 48])
+    graph = helper.make_graph(
+        nodes, "decoder", inputs, [y], [numpy_helper.from_array(x, k) for k, x in stored.items()]
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    path = folder / "decoder.onnx"
+    onnx.save(made, path, save_as_external_data=True, location="w.bin", size_threshold=99)
+    return str(path)
+
+
+FEEDS = {"ids": np.array([[3, 0, 47]], np.int32), "positions": np.array([[0, 1, 2]])}
+
+
+@pytest.mark.parametrize("columns", [64, 72])
+@pytest.mark.parametrize("options", [[], ["--zero-points"], ["--weights", "int8"]], ids=str)
+def test_tables_and_gemms_are_read_by_onnxruntime_and_by_tactix(
+    tmp_path: Path, options: list[str], columns: int
+) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    path, out = decoder(tmp_path, columns), str(tmp_path / "q.onnx")
+    assert cli.main(["quantize", path, "-o", out, "--weights", "int4", *options]) == 0
+    kinds = [n.op_type for n in onnx.load(out).graph.node]
+    assert kinds.count("GatherBlockQuantized") == 2
+    assert kinds.count("MatMulNBits") == 3
+    wanted, found = (ort.InferenceSession(p).run(None, FEEDS)[0] for p in (path, out))
+    ours = tactix.build(out, level=0, timing_cache=False)(**FEEDS)
+    assert 0 < np.abs(found - wanted).max() < 0.3 * np.abs(wanted).max()
+    assert np.abs(found - ours).max() < 0.01 * np.abs(wanted).max()
+
+
+def test_tables_of_angles_stay(tmp_path: Path) -> None:
+    path, out = decoder(tmp_path, angles=True), str(tmp_path / "q.onnx")
+    assert cli.main(["quantize", path, "-o", out, "--weights", "int4"]) == 0
+    where = next(n for n in onnx.load(out).graph.node if n.name == "where")
+    assert where.op_type == "Gather"
+
+
+def test_angles_are_told_by_their_neighbours() -> None:
+    at = np.arange(9)[:, None] * np.array([1.0, 0.1, 1e-4])
+    assert turns(np.cos(at).astype(np.float32))
+    assert turns(np.concatenate([np.sin(at), np.cos(at)], 1).astype(np.float32))
+    assert not turns(RNG.standard_normal((9, 3)).astype(np.float32))
+    assert not turns(np.cos(at)[:3])
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e-6, 1e-3, 1.0, 1e3])
+def test_scales_are_those_of_float16_and_small_ones_are_rounded_up(size: float) -> None:
+    w = size * RNG.standard_normal((64, 7)).astype(np.float32)
+    for kind in KINDS:
+        scales = in_blocks(w, kind).scales
+        assert (scales.astype(np.float16).astype(np.float32) == scales).all()
+        steps = np.repeat(np.abs(scales), kind.block, axis=1)[:, :64].T
+        assert (np.abs(numbers(w, kind) - w) <= 1.01 * steps).all()
+
+
+def test_scales_beyond_float16_stay_as_they_are() -> None:
+    w = np.full((32, 1), 1e7, np.float32)
+    assert np.allclose(numbers(w, FewBits()), w)
+
+
+def test_a_plan_has_less_than_six_tenths_of_a_byte_for_a_weight(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    table, w = rng.standard_normal((4096, 256)), rng.standard_normal((256, 4096))
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["x"], "embed"),
+        helper.make_node("MatMul", ["x", "w"], ["y"], "head"),
+    ]
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4096])
+    stored = [
+        numpy_helper.from_array(a.astype(np.float32), k) for k, a in (("table", table), ("w", w))
+    ]
+    graph = helper.make_graph(nodes, "lookup", [ids], [y], stored)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(made, tmp_path / "m.onnx")
+    out = str(tmp_path / "q.onnx")
+    assert cli.main(["quantize", str(tmp_path / "m.onnx"), "-o", out, "--weights", "int4"]) == 0
+    plan = tactix.build(out, level=0, timing_cache=False).plan
+    weights = [b for b in plan.buffers if b.kind == "weight"]
+    held = sum(len(memoryview(plan.blobs[b.blob]).cast("B")) for b in weights)
+    assert held <= 0.57 * (table.size + w.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -167,6 +168,25 @@ def test_user_guide_network_and_context_run() -> None:
     x, out = rng.standard_normal((3, 64), np.float32), np.zeros((3, 10), np.float32)
     exec(by_word["execute_v2"], {"engine": engine, "x": x, "out": out, "stream": 0})
     np.testing.assert_allclose(out, np.maximum(x @ names["weights"], 0), rtol=1e-4, atol=1e-5)
+
+
+def test_user_guide_serves(tmp_path: Path) -> None:
+    found = blocks((ROOT / "docs" / "user-guide.md").read_text())
+    (block,) = (b for b in found if "run_async" in b)
+    builder = tactix.Builder()
+    network = builder.create_network("doubled")
+    x = network.add_input("x", "f32", ("batch", 4))
+    (y,) = network.add_layer("tactix.Add", [x, x])
+    network.mark_output(y, "y")
+    config = tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False)
+    builder.build(network, config).save(tmp_path / "doubled.plan")
+    names: dict[str, Any] = {"tactix": tactix}
+    exec(block, names)
+    given, out = np.ones((2, 4), np.float32), np.zeros((2, 4), np.float32)
+    outputs, stats = asyncio.run(names["served"](tmp_path / "doubled.plan", given, out))
+    assert np.array_equal(out, given * 2)
+    assert np.array_equal(outputs["y"], out)
+    assert stats.answered == 2
 
 
 def test_readme_begins_with_the_two_commands() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tactix.base.arithmetic import Evaluator, IntegerArithmetic
+from tactix.base.cores import usable_cores
 from tactix.base.errors import ExecutionError, InvalidArgument
 from tactix.base.host_memory import physical_memory
 from tactix.contracts.device import Device, DeviceProperties, Stream
@@ -245,11 +246,6 @@ def _tiles_allowed() -> bool:
         return int(ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data)) == 0
     except (OSError, AttributeError):
         return False
-
-
-def usable_cores() -> int:
-    """Processors that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cpuinfo() -> tuple[str, frozenset[str]]:

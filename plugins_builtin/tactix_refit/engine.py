@@ -10,14 +10,14 @@ from typing import Any
 from tactix.base.errors import InvalidArgument
 from tactix.run.arrays import address_of
 from tactix.run.blob_memory import BlobMemory
+from tactix.run.inspector import InspectedEngine
 from tactix.run.memory import Memory
-from tactix.run.tracked import TrackedEngine
 
 Array = Any
 Made = Callable[[str], None]
 
 
-class RefittableEngine(TrackedEngine):
+class RefittableEngine(InspectedEngine):
     """An engine of a plan with recipes.
 
     Constants that are replaced get host memory of their own, twice: new content is made in the one
@@ -91,9 +91,14 @@ class RefittableEngine(TrackedEngine):
             moved = {i: a for i, a in enumerate(program.addresses) if a != before[i]}
             for context in contexts:
                 context.move(moved)
+        self._file = None  # which holds other weights
         if update.kept.size:
             weights.memory.append(update.kept)
             weights.nbytes += update.kept.size
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        self._blob_memory.clear()
 
 
 class InPlace:

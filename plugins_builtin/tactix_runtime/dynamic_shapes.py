@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from tactix.contracts.launcher import Operand, Step, StepSpan
 from tactix.contracts.program import BoundBody
 from tactix.plan.extents import check
 from tactix.run.arrays import in_order, read
+from tactix.run.closed_part import ClosedPart
 from tactix.run.context import ExecutionContext
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT
@@ -351,6 +352,11 @@ class SegmentedContext(ExecutionContext):
         self._segments.clear()
         self._inner.clear()
         self._weave.forget()
+        self._whole = self._solved = None
+
+    def end(self, error: Callable[[], TactixError]) -> None:
+        super().end(error)
+        self._weave = cast(Weave, ClosedPart(error))
 
 
 def _plain(x: Any) -> Any:

@@ -190,6 +190,24 @@ class ExecutionError(TactixError):
     code = ErrorCode.FAILED_EXECUTION
 
 
+class EngineClosed(TactixError):
+    """An engine was used after it was closed, or closed while a request waited for it."""
+
+    code = ErrorCode.INVALID_STATE
+
+
+class DeadlineExceeded(TactixError, TimeoutError):
+    """A request was not answered in the time that its caller gave it."""
+
+    code = ErrorCode.FAILED_EXECUTION
+
+
+class QueueFull(TactixError):
+    """As many requests wait as may; the caller did not want to wait behind them."""
+
+    code = ErrorCode.INVALID_STATE
+
+
 def out_of_range(index: int, size: int, who: str = "") -> ExecutionError:
     """The error for an index into an axis of ``size`` elements that it does not have."""
     what, why = f"index {index} is out of range", f"the axis has {size} elements"

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
+from tactix.base.arrays import Array
 from tactix.base.dims import Shape, show
 from tactix.base.error_recorder import Recorded, recording
 from tactix.base.errors import (
@@ -27,10 +28,12 @@ from tactix.contracts.launcher import Runnable
 from tactix.plan.extents import SIZE_LIMIT
 from tactix.run.arrays import address_of, as_input, crossing, in_order
 from tactix.run.bound import BoundPlan
+from tactix.run.closed_part import ClosedPart
 from tactix.run.layout import Layout
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT, Memory
 from tactix.run.observed import DebugListener, DebugTensors, StepObserver, check_made
+from tactix.run.outputs import check_inputs_apart, check_outputs, check_shape, overlap
 from tactix.run.segments import Profiler
 from tactix.run.shapes import shape_of
 from tactix.run.state_memory import RESERVE, StateMemory
@@ -89,6 +92,7 @@ class ExecutionContext(Recorded):
         self._exchange = None if device.host_memory else device.exchange(program.allocator)
         self._later: tuple[tuple[BoundPlan, Memory], list[int], dict[str, Any]] | None = None
         self.closed, self._cached, self._shape_cache_size = False, 0, BOUND
+        self._why_closed: Callable[[], TactixError] | None = None
         self._multiples = [
             max(device.alignment, min(8, io.dtype.itemsize)) for io in (*plan.inputs, *plan.outputs)
         ]
@@ -434,6 +438,53 @@ class ExecutionContext(Recorded):
         outputs = self.infer(in_order(self._inputs, (feeds,), {}), stream)
         return {io.name: y for io, y in zip(self._outputs, outputs, strict=True)}
 
+    def run_into(self, feeds: Mapping[str, Any], out: Mapping[str, Array]) -> dict[str, Array]:
+        """As ``run``, with outputs in the caller's arrays, by name; those that have none there get
+        new ones.
+
+        An array of ``out`` must be numpy's, of the output's dtype and shape, contiguous, aligned
+        and writable, and share no byte with an input or another output, unless the plan makes that
+        output in place. After an error its content is undefined. Raises as ``run``.
+        """
+        with recording(self):
+            kept = self._kept.outputs if self._kept else ()
+            check_outputs([io for io in self._outputs if io.name not in kept], out)
+            if self.segmented or self._exchange is not None or self._kept is not None:
+                return self._copied_into(feeds, out)
+            given = in_order(self._inputs, (feeds,), {})
+            fed = [as_input(io, x) for io, x in zip(self._inputs, given, strict=True)]
+            bound, memory = self._activated([x.shape for x in fed])
+            results = {
+                io.name: out[io.name] if io.name in out else self._empty(*made)
+                for io, made in zip(self._outputs, bound.results, strict=True)
+            }
+            shapes = bound.layout.shapes
+            for name, array in out.items():
+                check_shape(name, shapes[name], array)
+            addresses = [address_of(x) for x in (*fed, *results.values())]
+            self._check_addresses(addresses)
+            self._check_apart(addresses, shapes)
+            with self._running:
+                bound.run(addresses, memory)
+            return results
+
+    def _copied_into(self, feeds: Mapping[str, Any], out: Mapping[str, Array]) -> dict[str, Array]:
+        """Where the device, or the data, says where outputs lie."""
+        check_inputs_apart(feeds, out)
+        results = self.run(feeds)
+        for name, array in out.items():
+            found = results[name] if self._exchange is None else self._fetched(name, results)
+            check_shape(name, found.shape, array)
+            array[...] = found
+            results[name] = array
+        return results
+
+    def _fetched(self, name: str, results: Mapping[str, Any]) -> Any:
+        """An output in the host's memory."""
+        assert self._exchange is not None
+        io = self._outputs[self._index[name] - len(self._inputs)]
+        return self._exchange.fetch(io, results[name])
+
     def _appended(self, kept: StateMemory, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs beside the states, which have grown then."""
         ordered = in_order(kept.fed, (feeds,), {})
@@ -631,20 +682,21 @@ class ExecutionContext(Recorded):
             read, written = ios[i].name, ios[j].name
             together = addresses[i] == addresses[j]
             if not together or (read, written) not in self._program.plan.one_memory:
-                raise InvalidArgument(
-                    f"output {written!r} lies in the memory of input {read!r}",
-                    who=self.name,
-                    why="the plan may still read the input when it writes there",
-                    do="Give each memory of its own",
-                )
+                raise overlap(written, read, self.name)
 
     def _check_open(self) -> None:
         if self.closed:
+            if self._why_closed is not None:
+                raise self._why_closed()
             raise ExecutionError("the context is closed", who=self.name, do="Create another one")
 
     def close(self) -> None:
-        """Give back memory and links; the context cannot run any more."""
+        """Give back memory and links; the context cannot run any more. A run that has begun is
+        waited for, but not what it left in a stream.
+        """
         with self._running, self._state:
+            if self.closed:
+                return
             self.closed = True
             self._use(None)
             self._known.clear()
@@ -652,6 +704,19 @@ class ExecutionContext(Recorded):
             self._exchange = self._exchange and self._program.device.exchange(
                 self._program.allocator
             )
+
+    def after_fork(self) -> None:
+        """In the child, where nothing runs: the threads that held locks are not there."""
+        self._running, self._state = threading.Lock(), threading.RLock()
+
+    def end(self, error: Callable[[], TactixError]) -> None:
+        """Close it with its engine: it keeps neither weights nor code, and whatever is asked of it
+        from then on raises that error.
+        """
+        self._why_closed = error
+        self.close()
+        with self._running, self._state:
+            self._program = cast(LinkedPlan, ClosedPart(error))
 
     def __enter__(self) -> ExecutionContext:
         return self

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Mapping, Sequence
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from tactix.base.cores import usable_cores
 from tactix.base.dims import Shape, evaluate, show
 from tactix.base.dtypes import DType
 from tactix.base.error_recorder import Recorded
-from tactix.base.errors import InvalidArgument, PlanCompatibilityError, PluginError, ShapeError
+from tactix.base.errors import (
+    EngineClosed,
+    InvalidArgument,
+    PlanCompatibilityError,
+    PluginError,
+    ShapeError,
+)
 from tactix.contracts.device import Device
 from tactix.contracts.flavour import Options
 from tactix.contracts.session import SessionView
@@ -19,24 +30,42 @@ from tactix.plan.schema import Plan, TensorIO
 from tactix.plugins.names import OWN
 from tactix.run.admission import signer_of
 from tactix.run.arrays import in_order
-from tactix.run.context import ExecutionContext
+from tactix.run.closed_part import ClosedPart
+from tactix.run.context import BOUND, ExecutionContext
 from tactix.run.layout import Layout
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import Weights
 from tactix.run.memory_log import memory_told
+from tactix.run.plan_file import PlanFile, reopen
+from tactix.run.request_stats import EngineStats, RequestLog, RequestOutcome
 from tactix.run.shapes import shape_of, solve
+from tactix.run.warm_up import zero_feeds
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from tactix.base.arrays import Array
+    from tactix.contracts.allocator import Allocator
     from tactix.contracts.shadow import OnDrift, ShadowedView
+    from tactix.run.request_pool import RequestPool
+
+MAX_QUEUE = 64
+"""Requests that wait for a context before others are refused, unless ``set_pool`` says otherwise.
+No measurement is on record: a handful of batches.
+"""
 
 
 class Engine(Recorded):
-    """Immutable; may be used from any thread.
+    """Immutable, until it is closed; may be used from any thread, and in ``with``.
 
     ``engine(x)``, ``engine(x, y)``, ``engine(name=x)`` and ``engine({"name": x})`` run it on numpy
     arrays, objects with ``__dlpack__`` or ``__array__``, or lists of numbers. The result is one new
     array if there is one output, else a dict of arrays by name: numpy's, or the device's for inputs
     that lie in its memory. Dtypes must fit exactly. Each calling thread has a context of its own.
+    ``run`` is the same with types, and arrays to write into; ``await engine.run_async(...)`` runs
+    on a pool of contexts.
+
+    ``closed``: whether it can run no more.
 
     ``weights``: what to have in place of ``tactix.run.memory.Weights``. Raises
     PlanCompatibilityError, PluginError, AllocationError when made; InvalidArgument, ShapeError,
@@ -72,6 +101,12 @@ class Engine(Recorded):
         self._ndarray = np.ndarray
         self._names = [io.name for io in plan.outputs]
         self._session, self._sign = session, options.sign and plan.seal is None
+        self.closed, self._file, self._options = False, cast("PlanFile | None", None), options
+        self._log, self._pool = RequestLog(), cast("RequestPool | None", None)
+        self._pool_size, self._max_queue, self._pool_shapes = 0, MAX_QUEUE, BOUND
+        self._contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
+        self._births = threading.RLock()  # held while a context is made, or while none may be
+        _engines.add(self)
 
     # -- facts ------------------------------------------------------------------------------------
 
@@ -150,10 +185,12 @@ class Engine(Recorded):
     # -- running ----------------------------------------------------------------------------------
 
     def create_execution_context(self) -> ExecutionContext:
-        """A context of the caller's own."""
-        with memory_told(self._program.logger, f"context of {self.name}", self.device):
-            context = self._context(self._program)
-        context.inherit_recorder(self)
+        """A context of the caller's own. Raises what making it raises; EngineClosed."""
+        with self._births:
+            with memory_told(self._program.logger, f"context of {self.name}", self.device):
+                context = self._context(self._program)
+            context.inherit_recorder(self)
+            self._contexts.add(context)
         return context
 
     def create_execution_context_without_device_memory(self) -> ExecutionContext:
@@ -178,13 +215,204 @@ class Engine(Recorded):
         outputs = context.infer(args)
         return outputs[0] if len(outputs) == 1 else dict(zip(self._names, outputs, strict=True))
 
+    def run(
+        self, inputs: Mapping[str, ArrayLike], out: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """Outputs by name for inputs by name, on the calling thread's own context.
+
+        ``out``: arrays that outputs are written into, some or all, by name; see
+        ``ExecutionContext.run_into``. The results are these, and new arrays for the others.
+        Arrays as for a call, and raises as that.
+        """
+        if not isinstance(inputs, Mapping):
+            what = f"inputs are a {type(inputs).__name__}"
+            raise InvalidArgument(what, do="Give arrays by input name")
+        self._log.came()
+        start, outcome = time.perf_counter(), RequestOutcome.FAILED
+        try:
+            context = self._own_context()
+            results = context.run(inputs) if out is None else context.run_into(inputs, out)
+            outcome = RequestOutcome.ANSWERED
+        finally:
+            self._log.ended(outcome, time.perf_counter() - start)
+        return results
+
+    def _own_context(self) -> ExecutionContext:
+        """The calling thread's."""
+        if not hasattr(self._own, "context"):
+            self._own.context = self.create_execution_context()
+        context: ExecutionContext = self._own.context
+        return context
+
+    async def run_async(
+        self,
+        inputs: Mapping[str, ArrayLike],
+        *,
+        timeout: float | None = None,
+        wait: bool = False,
+    ) -> dict[str, Array]:
+        """As ``run``, on a context of the pool: see ``set_pool``. Arrays must stay as they are
+        until it returns, or, if it is cancelled, until the request has run.
+
+        ``timeout``: seconds. ``wait``: wait behind any number of requests; else one that finds
+        ``max_queue`` waiting is refused. Cancelled, or late, a request that waits never starts,
+        and one that runs goes on and its results are dropped. There is no ``out``, as these would
+        then still be written. Raises as ``run``; QueueFull, DeadlineExceeded, EngineClosed.
+        """
+        from tactix.run.async_requests import answered
+
+        return await answered(self._running_pool(), self._log, inputs, timeout, wait)
+
+    def set_pool(
+        self, contexts: int = 0, max_queue: int = MAX_QUEUE, shape_cache_size: int = BOUND
+    ) -> None:
+        """How ``run_async`` runs, before it first does.
+
+        ``contexts``: how many requests run at once; 0, the default, stands for the cores that this
+        process may use by the threads that a context has, and for 2 on a device with memory of its
+        own, so that one copies while the other runs. ``max_queue``: how many others may wait.
+        Raises InvalidArgument.
+        """
+        if not isinstance(contexts, int) or contexts < 0:
+            raise InvalidArgument(f"a pool of {contexts!r} contexts", do="Give an integer from 0")
+        for name, n in (("max_queue", max_queue), ("shape_cache_size", shape_cache_size)):
+            if not isinstance(n, int) or n < 1:
+                raise InvalidArgument(f"{name} is {n!r}", do="Give an integer from 1 up")
+        with self._births:
+            if self._pool is not None:
+                do = "Call set_pool before run_async and warm_up"
+                raise InvalidArgument("the pool runs already", who=self.name, do=do)
+            self._pool_size, self._max_queue = contexts, max_queue
+            self._pool_shapes = shape_cache_size
+
+    def _running_pool(self) -> RequestPool:
+        """The pool of this process, made when it is first needed. Raises EngineClosed."""
+        from tactix.run.request_pool import RequestPool
+
+        with self._births:
+            if self._pool is None:
+                contexts = [self.create_execution_context() for _ in range(self.pool_size)]
+                for context in contexts:
+                    context.shape_cache_size = self._pool_shapes
+                    context.inherit_recorder(weakref.proxy(self))  # threads keep no engine
+                self._pool = RequestPool(self.name or "engine", contexts, self._max_queue)
+            return self._pool
+
+    @property
+    def pool_size(self) -> int:
+        """Contexts of the pool: see ``set_pool``."""
+        if self._pool_size:
+            return self._pool_size
+        if not self.device.host_memory:
+            return 2
+        return max(1, usable_cores() // self._program.context.threads)
+
+    def warm_up(
+        self, shapes: Mapping[str, Sequence[int]] | Sequence[Mapping[str, Sequence[int]]] = ()
+    ) -> None:
+        """Run the calling thread's context, and all of the pool, on zeros: what a first run at a
+        shape has to do is done then.
+
+        ``shapes``: of all inputs by name, or several such; without them those that each profile is
+        tuned for. Raises InvalidArgument where nothing tells a shape; as ``run``.
+        """
+        sets = [shapes] if isinstance(shapes, Mapping) else list(shapes)
+        contexts = [self._own_context(), *self._running_pool().contexts]
+        for feeds in zero_feeds(self.plan, sets):
+            for context in contexts:
+                context.run(feeds)
+
+    def stats(self) -> EngineStats:
+        """What became of requests so far."""
+        pool = self._pool
+        if pool is None:
+            return self._log.stats(0, 0, 0)
+        return self._log.stats(len(pool.queue), pool.queue.running, len(pool.contexts))
+
+    # -- ending, and other processes --------------------------------------------------------------
+
+    def close(self) -> None:
+        """Give back contexts, memory and code, and unmap the weights, but for what callers still
+        hold of ``plan``.
+
+        Calls and requests that run are waited for; not what they have left in a stream. Requests
+        that wait, and whatever is asked later, of its contexts as well, are an EngineClosed. A
+        second call does nothing. Not to be called by what looks on at a run of this engine.
+        """
+        with self._births:
+            if self.closed:
+                return
+            self.closed = True
+            pool, self._pool = self._pool, None
+            contexts = list(self._contexts)
+            self._program = cast(LinkedPlan, ClosedPart(self._ended))
+        if pool is not None:
+            pool.close(self._ended)
+        for context in contexts:
+            context.end(self._ended)
+        contexts.clear()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of all that refers to weights and code; no context runs any more."""
+        self._own = threading.local()
+        self.plan = cast(Plan, ClosedPart(self._ended))
+
+    @property
+    def _ended(self) -> Callable[[], EngineClosed]:
+        """What is raised from then on; it does not keep the engine."""
+        return partial(_engine_closed, self.name, self._file.path if self._file else None)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def came_from(self, path: str | Path, options: dict[str, str | int | bool | Allocator]) -> None:
+        """Which file holds its plan, and the options of the ``Runtime`` that loaded it."""
+        seal = self.plan.seal
+        if seal is not None:
+            self._file = PlanFile(os.path.abspath(path), seal.digest.hex(), options)
+
+    def __reduce__(self) -> tuple[Callable[[PlanFile], Engine], tuple[PlanFile]]:
+        """By path and digest: it is loaded again where it is needed."""
+        if self.closed:
+            raise self._ended()
+        if self._file is None:
+            do = "Save the plan first: engine.save('model.plan'); then pickle the engine"
+            raise InvalidArgument("no file holds the engine's plan", who=self.name, do=do)
+        return reopen, (self._file,)
+
+    def _after_fork(self) -> None:
+        """In the child: locks that other threads may have held, and threads, are of the parent."""
+        self._births, self._own = threading.RLock(), threading.local()
+        if self._pool is not None:
+            self._pool.after_fork()
+        self._log, self._pool = RequestLog(), None
+        for context in list(self._contexts):
+            context.after_fork()
+        if not self.closed:
+            self._program.after_fork()
+
     def save(self, path: str | Path) -> None:
         """Write the plan file, signed by the local key if it was made in this process. Raises
         ConfigError, OSError.
 
-        One that was loaded keeps its signature.
+        One that was loaded keeps its signature. It can be pickled from then on.
         """
         container.save(self.plan, path, signer_of(self._session) if self._sign else None)
+        if self._file is None:
+            given = self._options
+            self._file = PlanFile.written(
+                path,
+                {
+                    "device": self.device.key,
+                    "allocator": given.allocator,
+                    "max_threads": given.threads,
+                    "copy_weights": given.copy_weights,
+                },
+            )
 
     # -- looking ----------------------------------------------------------------------------------
 
@@ -226,3 +454,20 @@ class Engine(Recorded):
             for ios in (self.inputs, self.outputs)
         )
         return f"<engine {self.name or 'without name'}: {taken} -> {given}>"
+
+
+def _engine_closed(name: str, path: str | None) -> EngineClosed:
+    do = f"Load it again: tactix.load({path!r})" if path else "Load its plan again"
+    return EngineClosed("the engine is closed", who=name, do=do)
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for engine in list(_engines):
+        engine._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

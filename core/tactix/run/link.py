@@ -96,9 +96,15 @@ class LinkedPlan:
 
     def __getstate__(self) -> None:
         raise InvalidArgument(
-            "engines and contexts cannot be copied or pickled",
+            "contexts cannot be copied or pickled",
             do="Save the plan, and load it there",
         )
+
+    def after_fork(self) -> None:
+        """In the child, where the thread that held the lock is not."""
+        self._lock = threading.Lock()
+        for p in (p for programs in self.bodies.values() for p in programs):
+            p.after_fork()
 
     def take_weights(self) -> None:
         """Content and addresses of the weights as they are now, for bodies as well."""

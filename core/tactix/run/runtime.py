@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import tactix
+from tactix.base.cores import usable_cores
 from tactix.base.error_recorder import ErrorRecorder, Recorded, recording
 from tactix.base.errors import (
     ConfigError,
@@ -151,7 +152,20 @@ class Runtime(Recorded):
         """
         with recording(self):
             found = self.session.flavours[self.flavour].open(self, source, verify)
+            if isinstance(source, (str, Path)) and isinstance(found, Engine):
+                found.came_from(source, self._settings())
             return cast(Engine, found)  # one of another version has the same methods
+
+    def _settings(self) -> dict[str, str | int | bool | Allocator]:
+        """Keywords of a runtime that loads a plan as this one does, in another process."""
+        return {
+            "flavour": self.flavour,
+            "device": self.device,
+            "allocator": self.allocator,
+            "max_threads": self.max_threads,
+            "copy_weights": self.copy_weights,
+            "on_untrusted": str(self.on_untrusted.value),
+        }
 
     def read(self, source: Source, verify: bool | None = None) -> Plan:
         """The plan in a file, which is mapped, or in bytes; it is not asked whether it may run
@@ -323,12 +337,7 @@ def default_threads(cores: int = 0) -> int:
     """
     text = os.environ.get("TACTIX_NUM_THREADS", "")
     if not text:
-        usable = cores or (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
-        return min(usable, MOST_THREADS)
+        return min(cores or usable_cores(), MOST_THREADS)
     if text not in map(str, range(1, MOST_THREADS + 1)):
         do = f"Set it to an integer from 1 to {MOST_THREADS}"
         raise ConfigError(f"TACTIX_NUM_THREADS is {text!r}", do=do)

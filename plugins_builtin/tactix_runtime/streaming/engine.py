@@ -16,9 +16,10 @@ from tactix.contracts.device import Device
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
 from tactix.plan.schema import Plan
 from tactix.run import weight_schedule as schedule
+from tactix.run.closed_part import ClosedPart
 from tactix.run.context import ExecutionContext
+from tactix.run.inspector import InspectedEngine
 from tactix.run.link import allocator_of
-from tactix.run.tracked import TrackedEngine
 from tactix.run.weight_schedule import Group, WeightSchedule
 from tactix_runtime.streaming.pages import Pages
 from tactix_runtime.streaming.uses import Reads
@@ -70,7 +71,7 @@ def backing_of(
     return Pages(plan, blobs if device.host_memory and not options.copy_weights else ())
 
 
-class StreamedEngine(TrackedEngine):
+class StreamedEngine(InspectedEngine):
     """An engine of a plan that was built with ``WEIGHT_STREAMING``, with the names that TensorRT
     has for it.
 
@@ -164,6 +165,13 @@ class StreamedEngine(TrackedEngine):
             windows.sizes[b] for g in windows.groups(self._streamer.steps) for b in g.blobs
         )
         return {**super()._memory(), "streamed": streamed}
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        if self._backing.sizes:
+            self._backing.release()
+        self._backing = cast(Backing, ClosedPart(self._ended))
+        self._streamer = cast(Streamer, ClosedPart(self._ended))
 
     def _open(self) -> bool:
         """Whether contexts can run."""

@@ -250,7 +250,7 @@ def test_facts(engine: Engine) -> None:
         engine.get_tensor_shape("q")
 
 
-def test_engines_and_contexts_are_neither_copied_nor_pickled(engine: Engine) -> None:
+def test_contexts_and_engines_of_no_file_are_neither_copied_nor_pickled(engine: Engine) -> None:
     for thing in (engine, engine.create_execution_context()):
         for way in (pickle.dumps, copy.deepcopy):
             with pytest.raises(InvalidArgument, match="Save the plan"):

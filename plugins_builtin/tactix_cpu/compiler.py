@@ -185,11 +185,8 @@ class CCompiler(Compiler):
         for s in sources:
             if s.language != self.language:
                 raise CompilerError(f"it takes C, not {s.language}", who=self.key)
-        unique = {s.digest: s for s in sources}
-        kernels = [unique[d] for d in sorted(unique)]
-        units = translation_units(kernels, self._units(kernels), self._effort.text)
-        units.append(Unit(executor_text(), ()))
-        blob = self._build(units, (*self._target(device), *self._effort.flags))
+        units = [*self.units(sources), Unit(executor_text(), ())]
+        blob = self._build(units, self.options(device))
         return [Binary(blob, symbol(s), s.text) for s in sources]
 
     def _cross(self, arch: str) -> CCompiler:
@@ -211,9 +208,16 @@ class CCompiler(Compiler):
         other._cancelled = self._cancelled
         return other
 
-    def _units(self, kernels: Sequence[Source]) -> int:
-        """The most translation units for each set of options."""
-        return self._effort.units or (len(kernels) if self._precompiles else _UNITS)
+    def units(self, sources: Sequence[Source]) -> list[Unit]:
+        """What it compiles these kernels as: their code may depend on what is beside them."""
+        unique = {s.digest: s for s in sources}
+        kernels = [unique[d] for d in sorted(unique)]
+        most = self._effort.units or (len(kernels) if self._precompiles else _UNITS)
+        return translation_units(kernels, most, self._effort.text)
+
+    def options(self, device: DeviceProperties) -> tuple[str, ...]:
+        """Of every unit."""
+        return (*self._target(device), *self._effort.flags)
 
     @property
     def _precompiles(self) -> bool:

@@ -18,7 +18,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -341,48 +341,66 @@ class Timed:
         return near and env.keys() == self.env.keys()
 
 
-class ArgumentTable:
-    """Argument slots of all launches in a row, and what goes into each: what all runs of these
-    steps share.
+class ArgumentSlots:
+    """Argument slots of all launches in a row, and what goes into each.
+
+    ``starts``: the first slot of each launch. ``pointers``: slot, buffer, and index of what is
+    added to its address; ``scalars``: slot, and index of the value: both in ``dims``. ``faults``:
+    slot, and the step that reports what it refuses.
     """
+
+    def __init__(self, launches: Iterable[tuple[Step, Launch]]) -> None:
+        self.size = 0
+        self.starts: list[int] = []
+        self.faults: list[tuple[int, Step]] = []
+        self.pointers: list[tuple[int, int, int]] = []
+        self.scalars: list[tuple[int, int]] = []
+        self._known: dict[Dim, int] = {}
+        for step, launch in launches:
+            self.starts.append(self.size)
+            for arg in launch.args:
+                self._add(step, arg)
+
+    def _add(self, step: Step, arg: Arg) -> None:
+        value = self._known.setdefault(arg.value, len(self._known))
+        if arg.kind == "fault":
+            self.faults.append((self.size, step))
+        elif arg.kind == "scalar":
+            self.scalars.append((self.size, value))
+        else:
+            self.pointers.append((self.size, _buffer(step, arg), value))
+        self.size += 1
+
+    @property
+    def dims(self) -> Sequence[Dim]:
+        return tuple(self._known)
+
+
+class ArgumentTable:
+    """The slots with the kernels that take them: what all runs of these steps share."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         import numpy as np
 
         self.steps = tuple(steps)  # their ids are the key of this table: they must live as long
-        self.size = 0
-        self.starts: list[int] = []
         self.users: dict[int, list[tuple[int, int]]] = {}
         self.executor: Executor | None = None
         self.libraries: list[SharedObject] = []  # which would be unloaded without it
-        self.faults: list[tuple[int, Step]] = []  # slot, and the step that reports what it refuses
         self.timed: deque[Timed] = deque(maxlen=REMEMBERED)
-        pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
-        scalars: list[tuple[int, int]] = []  # slot, index of the value
-        known: dict[Dim, int] = {}
-        kernels = []
-        for step, launch, lib, address in _kernels(steps):
-            kernels.append(address)
+        found = list(_kernels(steps))
+        for _, _, lib, _ in found:
             if lib not in self.libraries:
                 self.libraries.append(lib)
             self.executor = self.executor or executor(lib)
-            self.starts.append(self.size)
-            for arg in launch.args:
-                value = known.setdefault(arg.value, len(known))
-                if arg.kind == "fault":
-                    self.faults.append((self.size, step))
-                elif arg.kind == "scalar":
-                    scalars.append((self.size, value))
-                else:
-                    pointers.append((self.size, _buffer(step, arg), value))
-                self.size += 1
-        for slot, buffer, offset in pointers:
+        slots = ArgumentSlots((step, launch) for step, launch, _, _ in found)
+        self.size, self.starts, self.faults = slots.size, slots.starts, slots.faults
+        for slot, buffer, offset in slots.pointers:
             self.users.setdefault(buffer, []).append((slot, offset))
-        self.formulas = Formulas(known, self.executor.evaluator if self.executor else python)
-        self.kernels = np.array(kernels, np.int64)
+        self.formulas = Formulas(slots.dims, self.executor.evaluator if self.executor else python)
+        self.kernels = np.array([address for _, _, _, address in found], np.int64)
         rows = (
-            np.array(pointers, np.int64).reshape(-1, 3),
-            np.array(scalars, np.int64).reshape(-1, 2),
+            np.array(slots.pointers, np.int64).reshape(-1, 3),
+            np.array(slots.scalars, np.int64).reshape(-1, 2),
         )
         self.pointers, self.scalars = (r.T for r in rows)
         self.rows = [n for r in rows for n in (len(r), r.ctypes.data)]  # for txe_binding

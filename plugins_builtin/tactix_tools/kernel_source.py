@@ -8,10 +8,8 @@ and compared.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib import resources
 from typing import Any
 
 from tactix.base.dtypes import DType
@@ -22,14 +20,14 @@ from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.attrs import decode
 from tactix.contracts.launcher import Operand, Step
 from tactix.plan.schema import Plan
-from tactix.select.compile import COMPILED, prelude_name
+from tactix.select.compile import COMPILED
 from tactix_codegen.compiling import symbol
+from tactix_codegen.preludes import installed_preludes
 from tactix_tools import show
 from tactix_tools.explanation import explain, wanted
 
 WIDTH = 100
 """Columns of a header's lines, where words allow it."""
-PRELUDES = ("tactix_codegen.c.lib", "tactix_codegen.cuda.lib")
 FITS = "the text, its preludes and flags are what the entry's name was made of"
 
 
@@ -150,8 +148,8 @@ def _kernel_text(plan: Plan, s: Step) -> KernelText:
     assert isinstance(code, Binary)
     noted = plan.ledger.get(COMPILED, {}).get(code.symbol, {})
     language, flags = noted.get("language", ""), tuple(noted.get("flags", ()))
-    known = [_installed().get(p) for p in noted.get("preludes", ())]
-    is_checked, check = _checked(code, noted, [text for _, text in filter(None, known)])
+    known = [installed_preludes().get(p) for p in noted.get("preludes", ())]
+    is_checked, check = _checked(code, noted, [p.text for p in known if p])
     return KernelText(
         s.name,
         code.symbol,
@@ -164,7 +162,7 @@ def _kernel_text(plan: Plan, s: Step) -> KernelText:
         _chosen(plan, s),
         str(noted.get("compiler", "not noted")),
         flags,
-        [p[0] if p else "one that is not here" for p in known],
+        [p.file if p else "one that is not here" for p in known],
         _target(plan),
         is_checked,
         check,
@@ -193,19 +191,6 @@ def _checked(
         if made == code.symbol
         else (False, f"NOT what was compiled: that would be {made}")
     )
-
-
-@functools.cache
-def _installed() -> Mapping[str, tuple[str, str]]:
-    """File name and text of each prelude that is here, by what plans call it."""
-    files = (
-        f
-        for package in PRELUDES
-        for f in resources.files(package).iterdir()
-        if f.name.endswith((".h", ".cuh"))
-    )
-    texts = {f.name: f.read_text(encoding="utf-8") for f in files}
-    return {prelude_name(text): (name, text) for name, text in texts.items()}
 
 
 # -- what stands in the header -------------------------------------------------------------------

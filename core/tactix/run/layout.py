@@ -42,6 +42,17 @@ class Layout:
     arena: int
 
 
+@dataclass(frozen=True)
+class LayoutPlaces:
+    """Where a writer of arithmetic has what a layout consists of: the ``dims`` of inputs and
+    outputs in a row, the bytes of the ``arena``, and ``offsets`` in it of all buffers.
+    """
+
+    dims: Sequence[int]
+    arena: int
+    offsets: Sequence[int]
+
+
 class _Sizes:
     """Bytes of buffers at each shape; the same formulas are one kind of buffer."""
 
@@ -244,11 +255,18 @@ class Layouts:
         """
         if len(self.placed) > MOST_STACKED:
             return None
+        writer = ArithmeticWriter(self._known)
         try:
-            kinds = self._sizes.at(near)
+            found = self.write(writer, near)
         except ShapeError:  # of what is demanded between symbols
             return None
-        writer = ArithmeticWriter(self._known)
+        return self._make(writer.arithmetic([*found.dims, found.arena, *found.offsets]))
+
+    def write(self, writer: ArithmeticWriter, near: Env) -> LayoutPlaces:
+        """The layout at any shape, where tensors lie in the order that a placement at the shape
+        ``near`` gives them, and what must hold for it. Raises ShapeError where there is none.
+        """
+        kinds = self._sizes.at(near)
         self._demands.write(writer)
         sizes = self._sizes.write(writer)
         self._extents.write(writer)
@@ -258,7 +276,7 @@ class Layouts:
         by_buffer = self._by_buffer(offsets, writer.constant(0))
         for i, (whole, start) in zip(self.parts, self._places, strict=True):
             by_buffer[i] = writer.operation("+", by_buffer[whole], writer.dim(start))
-        return self._make(writer.arithmetic([*dims, arena, *by_buffer]))
+        return LayoutPlaces(dims, arena, by_buffer)
 
     def _most(self) -> float:
         """Bytes of the arena at the highest shapes of the profiles, infinite if they have none."""

@@ -30,7 +30,9 @@
 #include <unistd.h>
 #endif
 
+#ifndef TXE_EXPORT /* what has this text in a unit of its own may hide the entries */
 #define TXE_EXPORT __attribute__((visibility("default")))
+#endif
 #define TXE_ABI 4
 #define TXE_MAX_THREADS 255     /* the thread count has 8 bits of a ticket */
 /* Times in nanoseconds. Measured, on two cores of a Zen 5 (README, "What the numbers rest on"): a barrier between threads

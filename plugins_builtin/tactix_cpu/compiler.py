@@ -450,11 +450,16 @@ def unit_body(sources: Sequence[Source]) -> str:
 
 
 @functools.cache
+def executor_part(name: str) -> str:
+    """A part of the executor's source: threads, executor or programs."""
+    folder = resources.files("tactix_cpu.executor")
+    return folder.joinpath(f"{name}.c").read_text(encoding="utf-8")
+
+
+@functools.cache
 def executor_text() -> str:
     """The source of the executor that is linked into every shared object."""
-    folder = resources.files("tactix_cpu.executor")
-    names = ("threads", "executor", "programs")
-    return "\n".join(folder.joinpath(f"{name}.c").read_text(encoding="utf-8") for name in names)
+    return "\n".join(map(executor_part, ("threads", "executor", "programs")))
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix_inspect.layer_info import layers_document
 from tactix_tools import arrays, options, show, source
+from tactix_tools.c_library import c_options, refuse_options, write_library
 from tactix_tools.cli import OK
 
 ONNX, LAYERS = "onnx", "layers-json"
@@ -48,6 +49,7 @@ SUFFIXES = {ONNX: ".onnx", LAYERS: ".layers.json"}
     multiple=True,
     help="For --layers-json: input shapes that sizes are told for; without, open ones are -1.",
 )
+@c_options
 @options.json_option
 @click.pass_obj
 def command(
@@ -59,6 +61,7 @@ def command(
     output: str | None,
     shapes: Any,
     as_json: bool,
+    **library: Any,
 ) -> int:
     """Write PLAN in a form that other programs read. Nothing of it is run.
 
@@ -66,12 +69,19 @@ def command(
     Runtime. Each step is a node of its name; fused layers are a function. Layers that no operators
     of ONNX mean are nodes of the domain tactix, and are told.
     --layers-json: the JSON of TensorRT's engine inspector, for its explorers.
+    --c OUT: a C library for programs without Python, with its sources; its code is the plan's,
+    which must be trusted.
     """
     forms = [form for form, asked in ((ONNX, as_onnx), (LAYERS, as_layers)) if asked]
-    if not forms:
-        raise InvalidArgument("nothing says what to write", do="Give --onnx or --layers-json")
-    if output and len(forms) > 1:
-        raise InvalidArgument("two forms are no one file", who=output, do="Leave -o out")
+    folder = library["folder"]
+    if not forms and folder is None:
+        do = "Give --onnx, --layers-json or --c"
+        raise InvalidArgument("nothing says what to write", do=do)
+    if output and len(forms) != 1:
+        what = "two forms are no one file" if forms else "a library is no file"
+        raise InvalidArgument(what, who=output, do="Leave -o out")
+    if folder is None:
+        refuse_options(library)
     if not source.is_plan(file):
         raise InvalidArgument(
             "that is no plan", who=file, do="Build one of the model first: tactix build"
@@ -80,8 +90,9 @@ def command(
         str(source.output(output or Path(file).with_suffix(SUFFIXES[form]), reads=(file,)))
         for form in forms
     ]
+    written = [] if folder is None else [write_library(file, session, library)]
     plan = container.load(file)
-    written = [
+    written += [
         {"form": form, "output": target, **_written(form, plan, target, session, shapes)}
         for form, target in zip(forms, targets, strict=True)
     ]
@@ -104,6 +115,9 @@ def _print(facts: Mapping[str, Any]) -> None:
     if facts.get("custom"):
         named = ", ".join(f"{key} ({n})" for key, n in facts["custom"].items())
         show.line(show.console(), f"no operators of ONNX mean {named}: nodes of another domain")
+    if not facts.get("same_compiler", True):
+        told = f"compiled by {facts['compiler']}, not by what the plan was compiled by"
+        show.line(show.console(), f"{told}: results may differ in their last bits")
 
 
 def _write_onnx(plan: Plan, target: str, session: Session) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def test_layers_at_a_shape(plan: Path, tmp_path: Path) -> None:
 
 def test_nothing_says_what_to_write(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["export", str(plan)]) == cli.USAGE
-    assert "Give --onnx or --layers-json" in capsys.readouterr().err
+    assert "Give --onnx, --layers-json or --c" in capsys.readouterr().err
 
 
 def test_a_model_is_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

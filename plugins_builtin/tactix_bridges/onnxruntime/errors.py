@@ -1,0 +1,17 @@
+"""ONNX Runtime's names of errors, for programs that catch them."""
+
+from __future__ import annotations
+
+from tactix.base import errors
+
+
+class Fail(errors.TactixError, RuntimeError):
+    """What ONNX Runtime calls an error without a class of its own."""
+
+
+class InvalidArgument(errors.InvalidArgument, Fail):
+    """An input or output that the model does not have, or an array that does not suit it."""
+
+
+class NoSuchFile(Fail, FileNotFoundError):
+    """The model is not there."""

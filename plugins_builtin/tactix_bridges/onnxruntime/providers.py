@@ -1,0 +1,42 @@
+"""ONNX Runtime's execution providers as tactix's devices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from tactix.plugins.session import Session
+from tactix_bridges.onnxruntime.errors import InvalidArgument
+
+DEVICES = {"CUDAExecutionProvider": "cuda", "CPUExecutionProvider": "cpu"}
+"""Kinds of devices; the first one that is there is the best."""
+
+Provider: TypeAlias = str | tuple[str, dict[str, object]]
+
+
+def get_available_providers() -> list[str]:
+    """Those whose device is on this machine, the best one first."""
+    kinds = {d.kind for d in Session(group="runtime").devices.values() if not d.available()}
+    return [name for name, kind in DEVICES.items() if kind in kinds]
+
+
+def get_device() -> str:
+    """``GPU`` or ``CPU``."""
+    return "CPU" if get_available_providers()[:1] == ["CPUExecutionProvider"] else "GPU"
+
+
+def chosen(providers: Sequence[Provider] | None) -> list[str]:
+    """Those of the given ones that are there, in their order; the processor where none is given.
+    Of others a warning tells, as ONNX Runtime does. Raises InvalidArgument.
+    """
+    names = [p if isinstance(p, str) else p[0] for p in providers or ["CPUExecutionProvider"]]
+    there = get_available_providers()
+    absent = [name for name in names if name not in there]
+    if absent:
+        told = f"{', '.join(absent)}: not among the available providers ({', '.join(there)})"
+        warnings.warn(told, UserWarning, stacklevel=3)
+    found = [name for name in names if name in there]
+    if not found:
+        raise InvalidArgument("no provider is available", do=f"There are: {', '.join(there)}")
+    return found

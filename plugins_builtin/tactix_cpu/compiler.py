@@ -4,10 +4,11 @@ Found in this order: ``$CC``, ``cc``, ``gcc``, ``clang``, ``python -m ziglang cc
 another architecture ``<architecture>-linux-gnu-gcc``, else ziglang, unless ``$CC`` is set. Objects
 are compiled side by side and linked with the executor; they are cached by content under the user's
 cache folder (``TACTIX_CACHE_DIR`` sets another one); equal sources give equal bytes. With GCC every
-kernel is a translation unit of its own, so that builds share objects kernel by kernel, and preludes
-are precompiled. Other compilers would read them anew for each kernel: they get a few units, the
-same number on every machine, as the bytes depend on it. So does GCC in builds that measure nothing
-(``quick``), with fewer optimizations.
+kernel is a translation unit of its own, so that builds share objects kernel by kernel. It reads no
+more intrinsics than they use (``intrinsics``); preludes without these are precompiled. Other
+compilers would read all anew for each kernel: they get a few units, the same number on every
+machine, as the bytes depend on it. So does GCC in builds that measure nothing (``quick``), with
+fewer optimizations.
 
 In a translation unit every kernel has its own ``TX_ENTRY`` (``k_`` and 16 digits of its digest) and
 ``TX_NAME(x)`` (that name, ``_``, ``x``); preludes stand in front, each once.
@@ -37,6 +38,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix_codegen.c.target import other_architecture, target_flags, zig_flags
 from tactix_codegen.compiler_process import CommandResult, run_all
 from tactix_codegen.compiling import first_errors, symbol
+from tactix_cpu import intrinsics
 from tactix_trust import object_cache
 
 _LANGUAGE = "-std=gnu11"
@@ -93,7 +95,7 @@ QUICK = Effort(
     "#undef TX_INLINE\n#define TX_INLINE static inline __attribute__((unused))\n",
 )
 """For builds that measure nothing: the compiler may leave a kernel's own functions as calls, those
-of preludes stay inline. There are two units, since of the time for each 0.2 s are its preludes'.
+of preludes stay inline. There are two units, as many as the least machines have cores.
 For resnet50's kernels GCC 12 took 2.6 s of the processor in place of 3.3 in four units at ``-O1``
 and vectors alone (medians of three builds of each in turns); a call took 58.6 ms in place of 76.2,
 and 58.7 where the same kernels were compiled with ``FLAGS``.
@@ -224,7 +226,11 @@ class CCompiler(Compiler):
         """Whether headers compiled beforehand leave the code that comes out as it is (GCC's do),
         and are worth their time.
         """
-        return not self._effort.units and "Free Software Foundation" in told(self.command)
+        return not self._effort.units and self._is_gcc
+
+    @property
+    def _is_gcc(self) -> bool:
+        return "Free Software Foundation" in told(self.command)
 
     def _target(self, device: DeviceProperties) -> tuple[str, ...]:
         return zig_flags(device) if {"ziglang", "zig"} & set(self.command) else target_flags(device)
@@ -251,13 +257,16 @@ class CCompiler(Compiler):
         missing = [
             i for i, key in enumerate(keys) if not _taken(f"{key}.o", Path(folder, f"u{i}.o"))
         ]
-        heads = self._heads([units[i] for i in missing], flags, folder) if self._precompiles else {}
+        cut = self._cut([units[i] for i in missing], flags, folder)
+        whole = [units[i] for i in missing if units[i] not in cut]
+        heads = self._heads(whole, flags, folder) if self._precompiles else {}
         commands = []
         for i in missing:
             u = units[i]
-            head = heads.get((u.flags, u.head))
+            head = None if u in cut else heads.get((u.flags, u.head))
+            text = cut.get(u, u.text)
             Path(folder, f"u{i}.c").write_text(
-                u.text.removeprefix(u.head) if head else u.text, encoding="utf-8"
+                text.removeprefix(u.head) if head else text, encoding="utf-8"
             )
             own = [
                 *flags,
@@ -294,6 +303,30 @@ class CCompiler(Compiler):
             first = failed[0][1]
             first.failed = {u.sources[0]: str(e) for u, e in failed if len(u.sources) == 1}
             raise first
+
+    def _cut(self, units: Sequence[Unit], flags: Sequence[str], folder: str) -> dict[Unit, str]:
+        """Texts of units that read what they use of ``<immintrin.h>`` alone, from headers in
+        ``folder``; of those that may.
+        """
+        alike: dict[tuple[str, ...], list[Unit]] = {}
+        for u in units if self._is_gcc else ():
+            if intrinsics.may_be_cut(u.text):
+                alike.setdefault(u.flags, []).append(u)
+        Path(folder, "all.c").write_text(intrinsics.SOURCE, encoding="utf-8")
+        commands = [
+            intrinsics.preprocessing(self.command, (*flags, *own), "all.c", f"all{i}.h")
+            for i, own in enumerate(alike)
+        ]
+        outcomes = run_all(commands, folder, self.timeout, self._cancelled, stopped=self.stopped)
+        out = {}
+        for i, (found, outcome) in enumerate(zip(alike.values(), outcomes, strict=True)):
+            place = Path(folder, f"all{i}.h")
+            whole = place.read_text(encoding="utf-8") if outcome.code == 0 else ""
+            header = intrinsics.cut(whole, [u.text for u in found])
+            Path(folder, f"intrinsics{i}.h").write_text(header, encoding="utf-8")
+            for u in found if header else ():
+                out[u] = u.text.replace(intrinsics.INCLUDE, f'#include "intrinsics{i}.h"\n')
+        return out
 
     def _heads(self, units: Sequence[Unit], flags: Sequence[str], folder: str) -> dict[Head, str]:
         """Headers in ``folder``, by options and text, that are precompiled for units that begin

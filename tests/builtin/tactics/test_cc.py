@@ -21,10 +21,18 @@ from tactix.contracts.tactic import CompileContext, Tactic, Variant
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.target import required_features, target_flags
 from tactix_cpu import compiler as cc
+from tactix_cpu import intrinsics
 from tactix_cpu.compiler import CCompiler, find_compiler, translation_units
 from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic
 
 HEAD = "void TX_ENTRY(const int64_t* a, int tid, int nt)"
+
+
+KERNEL = f"""{HEAD} {{
+    float* x = (float*)a[0];
+    tx_store_n_f32(x, tx_max(tx_load_f32(x), tx_zero()), 3);
+}}
+"""
 
 
 def _write(value: str, helper: str = "", **more) -> Source:
@@ -216,6 +224,62 @@ def test_a_precompiled_header_does_not_change_the_code(cache, tmp_path, monkeypa
     blobs.append(CCompiler().compile(sources, NATIVE)[0].blob)
     assert not list((tmp_path / "other" / "objects").glob("*/*.gch"))
     assert blobs[0] == blobs[1]
+
+
+def test_the_intrinsics_that_are_used_make_the_same_code_as_all(tmp_path, monkeypatch):
+    sources = [Source("c", KERNEL, preludes=c_text.vector_preludes()), _write("7")]
+    blobs = []
+    for i, may_be_cut in enumerate((intrinsics.may_be_cut, lambda text: False)):
+        monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path / str(i)))
+        monkeypatch.setattr(intrinsics, "may_be_cut", may_be_cut)
+        blobs += [c.compile(sources, NATIVE)[0].blob for c in (CCompiler(), CCompiler().quick())]
+    assert blobs[:2] == blobs[2:]
+
+
+PREPROCESSED = """#define __GNUC__ 12
+typedef int before;
+#define _IMMINTRIN_H_INCLUDED
+#pragma GCC push_options
+#pragma GCC target("avx512fp16")
+  extern __inline int
+  __attribute__ ((__gnu_inline__))
+  _mm_unused (int a)
+  {
+    return _mm_low (a);
+  }
+#pragma GCC pop_options
+typedef int type;
+extern __inline int __attribute__ ((__gnu_inline__))
+_mm_low (int a)
+{
+  if (a)
+  {
+    return _MM_ONE;
+  }
+  return 0;
+}
+#define _MM_ONE 1
+#define _MM_TWO 2
+#define _mm_called(a) _mm_low (a)
+"""
+
+
+def test_a_header_is_cut_to_what_is_used_directly_and_through_others():
+    header = intrinsics.cut(PREPROCESSED, ["int f(int x) { return _mm_called(x); }"])
+    assert "_mm_low (int a)" in header
+    assert "return 0;\n}" in header
+    assert "#define _MM_ONE 1" in header
+    assert "typedef int type;" in header
+    assert not [w for w in ("_mm_unused", "_MM_TWO", "pragma", "before") if w in header]
+    assert intrinsics.cut("int x;", ["f()"]) == ""
+
+
+def test_units_whose_intrinsics_cannot_be_told_read_all():
+    include = intrinsics.INCLUDE
+    assert intrinsics.may_be_cut(include + "x = _mm_low(x);")
+    assert not intrinsics.may_be_cut("x = _mm_low(x);")
+    assert not intrinsics.may_be_cut(include + "#include <emmintrin.h>\n")
+    assert not intrinsics.may_be_cut(include + "#define OP(x) _mm_add_##x\n")
 
 
 @pytest.mark.parametrize("quotes", ['"', "gcc '"])

@@ -248,16 +248,32 @@ def call(function: Callable[..., Made], bound: Mapping[str, object]) -> Made:
     may be unbound. Raises PluginError for one without.
     """
     required, names = _signature(function)
-    if not required <= bound.keys():
+    try:
+        given = bound if names is None else {name: bound[name] for name in names}
+    except KeyError:
+        given = {name: bound[name] for name in names or () if name in bound}
+    if len(given) < len(required) or not required <= given.keys():
         unbound = required - bound.keys()
         raise PluginError(
             f"{getattr(function, '__name__', function)} takes {min(unbound)!r}",
             why="the pattern binds nothing of that name",
             do=did_you_mean(min(unbound), bound, f"There are: {', '.join(sorted(bound))}"),
         )
-    return function(
-        **(bound if names is None else {name: bound[name] for name in names if name in bound})
-    )
+    return function(**given)
+
+
+def of_root(function: Callable[..., Made]) -> Callable[[object, object], Made] | None:
+    """``call`` for a function of no more than ``root`` and ``graph``, as a function of these two;
+    None for others.
+    """
+    required, names = _signature(function)
+    if names is None or not required <= {"root", "graph"}:
+        return None
+    if {"root", "graph"} <= set(names):
+        return lambda root, graph: function(root=root, graph=graph)
+    if "root" in names:
+        return lambda root, graph: function(root=root)
+    return (lambda root, graph: function(graph=graph)) if "graph" in names else None
 
 
 @functools.lru_cache(4096)

@@ -35,6 +35,18 @@ class Match:
         return self if node in self.nodes else Match(self.bound, (*self.nodes, node))
 
 
+def is_open(pattern: Pattern) -> bool:
+    """Whether the pattern fits each node that has its trait, and reads what it asks for, in one way
+    that binds nothing.
+    """
+    return (
+        isinstance(pattern, Op)
+        and pattern.inputs is None
+        and not pattern.bind
+        and pattern.layer in TRAITS
+    )
+
+
 def match_node(pattern: Pattern, node: Node, captured: bool = False) -> Iterator[Match]:
     """Every way in which the pattern fits with ``node`` as root; ``captured``: whether the rule
     looks at the root.
@@ -42,7 +54,7 @@ def match_node(pattern: Pattern, node: Node, captured: bool = False) -> Iterator
     options = pattern.options if isinstance(pattern, AnyOf) else (pattern,)
     for option in options:
         assert isinstance(option, Op), "a Rule has checked that"
-        if option.inputs is None and not option.bind and option.layer in TRAITS:
+        if is_open(option):
             if _is_such(option, node):
                 yield Match({}, (node,))
         else:

@@ -12,23 +12,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 from tactix.base.dims import show
 from tactix.base.errors import InternalError, NetworkError, PluginError, TactixError
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.region import FUSED
-from tactix.contracts.rule import PHASES, Fuse, Literal, Op, Rule, call
-from tactix.fuse.match import Match, Needs, fits, match_node, needs, sources
+from tactix.contracts.rule import PHASES, Fuse, Literal, Op, Rule, call, of_root
+from tactix.fuse.match import Match, Needs, fits, is_open, match_node, needs, sources
 from tactix.fuse.region import known_specs, merge
 from tactix.fuse.trace import Firing, Trace
 from tactix.network.definition import NetworkDefinition, Use
 
 FEW = 8
-"""Readers of one tensor that are looked at again when another of them is gone; a pass over all
-finds the rest. It is what is allowed of a tensor with one reader or two that changes with their
-number.
+"""Readers of one tensor, at most, that are looked at again when another of them is gone; a pass
+over all finds the rest. It is what is allowed of a tensor with one reader or two that changes with
+their number.
 """
 
 
@@ -133,36 +132,43 @@ class Rewriter:
                         waiting.add(n)
 
     def _try(self, node: Node, table: RulesByRoot) -> Iterable[Node]:
-        for rule in table.of(node):
-            for m in match_node(rule.pattern, node, bool(rule.captures_root)):
-                near = self._apply(rule, m)
+        for rule, ask in table.of(node):
+            verdict = None if ask is None else self._verdict(rule, ask, node)
+            if verdict is False:
+                continue
+            fitting = (Match({}, (node,)),)
+            captured = bool(rule.captures_root)
+            for m in match_node(rule.pattern, node, captured) if ask is None else fitting:
+                near = self._apply(rule, m, verdict)
                 if near is not None:
                     return near
         return ()
 
-    def _apply(self, rule: Rule, m: Match) -> list[Node] | None:
-        """Rewrite and return the nodes to look at again; None if the rule does not apply here."""
+    def _verdict(self, rule: Rule, ask: Ask, root: Node) -> bool | str:
+        """As ``Rule.verdict``, of a rule whose pattern binds nothing."""
+        try:
+            return ask(root, self.view)
+        except Exception as e:
+            _fail(rule, root, e)
+
+    def _apply(self, rule: Rule, m: Match, verdict: bool | str | None) -> list[Node] | None:
+        """Rewrite and return the nodes to look at again; None if the rule does not apply here.
+
+        ``verdict``: the rule's on this match, if it was asked already.
+        """
         start = time.perf_counter()
         root = m.nodes[0]
         if rule.exclusive and len(m.nodes) > 1 and self._leaks(m):
             self.trace.miss(rule.key, root.name, "a tensor inside the pattern is used elsewhere")
             return None
         try:
-            made = self._ask(rule, m)
+            made = self._ask(rule, m, verdict)
             if made is None or self._robs_output(rule, root, made):
                 return None
             self._made, self._gone = [], []
             near = self._replace(rule, m, made)
-        except TactixError as e:
-            e.who = (
-                e.who
-                if rule.key in e.who
-                else f"{rule.key} ({rule.where}) at {root.name!r}: {e.who}".rstrip(": ")
-            )
-            raise
         except Exception as e:
-            who, why = f"{rule.key} ({rule.where})", f"{e!r} at {root.name!r}"
-            raise InternalError("a rule failed", who=who, why=why) from e
+            _fail(rule, root, e)
         if near is not None:
             removed, added = tuple(n.name for n in self._gone), tuple(n.name for n in self._made)
             self.trace.firings.append(
@@ -171,10 +177,10 @@ class Rewriter:
             self._check_end()
         return near
 
-    def _ask(self, rule: Rule, m: Match) -> tuple[Any, ...] | None:
+    def _ask(self, rule: Rule, m: Match, verdict: bool | str | None) -> tuple[Any, ...] | None:
         """The rule's templates for this match; None if it declines."""
         bound = {**m.bound, "root": m.nodes[0], "graph": self.view}
-        verdict = rule.verdict(bound)
+        verdict = rule.verdict(bound) if verdict is None else verdict
         if isinstance(verdict, str):
             self.trace.miss(rule.key, m.nodes[0].name, verdict)
         if verdict is not True:
@@ -228,9 +234,7 @@ class Rewriter:
         changed.
         """
         root = m.nodes[0]
-        builder = _Builder(
-            self, m, len(templates) >= len(root.outputs), m.nodes if rule.exclusive else m.nodes[:1]
-        )
+        builder: _Builder | None = None
         leaving = dict.fromkeys(m.nodes)
         pairs: list[tuple[Value, Value]] = []
         for old, template in zip(root.outputs, templates, strict=False):
@@ -238,6 +242,7 @@ class Rewriter:
                 pairs += self._fuse(rule, template)
                 leaving.update(dict.fromkeys(template.nodes))
             else:
+                builder = builder or _Builder(self, m, rule.exclusive, templates)
                 pairs.append((old, builder.make(template, old)))
         pairs = [(was, new) for was, new in pairs if was is not new]
         for was, new in pairs:
@@ -352,11 +357,22 @@ class Rewriter:
                     continue
                 uses = self.users.setdefault(v, {})
                 uses.pop((n, i), None)
-                stay += [u for u, _ in islice(uses, FEW)]
+                if len(uses) <= FEW:  # of more, finding the first takes long where many are gone
+                    stay += [u for u, _ in uses]
                 if v.producer is not None:
                     stay.append(v.producer)
                     stack.append(v.producer)
         return stay
+
+
+def _fail(rule: Rule, root: Node, e: Exception) -> NoReturn:
+    """Raises what tells that the rule failed at a node."""
+    if not isinstance(e, TactixError):
+        who, why = f"{rule.key} ({rule.where})", f"{e!r} at {root.name!r}"
+        raise InternalError("a rule failed", who=who, why=why) from e
+    if rule.key not in e.who:
+        e.who = f"{rule.key} ({rule.where}) at {root.name!r}: {e.who}".rstrip(": ")
+    raise e
 
 
 def _call(value: Value, as_is: Value) -> None:
@@ -377,18 +393,16 @@ class _Builder:
     once.
     """
 
-    def __init__(self, rewriter: Rewriter, m: Match, whole: bool, leaving: Sequence[Node]) -> None:
-        self._rewriter, self._net, self._first, self._leaving = (
-            rewriter,
-            rewriter.net,
-            m.nodes[0],
-            leaving,
-        )
+    def __init__(
+        self, rewriter: Rewriter, m: Match, exclusive: bool, templates: Sequence[Any]
+    ) -> None:
+        self._rewriter, self._net, self._first = rewriter, rewriter.net, m.nodes[0]
+        self._leaving = m.nodes if exclusive else m.nodes[:1]
         in_order = sorted(m.nodes, key=self._net.position)
         self._origin = tuple(dict.fromkeys(o for n in in_order for o in n.origin))
         self._made: dict[tuple[Any, ...], tuple[Value, ...]] = {}
         self._literals: dict[Literal, Value] = {}
-        self._named = not whole
+        self._named = len(templates) < len(self._first.outputs)
 
     def make(self, template: Any, old: Value) -> Value:
         """The tensor that the template stands for; the first node takes the name of the one whose
@@ -436,18 +450,25 @@ class _Builder:
         return self._made[key][op.output]
 
 
+Ask = Callable[[Node, View], bool | str]
+Rooted = tuple[Rule, Ask | None]
+"""A rule, and what gives its verdict on a node: where its pattern fits whatever node has its root
+and its needs, and its verdict hangs on no more.
+"""
+
+
 class RulesByRoot:
     """Rules by what their patterns' roots can be."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._table: dict[str, list[Rule]] = {}
         self._named: dict[tuple[bool, str], list[tuple[Rule, Needs]]] = {}
-        self._found: dict[tuple[bool, str, frozenset[str]], list[Rule]] = {}
+        self._found: dict[tuple[bool, str, frozenset[str]], list[Rooted]] = {}
         for r in rules:
             for name in r.roots():
                 self._table.setdefault(name, []).append(r)
 
-    def of(self, node: Node) -> list[Rule]:
+    def of(self, node: Node) -> list[Rooted]:
         """Those whose roots the node may be, by what it is and what its inputs are, in the order in
         which they are tried.
         """
@@ -455,7 +476,7 @@ class RulesByRoot:
         key = is_pointwise, layer, there
         if key not in self._found:
             self._found[key] = [
-                r
+                (r, _ask_of(r))
                 for r, needed in self._rooted(is_pointwise, layer)
                 if any(map(there.issuperset, needed))
             ]
@@ -470,6 +491,12 @@ class RulesByRoot:
             ordered = sorted(rules, key=lambda r: (-r.benefit, r.key))
             self._named[key] = [(r, needs(r.pattern)) for r in ordered]
         return self._named[key]
+
+
+def _ask_of(rule: Rule) -> Ask | None:
+    """What gives the rule's verdict on a node alone, where nothing else is needed for it."""
+    alone = is_open(rule.pattern) and rule.fits is None and rule.when is not None
+    return of_root(rule.when) if alone else None
 
 
 def _has_cycle(net: NetworkDefinition) -> bool:

@@ -280,8 +280,11 @@ class NetworkDefinition(Recorded):
         """All that the order of the nodes follows from: as long as it is the same, so is that."""
         out: list[object] = [*self._outputs.values(), self.states, *(v.spec for v in self.inputs)]
         for n in self._position:
-            out += (n, n.inputs, n.attrs, n.outputs)
-            out += [v.spec for v in n.outputs]
+            outputs = n.outputs
+            if len(outputs) == 1:  # of most: a tuple is quicker than a list beside it
+                out += (n, n.inputs, n.attrs, outputs, outputs[0].spec)
+            else:
+                out += (n, n.inputs, n.attrs, outputs, *[v.spec for v in outputs])
         return out
 
     def _ordered(self) -> tuple[Node, ...]:

@@ -32,6 +32,8 @@ def takes_epilogue(node: Node) -> bool:
 def broadcasts_surely(shape: Shape, out: Shape) -> bool:
     """Whether that is so for all values of the symbols, and which axes repeat is known now."""
     tail = out[len(out) - len(shape) :]
+    if shape == out:
+        return True
     return len(shape) <= len(out) and all(d in (1, o) for d, o in zip(shape, tail, strict=True))
 
 
@@ -54,6 +56,17 @@ def expressions(node: Node) -> PointwisePart:
     return part
 
 
+@dataclass(frozen=True)
+class InVectors:
+    """What ``in_vectors`` found of a node, and the specs of its body that it was found for."""
+
+    holds: bool
+    specs: Sequence[TensorSpec]
+
+
+_vectors: WeakKeyDictionary[Node, InVectors] = WeakKeyDictionary()
+
+
 def in_vectors(node: Node) -> bool:
     """Whether a pointwise node computes on floats of up to 32 bits and truth values, as vectors of
     accumulators hold.
@@ -61,10 +74,14 @@ def in_vectors(node: Node) -> bool:
     Integers of up to 32 bits may be what it reads and what it gives.
     """
     specs = node.specs
-    return all(
-        _computes_in_vectors(b.layer, b.attrs, tuple([specs[i].dtype for i in b.inputs]))
-        for b in node.body.nodes
-    )
+    known = _vectors.get(node)
+    if known is None or known.specs is not specs:
+        found = all(
+            _computes_in_vectors(b.layer, b.attrs, tuple([specs[i].dtype for i in b.inputs]))
+            for b in node.body.nodes
+        )
+        known = _vectors[node] = InVectors(found, specs)
+    return known.holds
 
 
 @functools.lru_cache(1024)

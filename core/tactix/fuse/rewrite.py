@@ -495,8 +495,9 @@ class RulesByRoot:
 
 def _ask_of(rule: Rule) -> Ask | None:
     """What gives the rule's verdict on a node alone, where nothing else is needed for it."""
-    alone = is_open(rule.pattern) and rule.fits is None and rule.when is not None
-    return of_root(rule.when) if alone else None
+    if rule.when is None or rule.fits is not None or not is_open(rule.pattern):
+        return None
+    return of_root(rule.when)
 
 
 def _has_cycle(net: NetworkDefinition) -> bool:

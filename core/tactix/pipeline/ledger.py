@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tactix.base.dims import show
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline import shortfall
@@ -13,6 +14,9 @@ from tactix.pipeline.shortfall import Shortfall
 from tactix.select.choose import Choice
 from tactix.select.enumerate import Bids, Candidate
 from tactix.select.precision import Lowering
+
+FEW_BITS = 16
+"""Of a quantized number, at most; floats of as many stand for themselves."""
 
 
 def ledger_of(attempt: Attempt) -> dict[str, Any]:
@@ -27,7 +31,7 @@ def ledger_of(attempt: Attempt) -> dict[str, Any]:
     return {
         **({"precision": precision} if keys else {}),
         shortfall.KEY: short.to_json(),
-        "source": source_rows(attempt.source),
+        "source": source_rows(attempt.source) if _is_quantized(attempt.source) else {},
         "nodes": {n.name: _node_row(n, bids[n], choice) for n in choice.candidates},
         "fusion": trace.to_json(),
         "rules": trace.counts,
@@ -35,6 +39,19 @@ def ledger_of(attempt: Attempt) -> dict[str, Any]:
         "timing_cache": {"hits": state.cache.hits, "misses": state.cache.misses},
         "opt": dict(state.context.opt),
     }
+
+
+def _is_quantized(network: NetworkDefinition) -> bool:
+    """Whether there are bytes, or other numbers of few bits, that may stand for floats.
+
+    What became of the nodes around these is told by all nodes. Of a network without them nobody
+    asks, and its nodes would take more of a plan than its steps.
+    """
+    tensors = (v for n in network.nodes for v in (*n.given, *n.outputs))
+    return any(
+        t.bits <= FEW_BITS and (t.is_int or t.bits < FEW_BITS) and t is not DType.BOOL
+        for t in {v.spec.dtype for v in tensors}
+    )
 
 
 def source_rows(network: NetworkDefinition) -> dict[str, Any]:

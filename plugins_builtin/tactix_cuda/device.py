@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.base.errors import ExecutionError, InvalidArgument, TactixError
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Costs, Device, DeviceProperties
-from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
+from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step, TimedRunnable
 from tactix.run.segments import Segments
 from tactix_codegen.cuda.target import (
     GIB,
@@ -77,6 +77,7 @@ class CudaDevice(Device):
 
     key = "tactix.cuda@1"
     kind = "cuda"
+    timing = "each step by what it adds to runs that end with it, between two events of the stream"
     alignment = 16
     spread = SPREAD
     costs = Costs(launch=LAUNCH, reformat=REFORMAT, bandwidth=BANDWIDTH)
@@ -368,6 +369,17 @@ class CudaDevice(Device):
                 )
             parts.append(found.link(own, ctx))
         return parts[0] if len(parts) == 1 else Segments(parts)
+
+    def link_timed(
+        self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext
+    ) -> TimedRunnable:
+        """Raises ExecutionError."""
+        from tactix_cuda.prefixes import timed_steps
+
+        def in_graph(step: Step) -> bool:
+            return not _graph_or(launchers, step.artifact.launcher)
+
+        return timed_steps(self, steps, launchers, ctx, in_graph)
 
     def timed(self, runnable: Runnable) -> float:
         """Between two events in the stream that is under way, as the whole run would be."""

@@ -13,6 +13,7 @@ import numpy as np
 from tactix.base import dims
 from tactix.base.dims import Dim, Env
 from tactix.base.errors import ShapeError
+from tactix.contracts.device import Device
 from tactix.contracts.launcher import Step, StepSpan
 from tactix.plan.precision import precision
 from tactix.plan.schema import Plan
@@ -30,6 +31,13 @@ MOST_SECONDS, MOST_WARM_SECONDS = 10.0, 1.0
 """Fewer runs are made where they would take longer; at least three, if so many are asked for."""
 LEAST_RUNS = 3
 TOGETHER = "timestamps of each step on each thread, within runs as they are otherwise"
+
+
+IN_BODIES = (
+    "branches and loops run step by step from Python here, which takes {:.3g} times as long as a "
+    "run without timestamps, where they may be native calls: compare their steps with each other, "
+    "not with that run"
+)
 
 
 @dataclass(frozen=True)
@@ -120,8 +128,9 @@ def observed(engine: Engine, inputs: Mapping[str, Any], runs: int = RUNS) -> Pro
     stamped.profiler = collector
     stamped_call = _caller(stamped, given)
     stamped_call()
+    both = once + _timed(stamped_call)[1]
     collector.taken()
-    count = min(runs, max(LEAST_RUNS, int(MOST_SECONDS / 2 / max(once, 1e-9))))
+    count = min(runs, max(LEAST_RUNS, int(MOST_SECONDS / max(both, 1e-9))))
     seconds: list[float] = []
     later: list[tuple[float, float, Callable[[], list[SpanOfRun]]]] = []
     for _ in range(count):
@@ -205,14 +214,13 @@ def told(
     for row in found.steps:
         outer = inside.get(id(row.plan.steps), "")
         steps.append(_step(row, outer, {} if outer else env, tables, roofline))
-    by = engine.device.timer
     return PlanProfile(
         engine.name,
         plan.seal.digest.hex() if plan.seal else "",
         dict(plan.device),
         threads,
         len(found.stamped),
-        TOGETHER if found.together else f"one step after the other, by {by}",
+        method(found, engine.device, [s for s in steps if s.inside]),
         shapes,
         statistics.median(found.plain),
         statistics.median(found.stamped),
@@ -221,6 +229,15 @@ def told(
         memory,
         "" if isinstance(peaks, Roofline) else peaks.why,
     )
+
+
+def method(found: ProfiledRuns, device: Device, inner: Sequence[StepTime]) -> str:
+    """How the times were taken. ``inner``: steps of bodies."""
+    how = TOGETHER if found.together else device.timing
+    if not inner:
+        return how
+    plain, stamped = statistics.median(found.plain), statistics.median(found.stamped)
+    return f"{how}; {IN_BODIES.format(stamped / plain)}"
 
 
 def _threads(found: ProfiledRuns) -> int:

@@ -2,12 +2,16 @@
 """Profiles beside runs: whether the steps of a profile take together what a run takes.
 
     python tests/benchmarks/profile_sums.py --models DIR [--only resnet50,mlp] [--threads 1,2]
-        [--runs 5] [--plans DIR]
+        [--runs 5] [--plans DIR] [--device cuda] [--within 5]
 
 For each NAME.onnx in DIR a plan is built without measuring (level 0), or taken from --plans, where
 it is kept. Then three kinds of runs of it are made in turns, eight of each: calls on addresses
 (`execute_v2`), rows of native runs with nothing of Python between, and calls with timestamps. The
-table has the median of each, and of the sum of the steps. Prints Markdown.
+table has the median of each, and of the sum of the steps. Prints Markdown. The exit code is 1 if
+the sum of a model's steps is not within so many percent of its native run.
+
+With --device cuda the native rows are timed between two events of the stream, and so are profiles;
+the host's threads are none of a GPU's, so --threads is left out.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ ROW_SECONDS, BURST = 1e-4, 8
 """A row of native runs takes about as long, and at least a run; so many calls of a kind follow each
 other, as their data are in caches then.
 """
+GPU_ROW = 20
+"""Runs of a GPU in a row, as in its profiles."""
 WARM = 64
 
 
@@ -50,30 +56,33 @@ class Subject:
     """A plan at inputs of a model, in a context of its own."""
 
     def __init__(self, engine: tactix.Engine, feed: dict[str, Any]) -> None:
-        self.context = engine.create_execution_context()
+        self.context, self._device = engine.create_execution_context(), engine.device
         given = [np.require(feed[io.name], requirements="C") for io in engine.plan.inputs]
-        self._kept = [*given, *self.context.infer(given)]
-        self._addresses = [x.ctypes.data for x in self._kept]
+        kept = [*given, *self.context.infer(given)]
+        if self._device.host_memory:
+            addresses = [x.ctypes.data for x in kept]
+            self._run = lambda: self.context.execute_v2(addresses)
+        else:
+            self._run = lambda: self.context.infer(given)
+        self._kept = kept
 
     def call(self) -> float:
         begin = time.perf_counter()
-        self.context.execute_v2(self._addresses)
+        self._run()
         return time.perf_counter() - begin
 
     def row(self, count: int) -> float:
-        """Seconds of one of so many native runs."""
+        """Seconds of one of so many native runs, on the device's own timer."""
         active = self.context._active
         assert active is not None
-        begin = time.perf_counter()
-        active[0].runnable.repeat(count)
-        return (time.perf_counter() - begin) / count
+        return self._device.measure(active[0].runnable, count) / count
 
 
 def measure(engine: tactix.Engine, feed: dict[str, Any], runs: int) -> Sums:
     """In turns."""
     plain, row, stamped = (Subject(engine, feed) for _ in range(3))
     once = min(plain.call() for _ in range(WARM))
-    count = max(1, int(ROW_SECONDS / once))
+    count = max(1, int(ROW_SECONDS / once)) if engine.device.host_memory else GPU_ROW
     for _ in range(WARM):
         row.call()
     collector = SpanCollector()
@@ -94,11 +103,11 @@ def measure(engine: tactix.Engine, feed: dict[str, Any], runs: int) -> Sums:
     return Sums(*map(statistics.median, (calls, rows, took, steps)))
 
 
-def plan_of(model: Path, folder: Path | None) -> tactix.Plan:
+def plan_of(model: Path, folder: Path | None, device: str) -> tactix.Plan:
     """Built without measuring, unless the folder has it."""
     kept = folder / f"{model.stem}.plan" if folder else None
     if kept is None or not kept.exists():
-        made = tactix.build(model, level=0)
+        made = tactix.build(model, level=0, device=device)
         if kept is None:
             return made.plan
         made.save(kept)
@@ -119,18 +128,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", type=words, default=[])
     parser.add_argument("--threads", type=words, default=["1", "2"])
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--within", type=float, default=5.0)
     args = parser.parse_args(argv)
     print("| model | threads | call us | profiled call us | run us | steps us | steps / run |")
     print("|---|---|---|---|---|---|---|", flush=True)
+    apart = 0
     for model in sorted(args.models.glob("*.onnx"), key=lambda p: p.stat().st_size):
         if args.only and model.stem not in args.only:
             continue
-        plan, feed = plan_of(model, args.plans), make_inputs(model, 1)
-        for threads in map(int, args.threads):
-            runtime = tactix.Runtime(max_threads=threads)
+        plan, feed = plan_of(model, args.plans, args.device), make_inputs(model, 1)
+        for threads in map(int, args.threads if args.device == "cpu" else ["1"]):
+            runtime = tactix.Runtime(max_threads=threads, device=args.device)
             found = measure(runtime.load(plan), feed, args.runs)
             print(line(model.stem, threads, found), flush=True)
-    return 0
+            apart += abs(found.steps / found.native - 1) > args.within / 100
+    if apart:
+        print(f"\n{apart} are more than {args.within:g} % apart")
+    return int(apart > 0)
 
 
 if __name__ == "__main__":

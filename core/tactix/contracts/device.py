@@ -13,7 +13,7 @@ from tactix.base.dims import Shape
 from tactix.base.dtypes import DType
 from tactix.base.errors import InvalidArgument
 from tactix.contracts.allocator import Allocator
-from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
+from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step, TimedRunnable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -150,7 +150,7 @@ class Device:
     ``alignment``: what addresses of inputs and outputs must be multiples of, in bytes. ``spread``:
     bytes up to which an intermediate tensor's memory is not used again for some steps, so that
     these can run beside its own.
-    ``timer``: what ``timed`` reads, for people.
+    ``timing``: how steps are timed that are not stamped within a run, for people.
     ``costs``: by default those of a plain transposing copy on one core.
     """
 
@@ -159,7 +159,7 @@ class Device:
     host_memory: bool = False
     alignment: int = 1
     spread: int = 0
-    timer: str = "the host's clock"
+    timing: str = "one step after the other, by the host's clock"
     costs = Costs()
 
     @property
@@ -227,6 +227,14 @@ class Device:
     ) -> Runnable:
         """All steps as one callable; consecutive steps of a launcher go to it together."""
         raise NotImplementedError(f"{self.key}: link")
+
+    def link_timed(
+        self, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext
+    ) -> TimedRunnable | None:
+        """All steps as one that knows their times; None where launchers can tell them, or each is
+        to be timed by itself.
+        """
+        return None
 
     def evaluator(self, arithmetic: IntegerArithmetic, steps: Sequence[Step]) -> Evaluator:
         """What runs the arithmetic of shapes: of Python, unless the device has something faster.

@@ -118,7 +118,12 @@ def report(profiler: Profiler, plan: Plan, first: int, spans: Spans) -> None:
 def timed_parts(
     device: Device, steps: Sequence[Step], launchers: Mapping[str, Launcher], ctx: LinkContext
 ) -> list[TimedRunnable]:
-    """Steps linked so that times are known: together where their launcher can tell them."""
+    """Steps linked so that times are known: together where the device or their launcher can tell
+    them.
+    """
+    whole = device.link_timed(steps, launchers, ctx)
+    if whole is not None:
+        return [whole]
     parts: list[TimedRunnable] = []
     for key, group in groupby(steps, key=lambda s: s.artifact.launcher):
         own = list(group)

@@ -17,6 +17,7 @@ from fake_driver import FakeApi, FakeKernel, fake_device
 
 import tactix
 from tactix.base.errors import ConfigError, PlanCompatibilityError
+from tactix.contracts.launcher import Runnable
 from tactix.plan import container
 from tactix.plan.compat import warnings
 from tactix.run.runtime import Runtime
@@ -25,6 +26,8 @@ from tactix_cuda import device as real
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.memory import RecyclingAllocator
 from tactix_cuda.nvrtc import why_missing
+from tactix_cuda.prefixes import ascending
+from tactix_inspect.profiling import profile
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 
@@ -92,6 +95,36 @@ def test_memory_comes_back(here: tuple[CudaDevice, FakeApi]) -> None:
     del engine
     gc.collect()
     assert not here[1].memory
+
+
+def test_a_profile_takes_times_of_the_device(
+    here: tuple[CudaDevice, FakeApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step takes what it adds to the run that ends with it: here a second for each kernel."""
+    device, api = here
+
+    def seconds(runnable: Runnable, times: int) -> float:
+        before = len(api.ran)
+        runnable.repeat(times)
+        return float(len(api.ran) - before)
+
+    monkeypatch.setattr(device, "measure", seconds)
+    built = e.builder()
+    plan = built.build_plan(e.sums(built), e.config())
+    engine = Runtime(session=built.session).load(plan)
+    found = profile(engine, e.feeds(3), runs=2)
+    assert found.method == CudaDevice.timing
+    assert sorted(s.name for s in found.steps) == ["first", "fourth", "second", "third"]
+    assert [s.seconds for s in found.steps] == [1.0] * 4
+    assert [s.start for s in found.steps] == sorted(s.start for s in found.steps)
+    assert found.in_steps == 4.0
+    e.check_engine(engine)
+
+
+def test_times_of_prefixes_ascend() -> None:
+    assert ascending([1.0, 3.0, 2.0, 4.0]) == [1.0, 2.5, 2.5, 4.0]
+    assert ascending([3.0, 2.0, 1.0]) == [2.0, 2.0, 2.0]
+    assert ascending([]) == []
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_90", "sm_100"])

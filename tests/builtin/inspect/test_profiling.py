@@ -135,6 +135,7 @@ def test_steps_of_bodies_and_produced_steps_are_told() -> None:
     inner = [s for s in p.steps if s.inside]
     assert {s.inside for s in inner} == {loop.name}
     assert {s.times for s in inner} == {3.0}
+    assert "branches and loops run step by step from Python here, which takes" in p.method
     assert sum(s.seconds for s in own) == p.in_steps
 
 

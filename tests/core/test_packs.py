@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "tactix_trust": GROUND,
     "tactix_refit": MEANING,
     "tactix_lock": GROUND,
+    "tactix_serve": GROUND,
     "tactix_quantize": MEANING,
     "tactix_isolate": MEANING,
     "tactix_bridges": GROUND,

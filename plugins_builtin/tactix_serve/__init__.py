@@ -1,0 +1,1 @@
+"""Engines that serve requests: dynamic batching, and a server for the Open Inference Protocol."""

@@ -1,0 +1,179 @@
+"""Whether requests to a network can go together, and how its tensors are put together and cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tactix.base.arrays import Array
+from tactix.base.dims import symbol_name, symbols
+from tactix.base.errors import ConfigError, DTypeError, InvalidArgument, ShapeError
+from tactix.plan.schema import Plan, TensorIO
+
+Pads = Mapping[str, Mapping[int, float]]
+"""By input and axis, what fills it up to the longest request of a batch."""
+
+
+class BatchRefused(ConfigError):
+    """A network whose requests cannot go together, or not in the way that was asked for."""
+
+
+@dataclass(frozen=True)
+class BatchAxes:
+    """``batch``: the symbol of the first axis of all inputs and outputs. ``padded``: symbols of the
+    axes that are padded, and ``pads`` with what. ``highest``: rows that every profile takes
+    together, None without a limit.
+    """
+
+    inputs: tuple[TensorIO, ...]
+    outputs: tuple[TensorIO, ...]
+    batch: str
+    highest: int | None
+    pads: Pads = field(default_factory=dict)
+    padded: frozenset[str] = frozenset()
+
+    def checked(self, feeds: Mapping[str, Array]) -> int:
+        """The rows of a request, which fits the inputs but for the profiles. Raises
+        InvalidArgument, DTypeError, ShapeError.
+        """
+        known = {io.name for io in self.inputs}
+        if feeds.keys() != known:
+            odd = ", ".join(sorted(map(str, feeds.keys() ^ known)))
+            what = f"inputs are missing or unknown: {odd}"
+            raise InvalidArgument(what, do=f"There are: {', '.join(sorted(known))}")
+        sizes: dict[str, int] = {}
+        for io in self.inputs:
+            _check(io, feeds[io.name], sizes)
+        return sizes[self.batch]
+
+    def key(self, feeds: Mapping[str, Array]) -> tuple[tuple[int, ...], ...]:
+        """The same for requests that can go together: all sizes but rows and what is padded."""
+        return tuple(
+            tuple(
+                -1 if symbol_name(d) in self.padded else n
+                for d, n in zip(io.shape[1:], feeds[io.name].shape[1:], strict=True)
+            )
+            for io in self.inputs
+        )
+
+    def together(self, requests: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+        """All of them, one after the other along the first axis."""
+        if len(requests) == 1:
+            return dict(requests[0])
+        return {
+            io.name: _joined([r[io.name] for r in requests], self.pads.get(io.name, {}))
+            for io in self.inputs
+        }
+
+    def apart(
+        self, results: Mapping[str, Array], requests: Sequence[Mapping[str, Array]]
+    ) -> list[dict[str, Array]]:
+        """The results of each, without rows and ends that are others'."""
+        out, start = list[dict[str, Array]](), 0
+        for feeds in requests:
+            sizes = self._sizes(feeds)
+            end = start + sizes[self.batch]
+            cuts = {io.name: self._cut(io, sizes) for io in self.outputs}
+            out.append({name: results[name][(slice(start, end), *c)] for name, c in cuts.items()})
+            start = end
+        return out
+
+    def _sizes(self, feeds: Mapping[str, Array]) -> dict[str, int]:
+        return {
+            name: n
+            for io in self.inputs
+            for d, n in zip(io.shape, feeds[io.name].shape, strict=True)
+            if (name := symbol_name(d)) is not None
+        }
+
+    def _cut(self, io: TensorIO, sizes: Mapping[str, int]) -> tuple[slice, ...]:
+        names = (symbol_name(d) for d in io.shape[1:])
+        return tuple(slice(sizes[n]) if n in self.padded else slice(None) for n in names)
+
+
+def batch_axes(plan: Plan, pads: Pads | None = None) -> BatchAxes:
+    """How requests to a plan go together. Raises BatchRefused with the reason where they cannot."""
+    batch, reasons = _batch(plan)
+    if reasons:
+        do = "Export the model with an open first axis, or serve it without batching"
+        why = "; ".join(reasons)
+        raise BatchRefused("requests cannot go together", who=plan.name, why=why, do=do)
+    pads = pads or {}
+    padded = _padded(plan, pads, batch)
+    tops = [p.dims[batch][2] for p in plan.profiles if batch in p.dims]
+    known = [top for top in tops if top is not None]
+    highest = min(known) if known else None
+    return BatchAxes(plan.inputs, plan.outputs, batch, highest, pads, padded)
+
+
+def _batch(plan: Plan) -> tuple[str, list[str]]:
+    """The symbol of all first axes, and what stands against it."""
+    ios = (*plan.inputs, *plan.outputs)
+    first = {io.name: symbol_name(io.shape[0]) if io.shape else None for io in ios}
+    reasons = [
+        f"{name!r} has no open first axis" for name, symbol in first.items() if symbol is None
+    ]
+    found = {s for s in first.values() if s is not None}
+    if not reasons and len(found) > 1:
+        reasons = [f"first axes are {', '.join(sorted(found))}, which may differ"]
+    reasons += [f"{io.name!r} is {io.dtype.value}" for io in ios if io.dtype.has_element]
+    if plan.states is not None:
+        reasons.append("the plan keeps states, which are one request's")
+    batch = next(iter(found), "")
+    if not reasons and any(batch in symbols(d) for io in plan.inputs for d in io.shape[1:]):
+        reasons.append(f"another axis than the first hangs on {batch!r}, too")
+    return batch, reasons
+
+
+def _padded(plan: Plan, pads: Pads, batch: str) -> frozenset[str]:
+    """Symbols of padded axes. Raises BatchRefused for axes that cannot be."""
+    shapes = {io.name: io.shape for io in plan.inputs}
+    names = set()
+    for name, axes in pads.items():
+        for axis in axes:
+            shape = shapes.get(name, ())
+            symbol = symbol_name(shape[axis]) if 0 < axis < len(shape) else None
+            if symbol is None:
+                what = f"axis {axis} of {name!r} is not open, so that nothing pads it"
+                raise BatchRefused(what, who=plan.name, do="Name open axes of inputs but the first")
+            names.add(symbol)
+    for io in plan.inputs:
+        bare = {i for i, d in enumerate(io.shape) if symbol_name(d) in names}
+        if unpadded := sorted(bare - pads.get(io.name, {}).keys()):
+            what = f"axis {unpadded[0]} of {io.name!r} is as long as one that is padded"
+            raise BatchRefused(what, who=plan.name, do="Say what pads it, too")
+    for io in plan.outputs:
+        if any(symbol_name(d) is None and symbols(d) & names for d in io.shape):
+            what = f"output {io.name!r} cannot be cut: a size of it is computed of a padded one"
+            raise BatchRefused(what, who=plan.name, do="Do not pad that axis")
+    return frozenset(names)
+
+
+def _check(io: TensorIO, x: Array, sizes: dict[str, int]) -> None:
+    if not isinstance(x, np.ndarray) or x.dtype != io.dtype.numpy:
+        got = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
+        raise DTypeError(f"{io.name!r} is {io.dtype.value}, got {got}")
+    fits = len(x.shape) == len(io.shape) and all(
+        d == n or sizes.setdefault(str(symbol_name(d) or d), n) == n
+        for d, n in zip(io.shape, x.shape, strict=True)
+        if isinstance(d, int) or symbol_name(d) is not None
+    )
+    if not fits:
+        wanted = ", ".join(map(str, io.shape))
+        raise ShapeError(f"input {io.name!r} is ({wanted}), got {x.shape}")
+
+
+def _joined(arrays: Sequence[Array], pads: Mapping[int, float]) -> Array:
+    if not pads:
+        return np.concatenate(arrays)
+    rows = sum(len(a) for a in arrays)
+    rest = [max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True)]
+    out = np.empty((rows, *rest), arrays[0].dtype)
+    out[...] = next(iter(pads.values()))
+    start = 0
+    for a in arrays:
+        out[(slice(start, start + len(a)), *(slice(n) for n in a.shape[1:]))] = a
+        start += len(a)
+    return out

@@ -1,0 +1,253 @@
+"""Dynamic batching: requests that arrive within a window run together."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tactix.base.arrays import Array
+from tactix.base.errors import (
+    DeadlineExceeded,
+    EngineClosed,
+    ExecutionError,
+    InvalidArgument,
+    QueueFull,
+)
+from tactix.run.engine import Engine
+from tactix_serve.batch_axis import Pads, batch_axes
+
+Key = tuple[tuple[int, ...], ...]
+
+UNBOUNDED_BATCH = 32
+"""Rows of a batch where neither the profile nor the caller has a limit. No measurement is on
+record; it bounds the memory of a context.
+"""
+FORGETTING = 0.2
+"""Weight of the newest run in the estimate of how long one takes."""
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """``max_batch``: rows that go together at most; 0, the default, for what the profile takes.
+    ``window``: seconds that the first request of a batch waits for others at most. ``target``:
+    seconds from arrival to answer: a batch goes before its window ends where it would be late
+    otherwise; 0 for none. ``pad``: see ``Pads``; requests that differ in other axes never go
+    together. ``max_queue``: requests that wait before others are refused. Raises InvalidArgument.
+    """
+
+    max_batch: int = 0
+    window: float = 0.002
+    target: float = 0.0
+    pad: Pads = field(default_factory=dict)
+    max_queue: int = 256
+
+    def __post_init__(self) -> None:
+        if self.max_batch < 0 or self.max_queue < 1:
+            raise InvalidArgument(f"no room for requests: {self}", do="Give more")
+        for name in ("window", "target"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InvalidArgument(f"{name} is {getattr(self, name)!r}", do="Give seconds, or 0")
+
+
+@dataclass(frozen=True)
+class BatchStats:
+    """``batches`` that ran, with so many ``requests`` and ``rows`` in all. ``queued``: requests
+    that wait now.
+    """
+
+    batches: int = 0
+    requests: int = 0
+    rows: int = 0
+    queued: int = 0
+
+
+@dataclass(eq=False)
+class PendingRequest:
+    """``arrived``: by ``time.perf_counter``."""
+
+    feeds: Mapping[str, Array]
+    rows: int
+    arrived: float
+    answer: asyncio.Future[dict[str, Array]]
+
+
+class Batcher:
+    """Runs requests of one event loop on the pool of an engine, as many together as fit.
+
+    A batch goes when a context is free and it is full, or its window ends, or a target demands it.
+    Requests go in the order in which they came, among those of the same shape but for the first
+    axis. Each row of a batch gives what it gives alone, to the bit where the engine's kernels do
+    the same for any number of rows, else within rounding; what a network computes over rows is
+    another matter: ``tactix_serve.batch_check`` looks for that.
+
+    Raises BatchRefused for a network whose first axes are not one open size.
+    """
+
+    def __init__(self, engine: Engine, options: BatchOptions | None = None) -> None:
+        self._engine, self._options = engine, options or BatchOptions()
+        self.axes = batch_axes(engine.plan, self._options.pad)
+        limits = [n for n in (self._options.max_batch, self.axes.highest) if n]
+        self.max_batch = min(limits, default=UNBOUNDED_BATCH)
+        self._groups: dict[Key, deque[PendingRequest]] = {}
+        self._queued = self._running = 0
+        self._contexts = engine.pool_size
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._took: dict[int, float] = {}
+        self._closed = False
+        self._batches = self._requests = self._rows = 0
+
+    def stats(self) -> BatchStats:
+        """As of now."""
+        return BatchStats(self._batches, self._requests, self._rows, self._queued)
+
+    async def infer(
+        self, feeds: Mapping[str, Array], timeout: float | None = None
+    ) -> dict[str, Array]:
+        """Outputs by name for inputs by name, which must stay as they are until it returns.
+
+        Cancelled, or later than ``timeout`` (seconds), a request that waits never starts. Raises
+        InvalidArgument, DTypeError, ShapeError, QueueFull, DeadlineExceeded, ExecutionError,
+        EngineClosed.
+        """
+        request = self._queue(feeds)
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                return await request.answer
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        finally:
+            if not request.answer.done() or request.answer.cancelled():
+                self._forget(request)
+        raise DeadlineExceeded(f"no answer within {timeout:g} s", who=self._engine.name)
+
+    def _queue(self, feeds: Mapping[str, Array]) -> PendingRequest:
+        if self._closed:
+            raise EngineClosed("the batcher is closed", who=self._engine.name)
+        rows = self.axes.checked(feeds)
+        if self._queued >= self._options.max_queue:
+            what = f"{self._options.max_queue} requests wait already"
+            raise QueueFull(what, who=self._engine.name, do="Try again later, or allow more")
+        answer = asyncio.get_running_loop().create_future()
+        request = PendingRequest(feeds, rows, time.perf_counter(), answer)
+        self._groups.setdefault(self.axes.key(feeds), deque()).append(request)
+        self._queued += 1
+        self._send()
+        return request
+
+    def _forget(self, request: PendingRequest) -> None:
+        key = self.axes.key(request.feeds)
+        group = self._groups.get(key, deque())
+        if request in group:
+            group.remove(request)
+            self._queued -= 1
+            if not group:
+                del self._groups[key]
+
+    # -- when -------------------------------------------------------------------------------------
+
+    def _send(self) -> None:
+        """What is due, while a context is free; else the timer comes back."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._groups and self._running < self._contexts:
+            due, key = min((self._due(g), k) for k, g in self._groups.items())
+            wait = due - time.perf_counter()
+            if wait > 0:
+                self._timer = asyncio.get_running_loop().call_later(wait, self._send)
+                return
+            self._start(self._taken(key))
+
+    def _due(self, group: deque[PendingRequest]) -> float:
+        """When the first of a group has to go."""
+        first, rows = group[0].arrived, sum(r.rows for r in group)
+        if self._closed or rows >= self.max_batch:
+            return first
+        wait = self._options.window
+        if self._options.target:
+            wait = min(wait, max(0.0, self._options.target - self._estimate(rows)))
+        return first + wait
+
+    def _estimate(self, rows: int) -> float:
+        """Seconds that a batch takes: of the least that was at least as large."""
+        known = [n for n in self._took if n >= rows] or list(self._took)
+        return self._took[min(known)] if known else 0.0
+
+    def _taken(self, key: Key) -> list[PendingRequest]:
+        """The first of a group, as many as fit; one alone may be larger."""
+        group, batch, rows = self._groups[key], list[PendingRequest](), 0
+        while group and (not batch or rows + group[0].rows <= self._most(rows)):
+            batch.append(group.popleft())
+            rows += batch[-1].rows
+        self._queued -= len(batch)
+        if not group:
+            del self._groups[key]
+        return batch
+
+    def _most(self, rows: int) -> int:
+        """Rows of a batch that still answers in time; what has begun to fill goes on."""
+        target = self._options.target
+        late = target and self._estimate(rows + 1) > target
+        return rows if late else self.max_batch
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def _start(self, batch: list[PendingRequest]) -> None:
+        self._running += 1
+        task = asyncio.get_running_loop().create_task(self._run(batch))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._running -= 1
+        self._send()
+
+    async def _run(self, batch: list[PendingRequest]) -> None:
+        """Answers each; one that fails alone fails alone."""
+        feeds = [r.feeds for r in batch]
+        rows, start = sum(r.rows for r in batch), time.perf_counter()
+        try:
+            results = await self._engine.run_async(self.axes.together(feeds), wait=True)
+            answers = self.axes.apart(results, feeds) if len(batch) > 1 else [results]
+        except (InvalidArgument, ExecutionError, ArithmeticError) as e:
+            if len(batch) == 1:
+                _fail(batch[0], e)
+                return
+            for request in batch:
+                await self._run([request])
+            return
+        except Exception as e:
+            for request in batch:
+                _fail(request, e)
+            return
+        self._note(rows, len(batch), time.perf_counter() - start)
+        for request, answer in zip(batch, answers, strict=True):
+            if not request.answer.done():
+                request.answer.set_result(answer)
+
+    def _note(self, rows: int, requests: int, seconds: float) -> None:
+        before = self._took.get(rows, seconds)
+        self._took[rows] = before + FORGETTING * (seconds - before)
+        self._batches, self._requests = self._batches + 1, self._requests + requests
+        self._rows += rows
+
+    async def close(self) -> None:
+        """No more requests are taken; those that wait run, and all are waited for. The engine goes
+        on.
+        """
+        self._closed = True
+        self._send()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def _fail(request: PendingRequest, error: Exception) -> None:
+    if not request.answer.done():
+        request.answer.set_exception(error)

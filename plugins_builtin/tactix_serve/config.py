@@ -1,0 +1,84 @@
+"""What a model's folder may say of how it is served: config.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tactix.base.errors import ConfigError, InvalidArgument
+from tactix.base.spelling import did_you_mean
+from tactix_serve.batching import BatchOptions
+
+CONFIG = "config.toml"
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """``contexts``, ``max_queue``: see ``Engine.set_pool``. ``threads``: of one context; 0, the
+    default, for all cores. ``level``: of the build of a model. ``on_untrusted``: see ``Runtime``.
+    ``warm_up``: run zeros at the shapes of the profiles before the first request. ``timeout``:
+    seconds after which a request is given up; 0 for none. ``batching``: None for none.
+    """
+
+    contexts: int = 0
+    max_queue: int = 64
+    threads: int = 0
+    level: int = 3
+    on_untrusted: str = ""
+    warm_up: bool = True
+    timeout: float = 0.0
+    batching: BatchOptions | None = None
+
+
+def read_config(folder: Path) -> ModelConfig:
+    """Of a model's folder; without a file all defaults. Raises ConfigError, OSError."""
+    path = folder / CONFIG
+    if not path.exists():
+        return ModelConfig()
+    try:
+        given = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ConfigError("this is no TOML", who=str(path), why=str(e)) from None
+    batching = given.pop("batching", None)
+    try:
+        options = None if batching is None else _batching(batching, path)
+        return ModelConfig(**_checked(given, ModelConfig(), path), batching=options)
+    except InvalidArgument as e:
+        raise ConfigError(e.what, who=str(path), do=e.do) from None
+
+
+def _batching(given: object, path: Path) -> BatchOptions:
+    if not isinstance(given, dict):
+        raise ConfigError("batching is no table", who=str(path), do="Write [batching]")
+    pad = given.pop("pad", {})
+    return BatchOptions(**_checked(given, BatchOptions(), path), pad=_pads(pad, path))
+
+
+def _pads(given: object, path: Path) -> dict[str, dict[int, float]]:
+    try:
+        assert isinstance(given, dict)
+        return {name: {int(p["axis"]): p.get("value", 0)} for name, p in given.items()}
+    except (AssertionError, AttributeError, KeyError, TypeError, ValueError):
+        do = "Write pad.ids = { axis = 1, value = 0 } for the input ids"
+        raise ConfigError(f"pad is {given!r}", who=str(path), do=do) from None
+
+
+def _checked(given: Mapping[str, object], default: object, path: Path) -> dict[str, Any]:
+    """Settings of the kinds that the defaults have. Raises ConfigError."""
+    known = {f.name: getattr(default, f.name) for f in fields(default)}  # type: ignore[arg-type]
+    scalar = {k: v for k, v in known.items() if isinstance(v, (bool, int, float, str))}
+    out: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in scalar:
+            do = did_you_mean(name, list(scalar), f"There are: {', '.join(scalar)}")
+            raise ConfigError(f"no setting {name!r}", who=str(path), do=do)
+        wanted = type(scalar[name])
+        number = float(value) if wanted is float and type(value) is int else value
+        if type(number) is not wanted:
+            what = f"{name} is {value!r}"
+            raise ConfigError(what, who=str(path), do=f"Give a {wanted.__name__}")
+        out[name] = number
+    return out

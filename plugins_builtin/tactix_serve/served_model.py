@@ -1,0 +1,120 @@
+"""One version of a model that answers requests."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+
+from tactix.base.arrays import Array
+from tactix.base.dims import symbols
+from tactix.base.errors import ConfigError
+from tactix.plan.schema import TensorIO
+from tactix.run.engine import Engine
+from tactix_serve.batch_check import check_rows
+from tactix_serve.batching import Batcher
+from tactix_serve.config import ModelConfig
+from tactix_serve.datatypes import NAMES, TensorMetadata
+
+PLAN, MODEL = "model.plan", "model.onnx"
+"""What a version's folder holds: one of the two; the plan comes first."""
+
+
+class ServedModel(ABC):
+    """``platform``: what runs it. ``inputs``, ``outputs``: what it takes and gives."""
+
+    platform: str = "tactix_plan"
+    inputs: tuple[TensorMetadata, ...]
+    outputs: tuple[TensorMetadata, ...]
+
+    @abstractmethod
+    async def infer(self, feeds: Mapping[str, Array], timeout: float | None) -> Mapping[str, Array]:
+        """Outputs by name. Raises TactixError."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Requests that run are waited for."""
+
+
+class EngineModel(ServedModel):
+    """An engine, with or without a batcher in front."""
+
+    def __init__(self, engine: Engine, config: ModelConfig) -> None:
+        self._engine, self._config = engine, config
+        self.inputs = tuple(map(_metadata, engine.inputs))
+        self.outputs = tuple(map(_metadata, engine.outputs))
+        self.batcher: Batcher | None = None
+        if config.batching is not None:
+            self.batcher = Batcher(engine, config.batching)
+            check_rows(engine, self.batcher.axes)
+
+    async def infer(self, feeds: Mapping[str, Array], timeout: float | None) -> Mapping[str, Array]:
+        limit = timeout or self._config.timeout or None
+        if self.batcher is not None:
+            return await self.batcher.infer(feeds, limit)
+        return await self._engine.run_async(feeds, timeout=limit)
+
+    async def close(self) -> None:
+        if self.batcher is not None:
+            await self.batcher.close()
+        await asyncio.to_thread(self._engine.close)
+
+
+def open_model(folder: Path, config: ModelConfig, cache: Path) -> ServedModel:
+    """The model in a version's folder, warm. Raises TactixError, OSError.
+
+    Weights are copied, so that nobody who writes over the file harms what serves.
+    """
+    import tactix
+
+    policy = config.on_untrusted
+    if (folder / PLAN).exists():
+        engine = tactix.load(
+            folder / PLAN,
+            copy_weights=True,
+            max_threads=config.threads,
+            on_untrusted=policy,
+        )
+    elif (folder / MODEL).exists():
+        engine = tactix.load_or_build(
+            folder / MODEL,
+            cache=cache,
+            level=config.level,
+            threads=config.threads,
+            on_untrusted=policy,
+        )
+    else:
+        do = f"Put a {PLAN} or a {MODEL} there"
+        raise ConfigError("there is no model", who=str(folder), do=do)
+    try:
+        return _warm(engine, config)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def _warm(engine: Engine, config: ModelConfig) -> ServedModel:
+    most = config.batching.max_batch if config.batching is not None else 0
+    engine.set_pool(config.contexts, config.max_queue, max(SHAPES, 2 * most))
+    model = EngineModel(engine, config)
+    tuned = engine.profiles or not engine.plan.symbols
+    if config.warm_up and tuned and not any(io.dtype.has_element for io in engine.inputs):
+        engine.warm_up()
+    return model
+
+
+SHAPES = 16
+"""Input shapes that stay bound in each context; batches have many sizes. No measurement is on
+record.
+"""
+
+
+def _metadata(io: TensorIO) -> TensorMetadata:
+    if io.dtype not in NAMES:
+        raise ConfigError(
+            f"{io.name!r} is {io.dtype.value}, which the protocol cannot say",
+            do=f"Serve networks of {', '.join(sorted(NAMES.values()))}",
+        )
+    shape = tuple(-1 if symbols(d) else d for d in io.shape)
+    return TensorMetadata(io.name, NAMES[io.dtype], shape)  # type: ignore[arg-type]

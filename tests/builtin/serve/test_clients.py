@@ -1,0 +1,177 @@
+"""The server as unmodified clients of NVIDIA's see it, over HTTP and gRPC."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import shared_memory
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+X = np.random.default_rng(3).standard_normal((5, 4), dtype=np.float32)
+Clients = tuple[Any, Any]
+
+
+@pytest.fixture(scope="module", params=["http", "grpc"])
+def client(request: pytest.FixtureRequest, server: Any) -> Iterator[Clients]:
+    """A module of clients, and one of its clients."""
+    pytest.importorskip("tritonclient")
+    module = pytest.importorskip(f"tritonclient.{request.param}")
+    port = {"http": server.http, "grpc": server.grpc}[request.param]
+    made = module.InferenceServerClient(f"127.0.0.1:{port}")
+    with contextlib.closing(made):
+        yield module, made
+
+
+def _input(module: Any, x: Any, **options: Any) -> Any:
+    kinds = {np.dtype(np.float32): "FP32", np.dtype(np.int64): "INT64"}
+    given = module.InferInput("x", list(x.shape), kinds[x.dtype])
+    given.set_data_from_numpy(x, **options)
+    return given
+
+
+def test_health_and_metadata(client: Clients) -> None:
+    _, c = client
+    assert c.is_server_live()
+    assert c.is_server_ready()
+    assert c.is_model_ready("scaled")
+    assert c.is_model_ready("scaled", "1")
+    assert not c.is_model_ready("scaled", "2")
+    assert not c.is_model_ready("nothing")
+    found, index = c.get_model_metadata("scaled"), c.get_model_repository_index()
+    if not isinstance(found, dict):
+        format_of = importlib.import_module("google.protobuf.json_format")
+        found, index = (format_of.MessageToDict(m) for m in (found, index))
+        index = index["models"]
+    assert (found["name"], found["versions"]) == ("scaled", ["1"])
+    assert [int(n) for n in found["inputs"][0]["shape"]] == [-1, 4]
+    assert found["outputs"][0]["datatype"] == "FP32"
+    assert [row["name"] for row in index] == ["batched", "lengths", "scaled"]
+    assert {row["state"] for row in index} == {"READY"}
+
+
+@pytest.mark.parametrize("model", ["scaled", "batched"])
+def test_inference(client: Clients, model: str, expected: Callable[..., Any]) -> None:
+    module, c = client
+    wanted = [module.InferRequestedOutput("y")]
+    for x in (X, X[:1], X[:0]):
+        answer = c.infer(model, [_input(module, x)], outputs=wanted, request_id="7")
+        np.testing.assert_allclose(answer.as_numpy("y"), expected(x), rtol=1e-5)
+    response = answer.get_response()
+    assert (response["id"] if isinstance(response, dict) else response.id) == "7"
+
+
+def test_inference_in_json(server: Any, expected: Callable[..., Any]) -> None:
+    module = pytest.importorskip("tritonclient.http")
+    with contextlib.closing(module.InferenceServerClient(f"127.0.0.1:{server.http}")) as c:
+        wanted = [module.InferRequestedOutput("y", binary_data=False)]
+        answer = c.infer("scaled", [_input(module, X, binary_data=False)], outputs=wanted)
+        np.testing.assert_allclose(answer.as_numpy("y"), expected(X), rtol=1e-5)
+
+
+def test_many_at_once(client: Clients, server: Any) -> None:
+    module, _ = client
+    port = server.http if module.__name__.endswith("http") else server.grpc
+
+    def ask(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        with contextlib.closing(module.InferenceServerClient(f"127.0.0.1:{port}")) as c:
+            for n in range(1, 9):
+                x = rng.integers(0, 9, (n % 3 + 1, n))
+                answer = c.infer("lengths", [_input(module, x)])
+                assert np.array_equal(answer.as_numpy("y"), x * 2)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(ask, range(4)))
+
+
+def test_errors_are_told(client: Clients) -> None:
+    module, c = client
+    error = importlib.import_module("tritonclient.utils").InferenceServerException
+    for name, x, text in (
+        ("nothing", X, "no model 'nothing' serves"),
+        ("scaled", X[:, :3].copy(), r"'x' is \[-1, 4\], got \[5, 3\]"),
+        ("scaled", np.zeros((1, 4), np.int64), "'x' is FP32, got INT64"),
+    ):
+        with pytest.raises(error, match=text):
+            c.infer(name, [_input(module, x)])
+    wanted = [module.InferRequestedOutput("z")]
+    with pytest.raises(error, match="no output is named 'z'"):
+        c.infer("scaled", [_input(module, X)], outputs=wanted)
+    with pytest.raises(error, match="version '9'"):
+        c.infer("scaled", [_input(module, X)], model_version="9")
+    big = np.zeros((1 << 17, 4), np.float32)
+    with pytest.raises(error, match=r"a request of \d+ bytes|larger than max"):
+        c.infer("scaled", [_input(module, big)])
+    assert c.is_server_live()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs /dev/shm")
+def test_system_shared_memory(client: Clients, expected: Callable[..., Any]) -> None:
+    module, c = client
+    error = importlib.import_module("tritonclient.utils").InferenceServerException
+    key = f"tactix-test-{os.getpid()}-{module.__name__[-4:]}"
+    memory = shared_memory.SharedMemory(key, create=True, size=256)
+    try:
+        memory.buf[: X.nbytes] = X.tobytes()
+        c.register_system_shared_memory("region", f"/{key}", 256)
+        given = module.InferInput("x", list(X.shape), "FP32")
+        given.set_shared_memory("region", X.nbytes)
+        wanted = module.InferRequestedOutput("y")
+        wanted.set_shared_memory("region", 60, offset=100)
+        c.infer("scaled", [given], outputs=[wanted])
+        y = np.frombuffer(bytes(memory.buf[100:160]), np.float32).reshape(5, 3)
+        np.testing.assert_allclose(y, expected(X), rtol=1e-5)
+        assert "region" in str(c.get_system_shared_memory_status())
+        wanted.set_shared_memory("region", 59, offset=100)
+        with pytest.raises(error, match="does not fit"):
+            c.infer("scaled", [given], outputs=[wanted])
+        given.set_shared_memory("region", 300)
+        with pytest.raises(error, match="it has 256"):
+            c.infer("scaled", [given])
+        with pytest.raises(error, match="cannot be opened"):
+            c.register_system_shared_memory("other", "/tactix-no-such", 16)
+        with pytest.raises(error, match="can have the key"):
+            c.register_system_shared_memory("other", "/../etc/passwd", 16)
+        c.unregister_system_shared_memory("region")
+        with pytest.raises(error, match="no region 'region' is registered"):
+            c.infer("scaled", [given])
+    finally:
+        memory.close()
+        memory.unlink()
+
+
+def test_a_stream_over_grpc(server: Any, expected: Callable[..., Any]) -> None:
+    module = pytest.importorskip("tritonclient.grpc")
+    queue = importlib.import_module("queue").Queue()
+    with contextlib.closing(module.InferenceServerClient(f"127.0.0.1:{server.grpc}")) as c:
+        c.start_stream(callback=lambda result, error: queue.put((result, error)))
+        for name in ("scaled", "nothing", "scaled"):
+            c.async_stream_infer(name, [_input(module, X)])
+        answers = [queue.get(timeout=30) for _ in range(3)]
+        c.stop_stream()
+    np.testing.assert_allclose(answers[2][0].as_numpy("y"), expected(X), rtol=1e-5)
+    assert "no model 'nothing' serves" in str(answers[1][1])
+
+
+def test_metrics_count(client: Clients, server: Any) -> None:
+    module, c = client
+    before = _metric(server, 'tactix_requests_total{model="scaled",outcome="ok"}')
+    c.infer("scaled", [_input(module, X)])
+    assert _metric(server, 'tactix_requests_total{model="scaled",outcome="ok"}') == before + 1
+    assert _metric(server, "tactix_models_ready") == 3
+    assert _metric(server, "tactix_requests_in_flight") == 0
+
+
+def _metric(server: Any, name: str) -> float:
+    url = f"http://127.0.0.1:{server.http}/metrics"
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name} ")), 0.0)

@@ -1,0 +1,309 @@
+"""The server itself: wrong requests, models that come, change and go, cancelled requests, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tactix.base.arrays import Array
+from tactix.base.errors import ConfigError, InvalidArgument
+from tactix_serve.config import ModelConfig, read_config
+from tactix_serve.datatypes import TensorMetadata
+from tactix_serve.served_model import ServedModel
+
+X = np.ones((1, 4), np.float32)
+ROW = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1.0] * 4}
+INFER = "/v2/models/scaled/infer"
+
+
+def asked(
+    server: Any, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+) -> tuple[int, Any]:
+    """Status and JSON. ``body``: JSON, or bytes."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=60)
+    content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    method = "GET" if body is None else "POST"
+    try:
+        connection.request(method, path, content, dict(headers or {}))
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read() or b"null")
+    finally:
+        connection.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def first(server: Any, name: str) -> float:
+    """The first output of a model for ones."""
+    status, found = asked(server, f"/v2/models/{name}/infer", {"inputs": [ROW]})
+    assert status == 200, found
+    return float(found["outputs"][0]["data"][2])
+
+
+# -- requests -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"", "no JSON"),
+        (b"{", "no JSON"),
+        (b"[]", "no JSON object"),
+        (b"[" * 100_000, "no JSON"),
+        (b"\xff", "no JSON"),
+        ({}, "no inputs"),
+        ({"inputs": 3}, "no list of objects"),
+        ({"inputs": [3]}, "no list of objects"),
+        ({"inputs": [{}]}, "'name' is None"),
+        ({"inputs": [{**ROW, "name": "z"}]}, "no input is named 'z'"),
+        ({"inputs": [ROW, ROW]}, "given twice"),
+        ({"inputs": [{**ROW, "datatype": "FP64"}]}, "is FP32, got FP64"),
+        ({"inputs": [{**ROW, "datatype": 3}]}, "'datatype' is 3"),
+        ({"inputs": [{**ROW, "shape": [1, 5]}]}, "got [1, 5]"),
+        ({"inputs": [{**ROW, "shape": [1, "4"]}]}, "the shape"),
+        ({"inputs": [{**ROW, "shape": None}]}, "the shape"),
+        ({"inputs": [{**ROW, "shape": [-1, 4]}]}, "the shape [-1, 4]"),
+        ({"inputs": [{**ROW, "shape": [2**62, 4]}]}, "4 elements"),
+        ({"inputs": [{**ROW, "data": [1.0]}]}, "1 elements"),
+        ({"inputs": [{**ROW, "data": ["1"] * 4}]}, "is not FP32"),
+        ({"inputs": [{k: v for k, v in ROW.items() if k != "data"}]}, "no data"),
+        ({"inputs": [ROW], "outputs": [{"name": "z"}]}, "no output is named 'z'"),
+        ({"inputs": [ROW], "outputs": {}}, "no list of objects"),
+        ({"inputs": [ROW], "parameters": []}, "no object"),
+        ({"inputs": [ROW], "parameters": {"timeout": "1"}}, "'timeout' is '1'"),
+        ({"inputs": [{**ROW, "parameters": {"binary_data_size": 99}}]}, "takes 99 bytes"),
+        ({"inputs": [{**ROW, "parameters": {"binary_data_size": -1}}]}, "is -1"),
+        (
+            {"inputs": [{**ROW, "parameters": {"shared_memory_region": "r"}}]},
+            "'shared_memory_byte_size' is None",
+        ),
+    ],
+)
+def test_wrong_requests_are_told_in_the_protocols_json(server: Any, body: Any, text: str) -> None:
+    status, found = asked(server, INFER, body)
+    assert (status, list(found)) == (400, ["error"])
+    assert text in found["error"]
+
+
+def test_wrong_paths_methods_and_headers(server: Any) -> None:
+    good = {"inputs": [ROW]}
+    assert asked(server, "/v3")[0] == 404
+    assert "error" in asked(server, "/v3")[1]
+    assert asked(server, INFER)[0] == 405
+    assert asked(server, "/v2/models/nothing")[0] == 404
+    assert asked(server, "/v2/models/scaled/versions/7/infer", good)[0] == 404
+    assert asked(server, "/v2/systemsharedmemory/region/r/status")[0] == 400
+    assert asked(server, "/v2/systemsharedmemory/region/r/register", {"key": 1})[0] == 400
+    length = "Inference-Header-Content-Length"
+    for wrong in ("-1", "x", "99999"):
+        assert asked(server, INFER, good, {length: wrong})[0] == 400
+    assert asked(server, INFER, json.dumps(good).encode() + b"abc", {length: "5"})[0] == 400
+    assert asked(server, INFER, good, {"Content-Encoding": "gzip"})[0] == 400
+    status, found = asked(server, INFER, b" " * ((1 << 20) + 1))
+    assert (status, "--max-request-bytes" in found["error"]) == (413, True)
+    assert asked(server, INFER, good)[0] == 200
+
+
+def test_a_chunked_body_that_is_too_long_and_half_a_request(server: Any) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=60)
+    parts = (b"x" * (1 << 18) for _ in range(5))
+    connection.request("POST", INFER, parts, encode_chunked=True)
+    assert connection.getresponse().status == 413
+    connection.close()
+    with socket.create_connection(("127.0.0.1", server.http)) as s:
+        s.sendall(f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\nabc".encode())
+    assert first(server, "scaled") >= 0
+
+
+# -- models ---------------------------------------------------------------------------------------
+
+
+def test_models_come_change_break_and_go(
+    plans: Any, tmp_path: Path, serving: Any, put_plan: Any
+) -> None:
+    put_plan(tmp_path, "m", 1, plans.path("scaled"))
+    with serving(tmp_path, tmp_path / ".cache") as server:
+        once = first(server, "m")
+        put_plan(tmp_path, "m", 2, plans.path("twice"))
+        until(lambda: first(server, "m") == 2 * once)
+        assert asked(server, "/v2/models/m/versions/1")[0] == 404
+        (tmp_path / "broken" / "1").mkdir(parents=True)
+        (tmp_path / "broken" / "1" / "model.plan").write_bytes(b"nothing")
+        (tmp_path / "m" / "3").mkdir()
+        (tmp_path / "m" / "3" / "model.plan").write_bytes(plans.path("scaled").read_bytes()[:-9])
+        until(lambda: sum("is not loaded" in line for line in server.log) == 2)
+        assert first(server, "m") == 2 * once
+        _, index = asked(server, "/v2/repository/index", {})
+        rows = {(r["name"], r["version"]): r for r in index}
+        assert rows["m", "3"]["state"] == rows["broken", "1"]["state"] == "UNAVAILABLE"
+        assert "not a tactix plan" in rows["broken", "1"]["reason"] or rows["broken", "1"]["reason"]
+        assert asked(server, "/v2/health/ready")[0] == 503
+        put_plan(tmp_path, "broken", 1, plans.path("scaled"))
+        until(lambda: asked(server, "/v2/models/broken/ready")[0] == 200)
+        assert asked(server, "/v2/health/ready")[0] == 200
+        (tmp_path / "broken" / "1" / "model.plan").unlink()
+        until(lambda: asked(server, "/v2/models/broken")[0] == 404)
+        put_plan(tmp_path, "m", 3, plans.path("scaled"))
+        until(lambda: first(server, "m") == once)
+
+
+def test_an_onnx_model_is_built_and_a_mixing_one_refused(
+    plans: Any, tmp_path: Path, serving: Any, put_plan: Any
+) -> None:
+    digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+    (tmp_path / "digits" / "1").mkdir(parents=True)
+    (tmp_path / "digits" / "1" / "model.onnx").write_bytes(digits.read_bytes())
+    (tmp_path / "digits" / "config.toml").write_text("level = 0\nthreads = 1\nwarm_up = false\n")
+    put_plan(tmp_path, "centred", 1, plans.path("centred"))
+    (tmp_path / "centred" / "config.toml").write_text("[batching]\n")
+    with serving(tmp_path, tmp_path / ".cache") as server:
+        assert asked(server, "/v2/models/digits/ready")[0] == 200
+        status, found = asked(server, "/v2/models/centred")
+        assert (status, "beside other rows" in found["error"]) == (404, True)
+
+
+def test_configurations(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    assert read_config(tmp_path) == ModelConfig()
+    path.write_text("contexts = 2\ntimeout = 1\n[batching]\nmax_batch = 4\npad.x = { axis = 1 }\n")
+    found = read_config(tmp_path)
+    assert (found.contexts, found.timeout) == (2, 1.0)
+    assert found.batching is not None
+    assert (found.batching.max_batch, found.batching.pad) == (4, {"x": {1: 0}})
+    for text in (
+        "contexts =",
+        "contextes = 1",
+        "contexts = '2'",
+        "contexts = true",
+        "batching = 3",
+        "[batching]\nwindow = -1",
+        "[batching]\npad = 3",
+        "[batching.pad.x]\nvalue = 1",
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=re.escape(str(path))):
+            read_config(tmp_path)
+
+
+class Waiting(ServedModel):
+    """Answers when it is let go."""
+
+    platform = "test"
+    inputs = (TensorMetadata("x", "FP32", (-1, 4)),)
+    outputs = (TensorMetadata("y", "FP32", (-1, 4)),)
+
+    def __init__(self) -> None:
+        self.go, self.came, self.cancelled = threading.Event(), 0, 0
+        self.closed = False
+
+    async def infer(self, feeds: Mapping[str, Array], timeout: float | None) -> Mapping[str, Array]:
+        self.came += 1
+        try:
+            while not self.go.is_set():
+                await asyncio.sleep(0.005)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return {"y": feeds["x"]}
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def test_a_client_that_goes_away_cancels_its_request(
+    plans: Any, tmp_path: Path, serving: Any, put_plan: Any
+) -> None:
+    put_plan(tmp_path, "m", 1, plans.path("scaled"))
+    model = Waiting()
+    with serving(tmp_path, tmp_path / ".cache", lambda folder, config: model) as server:
+        body = json.dumps({"inputs": [ROW]})
+        text = f"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.http)) as s:
+            s.sendall((text + body).encode())
+            until(lambda: model.came == 1)
+        until(lambda: model.cancelled == 1)
+        grpc = pytest.importorskip("grpc")
+        from tactix_serve.grpc_server import SERVICE
+        from tactix_serve.messages import protocol
+
+        request = protocol().messages["ModelInferRequest"](model_name="m")
+        request.inputs.add(name="x", datatype="FP32", shape=[1, 4])
+        request.raw_input_contents.append(X.tobytes())
+        with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+            call = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+            pending = call.future(request.SerializeToString())
+            until(lambda: model.came == 2)
+            pending.cancel()
+            until(lambda: model.cancelled == 2)
+
+
+def test_a_stop_waits_for_requests(plans: Any, tmp_path: Path, serving: Any, put_plan: Any) -> None:
+    put_plan(tmp_path, "m", 1, plans.path("scaled"))
+    model, answers = Waiting(), list[Any]()
+    with serving(tmp_path, tmp_path / ".cache", lambda folder, config: model) as server:
+        ask = threading.Thread(
+            target=lambda: answers.append(asked(server, "/v2/models/m/infer", {"inputs": [ROW]}))
+        )
+        ask.start()
+        until(lambda: model.came == 1)
+        threading.Timer(0.3, model.go.set).start()
+    ask.join(60)
+    assert answers[0][0] == 200
+    assert model.closed
+
+
+def test_options_and_ports_that_are_taken(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    pytest.importorskip("grpc")
+    from tactix_serve.server import ModelServer, ServerOptions
+
+    for wrong in ({"http": None, "grpc": None}, {"http": 70000}, {"poll": 0.0}, {"grace": -1.0}):
+        with pytest.raises(InvalidArgument):
+            ServerOptions(tmp_path, tmp_path, **wrong)
+    with pytest.raises(InvalidArgument, match="there is no folder"):
+        ServerOptions(tmp_path / "none", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        options = ServerOptions(tmp_path, tmp_path, http=port, grpc=None)
+        with pytest.raises(ConfigError, match="cannot be served"):
+            asyncio.run(ModelServer(options).serve())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGTERM")
+def test_the_command_ends_cleanly_on_sigterm(plans: Any, tmp_path: Path, put_plan: Any) -> None:
+    for part in ("starlette", "uvicorn", "grpc", "prometheus_client"):
+        pytest.importorskip(part)
+    put_plan(tmp_path, "scaled", 1, plans.path("scaled"))
+    command = "import sys; from tactix_tools.cli import main; sys.exit(main(sys.argv[1:]))"
+    args = [sys.executable, "-c", command, "serve", str(tmp_path), "--http", "0", "--grpc", "0"]
+    with subprocess.Popen(
+        args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://127.0.0.1:(\d+) grpc://127.0.0.1:\d+", line)
+        assert found, process.communicate(timeout=60)
+        with socket.create_connection(("127.0.0.1", int(found[1]))):
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "stopped\n"), err

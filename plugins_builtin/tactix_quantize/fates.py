@@ -184,7 +184,8 @@ class Fates:
             return
         for step in self._in(name):
             how = self._how(name, step)
-            if how == INTEGERS or not (constant and step.kind.startswith(INTEGER)):
+            read = how in (INTEGERS, PACKED) and not _is({"layer": step.kind}, *MOVES[:3])
+            if read or not (constant and step.kind.startswith((INTEGER, *MOVES[:3]))):
                 yield Part(step.name, how, step.tactic)
 
     def _how(self, name: str, step: MadeStep) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from tactix_ops.rules.facts import Array, again
 
 MOST = 1 << 30
 """Largest constant term: sums of products stay within int32 beside it."""
+LONGEST = 1 << 14
+"""Most terms of a sum of activations that is multiplied by up to 128 beside a sum of products."""
 
 
 def _zeros(node: Node) -> Array:
@@ -35,11 +38,8 @@ def _unfit_weights(dw: Node, axis: int) -> str:
     if dw.attrs.axis % w.spec.rank != axis and scale.array.size != 1:
         at = dw.attrs.axis % w.spec.rank
         return f"its weights have scales along axis {at}, and output channels along {axis}"
-    whole = _whole_weights(dw, axis)
-    if whole.min(initial=0) < -128 or whole.max(initial=0) > 127:
-        return (
-            "its weights less their zero points leave int8: give them zero points near the middle"
-        )
+    if _whole_weights(dw, axis)[0].size > LONGEST and _shifts(dw, axis).any():
+        return "its weights less their zero points leave int8, in sums too long for int32"
     return ""
 
 
@@ -49,10 +49,23 @@ def _whole_weights(dw: Node, axis: int) -> Array:
     return w.array.astype(np.int64) - _zeros(dw).reshape(shape)
 
 
+def _shifts(dw: Node, axis: int) -> Array:
+    """By how much weights less their zero points leave int8, for each place along ``axis``: what is
+    to be taken from them, and added again as so many sums of the activations.
+    """
+    whole = _whole_weights(dw, axis)
+    depth = tuple(i for i in range(whole.ndim) if i != axis)
+    low, high = whole.min(axis=depth, initial=0), whole.max(axis=depth, initial=0)
+    found: Array = np.maximum(high - 127, 0) + np.minimum(low + 128, 0)
+    return found
+
+
 def _weights(dw: Node, axis: int) -> tuple[Array, Array]:
-    """Weights that fit, as int8, and their scales."""
+    """Weights as int8, those shifts taken off, and their scales."""
     scale = np.atleast_1d(dw.given[1].array).astype(np.float32)
-    return _whole_weights(dw, axis).astype(np.int8), scale
+    whole = _whole_weights(dw, axis)
+    shape = [-1 if i == axis else 1 for i in range(whole.ndim)]
+    return (whole - _shifts(dw, axis).reshape(shape)).astype(np.int8), scale
 
 
 def _constant(v: Value | None) -> Array | None:
@@ -99,11 +112,25 @@ class _Sum:
             return f"its constant term leaves int32: {MOST} steps of the product of its scales"
         return True
 
-    def finish(self, product: Op, spatial: int) -> Op:
-        """Template: the product as numbers."""
+    def finish(self, product: Op, spatial: int, shifted: Shifted | None) -> Op:
+        """Template: the product as numbers. ``shifted``: what was taken off the weights."""
         shape = (-1, *(1,) * spatial)
         y = P.tactix.Mul(P.tactix.Cast(product, to=DType.FP32), literal(self.factor.reshape(shape)))
+        if shifted is not None:
+            units = (self.factor * shifted.by).astype(np.float32).reshape(shape)
+            sums = P.tactix.Cast(shifted.sums, to=DType.FP32)
+            y = P.tactix.Add(y, P.tactix.Mul(sums, literal(units)))
         return y if self.after is None else P.tactix.Add(y, literal(self.after.reshape(shape)))
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """``by``: what was taken off the weights of each channel; ``sums``: template of the sums of
+    activations that it is to be added times.
+    """
+
+    by: Array
+    sums: Op
 
 
 def _unfit(root: Node, dw: Node, axis: int) -> str:
@@ -126,7 +153,21 @@ def _conv_sum(root: Node, d: Node, dw: Node) -> _Sum:
 
 
 def _conv_when(root: Node, d: Node, dw: Node) -> bool | str:
-    return _unfit(root, dw, 0) or _conv_sum(root, d, dw).fits
+    why = _unfit(root, dw, 0)
+    if not why and root.attrs.group == 1 and _window_of(dw) > 1 and _shifts(dw, 0).any():
+        why = FAR
+    return why or _conv_sum(root, d, dw).fits
+
+
+FAR = (
+    "its weights less their zero points leave int8, and floats are faster than two convolutions: "
+    "give them zero points near the middle"
+)
+
+
+def _window_of(dw: Node) -> int:
+    """Places that a window of the weights reads."""
+    return int(np.prod(dw.given[0].spec.shape[2:], dtype=np.int64))  # type: ignore[arg-type]
 
 
 def moved_bytes(x: Value, moved: Node | None) -> Any:
@@ -135,18 +176,22 @@ def moved_bytes(x: Value, moved: Node | None) -> Any:
 
 
 def _conv(root: Node, x: Value, d: Node, dw: Node, moved: Node | None = None) -> Op:
-    made, a = _conv_sum(root, d, dw), root.attrs
-    product = P.tactix.IntegerConvolution(
-        moved_bytes(x, moved),
-        literal(_weights(dw, 0)[0]),
-        literal(made.start.astype(np.int32)),
-        strides=a.strides,
-        dilations=a.dilations,
-        pads=a.pads,
-        group=a.group,
-        pad_value=d.attrs.zero,
-    )
-    return made.finish(product, root.outputs[0].spec.rank - 2)
+    made, shifts, given = _conv_sum(root, d, dw), _shifts(dw, 0), moved_bytes(x, moved)
+    weights, spatial = _weights(dw, 0)[0], root.outputs[0].spec.rank - 2
+    product = _window(root, d, given, weights, made.start)
+    shifted = None
+    if shifts.any():
+        ones = np.ones_like(weights)  # a channel each: epilogues read tensors of their own shape
+        start = np.full(len(ones), -int(d.attrs.zero) * ones[0].size)
+        shifted = Shifted(shifts, _window(root, d, given, ones, start))
+    return made.finish(product, spatial, shifted)
+
+
+def _window(root: Node, d: Node, x: Any, weights: Array, start: Array) -> Op:
+    a = root.attrs
+    fields = {name: getattr(a, name) for name in ("strides", "dilations", "pads", "group")}
+    terms = literal(start.astype(np.int32))
+    return P.tactix.IntegerConvolution(x, literal(weights), terms, pad_value=d.attrs.zero, **fields)
 
 
 def _dequantized(net: Any, x: Value, scale: Any, zero: Any, axis: int = 0) -> Value:
@@ -219,11 +264,15 @@ def _matrix_when(root: Node, d: Node, dw: Node) -> bool | str:
 
 
 def _product(root: Node, x: Value, d: Node, dw: Node, moved: Node | None = None) -> Op:
-    made, (whole, _) = _matrix_sum(root, d, dw), _matrix(root, dw)
-    product = P.tactix.IntegerMatMul(
-        moved_bytes(x, moved), literal(whole), literal(made.start.astype(np.int32))
-    )
-    return made.finish(product, 0)
+    made, (whole, _), given = _matrix_sum(root, d, dw), _matrix(root, dw), moved_bytes(x, moved)
+    shifts = _shifts(dw, 0 if _turned(root) else 1)
+    product = P.tactix.IntegerMatMul(given, literal(whole), literal(made.start.astype(np.int32)))
+    shifted = None
+    if shifts.any():
+        start = np.array([-int(d.attrs.zero) * len(whole)], np.int32)
+        ones = literal(np.ones((len(whole), 1), np.int8))
+        shifted = Shifted(shifts, P.tactix.IntegerMatMul(given, ones, literal(start)))
+    return made.finish(product, 0, shifted)
 
 
 def _matmul_example(net: Any) -> None:

@@ -18,6 +18,7 @@ from tactix.base import errors
 from tactix.base.logger import INDENTED, printable
 from tactix.base.spelling import did_you_mean
 from tactix.plugins.registry import MissingKey
+from tactix_tools import tools
 
 if TYPE_CHECKING:
     import click
@@ -60,7 +61,14 @@ EXIT_CODES: tuple[tuple[int, str, tuple[type[BaseException], ...]], ...] = (
     (
         MISMATCH,
         "results differ, or running failed",
-        (errors.AccuracyError, errors.ExecutionError, MemoryError),
+        (
+            errors.AccuracyError,
+            errors.DeadlineExceeded,
+            errors.EngineClosed,
+            errors.ExecutionError,
+            errors.QueueFull,
+            MemoryError,
+        ),
     ),
     (
         USAGE,
@@ -155,13 +163,13 @@ def _group() -> click.Group:
                     f"No such command {name!r}. A pack's tool has its name in front: "
                     f"{' or '.join(meant)}"
                 )
-            if name not in known and all("." in k for k in known):  # none of tactix's own
+            if name not in known and (asked := did_you_mean(name, known)):
+                ctx.fail(f"No such command {name!r}. {asked}")
+            if name not in known and not any(t.key in known for t in tools()):
                 ctx.fail(
                     f"No such command {name!r}: "
                     f"{'. '.join(session().why_missing('tactix', 'tactix_tools'))}"
                 )
-            if name not in known and (asked := did_you_mean(name, known)):
-                ctx.fail(f"No such command {name!r}. {asked}")
             return _made(session(), name) if name in known else None
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

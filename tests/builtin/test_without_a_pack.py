@@ -77,6 +77,7 @@ NEEDS = {
         FLAG.format("WEIGHT_STREAMING"),
         "ConfigError BuilderFlag.WEIGHT_STREAMING cannot be served",
     ),
+    "serve": ("", ""),
     "ship": (
         FLAG.format("VERSION_COMPATIBLE"),
         "ConfigError BuilderFlag.VERSION_COMPATIBLE cannot be served",
@@ -95,7 +96,8 @@ NEEDS = {
 def packs() -> set[str]:
     """The built-in packs that have an entry point."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    return {name.partition(".")[2] for group in groups.values() for name in group}
+    names = {name for group in groups.values() for name in group}
+    return {name.partition(".")[2] for name in names if name.startswith("tactix.")}
 
 
 def process(pack: str, *command: str) -> subprocess.CompletedProcess[str]:

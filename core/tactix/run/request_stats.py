@@ -27,6 +27,12 @@ class LatencyHistogram:
         self.count += 1
         self.highest = max(self.highest, seconds)
 
+    def merge(self, other: LatencyHistogram) -> None:
+        """Count what the other has counted, too."""
+        self._counts = [a + b for a, b in zip(self._counts, other._counts, strict=True)]
+        self.count += other.count
+        self.highest = max(self.highest, other.highest)
+
     def quantile(self, share: float) -> float:
         """Seconds that this share of all took at most, within 4.5 %; 0 while there are none."""
         left = share * self.count

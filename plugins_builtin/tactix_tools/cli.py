@@ -166,10 +166,9 @@ def _group() -> click.Group:
             if name not in known and (asked := did_you_mean(name, known)):
                 ctx.fail(f"No such command {name!r}. {asked}")
             if name not in known and not any(t.key in known for t in tools()):
-                ctx.fail(
-                    f"No such command {name!r}: "
-                    f"{'. '.join(session().why_missing('tactix', 'tactix_tools'))}"
-                )
+                why = ". ".join(filter(None, session().why_missing("tactix", "tactix_tools")))
+                if why:
+                    ctx.fail(f"No such command {name!r}: {why}")
             return _made(session(), name) if name in known else None
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -39,7 +39,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], N
 
     def put(function: Callable[..., Any]) -> None:
         made = tool(function)
-        monkeypatch.setattr(cli, "_session", lambda: SimpleNamespace(tools={made.name: made}))
+        session = SimpleNamespace(tools={made.name: made}, why_missing=lambda *asked: ("", ""))
+        monkeypatch.setattr(cli, "_session", lambda: session)
 
     return put
 

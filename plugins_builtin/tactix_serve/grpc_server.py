@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -158,7 +159,9 @@ class GrpcFrontend:
 
     async def ModelInfer(self, asked: Any, context: Any) -> Any:
         """A client that goes away cancels its request, as gRPC cancels this coroutine."""
-        answer = await self._service.infer(_request(asked, context.time_remaining()))
+        request = _request(asked, context.time_remaining())
+        headers = {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
+        answer = await self._service.infer(replace(request, carrier=headers))
         return self._response(answer)
 
     async def ModelStreamInfer(self, asked: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -179,7 +180,7 @@ class HttpFrontend:
         body = await self._body(request)
         header = request.headers.get(http_json.HEADER)
         asked = http_json.parsed(path["model"], path.get("version", ""), body, header)
-        return await self._until_gone(request, asked)
+        return await self._until_gone(request, replace(asked, carrier=request.headers))
 
     async def _until_gone(self, request: Request, asked: InferenceRequest) -> Response:
         work = asyncio.ensure_future(self._service.infer(asked))

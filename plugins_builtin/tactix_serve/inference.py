@@ -21,6 +21,7 @@ from tactix_serve.metrics import ServerMetrics
 from tactix_serve.repository import LoadedVersion, ModelNotFound, Repository
 from tactix_serve.served_model import ServedModel
 from tactix_serve.shared_memory import RegionSlice, SharedMemory
+from tactix_serve.tracing import span
 
 EXTENSIONS = ("binary_tensor_data", "model_repository(index)", "system_shared_memory")
 
@@ -52,7 +53,9 @@ class WantedOutput:
 
 @dataclass(frozen=True)
 class InferenceRequest:
-    """``outputs``: none stands for all. ``timeout``: seconds."""
+    """``outputs``: none stands for all. ``timeout``: seconds. ``carrier``: headers, which may name
+    the span that it belongs to.
+    """
 
     model: str
     version: str
@@ -61,6 +64,7 @@ class InferenceRequest:
     id: str = ""
     timeout: float | None = None
     binary_outputs: bool = False
+    carrier: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,8 @@ class InferenceService:
                 raise EngineClosed("the server is stopping", do="Ask another one")
             with self.repository.find(request.model, request.version) as loaded:
                 model = loaded.name
-                answer = await self._infer(loaded, request)
+                with span("infer", request.carrier, model=loaded.name, version=loaded.version):
+                    answer = await self._infer(loaded, request)
             outcome = "ok"
             return answer
         except asyncio.CancelledError:

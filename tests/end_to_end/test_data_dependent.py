@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 import tactix
-from tactix.base.errors import ExecutionError, InvalidArgument, PlanCompatibilityError, ShapeError
+from tactix.base.errors import (
+    EngineClosed,
+    ExecutionError,
+    InvalidArgument,
+    PlanCompatibilityError,
+    ShapeError,
+)
 from tactix.contracts.flavour import Options
 from tactix.network.definition import NetworkDefinition
 from tactix.run.engine import Engine
@@ -145,6 +151,31 @@ def test_what_a_context_refuses(engine: tactix.Engine) -> None:
     context.close()
     with pytest.raises(ExecutionError, match="the context is closed"):
         context.run({"limit": np.float32(3), "x": x, "shape": np.array([4, 3])})
+
+
+def test_results_in_the_callers_arrays_and_after_the_end() -> None:
+    builder = tactix.Builder()
+    engine = builder.build(network(builder), config())
+    x = np.random.default_rng(2).standard_normal((2, 6), dtype=np.float32)
+    f = {"limit": np.float32(3), "x": x, "shape": np.array([4, 3])}
+    y, z = np.zeros(3, np.float32), np.zeros((4, 3), np.float32)
+    for _ in range(3):  # step by step, and as one call
+        y[:], z[:] = 0, 0
+        got = engine.run(f, {"y": y, "z": z})
+        assert got["y"] is y
+        assert np.array_equal(y, [1, 3, 5])
+        assert np.array_equal(z, x.reshape(4, 3))
+        np.testing.assert_allclose(got["w"], z.sum(0), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ShapeError, match=r"'y' is \(3\) at these inputs"):
+        engine.run(f, {"y": np.zeros(4, np.float32)})
+    with pytest.raises(InvalidArgument, match="output 'z' lies in the memory of input 'x'"):
+        engine.run(f, {"z": x.reshape(4, 3)})
+    context = engine.create_execution_context()
+    context.run(f)
+    engine.close()
+    for call in (context.run, engine.run, engine):
+        with pytest.raises(EngineClosed):
+            call(f)
 
 
 def test_contexts_without_phases_refuse_the_plan(engine: tactix.Engine) -> None:

@@ -170,6 +170,7 @@ class StreamedEngine(InspectedEngine):
         super()._let_go()
         if self._backing.sizes:
             self._backing.release()
+        self._streamer.forget()
         self._backing = cast(Backing, ClosedPart(self._ended))
         self._streamer = cast(Streamer, ClosedPart(self._ended))
 
@@ -191,6 +192,10 @@ class Streamer:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
+
+    def forget(self) -> None:
+        """What was linked, which refers to this device."""
+        self._inner.clear()
 
     def set_budget(self, budget: int) -> None:
         """For what is linked from now on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import weakref
@@ -15,7 +16,7 @@ from fake_driver import FakeApi
 from test_arrays import Shared
 from test_engine import here as _here
 
-from tactix.base.errors import ExecutionError
+from tactix.base.errors import EngineClosed, ExecutionError, ShapeError
 from tactix.run.runtime import Runtime
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.memory import RecyclingAllocator
@@ -70,6 +71,33 @@ def test_engines_leave_nothing(here: tuple[CudaDevice, FakeApi], plan: tuple[Any
         del engine
         assert open_of(here[1]) == before
     assert not here[1].memory
+
+
+def test_an_engine_that_is_closed_but_kept(
+    here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any]
+) -> None:
+    """After runs of its pool, and into arrays of the host and from arrays of the device."""
+    api, f = here[1], e.feeds(4)
+    before, want = open_of(api), e.expected(f)
+    engine = Runtime(session=plan[0]).load(plan[1])
+    assert engine.pool_size == 2
+    got = asyncio.run(engine.run_async(f))
+    out = {name: np.zeros_like(y) for name, y in want.items()}
+    engine.run(f, out)
+    for name, y in want.items():
+        np.testing.assert_array_equal(np.asarray(got[name]), y)
+        np.testing.assert_array_equal(out[name], y)
+    out = {name: np.zeros_like(y) for name, y in want.items()}
+    engine.run({k: Shared(x) for k, x in f.items()}, out)
+    assert all(np.array_equal(out[name], y) for name, y in want.items())
+    name, y = next(iter(want.items()))
+    with pytest.raises(ShapeError, match="its array is"):
+        engine.run(f, {name: np.zeros((*y.shape, 1), y.dtype)})
+    engine.close()
+    assert open_of(api) == before
+    assert not api.memory
+    with pytest.raises(EngineClosed):
+        engine(f)
 
 
 def test_contexts_leave_nothing(here: tuple[CudaDevice, FakeApi], plan: tuple[Any, Any]) -> None:

@@ -135,6 +135,16 @@ def test_a_chunked_body_that_is_too_long_and_half_a_request(server: Any) -> None
     assert first(server, "scaled") >= 0
 
 
+def test_spans_are_children_of_what_headers_name() -> None:
+    trace = pytest.importorskip("opentelemetry.trace")
+    from tactix_serve.tracing import span
+
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    with span("infer", {"traceparent": parent}, model="m"):
+        found = trace.get_current_span().get_span_context()
+    assert f"{found.trace_id:032x}" == parent.split("-")[1]
+
+
 # -- models ---------------------------------------------------------------------------------------
 
 

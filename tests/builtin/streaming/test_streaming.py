@@ -21,7 +21,7 @@ from resident import resident
 
 import tactix
 from tactix import BuilderFlag
-from tactix.base.errors import InvalidArgument
+from tactix.base.errors import EngineClosed, InvalidArgument
 from tactix.run import weight_schedule as schedule
 from tactix_refit.refitter import Refitter
 from tactix_runtime.streaming.engine import StreamedEngine
@@ -198,6 +198,21 @@ def test_budgets_that_cannot_be(path: Path) -> None:
         with pytest.raises(InvalidArgument, match=r"cannot be streamed.*Load the plan from a file"):
             held.weight_streaming_budget_v2 = 1 << 30
         np.testing.assert_array_equal(held(X), engine(X))
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+def test_a_closed_engine_lets_go_of_the_file(path: Path, tmp_path: Path) -> None:
+    own = shutil.copy(path, tmp_path / "closed.plan")
+    engine = tactix.load(own, max_threads=1)
+    assert isinstance(engine, StreamedEngine)
+    engine.weight_streaming_budget_v2 = engine.minimum_weight_streaming_budget
+    engine(X)
+    engine.close()
+    assert "closed.plan" not in Path("/proc/self/maps").read_text()
+    with pytest.raises(EngineClosed):
+        engine(X)
+    with pytest.raises(EngineClosed):
+        print(engine.streamable_weights_size)
 
 
 def test_several_contexts_at_once(path: Path) -> None:

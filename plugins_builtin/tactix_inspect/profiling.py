@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,8 @@ TOGETHER = "timestamps of each step on each thread, within runs as they are othe
 
 
 IN_BODIES = (
-    "branches and loops run step by step from Python here, which takes {:.3g} times as long as a "
-    "run without timestamps, where they may be native calls: compare their steps with each other, "
-    "not with that run"
+    "steps of branches and loops in runs of their own, step by step from Python, and these as a "
+    "whole by what other steps leave of a run without timestamps"
 )
 
 
@@ -50,9 +49,12 @@ class SpanOfRun:
 
 
 class SpanCollector(SpanProfiler):
-    """Keeps what is told of a run, and when the last of it was."""
+    """Keeps what is told of a run, and when the last of it was. ``bodies``: whether steps of bodies
+    are told, too.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, bodies: bool = True) -> None:
+        self.bodies = bodies
         self._told: list[tuple[Plan, int, Spans]] = []
         self.end = 0.0
 
@@ -92,8 +94,9 @@ class StepRuns:
 
 @dataclass(frozen=True)
 class ProfiledRuns:
-    """Seconds of runs without and with timestamps, the steps, and the spans of the run that took
-    the median time, with when it began.
+    """Seconds of runs without and with timestamps, the steps in the order in which they ran first,
+    and the spans of the run that took the median time, with when it began. Where there are bodies,
+    that is one whose bodies were run step by step.
     """
 
     plain: Sequence[float]
@@ -121,28 +124,52 @@ def profile(
 def observed(engine: Engine, inputs: Mapping[str, Any], runs: int = RUNS) -> ProfiledRuns:
     """Runs in turns. Raises as a run does."""
     given = in_order(engine.plan.inputs, (inputs,), {})
-    plain, stamped = engine.create_execution_context(), engine.create_execution_context()
-    call = _caller(plain, given)
+    call = _caller(engine.create_execution_context(), given)
     once = _warm(call)
-    collector = SpanCollector()
-    stamped.profiler = collector
-    stamped_call = _caller(stamped, given)
-    stamped_call()
-    both = once + _timed(stamped_call)[1]
-    collector.taken()
-    count = min(runs, max(LEAST_RUNS, int(MOST_SECONDS / max(both, 1e-9))))
+    stamped = StampedRuns(engine, given, bodies=False)
+    has_bodies = any(True for _ in _bodies(engine.plan))
+    watched = StampedRuns(engine, given, bodies=True) if has_bodies else stamped
+    turns = [stamped, watched] if has_bodies else [stamped]
+    every = once + sum(t.once for t in turns)
+    count = min(runs, max(LEAST_RUNS, int(MOST_SECONDS / max(every, 1e-9))))
     seconds: list[float] = []
-    later: list[tuple[float, float, Callable[[], list[SpanOfRun]]]] = []
     for _ in range(count):
         seconds.append(_timed(call)[1])
-        begin, _ = _timed(stamped_call)
-        later.append((collector.end - begin, begin, collector.taken()))
-    found = [(own, begin, spans()) for own, begin, spans in later]
-    _, begin, spans = sorted(found, key=lambda r: r[0])[len(found) // 2]
-    rows = _rows(found)
-    return ProfiledRuns(
-        seconds, [r[0] for r in found], rows, spans, begin, any(any(r.threads[0]) for r in rows)
-    )
+        for t in turns:
+            t.run()
+    found, looked = stamped.found(), watched.found()
+    _, begin, spans = sorted(looked, key=lambda r: r[0])[len(looked) // 2]
+    rows = _rows(looked)
+    rows = dict(sorted(rows.items(), key=lambda r: statistics.median(r[1].start)))
+    steps = list({**rows, **_rows(found)}.values())  # around bodies as native calls
+    together = any(any(r.threads[0]) for r in steps)
+    return ProfiledRuns(seconds, [r[0] for r in found], steps, spans, begin, together)
+
+
+FoundRun = tuple[float, float, list[SpanOfRun]]
+"""Seconds of a run, when it began, and its spans."""
+
+
+class StampedRuns:
+    """Runs of a context of their own with timestamps. ``once``: seconds of the second one, which is
+    not kept.
+    """
+
+    def __init__(self, engine: Engine, given: Sequence[Any], bodies: bool) -> None:
+        context, self._collector = engine.create_execution_context(), SpanCollector(bodies)
+        context.profiler = self._collector
+        self._call = _caller(context, given)
+        self._call()
+        self.once = _timed(self._call)[1]
+        self._collector.taken()
+        self._later: list[tuple[float, float, Callable[[], list[SpanOfRun]]]] = []
+
+    def run(self) -> None:
+        begin, _ = _timed(self._call)
+        self._later.append((self._collector.end - begin, begin, self._collector.taken()))
+
+    def found(self) -> list[FoundRun]:
+        return [(own, begin, spans()) for own, begin, spans in self._later]
 
 
 def _timed(call: Callable[[], object]) -> tuple[float, float]:
@@ -178,7 +205,7 @@ def _caller(context: ExecutionContext, given: Sequence[Any]) -> Callable[[], obj
     return call
 
 
-def _rows(found: Sequence[tuple[float, float, Sequence[SpanOfRun]]]) -> list[StepRuns]:
+def _rows(found: Sequence[FoundRun]) -> dict[tuple[int, int], StepRuns]:
     """By step, in the order in which they ran first; a run that did not come to a step tells
     nothing of it.
     """
@@ -190,7 +217,7 @@ def _rows(found: Sequence[tuple[float, float, Sequence[SpanOfRun]]]) -> list[Ste
         for key, group in own.items():
             row = rows.setdefault(key, StepRuns(group[0].plan, group[0].index))
             row.add([s.span for s in group], begin)
-    return list(rows.values())
+    return rows
 
 
 # -- as a profile --------------------------------------------------------------------------------
@@ -220,24 +247,45 @@ def told(
         dict(plan.device),
         threads,
         len(found.stamped),
-        method(found, engine.device, [s for s in steps if s.inside]),
+        method(found, engine.device, any(s.inside for s in steps)),
         shapes,
         statistics.median(found.plain),
         statistics.median(found.stamped),
-        tuple(sorted(steps, key=lambda s: s.start)),
+        fitted(plan, steps, statistics.median(found.plain)),
         roofline,
         memory,
         "" if isinstance(peaks, Roofline) else peaks.why,
     )
 
 
-def method(found: ProfiledRuns, device: Device, inner: Sequence[StepTime]) -> str:
-    """How the times were taken. ``inner``: steps of bodies."""
+def fitted(plan: Plan, steps: Sequence[StepTime], seconds: float) -> tuple[StepTime, ...]:
+    """Steps with bodies take no more than others leave of a run, which may be one native call where
+    a profiled one enters bodies from Python.
+    """
+    with_bodies = {i for i, s in enumerate(plan.steps) if s.plans and not plan.kernel_sets}
+    own = [s for s in steps if not s.inside]
+    theirs = sum(s.seconds for s in own if s.index in with_bodies)
+    left = seconds - sum(s.seconds for s in own if s.index not in with_bodies)
+    if not 0 < left < theirs:
+        return tuple(steps)
+    share = left / theirs
+    return tuple(s if s.inside or s.index not in with_bodies else _scaled(s, share) for s in steps)
+
+
+def _scaled(s: StepTime, share: float) -> StepTime:
+    return replace(
+        s,
+        seconds=s.seconds * share,
+        low=s.low * share,
+        high=s.high * share,
+        of_roofline=s.of_roofline and s.of_roofline / share,
+    )
+
+
+def method(found: ProfiledRuns, device: Device, has_bodies: bool) -> str:
+    """How the times were taken."""
     how = TOGETHER if found.together else device.timing
-    if not inner:
-        return how
-    plain, stamped = statistics.median(found.plain), statistics.median(found.stamped)
-    return f"{how}; {IN_BODIES.format(stamped / plain)}"
+    return f"{how}; {IN_BODIES}" if has_bodies else how
 
 
 def _threads(found: ProfiledRuns) -> int:

@@ -150,7 +150,8 @@ class SegmentedContext(ExecutionContext):
             self._watch = watch
             for segment, _ in self._segments:
                 segment.watch, segment.runnable = watch, None
-            spans = watch.profiler if isinstance(watch.profiler, SpanProfiler) else None
+            looks = isinstance(watch.profiler, SpanProfiler) and watch.profiler.bodies
+            spans = watch.profiler if looks else None
             for context in (c for contexts in self._inner.values() for c in contexts):
                 context._watched(Watchers(spans, watch.observer))
 

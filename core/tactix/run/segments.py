@@ -56,8 +56,10 @@ Spans = Callable[[], Sequence[StepSpan]]
 
 class SpanProfiler:
     """A profiler that is told of each step when it took place, and on which threads; of steps of
-    bodies in each of their runs, too.
+    bodies in each of their runs, too, which then are run from Python, unless ``bodies`` is false.
     """
+
+    bodies = True
 
     def report_spans(self, plan: Plan, first: int, spans: Spans) -> None:
         """Steps from ``first`` on of a plan, perhaps of a body, have run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tactix.plugins.session import Session
 from tactix.run.segments import SpanProfiler, Spans
 from tactix_inspect import peaks, profiling
 from tactix_inspect.nvtx_ranges import NvtxSteps
-from tactix_inspect.profile import PlanProfile
+from tactix_inspect.profile import PlanProfile, StepTime
 from tactix_inspect.trace import trace
 from tactix_tools.cli import PLAN, USAGE, main
 
@@ -135,8 +136,27 @@ def test_steps_of_bodies_and_produced_steps_are_told() -> None:
     inner = [s for s in p.steps if s.inside]
     assert {s.inside for s in inner} == {loop.name}
     assert {s.times for s in inner} == {3.0}
-    assert "branches and loops run step by step from Python here, which takes" in p.method
+    assert "steps of branches and loops in runs of their own, step by step from" in p.method
+    names = [s.name for s in p.steps]
+    assert names.index(loop.name) < min(names.index(s.name) for s in inner)
+    assert p.in_steps <= p.seconds * (1 + 1e-9), "as a native call the loop takes no longer"
     assert sum(s.seconds for s in own) == p.in_steps
+
+
+def test_steps_with_bodies_take_what_others_leave_of_a_run() -> None:
+    plan = SimpleNamespace(
+        steps=(SimpleNamespace(plans=()), SimpleNamespace(plans=("body",))), kernel_sets=()
+    )
+
+    def step(index: int, seconds: float, inside: str = "") -> StepTime:
+        return StepTime(index, "s", "", "", seconds, seconds, seconds, 0.0, inside=inside)
+
+    measured = [step(0, 2.0), step(1, 8.0), step(0, 5.0, "s")]
+    told = profiling.fitted(plan, measured, 8.0)  # type: ignore[arg-type]
+    assert [s.seconds for s in told] == [2.0, 6.0, 5.0]
+    assert told[1].low == 6.0
+    same = profiling.fitted(plan, measured, 12.0)  # type: ignore[arg-type]
+    assert list(same) == measured, "a call around steps is none of theirs"
 
 
 def test_a_trace_has_the_steps_of_a_run_and_what_is_in_memory(

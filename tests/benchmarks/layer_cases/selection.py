@@ -14,6 +14,7 @@ def selection() -> Iterator[Case]:
         ("5 of 1000", "f32[64,1000]", 5, {}), ("100 of 1000", "f32[64,1000]", 100, {}),
         ("1 of 32000", "f32[4,32000]", 1, {}), ("50 of 32000", "f32[4,32000]", 50, {}),
         ("8 along the middle", "f32[8,64,129]", 8, {"axis": 1}), ("smallest", "f32[64,1000]", 5, {"largest": 0}),
+        ("many short lines", "f32[512,64]", 5, {}),
     ):  # fmt: skip
         yield from halved([Case("TopK", (x, longs(k)), attrs, note, 2)])
     yield Case("TopK", ("i64[64,1000] 0:99999", longs(10)), {}, "integers", 2)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import Case, check, check_all, node
+from harness import NATIVE, Case, check, check_all, node
 from select_cases import CODES, drawn, wild
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
-from tactix_cpu.tactics.select.topk import TopKTactic
+from tactix.contracts.tactic import Reject
+from tactix_cpu.tactics.select.topk import LANES, TopKTactic
 
 TACTIC = TopKTactic()
 
@@ -53,3 +54,37 @@ def test_symbolic_sizes(sizes):
     env, (n, s, k) = dict(zip("nsk", sizes, strict=True)), (dims.sym(name) for name in "nsk")
     for x, axis in ((TensorSpec(DType.FP32, (n, s)), 1), (TensorSpec(DType.INT64, (s, n, 3)), 0)):
         check(node("TopK", [x], k=k, axis=axis), TACTIC, env=env)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_lines_in_lanes(code):
+    x = drawn(code, 3, 20, 7)
+    check(node("TopK", [x], k=5, axis=1), TACTIC, [x], nt=(1, 3), budget=0)
+
+
+def test_lines_in_lanes_of_every_axis():
+    few, long = drawn("f32", 40, 9), drawn("f16", 9, 2000)
+    cases = [Case(node("TopK", [few], k=k, axis=0), TACTIC, [few]) for k in (1, 8)]
+    cases.append(Case(node("TopK", [long], k=7, largest=False), TACTIC, [long]))
+    check_all(cases)
+
+
+@pytest.mark.parametrize("code", ["f32", "bf16"])
+def test_ties_nan_and_signed_zeros_in_lanes(code):
+    x = np.resize(wild(code), (11, 100))
+    check(node("TopK", [x], k=6), TACTIC, [x], nt=(1, 3), budget=0)
+    same = np.zeros((9, 50), np.float32)
+    check(node("TopK", [same], k=3, largest=False), TACTIC, [same], budget=0)
+
+
+def test_which_lines_lie_in_lanes():
+    def widths(x: np.ndarray, k: int) -> list[int]:
+        work = TACTIC.match(made := node("TopK", [x], k=k), NATIVE)
+        assert not isinstance(work, Reject), made
+        return [v.number("lanes") for v in TACTIC.variants(work, NATIVE)]
+
+    assert widths(np.zeros((512, 64), np.float32), 8) == [LANES, 1]
+    assert widths(np.zeros((512, 64), np.float32), 9) == [1]
+    assert widths(np.zeros((7, 64), np.float32), 2) == [1]
+    assert widths(np.zeros((512, 2049), np.float32), 2) == [1]
+    assert widths(np.zeros((512, 64), np.float64), 2) == [1]

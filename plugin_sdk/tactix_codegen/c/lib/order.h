@@ -121,3 +121,28 @@ TX_INLINE uint64_t tx_key_i64(uint64_t u) { return u ^ 0x8000000000000000u; }
     }
 TX_ORDER(64, uint64_t)
 TX_ORDER(128, tx_wide)
+
+/* Ranks of TX_RANKS lines, one in each lane. */
+#define TX_RANKS 8
+typedef uint64_t tx_ranks __attribute__((vector_size(8 * TX_RANKS)));
+typedef uint32_t tx_keys __attribute__((vector_size(4 * TX_RANKS)));
+
+TX_INLINE tx_ranks tx_ranked(const uint32_t* key, uint32_t place) {
+    tx_keys keys;
+    memcpy(&keys, key, sizeof keys);
+    return __builtin_convertvector(keys, tx_ranks) << 32 | (uint64_t)place;
+}
+
+#if TX_512
+TX_INLINE tx_ranks tx_ranks_max(tx_ranks a, tx_ranks b) { return (tx_ranks)_mm512_max_epu64((__m512i)a, (__m512i)b); }
+TX_INLINE tx_ranks tx_ranks_min(tx_ranks a, tx_ranks b) { return (tx_ranks)_mm512_min_epu64((__m512i)a, (__m512i)b); }
+#else
+TX_INLINE tx_ranks tx_ranks_max(tx_ranks a, tx_ranks b) {
+    const tx_ranks above = (tx_ranks)(a > b);
+    return (a & above) | (b & ~above);
+}
+TX_INLINE tx_ranks tx_ranks_min(tx_ranks a, tx_ranks b) {
+    const tx_ranks above = (tx_ranks)(a > b);
+    return (b & above) | (a & ~above);
+}
+#endif

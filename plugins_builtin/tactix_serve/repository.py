@@ -114,19 +114,20 @@ class Repository:
                 await self._refresh_model(name, versions)
 
     async def _refresh_model(self, name: str, versions: dict[str, Signature]) -> None:
-        """The highest version that can be loaded serves."""
+        """The highest version that can be loaded serves; where one cannot, none takes the place of
+        a higher one that serves.
+        """
+        serving, failed = self._serving.get(name), False
         for version in sorted(versions, key=int, reverse=True):
-            signature, serving = versions[version], self._serving.get(name)
+            signature = versions[version]
             if serving and (serving.version, serving.signature) == (version, signature):
                 return
-            if self._failed.get((name, version), ((), ""))[0] == signature:
-                if serving is not None:
-                    return  # the one before serves on
-                continue
-            if await self._load(name, version, signature):
+            if serving and failed and int(version) < int(serving.version):
                 return
-            if serving is not None:
+            known = self._failed.get((name, version), ((), ""))[0] == signature
+            if not known and await self._load(name, version, signature):
                 return
+            failed = True
 
     async def _load(self, name: str, version: str, signature: Signature) -> bool:
         folder = self._folder / name / version

@@ -175,6 +175,15 @@ def test_models_come_change_break_and_go(
         until(lambda: asked(server, "/v2/models/broken")[0] == 404)
         put_plan(tmp_path, "m", 3, plans.path("scaled"))
         until(lambda: first(server, "m") == once)
+        (tmp_path / "m" / "9").mkdir()
+        (tmp_path / "m" / "9" / "model.plan").write_bytes(b"nothing")
+        put_plan(tmp_path, "m", 4, plans.path("twice"))  # below one that cannot be loaded
+        until(lambda: first(server, "m") == 2 * once)
+        (tmp_path / "m" / "4" / "model.plan").unlink()  # what serves stays while 9 is broken
+        time.sleep(0.2)
+        assert first(server, "m") == 2 * once
+        (tmp_path / "m" / "9" / "model.plan").unlink()
+        until(lambda: first(server, "m") == once)
 
 
 def test_an_onnx_model_is_built_and_a_mixing_one_refused(

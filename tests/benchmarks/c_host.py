@@ -42,7 +42,7 @@ from tactix_ship.c_library.names import name_from
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "shared"))
 
-import c_host as host
+import c_libraries as host
 
 DRIVER = Path(__file__).with_name("c_host_driver.c")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import random
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import c_host
+import c_libraries
 import numpy as np
 import pytest
 import test_kernel_sets
 import test_states
-from c_host import CContext, CLibrary, CLibraryError
+from c_libraries import CContext, CLibrary, CLibraryError
 
 import tactix
 from tactix.base.errors import PlanCompatibilityError
@@ -58,7 +61,7 @@ def engine() -> Engine:
 @pytest.fixture(scope="module")
 def folder(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("embedded")
-    c_host.written(engine.plan, out)
+    c_libraries.written(engine.plan, out)
     return out
 
 
@@ -96,7 +99,7 @@ def test_a_library_computes_what_the_plan_computes(
 
 
 def test_the_sources_compile_without_warnings(folder: Path) -> None:
-    for command in c_host.warnings_of(folder, find_compiler()):
+    for command in c_libraries.warnings_of(folder, find_compiler()):
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
@@ -129,10 +132,10 @@ def test_contexts_run_at_the_same_time(library: CLibrary, engine: Engine) -> Non
 def test_copies_go_through_memory_of_the_context(context: CContext, engine: Engine) -> None:
     x = _x(3)
     context.shape(0, x.shape)
-    context.call("copy_input", 0, x.ctypes.data_as(c_host.ctypes.c_void_p), x.nbytes)
+    context.call("copy_input", 0, x.ctypes.data_as(ctypes.c_void_p), x.nbytes)
     context.run()
     y = np.zeros((3, DEEP), np.float32)
-    context.call("copy_output", 0, y.ctypes.data_as(c_host.ctypes.c_void_p), y.nbytes)
+    context.call("copy_output", 0, y.ctypes.data_as(ctypes.c_void_p), y.nbytes)
     assert y.tobytes() == _wanted(engine, {"x": x})["z"].tobytes()
 
 
@@ -214,6 +217,56 @@ def test_a_context_is_of_use_after_every_error(context: CContext, engine: Engine
         _same(context, engine, {"x": _x(rows)})
 
 
+def _status(context: CContext, *call: Any) -> str:
+    try:
+        context.call(*call)
+    except CLibraryError as e:
+        return e.status if e.text else "no text"
+    return "OK"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_calls_in_any_order_leave_a_context_of_use(
+    context: CContext, engine: Engine, seed: int
+) -> None:
+    """NULL, places and sizes of all kinds; memory is what it is said to be."""
+    rng = random.Random(seed)
+    pool = np.zeros(4096, np.uint8)
+    sizes = [0, 1, 3, 40, 96, 2 * WIDTH * 4, ROWS * DEEP * 4, 2048]
+
+    def place() -> Any:
+        at = pool.ctypes.data + rng.choice([0, 0, 64, 1024, 1025])
+        return rng.choice([None, ctypes.c_void_p(at), ctypes.c_void_p(at)])
+
+    def dims() -> Any:
+        some = [-1, 0, 1, 2, WIDTH, ROWS, ROWS + 1, 2**40, 2**62]
+        return (ctypes.c_int64 * 4)(rng.choice(some), rng.choice([WIDTH, WIDTH, *some]), 1, 1)
+
+    def index() -> int:
+        return rng.choice([0, 0, 0, 1, 2, 2**63])
+
+    calls: list[Callable[[], tuple[Any, ...]]] = [
+        lambda: (
+            "set_input_shape",
+            index(),
+            rng.choice([None, dims(), dims()]),
+            rng.choice([0, 2, 2, 3]),
+        ),
+        lambda: ("bind_input", index(), place(), rng.choice(sizes)),
+        lambda: ("bind_output", index(), place(), rng.choice(sizes)),
+        lambda: ("copy_input", index(), place(), rng.choice(sizes)),
+        lambda: ("copy_output", index(), place(), rng.choice(sizes)),
+        lambda: ("output_shape", index(), rng.choice([None, dims()]), rng.choice([0, 1, 2])),
+        lambda: ("output_size", index(), rng.choice([None, dims()])),
+        lambda: ("set_threads", rng.choice([0, 1, 2, 256])),
+        lambda: ("run",),
+    ]
+    statuses = {_status(context, *rng.choice(calls)()) for _ in range(2000)}
+    assert statuses == {"OK", "INVALID_ARGUMENT", "INVALID_SHAPE", "NOT_READY"}
+    context.call("set_threads", 1)
+    _same(context, engine, {"x": _x(3)})
+
+
 # -- weights in a file ---------------------------------------------------------------------------
 
 
@@ -221,7 +274,7 @@ def test_a_context_is_of_use_after_every_error(context: CContext, engine: Engine
 def beside(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with a library and the file of its weights."""
     out = tmp_path_factory.mktemp("beside")
-    c_host.written(engine.plan, out, "apart", embedded=False)
+    c_libraries.written(engine.plan, out, "apart", embedded=False)
     return out / "lib"
 
 
@@ -263,7 +316,7 @@ def test_files_of_weights_that_are_not_these_are_told(beside: Path, tmp_path: Pa
 def test_sets_of_kernels(tmp_path: Path, opinion: None) -> None:
     engine = test_kernel_sets._built()
     assert len(engine.plan.steps[0].plans) == 2
-    context = c_host.made(engine.plan, tmp_path, "sets").create(threads=1)
+    context = c_libraries.made(engine.plan, tmp_path, "sets").create(threads=1)
     for rows in (2, 30, 4, 3):
         _same(context, engine, {"x": test_kernel_sets._x(rows)})
     context.shape(0, (33, test_kernel_sets.WIDTH))
@@ -276,7 +329,7 @@ opinion = test_kernel_sets.opinion
 def test_states_that_grow(tmp_path: Path) -> None:
     """Their output is bound where their input is, and the caller says how much is filled."""
     engine = test_states._built(BuilderFlag.RESERVE_STATES)
-    context = c_host.made(engine.plan, tmp_path, "grown").create(threads=1)
+    context = c_libraries.made(engine.plan, tmp_path, "grown").create(threads=1)
     python = engine.create_execution_context()
     python.reserve(12)
     names = [io.name for io in engine.inputs]
@@ -314,7 +367,7 @@ def test_an_index_out_of_range_fails_the_run(tmp_path: Path) -> None:
         return net
 
     engine = _built(network)
-    context = c_host.made(engine.plan, tmp_path, "rows").create(threads=1)
+    context = c_libraries.made(engine.plan, tmp_path, "rows").create(threads=1)
     index = np.array([1, -1, 3], np.int64)
     _same(context, engine, {"index": index})
     index[1] = 4
@@ -334,7 +387,7 @@ def test_demands_of_symbols_are_told(tmp_path: Path) -> None:
         return net
 
     engine = _built(network)
-    context = c_host.made(engine.plan, tmp_path, "sums").create(threads=1)
+    context = c_libraries.made(engine.plan, tmp_path, "sums").create(threads=1)
     one, two = np.ones((1, 3), np.float32), np.full((2, 3), 2, np.float32)
     _same(context, engine, {"a": one, "b": two})
     _same(context, engine, {"a": two, "b": two})
@@ -344,6 +397,26 @@ def test_demands_of_symbols_are_told(tmp_path: Path) -> None:
 
 
 # -- what cannot be exported ---------------------------------------------------------------------
+
+
+def test_a_plan_without_inputs(tmp_path: Path) -> None:
+    def network(builder: tactix.Builder) -> NetworkDefinition:
+        net = builder.create_network("nothing")
+        x = net.add_constant(np.arange(6, dtype=np.float32), "x")
+        net.mark_output(net.add_layer("tactix.Exp", [x])[0], "y")
+        return net
+
+    engine = _built(network)
+    _same(c_libraries.made(engine.plan, tmp_path).create(threads=1), engine, {})
+    for command in c_libraries.warnings_of(tmp_path, find_compiler()):
+        subprocess.run(command, check=True)
+
+
+def test_the_same_plan_gives_the_same_bytes(engine: Engine, tmp_path: Path) -> None:
+    forms = ("shared", "static")
+    made = [export(engine.plan, tmp_path / n, "net", forms=forms).libraries for n in ("a", "b")]
+    for a, b in zip(*made, strict=True):
+        assert a.read_bytes() == b.read_bytes()
 
 
 def _reasons(plan: Plan, folder: Path) -> str:

@@ -70,7 +70,10 @@ def build(b: Building, compiler: CCompiler) -> list[Path]:
 def _compiled(b: Building, command: Sequence[str], scratch: str) -> list[str]:
     src = (b.folder / "src").resolve()
     include = f"-I{(b.folder / 'include').resolve()}"
-    mapped = f"-ffile-prefix-map={src}=src"
+    common = (
+        f"-ffile-prefix-map={src}=src",
+        "-g0",
+    )  # a compiler may add paths and symbols by itself
     weights = f'-DWEIGHTS_FILE="{src / b.name}.weights"'
     jobs = [("context.o", [*HOST, include, str(src / "context.c")])]
     if b.embedded:
@@ -78,7 +81,7 @@ def _compiled(b: Building, command: Sequence[str], scratch: str) -> list[str]:
     for u in b.units:
         own = [*b.options, *u.flags, "-w", str(src / "kernels" / u.file)]
         jobs.append((f"{u.file}.o", own))
-    _run([[*command, mapped, *own, "-c", "-o", made] for made, own in jobs], scratch)
+    _run([[*command, *common, *own, "-c", "-o", made] for made, own in jobs], scratch)
     return [made for made, _ in jobs]
 
 

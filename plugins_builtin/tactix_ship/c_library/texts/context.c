@@ -19,6 +19,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wtype-limits" /* there may be no inputs to compare an index with */
+#endif
+
 #include "lib.h"
 #include "program.h"
 #include "tables.h"

@@ -9,8 +9,9 @@ FOLDER has models (.onnx, built here at --level) or plans (.plan). Every unit is
 batches and lengths, on one thread and on two. --sanitize compiles all again with GCC's or Clang's
 address and undefined-behaviour sanitizers, and runs that. --times measures, on one thread: in turns
 a loop of calls in C and a native loop over the steps from Python, the median of whose differences
-is what a call costs; and fresh processes up to their first answer, as they and as their caller see
-it. Prints Markdown.
+is what a call costs, beside that of two such loops, whose memory lies apart; and fresh processes up
+to their first answer, as they and as their caller see it. A plan of one short kernel is the first
+row. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -72,12 +73,29 @@ def main() -> None:
     asked = parser.parse_args()
     columns = ["model", "steps", "kernels", "weights", "library", "warnings", "same bytes"]
     columns += ["sanitizers"] if asked.sanitize else []
-    columns += ["kernels us", "call ns", "first answer ms", "process ms"] if asked.times else []
+    columns += (
+        ["kernels us", "call ns", "apart ns", "first answer ms", "process ms"]
+        if asked.times
+        else []
+    )
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
-    for path in _files(asked.folder, words(asked.only)):
-        with tempfile.TemporaryDirectory(prefix="tactix-c-") as scratch:
-            row = _row(path, Path(scratch), asked)
-        print(f"| {' | '.join(row)} |", flush=True)
+    with tempfile.TemporaryDirectory(prefix="tactix-c-") as folder:
+        smallest = [_smallest(Path(folder))] if asked.times else []
+        for path in [*smallest, *_files(asked.folder, words(asked.only))]:
+            with tempfile.TemporaryDirectory(prefix="tactix-c-") as scratch:
+                row = _row(path, Path(scratch), asked)
+            print(f"| {' | '.join(row)} |", flush=True)
+
+
+def _smallest(folder: Path) -> Path:
+    """A plan of one short kernel: what is left of a call is what stands around it."""
+    builder = tactix.Builder()
+    network = builder.create_network("smallest")
+    (y,) = network.add_layer("tactix.Relu", [network.add_input("x", "f32", (16,))])
+    network.mark_output(y, "y")
+    config = tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False, threads=1)
+    builder.build(network, config).save(path := folder / "smallest.plan")
+    return path
 
 
 def _files(folder: Path, only: Sequence[str]) -> list[Path]:
@@ -200,13 +218,25 @@ def _weights(e: Exported, src: Path) -> list[str]:
 
 
 def _times(e: Exported, scratch: Path) -> list[str]:
-    overhead, kernels = _overhead(e, scratch)
+    call = _overhead(e, scratch)
     inside, outside = _first_answer(e, scratch)
-    return [f"{kernels * 1e6:.2f}", f"{overhead * 1e9:.0f}", f"{inside:.2f}", f"{outside:.2f}"]
+    told = [f"{call.kernels * 1e6:.2f}", f"{call.beyond * 1e9:.0f}", f"{call.apart * 1e9:.0f}"]
+    return [*told, f"{inside:.2f}", f"{outside:.2f}"]
 
 
-def _overhead(e: Exported, scratch: Path) -> tuple[float, float]:
-    """Seconds of a call beyond the kernels', and those of the kernels."""
+@dataclass(frozen=True)
+class CallTimes:
+    """Seconds: ``kernels``: of a run in a native loop from Python; ``beyond``: of a call in C
+    beyond that; ``apart``: what another engine of the same plan in Python takes beyond the first,
+    as its memory lies elsewhere, and as others use the machine.
+    """
+
+    kernels: float
+    beyond: float
+    apart: float
+
+
+def _overhead(e: Exported, scratch: Path) -> CallTimes:
     path = scratch / "driver.so"
     linked = [str(e.library.libraries[0]), f"-Wl,-rpath,{e.library.libraries[0].parent}"]
     own = [*find_compiler(), "-O2", "-fPIC", "-shared", *_driver(e.library), *linked]
@@ -215,19 +245,28 @@ def _overhead(e: Exported, scratch: Path) -> tuple[float, float]:
     repeat.argtypes = (ctypes.c_void_p, ctypes.c_int64)
     context = host.CLibrary(e.library.libraries[0], e.library.name).create(threads=1)
     context.infer(e.plan, e.feeds[0])
-    python = e.engine.create_execution_context()
-    python.run(dict(e.feeds[0]))
-    native = python._active[0].runnable  # type: ignore[index]
+    again = tactix.Runtime(on_untrusted="allow", max_threads=1).deserialize(container.dump(e.plan))
+    native, other = (_native(engine, e.feeds[0]) for engine in (e.engine, again))
     once = min(_seconds(lambda: native.repeat(10)) for _ in range(10)) / 10
     times = max(1, int(PIECE / once))
-    rounds = [
-        (
-            _seconds(lambda: repeat(context.handle, times)) / times,
-            _seconds(lambda: native.repeat(times)) / times,
-        )
-        for _ in range(ROUNDS)
-    ]
-    return statistics.median(a - b for a, b in rounds), statistics.median(b for _, b in rounds)
+    calls = (
+        lambda: native.repeat(times),
+        lambda: other.repeat(times),
+        lambda: repeat(context.handle, times),
+    )
+    rounds = [[_seconds(call) / times for call in calls] for _ in range(ROUNDS)]
+    apart, beyond = (statistics.median(r[i] - r[0] for r in rounds) for i in (1, 2))
+    return CallTimes(statistics.median(r[0] for r in rounds), beyond, apart)
+
+
+def _native(engine: Engine, feeds: Mapping[str, Any]) -> Any:
+    """The steps of an engine, bound in a context that stays."""
+    context = engine.create_execution_context()
+    _kept.append((engine, context, context.run(dict(feeds))))
+    return context._active[0].runnable  # type: ignore[index]
+
+
+_kept: list[Any] = []
 
 
 def _seconds(call: Any) -> float:

@@ -78,6 +78,10 @@ class Effort:
     flags: tuple[str, ...]
     units: int = 0
     text: str = ""
+    seconds: tuple[float, float, float] = (0.2, 0.06, 5e-6)
+    """Of a processor: that a build takes, each kernel, and each character of their texts. For 26
+    kernels of 675,000 characters GCC 12 took 4.9 on a Zen 4, for 13 of 238,000 2.7.
+    """
 
 
 BEST = Effort(FLAGS)
@@ -93,6 +97,7 @@ QUICK = Effort(
     ),
     2,
     "#undef TX_INLINE\n#define TX_INLINE static inline __attribute__((unused))\n",
+    (0.4, 0.0, 2.5e-6),
 )
 """For builds that measure nothing: the compiler may leave a kernel's own functions as calls, those
 of preludes stay inline. There are two units, as many as the least machines have cores.
@@ -165,6 +170,15 @@ class CCompiler(Compiler):
 
     def quick(self) -> CCompiler:
         return self._like(self._command, QUICK)
+
+    def seconds(self, sources: Sequence[Source]) -> float:
+        """By the length of their texts, and by what else wants the machine's cores now."""
+        texts = {s.digest: s.text for s in sources}
+        build, kernel, character = self._effort.seconds
+        work = build + kernel * len(texts) + character * sum(map(len, texts.values()))
+        cores = os.cpu_count() or 1
+        others = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+        return work * (cores + others) / cores**2
 
     def cancel(self) -> None:
         """Stop every compilation of this compiler, now and until ``resume``."""

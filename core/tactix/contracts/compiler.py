@@ -40,6 +40,12 @@ class Compiler:
         """
         return self
 
+    def seconds(self, sources: Sequence[Source]) -> float:
+        """About how long it would take here and now to compile these, none of which it has compiled
+        before; 0 where that is not known.
+        """
+        return 0.0
+
     def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
         """One Binary per source, all with the same blob. Raises CompilerError with the compiler's
         own words.

@@ -85,7 +85,8 @@ class BuildState:
     @property
     def is_over(self) -> bool:
         """Whether nothing more is measured: the budget is spent, or the build was stopped."""
-        return self.config.progress_monitor.cancelled() or time.monotonic() > self.measured_until
+        late = self.toolchain.hurries or time.monotonic() > self.measured_until
+        return late or self.config.progress_monitor.cancelled()
 
     def overrun(self, now: float) -> str:
         """What a build that is done has taken beyond its budget, in words; empty if nothing."""

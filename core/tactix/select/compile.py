@@ -22,13 +22,15 @@ COMPILED = "compiled"
 
 class Toolchain:
     """The compilers that work here: the first that is given for each language. ``stopped``: whether
-    to give up; ``told``: how many are done, where a call says nothing else.
+    to give up; ``told``: how many are done, where a call says nothing else; ``hurries``: whether
+    the quick ones are used for want of time.
     """
 
     stopped: Callable[[], bool] = staticmethod(lambda: False)
     told: Callable[[int], None] = staticmethod(lambda done: None)
 
     def __init__(self, compilers: Iterable[Compiler]) -> None:
+        self.hurries = False
         self.by_language: dict[str, Compiler] = {}
         self.missing: dict[str, str] = {}
         for c in compilers:
@@ -52,6 +54,19 @@ class Toolchain:
             if isinstance(artifact.code, Source)
             else ""
         )
+
+    def hurry(self, artifacts: Iterable[KernelArtifact], left: float) -> None:
+        """Use the quick compilers from now on, if what they compile would take longer than the time
+        that is ``left``, in seconds.
+        """
+        sources: dict[str, dict[str, Source]] = {}
+        for a in artifacts:
+            if isinstance(a.code, Source):
+                sources.setdefault(a.code.language, {})[a.code.digest] = a.code
+        needed = sum(self.by_language[k].seconds([*s.values()]) for k, s in sources.items())
+        if needed > left:
+            self.hurries = True
+            self.by_language = {k: c.quick() for k, c in self.by_language.items()}
 
     def compile(
         self,

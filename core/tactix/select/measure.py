@@ -140,7 +140,7 @@ class Measurer:
         is estimated.
         """
         waiting = sorted(todo, key=_worth, reverse=True)
-        if waiting and self.deadline < inf and not self._is_over():
+        if waiting and 0 < self.deadline < inf and not self.monitor.cancelled():
             self._compile_ahead()
         total = 0 if self._is_over() else sum(len(cs) for _, cs in todo)
         self.monitor.phase("compile", total)
@@ -203,7 +203,8 @@ class Measurer:
 
     def _compile_ahead(self) -> None:
         """Compile what the plan will need if nothing is measured any more: what a budget is too
-        short for has to be compiled after its end.
+        short for has to be compiled after its end. If even that takes longer than there is time,
+        nothing is measured, and quick compilers do it when the plan is put together.
 
         Compilers keep objects, so races and the plan take these from there. It goes on beyond the
         deadline: what was stopped would be compiled again at once.
@@ -211,6 +212,10 @@ class Measurer:
         wanted = {
             a.code.digest: a for c in self.foreseen() if isinstance((a := c.artifact).code, Source)
         }
+        if not self.toolchain.hurries:
+            self.toolchain.hurry(wanted.values(), self.deadline - time.monotonic())
+        if self.toolchain.hurries:
+            return
         self.monitor.phase("ahead", len(wanted))
         told = partial(self.monitor.step, "ahead")
         self.toolchain.stopped = self.monitor.cancelled
@@ -242,7 +247,8 @@ class Measurer:
         return out
 
     def _is_over(self) -> bool:
-        return self.monitor.cancelled() or time.monotonic() > self.deadline
+        late = self.toolchain.hurries or time.monotonic() > self.deadline
+        return late or self.monitor.cancelled()
 
     @property
     def _why_over(self) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import tactix
 from tactix.base.progress import SilentProgress
+from tactix.contracts.artifact import KernelArtifact, Source
+from tactix.contracts.compiler import Compiler
+from tactix.select.compile import Toolchain
 from tactix.select.interleave import HOPELESS, LEAST_ROUNDS, MOST_ROUNDS, ROUNDS, interleave
 
 
@@ -120,3 +124,50 @@ def test_nothing_is_compiled_to_be_measured_once_a_build_was_stopped() -> None:
     plan = builder.build_plan(net, config)
     assert {s.info["status"] for s in plan.steps} == {"estimated"}
     assert (monitor.totals["bid"], monitor.totals["compile"]) == (1, 0)
+
+
+class Slow(Compiler):
+    """Takes five seconds for a source, and one for all if it is quick."""
+
+    key, language, launcher = "test.slow@1", "c", "tactix.cpu.elf@1"
+
+    def __init__(self, hurries: bool = False) -> None:
+        self.hurries = hurries
+
+    def available(self) -> str:
+        return ""
+
+    def quick(self) -> Slow:
+        return Slow(hurries=True)
+
+    def seconds(self, sources: Sequence[Source]) -> float:
+        return 1.0 if self.hurries else 5.0 * len(sources)
+
+
+@pytest.mark.parametrize(("left", "hurries"), [(9.0, True), (11.0, False)])
+def test_quick_compilers_take_over_where_time_is_too_short_for_the_others(
+    left: float, hurries: bool
+) -> None:
+    toolchain = Toolchain([Slow()])
+    sources = (Source("c", "one"), Source("c", "two"), Source("c", "one"))
+    toolchain.hurry([KernelArtifact("l", (), s) for s in sources], left)
+    assert toolchain.hurries is hurries
+    (compiler,) = toolchain.by_language.values()
+    assert isinstance(compiler, Slow)
+    assert compiler.hurries is hurries
+
+
+def test_a_budget_that_is_too_short_to_compile_well_measures_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hurry(self: Toolchain, artifacts: object, left: float) -> None:
+        self.hurries = True
+
+    monkeypatch.setattr(Toolchain, "hurry", hurry)
+    builder = tactix.Builder()
+    net = builder.create_network("hurried")
+    (y,) = net.add_layer("tactix.Softmax", [net.add_input("x", "f32", (7, 37))], axis=1)
+    net.mark_output(y, "y")
+    config = tactix.BuilderConfig(timing_cache=False, threads=1, budget=1000.0)
+    plan = builder.build_plan(net, config)
+    assert {s.info["status"] for s in plan.steps} == {"estimated"}

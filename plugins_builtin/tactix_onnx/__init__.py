@@ -29,6 +29,7 @@ FAMILIES = (
     "com_microsoft.compositions",
     "com_microsoft.attention",
     "com_microsoft.quantized",
+    "qonnx.quant",
     "ai_onnx.text",
     "ai_onnx.image",
     "ai_onnx.random",

@@ -1,0 +1,1 @@
+"""Converters of QONNX, the form in which Brevitas and its like export quantised networks."""

@@ -21,6 +21,7 @@ from onnx import external_data_helper, helper
 from tactix.base.arrays import Array
 from tactix.base.errors import ConfigError
 from tactix_quantize import onnx_model
+from tactix_quantize.data_rounding import RoundedWeights
 from tactix_quantize.onnx_model import Initializers
 from tactix_quantize.weight_blocks import FewBits, WeightBlocks, in_blocks
 
@@ -44,7 +45,7 @@ class Outcome:
     names: tuple[str, ...]
 
 
-Rounding = Callable[[onnx.NodeProto, Array], WeightBlocks]
+Rounding = Callable[[onnx.NodeProto, Array], RoundedWeights]
 """Rounds the weights (K, N) of a product."""
 
 
@@ -70,6 +71,8 @@ class WeightsOnly:
             why = "it has no product or table with constant float32 weights, or all are excluded"
             raise ConfigError("there is nothing to quantise", who=path, why=why)
         self._made: dict[str, list[str]] = {}
+        self._factors: dict[str, Array] = {}
+        self._scaled: dict[str, str] = {}
         self._left = Counter(name for n in self._graph.node for name in n.input)
 
     @property
@@ -91,12 +94,15 @@ class WeightsOnly:
             if node.op_type == "Gather":
                 self._replace_table(node)
             else:
-                self._replace_product(node, rounding or (lambda _, w: in_blocks(w, self.kind)))
+                self._replace_product(node, rounding or self._nearest)
         if all(o.domain != DOMAIN for o in self.model.opset_import):
             self.model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
         onnx_model.drop_unread(self._graph)
         external_data_helper.load_external_data_for_model(self.model, self._folder)
         return Outcome(self.model, self._layers, names)
+
+    def _nearest(self, node: onnx.NodeProto, w: Array) -> RoundedWeights:
+        return RoundedWeights(in_blocks(w, self.kind))
 
     # -- products ---------------------------------------------------------------------------------
 
@@ -118,11 +124,13 @@ class WeightsOnly:
         k, n = sizes[::-1] if turned else sizes
         key = f"{name}:{node.input[0]}:{turned}"
         if key not in self._made:
-            made = rounding(node, self.weights(node))
+            rounded = rounding(node, self.weights(node))
+            made = rounded.blocks
             zeros = None if made.zeros is None else made.zeros.reshape(-1)
-            self._made[key] = self._store(
-                replace(made, scales=made.scales.reshape(-1), zeros=zeros), name
-            )
+            flat = replace(made, scales=made.scales.reshape(-1), zeros=zeros)
+            self._made[key] = self._store(flat, name)
+            if rounded.factors is not None:
+                self._factors[node.input[0]] = rounded.factors
         bias = node.input[2] if node.op_type == "Gemm" and len(node.input) > 2 else ""
         self._let_go(name)
         del node.attribute[:]
@@ -130,15 +138,29 @@ class WeightsOnly:
         node.input[1:] = self._made[key]
         attributes = {"K": k, "N": n, "bits": self.kind.bits, "block_size": self.kind.block}
         _set(node, attributes)
+        if node.input[0] in self._factors:
+            node.input[0] = self._scaled_input(node)
         if bias:
             self._add_bias(node, bias)
+
+    def _scaled_input(self, node: onnx.NodeProto) -> str:
+        """The activations times their factors; one tensor for all products that read them."""
+        name = node.input[0]
+        if name not in self._scaled:
+            factors = self._stored.add(self._factors[name], f"{name}/factors")
+            self._scaled[name] = self._stored.fresh(f"{name}/scaled")
+            mul = helper.make_node("Mul", [name, factors], [self._scaled[name]], self._scaled[name])
+            self._graph.node.insert(self._place(node), mul)
+        return self._scaled[name]
+
+    def _place(self, node: onnx.NodeProto) -> int:
+        return next(i for i, n in enumerate(self._graph.node) if n.output[:1] == node.output[:1])
 
     def _add_bias(self, node: onnx.NodeProto, bias: str) -> None:
         made = node.output[0]
         node.output[0] = self._stored.fresh(f"{made}/product")
-        at = next(i for i, n in enumerate(self._graph.node) if n.output[:1] == node.output[:1])
         add = helper.make_node("Add", [node.output[0], bias], [made], f"{node.name}/bias")
-        self._graph.node.insert(at + 1, add)
+        self._graph.node.insert(self._place(node) + 1, add)
 
     def _store(self, blocks: WeightBlocks, name: str) -> list[str]:
         """Initializers of blocks."""

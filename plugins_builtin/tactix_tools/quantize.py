@@ -9,13 +9,16 @@ from typing import Any
 import click
 
 from tactix.base.files import replacing
+from tactix.builder import Builder
 from tactix.config import BuilderConfig
 from tactix.contracts.calibrator import Calibration
+from tactix.network.definition import NetworkDefinition
 from tactix.plan.schema import Plan, TensorIO
 from tactix.plugins.session import Session
 from tactix_quantize import onnx_model, trade
 from tactix_quantize.accuracy import AccuracyControl, AccuracyTrade, script_metric
 from tactix_quantize.calibrate import Observer
+from tactix_quantize.data_rounding import DataRounding
 from tactix_quantize.model import FloatModel, LayerOptions
 from tactix_quantize.weight_blocks import FewBits
 from tactix_quantize.weights_only import WeightsOnly
@@ -80,6 +83,13 @@ SHOWN = 12
     "--zero-points", is_flag=True, help="For --weights: every block has one, not the middle."
 )
 @click.option(
+    "--method",
+    type=click.Choice(["rtn", "gptq", "awq"]),
+    default="rtn",
+    show_default=True,
+    help="For --weights: round to the nearest, or by --data, as GPTQ or AWQ do.",
+)
+@click.option(
     "--exclude",
     multiple=True,
     metavar="LAYER",
@@ -133,13 +143,11 @@ def command(session: Session, /, **given: Any) -> None:
         source.output(given["picture"], "--picture")
     if given["cache"] and not Path(given["cache"]).exists():
         source.output(given["cache"], "--cache")
-    if given["weights"]:
-        _tell(_weights(given, path), given["as_json"])
-        return
     config = BuilderConfig(threads=given["threads"])
     with BuildProgress(errors_console(), given["quiet"] or given["as_json"], keeps=False) as bars:
         config.progress_monitor = bars
-        facts = _quantize(given, path, Observer(session, config))
+        quantize = _weights if given["weights"] else _quantize
+        facts = quantize(given, path, Observer(session, config))
     _tell(facts, given["as_json"])
 
 
@@ -150,11 +158,17 @@ def _tell(facts: dict[str, Any], as_json: bool) -> None:
         _print(facts)
 
 
-def _weights(given: dict[str, Any], path: Path) -> dict[str, Any]:
+def _weights(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]:
     """Write the file with weights of few bits; gives what is told of it."""
     bits = int(given["weights"].removeprefix("int"))
     kind = FewBits(bits, int(given["block"]), not given["zero_points"])
-    outcome = WeightsOnly(given["model"], kind, given["exclude"]).written()
+    model, method = WeightsOnly(given["model"], kind, given["exclude"]), given["method"]
+    rounding: DataRounding | None = None
+    if method != "rtn":
+        data = given["data"] or _batches(given["model"], given, by)
+        rounding = DataRounding(given["model"], method, kind, data, by)
+        rounding.prepare(model.products, model.weights)
+    outcome = model.written(rounding)
     onnx_model.save(outcome.model, path)
     return _sizes(given, path) | {"layers": outcome.layers, "quantized": len(outcome.names)}
 
@@ -194,17 +208,24 @@ SAMPLED = {
     "picture": "--picture",
 }
 """Options that --weights has no use for."""
+DATA = ("data", "count")
+"""Of these those that it has use for where weights are rounded by data."""
 
 
 def _check_weights(given: dict[str, Any]) -> None:
+    by_data = given["method"] != "rtn"
     for name, option in SAMPLED.items():
-        if given[name] not in (None, False, ""):
+        if given[name] not in (None, False, "") and not (by_data and name in DATA):
             raise click.UsageError(f"{option} and --weights contradict each other")
+    if by_data and not (given["data"] or given["count"]):
+        raise click.UsageError(f"--method {given['method']} needs --data or --random")
+    if given["data"] and given["count"]:
+        raise click.UsageError("--data and --random contradict each other")
 
 
 def _check_data(given: dict[str, Any]) -> None:
-    if given["zero_points"] or given["block"] != "32":
-        raise click.UsageError("--block and --zero-points are for --weights")
+    if given["zero_points"] or given["block"] != "32" or given["method"] != "rtn":
+        raise click.UsageError("--block, --zero-points and --method are for --weights")
     if given["data"] and given["count"]:
         raise click.UsageError("--data and --random contradict each other")
     cached = given["cache"] and Path(given["cache"]).exists()
@@ -223,7 +244,7 @@ def _quantize(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]
     metric = script_metric(given["metric"]) if given["metric"] else None
     choices = LayerOptions(given["exclude"], not given["per_tensor"])
     model = FloatModel(given["model"], by, choices)
-    data = given["data"] or (_random(model, given) if given["count"] else None)
+    data = given["data"] or (_random(model.network, given) if given["count"] else None)
     calibration = Calibration(
         data, given["calibrator"], given["cache"], symmetric=given["symmetric"]
     )
@@ -246,11 +267,16 @@ def _quantize(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]
     }
 
 
-def _random(model: FloatModel, given: dict[str, Any]) -> list[dict[str, Any]]:
+def _batches(path: str, given: dict[str, Any], by: Observer) -> list[dict[str, Any]]:
+    """Random batches of a model that is not imported yet."""
+    return _random(Builder(by.session.logger, by.session).import_model(path), given)
+
+
+def _random(network: NetworkDefinition, given: dict[str, Any]) -> list[dict[str, Any]]:
     """Random batches at the shapes that were asked for."""
-    inputs = model.network.inputs
+    inputs = network.inputs
     ios = tuple(TensorIO(v.name, i, v.spec.dtype, v.spec.shape) for i, v in enumerate(inputs))
-    plan = Plan(model.network.name, ios, (), (), (), ())
+    plan = Plan(network.name, ios, (), (), (), ())
     sizes = arrays.sizes(plan, options.merged(given["shapes"]))
     first, below = given["seed"], given["int_below"]
     return [arrays.random(plan, sizes, first + i, below) for i in range(given["count"])]

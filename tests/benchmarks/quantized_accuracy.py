@@ -4,7 +4,8 @@ matrix products on the 8x8 digits that scikit-learn ships (1,797 images), by num
     python tests/benchmarks/quantized_accuracy.py [--save digits24.onnx]
 
 Prints the accuracy on images that were neither trained on nor samples, in floats and in integers,
-as tactix (and ONNX Runtime, where it is installed) computes the file of ``tactix quantize``. Exits
+as tactix (and ONNX Runtime, where it is installed) computes the file of ``tactix quantize``; and with
+weights of 4 bits, how large the noise of the scores is beside them, by method of rounding. Exits
 with 1 if integers lose more than ALLOWED.
 """
 
@@ -142,6 +143,17 @@ def by_onnxruntime(model: Path, images: Array) -> Array | None:
     return found
 
 
+def by_few_bits(model: Path, method: str, samples: Path, images: Array) -> Array:
+    """Scores with weights of 4 bits in blocks of 32, rounded by a method of ``tactix quantize``."""
+    out = model.with_suffix(f".{method}.onnx")
+    asked = [str(model), "--weights", "int4", "--method", method, "-o", str(out)]
+    data = [] if method == "rtn" else ["--data", str(samples)]
+    if cli.main(["quantize", *asked, *data]):
+        raise SystemExit(1)
+    found: Array = tactix.build(str(out), timing_cache=False)(images)
+    return found
+
+
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--save", type=Path, help="keep the float model there")
@@ -166,6 +178,11 @@ def main(words: Sequence[str] | None = None) -> int:
             accuracy(tactix.build(str(m), timing_cache=False)(rest), wanted) for m in (model, whole)
         )
         scores = by_onnxruntime(whole, rest)
+        four = {m: by_few_bits(model, m, samples, rest) for m in ("rtn", "gptq", "awq")}
+        exact = tactix.build(str(model), timing_cache=False)(rest)
+    for method, found in four.items():
+        noise = float(np.square(found - exact).sum() / np.square(exact).sum())
+        print(f"weights of 4 bits, {method}: {accuracy(found, wanted):.2%}, noise {noise:.2e}")
     other = "" if scores is None else f", by ONNX Runtime {accuracy(scores, wanted):.2%}"
     print(f"{len(network.layers)} layers, {len(rest)} images: floats {floats:.2%}, ", end="")
     print(f"integers {integers:.2%}{other}")

@@ -226,13 +226,7 @@ def few_bits(c: LayerCall) -> None:
     a, g = c.attrs, c.graph
     rows, blocks, _ = c.fixed(c.spec(1).shape)
     k = c.fixed(c.spec().shape[-1:])[0]
-    mask = c.scalar((1 << a.bits) - 1, DType.UINT8)
-    parts = []
-    for shift in range(0, 8, a.bits):
-        moved = g.one("BitShift", c.inputs[1], c.scalar(shift, DType.UINT8), direction="RIGHT")
-        parts.append(g.one("Unsqueeze", g.one("BitwiseAnd", moved, mask), g.ints([-1])))
-    together = g.one("Concat", *parts, axis=-1) if len(parts) > 1 else parts[0]
-    numbers = g.one("Reshape", together, g.ints([rows, blocks, a.block_size]))
+    numbers = g.one("Reshape", _fields(c, c.inputs[1]), g.ints([rows, blocks, a.block_size]))
     middle = c.scalar(float(1 << a.bits - 1), DType.FP32)
     if c.input(3):
         middle = g.one("Unsqueeze", g.cast(c.inputs[3], DType.FP32), g.ints([2]))
@@ -241,6 +235,39 @@ def few_bits(c: LayerCall) -> None:
     flat = g.one("Reshape", weights, g.ints([rows, blocks * a.block_size]))
     whole = flat if blocks * a.block_size == k else sliced(g, flat, [0], [k], [1], [1])
     c.emit("MatMul", c.inputs[0], g.one("Transpose", whole, perm=[1, 0]))
+
+
+def _fields(c: LayerCall, raw: str) -> str:
+    """The numbers of bytes, along a new axis at the end."""
+    a, g, parts = c.attrs, c.graph, []
+    mask = c.scalar((1 << a.bits) - 1, DType.UINT8)
+    for shift in range(0, 8, a.bits):
+        moved = g.one("BitShift", raw, c.scalar(shift, DType.UINT8), direction="RIGHT")
+        parts.append(g.one("Unsqueeze", g.one("BitwiseAnd", moved, mask), g.ints([-1])))
+    return g.one("Concat", *parts, axis=-1) if len(parts) > 1 else parts[0]
+
+
+@writes("FewBitsGather")
+def few_bits_rows(c: LayerCall) -> None:
+    """Rows of bytes, scales and zero points are gathered, and taken apart as weights are."""
+    a, g = c.attrs, c.graph
+    blocks, width = c.fixed(c.spec(2).shape)[1], c.fixed(c.spec().shape)[1] * 8 // a.bits
+    at = g.one("Reshape", c.inputs[1], g.ints([-1]))
+
+    def columns(name: str, size: int) -> str:
+        return sliced(g, name, [0], [a.columns], [1], [1]) if size != a.columns else name
+
+    def spread(i: int) -> str:
+        rows = g.cast(g.one("Gather", c.inputs[i], at, axis=0), DType.FP32)
+        wide = g.one("Expand", g.one("Unsqueeze", rows, g.ints([2])), g.ints([1, 1, a.block_size]))
+        size = blocks * a.block_size
+        return columns(g.one("Reshape", wide, g.ints([-1, size])), size)
+
+    raw = g.one("Gather", c.inputs[0], at, axis=0)
+    numbers = columns(g.one("Reshape", _fields(c, raw), g.ints([-1, width])), width)
+    middle = spread(3) if c.input(3) else c.scalar(float(1 << a.bits - 1), DType.FP32)
+    y = g.one("Mul", g.one("Sub", g.cast(numbers, DType.FP32), middle), spread(2))
+    c.emit("Reshape", y, g.one("Concat", g.one("Shape", c.inputs[1]), g.ints([a.columns]), axis=0))
 
 
 # -- attention -----------------------------------------------------------------------------------

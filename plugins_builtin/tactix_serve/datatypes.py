@@ -16,6 +16,9 @@ from tactix.base.errors import InvalidArgument
 OBJECTS = "BYTES"
 """The datatype of text: each element is its length in 4 bytes, little-endian, and UTF-8."""
 
+MOST = 1 << 48
+"""Elements of a tensor: more than any memory has, and few enough for numpy."""
+
 NAMES = {
     DType.BOOL: "BOOL", DType.UINT8: "UINT8", DType.UINT16: "UINT16", DType.UINT32: "UINT32",
     DType.UINT64: "UINT64", DType.INT8: "INT8", DType.INT16: "INT16", DType.INT32: "INT32",
@@ -100,6 +103,8 @@ def checked_shape(name: str, shape: Sequence[int]) -> Sequence[int]:
     """Raises InvalidArgument for what is no shape."""
     if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in shape):
         raise InvalidArgument(f"input {name!r} has the shape {list(shape)}", do="Give sizes from 0")
+    if math.prod(n or 1 for n in shape) > MOST:  # beside a 0, which needs no bytes, too
+        raise InvalidArgument(f"input {name!r} has the shape {list(shape)}, which is too large")
     return shape
 
 

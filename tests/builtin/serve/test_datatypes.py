@@ -67,6 +67,8 @@ def test_nested_lists_and_parts_of_arrays() -> None:
         ("FP32", (1,), {"a": 1}),
         ("BYTES", (1,), [1]),
         ("INT8", (-1,), [1]),
+        ("INT8", (0, 2**70), []),
+        ("INT8", (0, 2**62), []),
         ("INT8", (True,), [1]),
     ],
 )

@@ -74,6 +74,7 @@ class ShadowWorker:
         self._taken, self._put = first.plan, 0
         self._plans = deque[Plan]()
         self._stats = ShadowStats()
+        self._sampled = self._dropped = 0
         self._by_step: dict[str, int] = {}
         self._looked = 0
         self._closed = False
@@ -96,7 +97,8 @@ class ShadowWorker:
                 taken = self._take(number, given, made)
             except Exception as e:
                 taken, problem = False, e
-            self._count(sampled=1, dropped=int(not taken))
+            self._sampled += 1  # most are dropped: that must take little, as it counts in tails
+            self._dropped += not taken
         if problem is not None:
             told = f"a request could not be copied: {problem!r}"
             self._logger.warning(punctuated((told, "Please report it")))
@@ -122,6 +124,8 @@ class ShadowWorker:
         with self._lock:
             return replace(
                 self._stats,
+                sampled=self._sampled,
+                dropped=self._dropped,
                 by_step=dict(self._by_step),
                 checked=samples[ring.CHECKED],
                 departed=samples[ring.DEPARTED],
@@ -235,10 +239,6 @@ class ShadowWorker:
         if looked.steps:
             return looked.steps, ""
         return (), ADDED_UP if _same(again, sample.outputs) else NOT_AGAIN
-
-    def _count(self, sampled: int, dropped: int) -> None:
-        now = self._stats
-        self._stats = replace(now, sampled=now.sampled + sampled, dropped=now.dropped + dropped)
 
 
 def _is_power_of_two(n: int) -> bool:

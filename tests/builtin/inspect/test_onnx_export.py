@@ -284,7 +284,21 @@ def rooted(net: NetworkDefinition) -> None:
     net.mark_output(net.add_layer("tactix.RMSNormalization", [x, w])[0], "y")
 
 
-@pytest.mark.parametrize("make", [samples, simple, rolled, rotated, rooted])
+def looked_up(net: NetworkDefinition) -> None:
+    """Rows of two bits and of four, with zero points and a part of a block at the end."""
+    rng, indices = np.random.default_rng(9), np.array([[1, -2], [8, 0]])
+    for i, (bits, columns) in enumerate(((2, 32), (4, 40))):
+        table = net.add_constant(rng.integers(0, 256, (9, columns * bits // 8), np.uint8))
+        scales = net.add_constant(rng.uniform(0.1, 0.2, (9, -(-columns // 16))).astype(np.float32))
+        points = net.add_constant(rng.integers(0, 4, (9, -(-columns // 16))).astype(np.uint8))
+        given = [table, net.add_constant(indices), scales, points]
+        fields = {"columns": columns, "bits": bits, "block_size": 16}
+        (y,) = net.add_layer("tactix.FewBitsGather", given, **fields)
+        x = net.add_input(f"x{i}", "f32", (2, 2, columns))
+        net.mark_output(net.add_layer("tactix.Mul", [x, y])[0], f"y{i}")
+
+
+@pytest.mark.parametrize("make", [samples, simple, rolled, rotated, rooted, looked_up])
 def test_a_composition(make: Network) -> None:
     plan = plan_of(drawn(make), tactic_sources={"numpy", "view"})
     made = exported(plan, session().layers.__getitem__)

@@ -2,7 +2,8 @@
 ``import tactix_bridges.onnxruntime as onnxruntime``.
 """
 
-from tactix_bridges.onnxruntime.errors import Fail, InvalidArgument, NoSuchFile
+from tactix import __version__
+from tactix_bridges.onnxruntime.errors import Fail, InvalidArgument, InvalidProtobuf, NoSuchFile
 from tactix_bridges.onnxruntime.options import (
     ExecutionMode,
     GraphOptimizationLevel,
@@ -20,12 +21,14 @@ __all__ = [
     "IOBinding",
     "InferenceSession",
     "InvalidArgument",
+    "InvalidProtobuf",
     "ModelMetadata",
     "NoSuchFile",
     "NodeArg",
     "OrtValue",
     "RunOptions",
     "SessionOptions",
+    "__version__",
     "get_available_providers",
     "get_device",
 ]

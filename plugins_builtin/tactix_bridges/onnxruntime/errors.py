@@ -15,3 +15,12 @@ class InvalidArgument(errors.InvalidArgument, Fail):
 
 class NoSuchFile(Fail, FileNotFoundError):
     """The model is not there."""
+
+
+class InvalidProtobuf(errors.ModelImportError, Fail):
+    """The file is no model."""
+
+
+def as_ours(error: errors.TactixError, kind: type[Fail]) -> Fail:
+    """The same error under ONNX Runtime's name."""
+    return kind(error.what, who=error.who, why=error.why, do=error.do)

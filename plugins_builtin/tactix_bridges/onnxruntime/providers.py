@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from tactix.plugins.session import Session
-from tactix_bridges.onnxruntime.errors import InvalidArgument
 
-DEVICES = {"CUDAExecutionProvider": "cuda", "CPUExecutionProvider": "cpu"}
+PROCESSOR = "CPUExecutionProvider"
+DEVICES = {"CUDAExecutionProvider": "cuda", PROCESSOR: "cpu"}
 """Kinds of devices; the first one that is there is the best."""
 
 Provider: TypeAlias = str | tuple[str, dict[str, object]]
@@ -23,20 +23,16 @@ def get_available_providers() -> list[str]:
 
 def get_device() -> str:
     """``GPU`` or ``CPU``."""
-    return "CPU" if get_available_providers()[:1] == ["CPUExecutionProvider"] else "GPU"
+    return "CPU" if get_available_providers()[:1] == [PROCESSOR] else "GPU"
 
 
 def chosen(providers: Sequence[Provider] | None) -> list[str]:
-    """Those of the given ones that are there, in their order; the processor where none is given.
-    Of others a warning tells, as ONNX Runtime does. Raises InvalidArgument.
+    """Those of the given ones that are there, in their order, and the processor where none is. Of
+    others a warning tells, as ONNX Runtime does.
     """
-    names = [p if isinstance(p, str) else p[0] for p in providers or ["CPUExecutionProvider"]]
+    names = [p if isinstance(p, str) else p[0] for p in providers or [PROCESSOR]]
     there = get_available_providers()
-    absent = [name for name in names if name not in there]
-    if absent:
+    if absent := [name for name in names if name not in there]:
         told = f"{', '.join(absent)}: not among the available providers ({', '.join(there)})"
         warnings.warn(told, UserWarning, stacklevel=3)
-    found = [name for name in names if name in there]
-    if not found:
-        raise InvalidArgument("no provider is available", do=f"There are: {', '.join(there)}")
-    return found
+    return [name for name in names if name in there] or [PROCESSOR]

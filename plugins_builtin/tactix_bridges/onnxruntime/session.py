@@ -12,6 +12,7 @@ from typing import Any
 import platformdirs
 
 import tactix
+from tactix.base import errors
 from tactix.base.dims import Dim, symbol_name
 from tactix.base.dtypes import DType
 from tactix.base.logger import Logger, Severity
@@ -19,7 +20,12 @@ from tactix.base.spelling import did_you_mean
 from tactix.plan.container import MAGIC
 from tactix.plan.schema import TensorIO
 from tactix.run.engine import Engine
-from tactix_bridges.onnxruntime.errors import InvalidArgument, NoSuchFile
+from tactix_bridges.onnxruntime.errors import (
+    InvalidArgument,
+    InvalidProtobuf,
+    NoSuchFile,
+    as_ours,
+)
 from tactix_bridges.onnxruntime.options import (
     PREFIX,
     GraphOptimizationLevel,
@@ -85,7 +91,10 @@ class InferenceSession:
     ) -> None:
         self._options = sess_options or SessionOptions()
         self._providers = chosen(providers)
-        self._engine = _engine_of(path_or_bytes, self._options, DEVICES[self._providers[0]])
+        try:
+            self._engine = _engine_of(path_or_bytes, self._options, DEVICES[self._providers[0]])
+        except errors.ModelImportError as e:
+            raise as_ours(e, InvalidProtobuf) from e
         self._inputs = [_node_arg(io) for io in self._engine.inputs]
         self._outputs = [_node_arg(io) for io in self._engine.outputs]
 
@@ -128,7 +137,10 @@ class InferenceSession:
         _check_names(wanted, names, "output")
         if missing := [name for name in expected if name not in input_feed]:
             raise InvalidArgument(f"inputs are missing: {', '.join(missing)}")
-        made = self._engine({name: _array(value) for name, value in input_feed.items()})
+        try:
+            made = self._engine({name: _array(value) for name, value in input_feed.items()})
+        except errors.InvalidArgument as e:
+            raise as_ours(e, InvalidArgument) from e
         if len(names) == 1:
             return [made for _ in wanted]
         return [made[name] for name in wanted]
@@ -138,6 +150,14 @@ class InferenceSession:
     ) -> None:
         """Run on what is bound. Raises as ``run``."""
         iobinding.take(self.run(iobinding.output_names, iobinding.inputs, run_options))
+
+    def check_input(self, name: str) -> None:
+        """Raises InvalidArgument for a name that is none."""
+        _check_names([name], [i.name for i in self._inputs], "input")
+
+    def check_output(self, name: str) -> None:
+        """Raises InvalidArgument for a name that is none."""
+        _check_names([name], [o.name for o in self._outputs], "output")
 
     def io_binding(self) -> IOBinding:
         return IOBinding(self)
@@ -178,6 +198,9 @@ def _engine_of(source: Any, options: SessionOptions, device: str) -> Engine:
         if data.startswith(MAGIC):
             return tactix.load(data, logger=logger)
         return _built_from_bytes(data, options, device, logger)
+    if not isinstance(source, (str, os.PathLike)):
+        what = f"a model is a path or bytes, not {type(source).__name__}"
+        raise InvalidArgument(what, do="Serialize it: model.SerializeToString()")
     path = Path(source)
     if not path.is_file():
         raise NoSuchFile(f"no such file: {path}")
@@ -199,7 +222,11 @@ def _built_from_bytes(data: bytes, options: SessionOptions, device: str, logger:
     with tempfile.TemporaryDirectory(prefix="tactix-") as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(data)
-        return _built(path, options, device, logger)
+        try:
+            return _built(path, options, device, logger)
+        except errors.TactixError as e:
+            e.who = e.who.replace(str(path), "the model in memory")  # the caller has no such file
+            raise
 
 
 def _built(path: Path, options: SessionOptions, device: str, logger: Logger) -> Engine:
@@ -207,7 +234,7 @@ def _built(path: Path, options: SessionOptions, device: str, logger: Logger) -> 
     cache = said.pop("cache", "") or _cache_folder()
     build: dict[str, Any] = {name: _value(name, text) for name, text in said.items()}
     build.setdefault("level", _level(options))
-    if options.intra_op_num_threads:
+    if options.intra_op_num_threads > 0:
         build["threads"] = options.intra_op_num_threads
     return tactix.load_or_build(path, cache=cache, device=device, logger=logger, **build)
 

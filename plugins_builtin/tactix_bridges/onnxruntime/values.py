@@ -57,19 +57,26 @@ class IOBinding:
         self._made: list[Any] = []
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Array) -> None:
+        """Raises InvalidArgument for a name that is none."""
+        self._session.check_input(name)
         self._inputs[name] = arr_on_cpu
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        self._inputs[name] = ortvalue.numpy()
+        """Raises InvalidArgument for a name that is none."""
+        self.bind_cpu_input(name, ortvalue.numpy())
 
     def bind_output(self, name: str, device_type: str = "cpu", device_id: int = 0) -> None:
-        """A new array at each run. Raises InvalidArgument for another device."""
+        """A new array at each run. Raises InvalidArgument for another device, or a name that is
+        none.
+        """
+        self._session.check_output(name)
         if device_type != "cpu":
             raise InvalidArgument(f"no outputs on {device_type!r}", do="Give 'cpu'")
         self._outputs[name] = None
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """An array that each run fills."""
+        """An array that each run fills. Raises InvalidArgument for a name that is none."""
+        self._session.check_output(name)
         self._outputs[name] = ortvalue.numpy()
 
     def clear_binding_inputs(self) -> None:
@@ -92,6 +99,9 @@ class IOBinding:
 
     @property
     def output_names(self) -> Sequence[str]:
+        """Of what is bound. Raises InvalidArgument where nothing is."""
+        if not self._outputs:
+            raise InvalidArgument("no output is bound", do="Call bind_output for each wanted one")
         return list(self._outputs)
 
     def take(self, made: Sequence[Any]) -> None:

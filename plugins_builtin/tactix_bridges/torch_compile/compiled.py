@@ -12,7 +12,7 @@ from typing import TypeAlias
 import torch
 
 import tactix
-from tactix.base.errors import TactixError
+from tactix.base.errors import ConfigError, TactixError
 from tactix.run.engine import Engine
 from tactix_bridges.torch_compile.arrays import array_of, tensor_of
 from tactix_bridges.torch_compile.export import TensorInput, write_model
@@ -21,11 +21,15 @@ from tactix_bridges.torch_compile.graph import (
     OutputKind,
     TracedGraph,
     Unsuited,
+    expected_shapes,
     exported_module,
     sizes_module,
     varying_axes,
 )
 from tactix_bridges.torch_compile.options import BackendOptions
+
+MOST_SHAPES = 1024
+"""Of which it is kept that results had the right shapes; others are checked at each call."""
 
 Argument: TypeAlias = "torch.Tensor | int"
 
@@ -33,14 +37,24 @@ Argument: TypeAlias = "torch.Tensor | int"
 @dataclass(frozen=True)
 class HeldWeight:
     """What an engine holds of a tensor, by which a change of it is seen. ``version`` counts what is
-    written to it; tensors made in inference mode have none.
+    written to it; tensors made in inference mode have none. ``address``: of its memory, which
+    ``tensor.data = ...`` changes.
     """
 
     tensor: torch.Tensor
     version: int
+    address: int
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> HeldWeight:
+        return HeldWeight(tensor, _version(tensor), tensor.data_ptr())
 
     def is_still(self, tensor: torch.Tensor) -> bool:
-        return tensor is self.tensor and _version(tensor) == self.version
+        return (
+            tensor is self.tensor
+            and _version(tensor) == self.version
+            and tensor.data_ptr() == self.address
+        )
 
 
 def _version(tensor: torch.Tensor) -> int:
@@ -71,6 +85,7 @@ class CompiledGraph:
         self._tensors = graph.of_kind(InputKind.TENSOR)
         self._weights = graph.of_kind(InputKind.WEIGHT)
         self._built: Built | None = None
+        self._seen: set[tuple[tuple[int, ...], ...]] = set()
         self._left = False
         self._lock = threading.Lock()
 
@@ -82,7 +97,18 @@ class CompiledGraph:
             built = self._rebuilt(arguments)
             if built is None:
                 return self._as_torch(arguments)
-        return self._results(built.engine, arguments)
+        try:
+            return self._results(built.engine, arguments)
+        except (Unsuited, TactixError) as e:
+            # What torch refuses as well it tells better: its error is what the caller knows.
+            results = self._as_torch(arguments)
+            self._leave(e)
+            return results
+
+    def _leave(self, why: Exception) -> None:
+        """From now on the graph is torch's. Raises ConfigError where the caller wants that."""
+        self._left = True
+        self._options.refuse_or_warn(str(why))
 
     def _as_torch(self, arguments: Sequence[Argument]) -> Sequence[object]:
         results: Sequence[object] = self._graph.module(*arguments)
@@ -106,14 +132,16 @@ class CompiledGraph:
             try:
                 # Not to be traced itself: exporting calls torch.
                 self._built = torch._dynamo.disable(self._build)(arguments)
+            except ConfigError:  # of what the caller said, not of the graph
+                raise
             except (Unsuited, TactixError) as e:
-                self._options.refuse_or_warn(str(e))
-                self._left = True
+                self._leave(e)
                 return None
+            self._options.logger.info(f"A graph of torch runs as {self._built.engine!r}")
             return self._built
 
     def _build(self, arguments: Sequence[Argument]) -> Built:
-        weights = tuple(HeldWeight(t, _version(t)) for t in self._of(self._weights, arguments))
+        weights = tuple(HeldWeight.of(t) for t in self._of(self._weights, arguments))
         with torch.no_grad(), tempfile.TemporaryDirectory(prefix="tactix-") as folder:
             path = Path(folder) / "torch_graph.onnx"
             inputs = self._inputs(arguments)
@@ -125,9 +153,14 @@ class CompiledGraph:
         if any(i.ranges for i in inputs):
             options.setdefault("shapes", {i.name: _profile(i) for i in inputs})
         options["logger"] = self._options.logger
-        if self._options.cache is None:
+        cache = self._options.cache
+        if cache is None:
             return tactix.build(path, **options)
-        return tactix.load_or_build(path, cache=self._options.cache, **options)
+        try:
+            return tactix.load_or_build(path, cache=cache, **options)
+        except OSError as e:
+            do = "Give another folder as `cache`"
+            raise ConfigError(f"no plans can be kept in {cache}", why=str(e), do=do) from e
 
     def _inputs(self, arguments: Sequence[Argument]) -> list[TensorInput]:
         tensors = self._of(self._tensors, arguments)
@@ -143,8 +176,10 @@ class CompiledGraph:
         return [t for i in indices if isinstance(t := arguments[i], torch.Tensor)]
 
     def _results(self, engine: Engine, arguments: Sequence[Argument]) -> Sequence[object]:
-        made = engine(*(array_of(t) for t in self._of(self._tensors, arguments)))
+        given = self._of(self._tensors, arguments)
+        made = engine(*(array_of(t) for t in given))
         arrays = list(made.values()) if isinstance(made, dict) else [made]
+        self._check_shapes(arguments, [t.shape for t in given], [a.shape for a in arrays])
         tensors = iter([tensor_of(a) for a in arrays])
         numbers = iter(() if self._sizes is None else self._sizes(*arguments))
         results = zip(self._graph.outputs, self._graph.fixed, strict=True)
@@ -156,6 +191,22 @@ class CompiledGraph:
             else fixed
             for kind, fixed in results
         ]
+
+    def _check_shapes(
+        self,
+        arguments: Sequence[Argument],
+        given: Sequence[tuple[int, ...]],
+        made: Sequence[tuple[int, ...]],
+    ) -> None:
+        """The exporter may fix a size that varies: once for each new shape. Raises Unsuited."""
+        key = tuple(map(tuple, given))
+        if key in self._seen:
+            return
+        for shape, expected in zip(made, expected_shapes(self._graph, arguments), strict=True):
+            if any(n not in (None, size) for n, size in zip(expected, shape, strict=True)):
+                raise Unsuited(f"exported, it gives {tuple(shape)} where torch gives {expected}")
+        if len(self._seen) < MOST_SHAPES:
+            self._seen.add(key)
 
 
 def _profile(tensor: TensorInput) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import torch
 from torch import fx
+from torch._dynamo import convert_frame
 
 from tactix_bridges.torch_compile.graph import Unsuited
 
@@ -32,8 +32,9 @@ def write_model(module: fx.GraphModule, inputs: Sequence[TensorInput], path: Pat
 
     Raises Unsuited for what cannot be exported, or would not do the same as an ONNX model.
     """
-    written = _converted(_program(module, inputs), [i.name for i in inputs])
-    with _unheard():
+    # Exporting changes what Dynamo looks at while it traces, in whatever thread.
+    with convert_frame.compile_lock, _unheard():
+        written = _converted(_program(module, inputs), [i.name for i in inputs])
         written.save(path)
 
 
@@ -41,11 +42,10 @@ def _program(module: fx.GraphModule, inputs: Sequence[TensorInput]) -> torch.exp
     dynamic = [dict.fromkeys(i.ranges, torch.export.Dim.DYNAMIC) for i in inputs]
     examples = tuple(i.example for i in inputs)
     try:
-        with _unheard():
-            shapes = _by_parameter(module, dynamic)
-            program = torch.export.export(module, examples, dynamic_shapes=shapes, strict=False)
-            # Without a table it decomposes nothing; what a program writes to becomes a result.
-            program = program.run_decompositions({})
+        shapes = _by_parameter(module, dynamic)
+        program = torch.export.export(module, examples, dynamic_shapes=shapes, strict=False)
+        # Without a table it decomposes nothing; what a program writes to becomes a result.
+        program = program.run_decompositions({})
     except Exception as e:
         raise Unsuited(f"torch.export refuses it: {_first_line(e)}") from e
     _check_effects(program)
@@ -91,11 +91,10 @@ def _converted(
     program: torch.export.ExportedProgram, names: Sequence[str]
 ) -> torch.onnx.ONNXProgram:
     try:
-        with _unheard():
-            # Unoptimized: its folding of normalisations mixes dtypes, and tactix folds by itself.
-            written = torch.onnx.export(
-                program, (), dynamo=True, optimize=False, input_names=list(names)
-            )
+        # Unoptimized: its folding of normalisations mixes dtypes, and tactix folds by itself.
+        written = torch.onnx.export(
+            program, (), dynamo=True, optimize=False, verbose=False, input_names=list(names)
+        )
     except Exception as e:
         raise Unsuited(f"torch.onnx refuses it: {_cause(e)}") from e
     assert written is not None
@@ -104,14 +103,14 @@ def _converted(
 
 @contextlib.contextmanager
 def _unheard() -> Iterator[None]:
-    """The exporter prints its progress, and warns of what does not concern who calls
-    ``torch.compile``.
+    """The exporter warns of what does not concern who calls ``torch.compile``. Under the lock of
+    ``write_model``, as filters are the whole process's.
     """
     loud = logging.getLogger("torch.onnx")
     level = loud.level
     loud.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:

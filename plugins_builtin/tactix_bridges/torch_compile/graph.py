@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -211,6 +211,39 @@ def _keep_results(graph: fx.Graph, kinds: Sequence[OutputKind], kind: OutputKind
     (output,) = graph.find_nodes(op="output")
     kept = tuple(r for r, k in zip(_results(graph), kinds, strict=True) if k is kind)
     output.args = (kept,)
+
+
+def expected_shapes(
+    graph: TracedGraph, arguments: Sequence[torch.Tensor | int]
+) -> tuple[tuple[int | None, ...], ...]:
+    """Shapes of the TENSOR results for these arguments, as torch worked them out when it traced;
+    None for sizes that only running tells.
+    """
+    values: dict[object, int] = {}
+    for node, argument in zip(graph.module.graph.find_nodes(op="placeholder"), arguments):
+        traced_as = node.meta["example_value"]
+        if isinstance(argument, torch.Tensor):
+            values |= _symbols(zip(traced_as.shape, argument.shape))
+        else:
+            values |= _symbols([(traced_as, argument)])
+    return tuple(
+        tuple(_size_at(n, values) for n in result.meta["example_value"].shape)
+        for result, kind in zip(_results(graph.module.graph), graph.outputs)
+        if kind is OutputKind.TENSOR and isinstance(result, fx.Node)
+    )
+
+
+def _symbols(sizes: Iterable[tuple[object, int]]) -> dict[object, int]:
+    """Of sizes that are one symbol: what they are now."""
+    symbolic = ((n.node.expr, value) for n, value in sizes if isinstance(n, torch.SymInt))
+    return {expr: value for expr, value in symbolic if expr.is_symbol}
+
+
+def _size_at(size: int | torch.SymInt, values: Mapping[object, int]) -> int | None:
+    if not isinstance(size, torch.SymInt):
+        return size
+    found = size.node.expr.xreplace(values)
+    return int(found) if found.is_Integer else None
 
 
 def varying_axes(graph: TracedGraph) -> tuple[dict[int, tuple[int, int]], ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import onnx
@@ -193,7 +194,7 @@ class DataRounding:
     ) -> None:
         """Take note of all products; ``weights``: theirs, (K, N)."""
         for node in products:
-            self._products.setdefault(node.input[0], []).append(lambda n=node: weights(n))  # type: ignore[misc]
+            self._products.setdefault(node.input[0], []).append(partial(weights, node))
 
     def __call__(self, node: onnx.NodeProto, w: Array) -> RoundedWeights:
         """Raises InvalidArgument for bad data, BuildCancelled."""

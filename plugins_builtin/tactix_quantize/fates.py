@@ -72,7 +72,7 @@ class MadeStep:
 
 
 @dataclass(frozen=True)
-class Part:
+class StepOfNode:
     """One step that a node is in. ``how``: ``integers``, if the step reads its bytes; ``packed``,
     if it reads weights of few bits, and computes in floats; ``fused``, if it is computed beside
     others; ``alone``, if the step does nothing else.
@@ -99,7 +99,7 @@ class Fate:
     dtype: str
     shape: str
     scales: str
-    parts: tuple[Part, ...]
+    parts: tuple[StepOfNode, ...]
     gone: str
     rules: tuple[str, ...]
     why: tuple[str, ...]
@@ -178,7 +178,7 @@ class Fates:
         names = self._trails[name].names
         return [s for s in self._steps.values() if s.name in names or name in s.origin]
 
-    def _parts(self, name: str) -> Iterator[Part]:
+    def _parts(self, name: str) -> Iterator[StepOfNode]:
         constant = self._source[name]["reads"][0].get("constant")
         if constant and TO_FLOATS in self._trails[name].rules:
             return
@@ -186,7 +186,7 @@ class Fates:
             how = self._how(name, step)
             read = how in (INTEGERS, PACKED) and not _is({"layer": step.kind}, *MOVES[:3])
             if read or not (constant and step.kind.startswith((INTEGER, *MOVES[:3]))):
-                yield Part(step.name, how, step.tactic)
+                yield StepOfNode(step.name, how, step.tactic)
 
     def _how(self, name: str, step: MadeStep) -> str:
         if step.origin <= {name}:
@@ -202,7 +202,7 @@ class Fates:
 
     # -- why --------------------------------------------------------------------------------------
 
-    def _whys(self, name: str, parts: Sequence[Part], gone: str) -> Iterator[str]:
+    def _whys(self, name: str, parts: Sequence[StepOfNode], gone: str) -> Iterator[str]:
         if _is(self._source[name], QUANTIZE):
             alone = any(p.how == ALONE for p in parts)
             yield from self._why_alone(name) if alone else ()

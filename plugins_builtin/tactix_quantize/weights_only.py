@@ -35,7 +35,7 @@ INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RewrittenModel:
     """``model``: rewritten. ``layers``: how many products and tables have constant weights;
     ``names``: of those that became few bits.
     """
@@ -85,7 +85,7 @@ class WeightsOnly:
         w = self._stored.array(product.input[1])
         return w.T if _flag(product, "transB") else w
 
-    def written(self, rounding: Rounding | None = None) -> Outcome:
+    def written(self, rounding: Rounding | None = None) -> RewrittenModel:
         """The model with weights of few bits; ``rounding``: of products, by default to the nearest
         integers.
         """
@@ -99,7 +99,7 @@ class WeightsOnly:
             self.model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
         onnx_model.drop_unread(self._graph)
         external_data_helper.load_external_data_for_model(self.model, self._folder)
-        return Outcome(self.model, self._layers, names)
+        return RewrittenModel(self.model, self._layers, names)
 
     def _nearest(self, node: onnx.NodeProto, w: Array) -> RoundedWeights:
         return RoundedWeights(in_blocks(w, self.kind))

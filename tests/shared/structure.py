@@ -82,10 +82,11 @@ def same_names(found: list[Module]) -> list[str]:
     """Names that two public classes have.
 
     A module of the lean runtime that takes another's place must have its names, and what programs
-    of TensorRT import has TensorRT's and CUDA's.
+    of other engines import has these engines' names.
     """
     places: dict[str, list[str]] = defaultdict(list)
-    own = (m for m in found if m.name not in STANDS_FOR.values() and m.pack != "tactix_tensorrt")
+    faces = ("tactix_tensorrt", "tactix_bridges")
+    own = (m for m in found if m.name not in STANDS_FOR.values() and m.pack not in faces)
     for m in own:
         for node in m.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):

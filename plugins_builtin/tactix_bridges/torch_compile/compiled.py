@@ -15,6 +15,7 @@ import tactix
 from tactix.base.errors import ConfigError, TactixError
 from tactix.run.engine import Engine
 from tactix_bridges.torch_compile.arrays import array_of, tensor_of
+from tactix_bridges.torch_compile.check import check_numbers, check_shapes
 from tactix_bridges.torch_compile.export import TensorInput, write_model
 from tactix_bridges.torch_compile.graph import (
     InputKind,
@@ -28,8 +29,12 @@ from tactix_bridges.torch_compile.graph import (
 )
 from tactix_bridges.torch_compile.options import BackendOptions
 
-MOST_SHAPES = 1024
+CHECKED_SIZES = 4
+"""How many sizes of inputs are run by torch as well."""
+MOST_SIZES = 1024
 """Of which it is kept that results had the right shapes; others are checked at each call."""
+
+Sizes: TypeAlias = tuple[tuple[int, ...], ...]
 
 Argument: TypeAlias = "torch.Tensor | int"
 
@@ -85,7 +90,7 @@ class CompiledGraph:
         self._tensors = graph.of_kind(InputKind.TENSOR)
         self._weights = graph.of_kind(InputKind.WEIGHT)
         self._built: Built | None = None
-        self._seen: set[tuple[tuple[int, ...], ...]] = set()
+        self._seen: set[Sizes] = set()
         self._left = False
         self._lock = threading.Lock()
 
@@ -179,12 +184,13 @@ class CompiledGraph:
         given = self._of(self._tensors, arguments)
         made = engine(*(array_of(t) for t in given))
         arrays = list(made.values()) if isinstance(made, dict) else [made]
-        self._check_shapes(arguments, [t.shape for t in given], [a.shape for a in arrays])
-        tensors = iter([tensor_of(a) for a in arrays])
+        tensors = [tensor_of(a) for a in arrays]
+        self._check_exported(arguments, tuple(tuple(t.shape) for t in given), tensors)
+        made_tensors = iter(tensors)
         numbers = iter(() if self._sizes is None else self._sizes(*arguments))
         results = zip(self._graph.outputs, self._graph.fixed, strict=True)
         return [
-            next(tensors)
+            next(made_tensors)
             if kind is OutputKind.TENSOR
             else next(numbers)
             if kind is OutputKind.NUMBER
@@ -192,21 +198,21 @@ class CompiledGraph:
             for kind, fixed in results
         ]
 
-    def _check_shapes(
-        self,
-        arguments: Sequence[Argument],
-        given: Sequence[tuple[int, ...]],
-        made: Sequence[tuple[int, ...]],
+    def _check_exported(
+        self, arguments: Sequence[Argument], sizes: Sizes, made: Sequence[torch.Tensor]
     ) -> None:
-        """The exporter may fix a size that varies: once for each new shape. Raises Unsuited."""
-        key = tuple(map(tuple, given))
-        if key in self._seen:
+        """The exporter may fix a size that varies: shapes of results are checked once for each new
+        sizes of inputs, and numbers for the first ones. Raises Unsuited.
+        """
+        if sizes in self._seen:
             return
-        for shape, expected in zip(made, expected_shapes(self._graph, arguments), strict=True):
-            if any(n not in (None, size) for n, size in zip(expected, shape, strict=True)):
-                raise Unsuited(f"exported, it gives {tuple(shape)} where torch gives {expected}")
-        if len(self._seen) < MOST_SHAPES:
-            self._seen.add(key)
+        expected = expected_shapes(self._graph, arguments)
+        check_shapes(expected, made)
+        if len(self._seen) < CHECKED_SIZES and any(self._ranges):
+            wanted = self._as_torch(arguments)
+            check_numbers(made, [t for t in wanted if isinstance(t, torch.Tensor)])
+        if len(self._seen) < MOST_SIZES:
+            self._seen.add(sizes)
 
 
 def _profile(tensor: TensorInput) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -243,7 +243,7 @@ def _size_at(size: int | torch.SymInt, values: Mapping[object, int]) -> int | No
     if not isinstance(size, torch.SymInt):
         return size
     found = size.node.expr.xreplace(values)
-    return int(found) if found.is_Integer else None
+    return int(found) if isinstance(found, int) or found.is_Integer else None
 
 
 def varying_axes(graph: TracedGraph) -> tuple[dict[int, tuple[int, int]], ...]:

@@ -11,7 +11,7 @@ from tactix_inspect.agreement import Agreement
 
 
 @dataclass(frozen=True)
-class Pace:
+class ReferencePace:
     """How the references rest: as ``ShadowOptions`` have it."""
 
     load: float

@@ -32,8 +32,8 @@ from tactix_inspect.shadowing.facts import (
     CheckedRequest,
     Departed,
     LookedAt,
-    Pace,
     PlanWanted,
+    ReferencePace,
     Sample,
     StepResult,
 )
@@ -153,13 +153,13 @@ class ReferenceServer:
     def serve(self) -> None:
         """Raises nothing: what fails is told, and ends it."""
         with contextlib.suppress(EOFError, OSError):
-            pace = cast(Pace, receive(self._requests))
+            pace = cast(ReferencePace, receive(self._requests))
             try:
                 self._follow(pace)
             except ExecutionError as e:
                 self._say(("failed", str(e)))
 
-    def _follow(self, pace: Pace) -> None:
+    def _follow(self, pace: ReferencePace) -> None:
         """Raises EOFError at the end, ExecutionError."""
         self._request()
         while self._waited_for(self._offered, None):

@@ -18,7 +18,7 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.run.admission import code_steps
 from tactix.run.observed import RunningStep, StepObserver
-from tactix_inspect.shadowing.facts import Departed, LookedAt, Pace, PlanWanted, StepResult
+from tactix_inspect.shadowing.facts import Departed, LookedAt, PlanWanted, ReferencePace, StepResult
 from tactix_inspect.shadowing.messages import receive, send
 from tactix_inspect.shadowing.process import END, main
 from tactix_inspect.shadowing.ring import SampleRing
@@ -88,7 +88,7 @@ class ReferenceProcess:
         except (BlockingIOError, BrokenPipeError):
             return False
 
-    def start(self, samples: SampleRing, pace: Pace) -> None:
+    def start(self, samples: SampleRing, pace: ReferencePace) -> None:
         """Raises ReferencesLost."""
         with self._starting:
             if self._ended:

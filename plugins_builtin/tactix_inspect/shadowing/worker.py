@@ -25,7 +25,7 @@ from tactix.run.arrays import as_input
 from tactix.run.engine import Engine
 from tactix.run.observed import StepObserver
 from tactix_inspect.shadowing import ring
-from tactix_inspect.shadowing.facts import Departed, Pace, PlanWanted, Sample
+from tactix_inspect.shadowing.facts import Departed, PlanWanted, ReferencePace, Sample
 from tactix_inspect.shadowing.references import ReferenceProcess
 from tactix_inspect.shadowing.ring import SampleRing
 
@@ -166,7 +166,9 @@ class ShadowWorker:
     def _run(self) -> None:
         state, error = "closed", ""
         try:
-            self._references.start(self._samples, Pace(self._options.load, self._options.pause))
+            self._references.start(
+                self._samples, ReferencePace(self._options.load, self._options.pause)
+            )
             self._references.take(self._judged.references, self._judged.tolerance)
             with self._lock:
                 self._stats = replace(self._stats, state="running")

@@ -23,7 +23,7 @@ WORD = 32
 
 
 @dataclass(frozen=True)
-class Blocks:
+class ScaledBlocks:
     """Rows of constants with scales along them. ``packed``: bytes (n, columns bits / 8), the lowest
     bits first; ``scales``: (n, blocks) of floats; ``zeros``: (n, blocks) of u8, None for mid-range.
     """
@@ -64,7 +64,7 @@ def _block(table: Node, axis: int) -> int:
     return length if lines and FEW[w.dtype] < 8 else 0
 
 
-def blocks_of(table: Node, axis: int) -> Blocks:
+def blocks_of(table: Node, axis: int) -> ScaledBlocks:
     """The rows, whose numbers lie along ``axis`` of the matrix that is dequantised."""
     w, scale, zero = (*table.inputs, None)[:3]
     assert w is not None
@@ -80,7 +80,7 @@ def blocks_of(table: Node, axis: int) -> Blocks:
         )
     elif zero is None and not lift:
         zeros = np.zeros(scales.shape, np.uint8)
-    return Blocks(packed(rows, bits, lift), scales, zeros, bits, block)
+    return ScaledBlocks(packed(rows, bits, lift), scales, zeros, bits, block)
 
 
 def _along(matrix: Array, axis: int) -> Array:
@@ -124,7 +124,7 @@ def _product(root: Node, x: Value, table: Node) -> Op:
     return _few_bits(x, blocks_of(table, 0))
 
 
-def _few_bits(x: Value, b: Blocks) -> Op:
+def _few_bits(x: Value, b: ScaledBlocks) -> Op:
     count = b.scales.shape[1]
     width = count * b.block * b.bits // 8
     raw = np.pad(b.packed, ((0, 0), (0, width - b.packed.shape[1])))
@@ -176,7 +176,8 @@ def _rows_when(root: Node, table: Node) -> bool | str:
 
 def _rows(root: Node, indices: Value, table: Node) -> Op:
     b = blocks_of(table, 1)
-    fields = {"columns": int(table.given[0].spec.shape[1]), "bits": b.bits, "block_size": b.block}  # type: ignore[arg-type]
+    columns = table.given[0].array.shape[1]
+    fields = {"columns": columns, "bits": b.bits, "block_size": b.block}
     more = () if b.zeros is None else (literal(b.zeros),)
     return T.FewBitsGather(literal(b.packed), indices, literal(b.scales), *more, **fields)
 

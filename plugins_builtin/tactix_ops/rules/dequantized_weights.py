@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import evaluate
+from tactix.base.dims import evaluate, prod
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, const, literal
@@ -34,8 +34,8 @@ def _axis_behind(root: Node, table: Node) -> int | None:
     if root.layer.name == "Transpose":
         return int(tuple(root.attrs.perm).index(axis))
     before, after = w.shape, root.outputs[0].spec.shape
-    ahead = int(np.prod(before[:axis], dtype=np.int64))  # type: ignore[arg-type]
-    counts = [int(np.prod(after[:i], dtype=np.int64)) for i in range(len(after))]  # type: ignore[arg-type]
+    ahead = prod(before[:axis])
+    counts = [prod(after[:i]) for i in range(len(after))]
     same = [i for i, n in enumerate(counts) if n == ahead and after[i] == before[axis]]
     return same[0] if same else None
 

@@ -15,7 +15,7 @@ import pytest
 
 import tactix
 import tactix_bridges.onnxruntime as ours
-from tactix.base.errors import ConfigError, DTypeError, ModelImportError, PlanFormatError
+from tactix.base.errors import ConfigError, ModelImportError, PlanFormatError
 
 ROOT = Path(__file__).parents[3]
 BOTH = pytest.mark.parametrize("ort", [ours, onnxruntime], ids=["tactix", "onnxruntime"])
@@ -104,7 +104,10 @@ WRONG: dict[str, tuple[Callable[[Any], object], type[Exception]]] = {
     "another input": (lambda s: s.run(None, {"x": X, "z": X}), ours.InvalidArgument),
     "a missing input": (lambda s: s.run(None, {"x": X}), ours.InvalidArgument),
     "another output": (lambda s: s.run(["z"], {"x": X, "y": X}), ours.InvalidArgument),
-    "another dtype": (lambda s: s.run(None, {"x": X.astype(np.int64), "y": X}), DTypeError),
+    "another dtype": (
+        lambda s: s.run(None, {"x": X.astype(np.int64), "y": X}),
+        ours.InvalidArgument,
+    ),
 }
 
 
@@ -128,6 +131,23 @@ def test_an_output_that_does_not_fit_is_told(path: str) -> None:
         found.run_with_iobinding(binding)
 
 
+@BOTH
+def test_names_that_are_none_are_told_when_bound(ort: ModuleType, path: str) -> None:
+    binding = session(ort, path).io_binding()
+    with pytest.raises(Exception, match="z"):
+        binding.bind_cpu_input("z", X)
+
+
+@BOTH
+def test_a_run_without_a_bound_output_is_told(ort: ModuleType, path: str) -> None:
+    found = session(ort, path)
+    binding = found.io_binding()
+    binding.bind_cpu_input("x", X)
+    binding.bind_cpu_input("y", X)
+    with pytest.raises(Exception, match=r"output"):
+        found.run_with_iobinding(binding)
+
+
 def test_plans_are_sessions_too(path: str, tmp_path: Path) -> None:
     engine = tactix.build(path, level=0, timing_cache=False)
     engine.save(tmp_path / "model.plan")
@@ -148,8 +168,11 @@ def test_a_session_is_built_once(path: str, tmp_path: Path) -> None:
 def test_what_is_no_model_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such file"):
         ours.InferenceSession(str(tmp_path / "gone.onnx"))
-    with pytest.raises(ModelImportError):
+    with pytest.raises(ModelImportError, match=r"^the model in memory: not an ONNX model") as told:
         ours.InferenceSession(b"neither model nor plan")
+    assert isinstance(told.value, ours.InvalidProtobuf)
+    with pytest.raises(ours.InvalidArgument, match="path or bytes, not NoneType"):
+        ours.InferenceSession(None)  # type: ignore[arg-type]
     with pytest.raises(PlanFormatError):
         ours.InferenceSession(b"\x89tactix\n cut off")
 
@@ -165,11 +188,9 @@ def test_options_that_are_none_are_told(path: str) -> None:
     said.add_session_config_entry("tactix.levle", "0")
     with pytest.raises(ConfigError, match="levle"):
         ours.InferenceSession(path, said)
-    with (
-        pytest.raises(ours.InvalidArgument, match="no provider"),
-        pytest.warns(UserWarning, match="NoSuch"),
-    ):
-        ours.InferenceSession(path, providers=["NoSuchProvider"])
+    with pytest.warns(UserWarning, match="NoSuchProvider"):
+        alone = ours.InferenceSession(path, options(ours), providers=["NoSuchProvider"])
+    assert alone.get_providers() == ["CPUExecutionProvider"]
     with pytest.warns(UserWarning, match="NoSuchProvider"):
         ours.InferenceSession(
             path, options(ours), providers=[("NoSuchProvider", {}), "CPUExecutionProvider"]

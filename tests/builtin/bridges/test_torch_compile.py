@@ -19,6 +19,7 @@ pytest.importorskip("onnxscript")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from tactix.base.errors import ConfigError  # noqa: E402
 from tactix.base.logger import Logger, Severity  # noqa: E402
 
 
@@ -218,8 +219,32 @@ def test_weights_that_change_are_seen(heard: Heard) -> None:
         agree(fast(x), model(x), 1e-4)
         model.load_state_dict({k: v + 1 for k, v in model.state_dict().items()})
         agree(fast(x), model(x), 1e-4)
-    assert sum("changed" in w for w in heard.warnings) == 2
+        model.bias.data = torch.randn(2)
+        agree(fast(x), model(x), 1e-4)
+    assert sum("changed" in w for w in heard.warnings) == 3
     assert heard.left == []
+
+
+def test_shapes_that_the_exporter_fixes_are_torchs(heard: Heard) -> None:
+    """torch's exporter writes the windows of such a pooling for one size of images."""
+    model = nn.Sequential(nn.Conv2d(3, 5, 3, stride=2), nn.AdaptiveAvgPool2d((3, 1))).eval()
+    same(model, [[torch.randn(2, 3, n, n + 2)] for n in (11, 17, 23, 9)], heard)
+    assert heard.left
+
+
+def test_a_folder_that_takes_no_plans_is_told(heard: Heard, tmp_path: Any) -> None:
+    (tmp_path / "file").touch()
+    fast = compiled(lambda x: x * 2, heard, cache=tmp_path / "file")
+    with torch.no_grad(), pytest.raises(ConfigError, match="no plans can be kept"):
+        fast(torch.ones(3))
+
+
+def test_engines_are_told(heard: Heard) -> None:
+    told: list[str] = []
+    heard.info = told.append  # type: ignore[method-assign]
+    with torch.no_grad():
+        compiled(lambda x: x * 2, heard)(torch.ones(3))
+    assert any("runs as <engine" in text for text in told)
 
 
 def test_results_are_no_tensors_of_the_engine(heard: Heard) -> None:

@@ -20,7 +20,7 @@ from tactix.base.errors import (
     TactixError,
 )
 from tactix_serve.datatypes import NAMES, OBJECTS, to_bytes
-from tactix_serve.http_json import MICROSECONDS, region_slice
+from tactix_serve.http_json import MICROSECONDS, refuse_sequences, region_slice
 from tactix_serve.inference import (
     EXTENSIONS,
     InferenceAnswer,
@@ -204,6 +204,7 @@ def _note_region(row: Any, output: OutputTensor, size: int) -> None:
 def _request(asked: Any, remaining: float | None) -> InferenceRequest:
     """Raises InvalidArgument."""
     parameters = _parameters(asked.parameters)
+    refuse_sequences(parameters)
     limits = [] if remaining is None or not math.isfinite(remaining) else [max(0.0, remaining)]
     told = parameters.get("timeout")
     if isinstance(told, int) and told > 0:

@@ -21,6 +21,9 @@ HEADER = "Inference-Header-Content-Length"
 
 MICROSECONDS = 1e-6
 
+SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
+"""Parameters of requests that belong together."""
+
 Json = Mapping[str, object]
 
 
@@ -29,6 +32,7 @@ def parsed(model: str, version: str, body: memoryview, header: str | None) -> In
     length = _length(header, body.nbytes)
     found = document(bytes(body[:length]))
     parameters = _table(found, "parameters")
+    refuse_sequences(parameters)
     tensors, rest = list[InputTensor](), body[length:]
     for row in _rows(found, "inputs", needed=True):
         tensor, rest = _input(row, rest)
@@ -131,6 +135,13 @@ def _output(row: Json, binary: bool) -> WantedOutput:
     if "binary_data" in parameters:
         binary = _flag(parameters, "binary_data")
     return WantedOutput(_text(row, "name"), binary, region_slice(parameters))
+
+
+def refuse_sequences(parameters: Json) -> None:
+    """A model here keeps nothing from request to request. Raises InvalidArgument."""
+    if asked := [key for key in SEQUENCE if parameters.get(key)]:
+        do = "Send the state with each request"
+        raise InvalidArgument(f"sequences of requests are not served: {asked[0]!r}", do=do)
 
 
 def region_slice(parameters: Json) -> RegionSlice | None:

@@ -172,6 +172,7 @@ class HttpFrontend:
 
     async def infer(self, request: Request) -> Response:
         """A client that goes away cancels its request."""
+        self._find(request)  # before what is wrong with the request itself
         path = request.path_params
         coding = request.headers.get("Content-Encoding", "identity")
         if coding != "identity":

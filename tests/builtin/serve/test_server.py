@@ -92,6 +92,7 @@ def first(server: Any, name: str) -> float:
         ({"inputs": [ROW], "outputs": {}}, "no list of objects"),
         ({"inputs": [ROW], "parameters": []}, "no object"),
         ({"inputs": [ROW], "parameters": {"timeout": "1"}}, "'timeout' is '1'"),
+        ({"inputs": [ROW], "parameters": {"sequence_id": 4}}, "sequences of requests"),
         ({"inputs": [{**ROW, "parameters": {"binary_data_size": 99}}]}, "takes 99 bytes"),
         ({"inputs": [{**ROW, "parameters": {"binary_data_size": -1}}]}, "is -1"),
         (
@@ -113,6 +114,7 @@ def test_wrong_paths_methods_and_headers(server: Any) -> None:
     assert asked(server, INFER)[0] == 405
     assert asked(server, "/v2/models/nothing")[0] == 404
     assert asked(server, "/v2/models/scaled/versions/7/infer", good)[0] == 404
+    assert asked(server, "/v2/models/nothing/infer", {})[0] == 404
     assert asked(server, "/v2/systemsharedmemory/region/r/status")[0] == 400
     assert asked(server, "/v2/systemsharedmemory/region/r/register", {"key": 1})[0] == 400
     length = "Inference-Header-Content-Length"

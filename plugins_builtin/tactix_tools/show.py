@@ -89,7 +89,7 @@ def _cell(value: object) -> str:
 
 def line(console: Console, text: str) -> None:
     """Print text as it is, but for control characters, on one line."""
-    console.print(printable(text), markup=False)
+    console.print(printable(text), markup=False, soft_wrap=True)
 
 
 def size(count: float) -> str:

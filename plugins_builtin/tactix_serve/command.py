@@ -75,6 +75,6 @@ def command(
 
 def _cache() -> Path:
     """Beside the timing cache."""
-    import platformdirs
+    from tactix.base.cache_folder import cache_folder
 
-    return Path(platformdirs.user_cache_dir("tactix")) / "served"
+    return cache_folder() / "served"

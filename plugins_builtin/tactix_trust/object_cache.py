@@ -17,6 +17,7 @@ import hmac
 import os
 from pathlib import Path
 
+from tactix.base.cache_folder import cache_folder
 from tactix.base.errors import ConfigError, punctuated
 from tactix.base.files import private_folder, read_own, replacing, tighten
 from tactix.base.logger import Logger
@@ -32,16 +33,6 @@ SEAL = 32
 
 LIMIT = 1 << 30
 """Bytes in the cache, about."""
-
-
-def cache_folder() -> Path:
-    """Where tactix keeps what it can make again."""
-    named = os.environ.get("TACTIX_CACHE_DIR")
-    if named:
-        return Path(named)
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("tactix"))
 
 
 def find(name: str) -> bytes | None:

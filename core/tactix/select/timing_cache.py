@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tactix.base.cache_folder import cache_folder
 from tactix.base.errors import TimingCacheError
 from tactix.base.files import EMPTY, make_private, read_own, read_regular, replacing
 from tactix.base.logger import Logger
@@ -135,6 +135,4 @@ def _timings(j: Any) -> dict[str, Timing]:
 
 def default_path() -> Path:
     """The user's own cache file."""
-    from platformdirs import user_cache_dir
-
-    return Path(os.environ.get("TACTIX_CACHE_DIR") or user_cache_dir("tactix")) / "timings.json"
+    return cache_folder() / "timings.json"

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 import tactix
 from tactix.base import errors
+from tactix.base.cache_folder import cache_folder
 from tactix.base.dims import Dim, symbol_name
 from tactix.base.dtypes import DType
 from tactix.base.logger import Logger, Severity
@@ -231,17 +230,12 @@ def _built_from_bytes(data: bytes, options: SessionOptions, device: str, logger:
 
 def _built(path: Path, options: SessionOptions, device: str, logger: Logger) -> Engine:
     said = dict(options.build_entries)
-    cache = said.pop("cache", "") or _cache_folder()
+    cache = said.pop("cache", "") or cache_folder() / "sessions"
     build: dict[str, Any] = {name: _value(name, text) for name, text in said.items()}
     build.setdefault("level", _level(options))
     if options.intra_op_num_threads > 0:
         build["threads"] = options.intra_op_num_threads
     return tactix.load_or_build(path, cache=cache, device=device, logger=logger, **build)
-
-
-def _cache_folder() -> Path:
-    own = os.environ.get("TACTIX_CACHE_DIR") or platformdirs.user_cache_dir("tactix")
-    return Path(own) / "sessions"
 
 
 def _level(options: SessionOptions) -> int:

@@ -205,7 +205,7 @@ class Engine(Recorded):
         try:
             context = self._own.context
         except AttributeError:
-            context = self._own.context = self.create_execution_context()
+            context = self._own_context()
         if (
             named
             or len(args) != len(self.plan.inputs)

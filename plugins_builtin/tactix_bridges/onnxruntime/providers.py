@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -17,8 +18,14 @@ Provider: TypeAlias = str | tuple[str, dict[str, object]]
 
 def get_available_providers() -> list[str]:
     """Those whose device is on this machine, the best one first."""
-    kinds = {d.kind for d in Session(group="runtime").devices.values() if not d.available()}
-    return [name for name, kind in DEVICES.items() if kind in kinds]
+    return [name for name, kind in DEVICES.items() if kind in _kinds_here()]
+
+
+@functools.cache
+def _kinds_here() -> frozenset[str]:
+    """Of devices: which are here stays as it is while a process runs."""
+    devices = Session(group="runtime").devices.values()
+    return frozenset(d.kind for d in devices if not d.available())
 
 
 def get_device() -> str:

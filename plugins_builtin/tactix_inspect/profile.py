@@ -45,6 +45,18 @@ class StepTime:
 
 
 @dataclass(frozen=True)
+class CopyTime:
+    """Of a tensor between the host's memory and the device's. ``into``: whether to the device.
+    ``seconds``: median, by the host's clock, of memory that is not pinned.
+    """
+
+    name: str
+    into: bool
+    nbytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Roofline:
     """Peaks of the device, measured there: the best of several rounds. ``flops``: per second, by
     the name of a dtype. ``nbytes``: read per second, of as many bytes as a run works on, from
@@ -62,7 +74,8 @@ class PlanProfile:
     """Of a plan at some input shapes. ``seconds``, ``profiled``: medians of whole runs without and
     with timestamps. ``method``: what the times were taken by. ``plan``: its sha256, or "" for one
     that was not saved. ``roofline``: None where nothing was measured, for which ``no_roofline``
-    tells the reason.
+    tells the reason. ``copies``: of inputs and outputs, which are no part of ``seconds``; none
+    where the device reads the host's memory.
     """
 
     name: str
@@ -78,6 +91,7 @@ class PlanProfile:
     roofline: Roofline | None = None
     memory: Mapping[str, Any] = field(default_factory=dict)
     no_roofline: str = ""
+    copies: tuple[CopyTime, ...] = ()
 
     @property
     def in_steps(self) -> float:
@@ -117,11 +131,15 @@ class PlanProfile:
                 _check(Roofline, roofline, "the roofline")
             shapes = _mapping(facts["shapes"], "shapes of the profile")
             steps = tuple(_step(i, s) for i, s in enumerate(_list(facts["steps"], "steps")))
+            copies = tuple(
+                _copy(i, c) for i, c in enumerate(_list(facts.get("copies", []), "copies"))
+            )
             return cls(
                 **{
                     **facts,
                     "shapes": {k: tuple(_list(s, f"shape of {k!r}")) for k, s in shapes.items()},
                     "steps": steps,
+                    "copies": copies,
                     "roofline": None if roofline is None else Roofline(**roofline),
                 }
             )
@@ -146,6 +164,14 @@ def _step(index: int, told: Any) -> StepTime:
         k: tuple(_list(told[k], f"{k} of {name}")) for k in LISTS if k in told
     }
     return StepTime(**{**told, **lists})
+
+
+def _copy(index: int, told: Any) -> CopyTime:
+    """Raises _Damage."""
+    name = f"copy {index}"
+    _check(CopyTime, told, name)
+    _numbers(told, ("seconds", "nbytes"), name)
+    return CopyTime(**told)
 
 
 def _check(kind: type[Any], told: Any, name: str) -> None:

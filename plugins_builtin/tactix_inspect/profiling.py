@@ -23,7 +23,8 @@ from tactix.run.context import ExecutionContext
 from tactix.run.engine import Engine
 from tactix.run.segments import SpanProfiler, Spans
 from tactix_inspect.peaks import NoRoofline, measured
-from tactix_inspect.profile import PlanProfile, Roofline, StepTime
+from tactix_inspect.placed import PlacedArrays
+from tactix_inspect.profile import CopyTime, PlanProfile, Roofline, StepTime
 
 RUNS, WARM = 50, 64
 """Warm-up takes as many runs as choosing which steps are shared between threads does."""
@@ -96,7 +97,8 @@ class StepRuns:
 class ProfiledRuns:
     """Seconds of runs without and with timestamps, the steps in the order in which they ran first,
     and the spans of the run that took the median time, with when it began. Where there are bodies,
-    that is one whose bodies were run step by step.
+    that is one whose bodies were run step by step. ``copies``: of inputs and outputs, where runs
+    are of copies on the device; no part of a run.
     """
 
     plain: Sequence[float]
@@ -105,6 +107,7 @@ class ProfiledRuns:
     typical: Sequence[SpanOfRun]
     begin: float
     together: bool
+    copies: tuple[CopyTime, ...] = ()
 
 
 def profile(
@@ -124,11 +127,12 @@ def profile(
 def observed(engine: Engine, inputs: Mapping[str, Any], runs: int = RUNS) -> ProfiledRuns:
     """Runs in turns. Raises as a run does."""
     given = in_order(engine.plan.inputs, (inputs,), {})
-    call = _caller(engine.create_execution_context(), given)
+    subject = ProfileSubject(engine, given)
+    call = subject.caller(engine.create_execution_context())
     once = _warm(call)
-    stamped = StampedRuns(engine, given, bodies=False)
+    stamped = StampedRuns(subject, bodies=False)
     has_bodies = any(True for _ in _bodies(engine.plan))
-    watched = StampedRuns(engine, given, bodies=True) if has_bodies else stamped
+    watched = StampedRuns(subject, bodies=True) if has_bodies else stamped
     turns = [stamped, watched] if has_bodies else [stamped]
     every = once + sum(t.once for t in turns)
     count = min(runs, max(LEAST_RUNS, int(MOST_SECONDS / max(every, 1e-9))))
@@ -143,11 +147,45 @@ def observed(engine: Engine, inputs: Mapping[str, Any], runs: int = RUNS) -> Pro
     rows = dict(sorted(rows.items(), key=lambda r: statistics.median(r[1].start)))
     steps = list({**rows, **_rows(found)}.values())  # around bodies as native calls
     together = any(any(r.threads[0]) for r in steps)
-    return ProfiledRuns(seconds, [r[0] for r in found], steps, spans, begin, together)
+    copies = subject.placed.copies() if subject.placed else ()
+    return ProfiledRuns(seconds, [r[0] for r in found], steps, spans, begin, together, copies)
 
 
 FoundRun = tuple[float, float, list[SpanOfRun]]
 """Seconds of a run, when it began, and its spans."""
+
+
+class ProfileSubject:
+    """An engine at inputs. ``placed``: where runs read and write again and again; None where sizes
+    hang on data, so that each run makes arrays. Raises as a run does.
+    """
+
+    def __init__(self, engine: Engine, given: Sequence[Any]) -> None:
+        context = engine.create_execution_context()
+        self.engine, self._given = engine, given
+        made = context.infer(given)
+        arrays = all(isinstance(y, np.ndarray) for y in (*given, *made))
+        self.placed = None if context.segmented or not arrays else self._place(made)
+
+    def _place(self, made: Sequence[Any]) -> PlacedArrays:
+        plan = self.engine.plan
+        sides = ((plan.inputs, self._given), (plan.outputs, made))
+        inputs, outputs = (
+            [
+                (io.name, np.require(x, requirements=("C", "A")))
+                for io, x in zip(ios, arrays, strict=True)
+            ]
+            for ios, arrays in sides
+        )
+        return PlacedArrays(self.engine.device, self.engine.allocator, inputs, outputs)
+
+    def caller(self, context: ExecutionContext) -> Callable[[], object]:
+        """A run in a context of the engine."""
+        context.infer(self._given)  # takes the shapes
+        if self.placed is None:
+            return lambda: context.infer(self._given)
+        addresses = self.placed.addresses
+        return lambda: context.execute_v2(addresses)
 
 
 class StampedRuns:
@@ -155,10 +193,10 @@ class StampedRuns:
     not kept.
     """
 
-    def __init__(self, engine: Engine, given: Sequence[Any], bodies: bool) -> None:
-        context, self._collector = engine.create_execution_context(), SpanCollector(bodies)
-        context.profiler = self._collector
-        self._call = _caller(context, given)
+    def __init__(self, subject: ProfileSubject, bodies: bool) -> None:
+        context = subject.engine.create_execution_context()
+        context.profiler = self._collector = SpanCollector(bodies)
+        self._call = subject.caller(context)
         self._call()
         self.once = _timed(self._call)[1]
         self._collector.taken()
@@ -190,21 +228,6 @@ def _warm(call: Callable[[], object]) -> float:
     return took
 
 
-def _caller(context: ExecutionContext, given: Sequence[Any]) -> Callable[[], object]:
-    """A run over the same memory each time, where the context can do that."""
-    made = context.infer(given)
-    if context.segmented or not all(isinstance(y, np.ndarray) for y in (*given, *made)):
-        return lambda: context.infer(given)
-    kept = [np.require(x, requirements=("C", "A")) for x in (*given, *made)]
-    addresses = [x.ctypes.data for x in kept]
-
-    def call() -> list[Any]:
-        context.execute_v2(addresses)
-        return kept
-
-    return call
-
-
 def _rows(found: Sequence[FoundRun]) -> dict[tuple[int, int], StepRuns]:
     """By step, in the order in which they ran first; a run that did not come to a step tells
     nothing of it.
@@ -233,7 +256,7 @@ def told(
     peaks: Roofline | NoRoofline = NoRoofline("it was not asked for")
     if session is not None:
         touched = int(memory["weights"]) + int(memory.get("arena", 0))
-        peaks = measured(session, engine.device, threads, touched)
+        peaks = measured(session, engine.device, engine.allocator, threads, touched)
     roofline = peaks if isinstance(peaks, Roofline) else None
     inside = {id(p.steps): outer for outer, p in _bodies(plan)}
     env, tables = symbols_of(plan, shapes), _tables(session)
@@ -255,6 +278,7 @@ def told(
         roofline,
         memory,
         "" if isinstance(peaks, Roofline) else peaks.why,
+        found.copies,
     )
 
 

@@ -12,20 +12,22 @@ from tactix.plan.schema import Plan
 from tactix_inspect.profiling import ProfiledRuns, SpanOfRun, names_of, size_at, symbols_of
 
 Event = dict[str, Any]
-STEPS, MEMORY = "steps", "memory"
+STEPS, MEMORY, COPIES = "steps", "memory", "copies"
 
 
 def trace(plan: Plan, shapes: Mapping[str, tuple[int, ...]], found: ProfiledRuns) -> dict[str, Any]:
     """JSON of the run that took the median time: steps on the threads that worked on them, and the
-    bytes of the arena and of outputs that are in use.
+    bytes of the arena and of outputs that are in use. Copies to and from a device, which are timed
+    by themselves, stand in front of the run and behind it.
     """
     env = symbols_of(plan, shapes)
-    events = [*_titles(plan, found), *_outputs(plan, env)]
+    begin = found.begin - sum(c.seconds for c in found.copies if c.into)
+    events = [*_titles(plan, found), *_outputs(plan, env), *_copies(found, begin)]
     for s in found.typical:
-        events += _step(s, found.begin)
+        events += _step(s, begin)
         if s.plan.steps is plan.steps:
             live = _live(plan, s.index, env)
-            events.append(_event("C", "arena", s.span.begin - found.begin, {"bytes": live}))
+            events.append(_event("C", "arena", s.span.begin - begin, {"bytes": live}))
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
@@ -36,9 +38,27 @@ def _event(kind: str, name: str, seconds: float, args: Event, thread: int = 0) -
 
 def _titles(plan: Plan, found: ProfiledRuns) -> Iterator[Event]:
     yield _event("M", "process_name", 0.0, {"name": plan.name or "plan"})
-    count = max([1, *(len(s.span.threads) for s in found.typical)])
+    count = _threads(found)
     for thread in range(count):
         yield _event("M", "thread_name", 0.0, {"name": f"thread {thread}"}, thread)
+    if found.copies:
+        yield _event("M", "thread_name", 0.0, {"name": COPIES}, count)
+
+
+def _threads(found: ProfiledRuns) -> int:
+    return max([1, *(len(s.span.threads) for s in found.typical)])
+
+
+def _copies(found: ProfiledRuns, begin: float) -> Iterator[Event]:
+    """One after the other, on a row of their own."""
+    thread, now = _threads(found), 0.0
+    end = max((s.span.end for s in found.typical), default=begin) - begin
+    for c in sorted(found.copies, key=lambda c: not c.into):
+        now = now if c.into else max(now, end)
+        name = f"copy {c.name} to the device" if c.into else f"copy {c.name} to the host"
+        copied = _event("X", name, now, {"bytes": c.nbytes}, thread)
+        yield {**copied, "dur": c.seconds * 1e6, "cat": COPIES}
+        now += c.seconds
 
 
 def _outputs(plan: Plan, env: Env) -> Iterator[Event]:

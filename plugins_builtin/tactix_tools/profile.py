@@ -36,7 +36,7 @@ RIGHT = COLUMNS[2:]
 @click.option("--trace", "trace_file", help="Write a run for Perfetto or chrome://tracing.")
 @click.option("--nvtx", is_flag=True, help="Run each step in an NVTX range first.")
 @click.option(
-    "--roofline/--no-roofline", default=True, help="Measure what the processor can do at most."
+    "--roofline/--no-roofline", default=True, help="Measure what the device can do at most."
 )
 @options.input_options
 @options.engine_options
@@ -59,7 +59,7 @@ def command(
 
     Times are medians over runs. A step's share is of all steps together; FLOPs are multiplications
     and additions; "of peak" is the least time that its bytes and FLOPs take by the measured peaks
-    of the processor over its time.
+    of the device over its time.
     """
     asked = {"-o": output, "--trace": trace_file}
     written = {name: source.output(path, name) for name, path in asked.items() if path}
@@ -102,6 +102,8 @@ def _print(console: Console, p: PlanProfile) -> None:
     console.print(show.table(p.name or "plan", COLUMNS, rows, RIGHT))
     times = f"{show.duration(p.seconds)} a run, {show.duration(whole)} of it in steps"
     show.line(console, f"{times}; {show.duration(p.profiled)} with timestamps; {p.runs} runs")
+    if p.copies:
+        show.line(console, f"beside it {_copied(p, True)} to the device, {_copied(p, False)} back")
     show.line(console, f"{p.threads} threads; {p.method}")
     if p.roofline is None:
         show.line(console, f"no roofline: {p.no_roofline}")
@@ -110,6 +112,12 @@ def _print(console: Console, p: PlanProfile) -> None:
     memory = f"{p.roofline.nbytes / 1e9:.4g} GB/s read"
     spread = f"the best of rounds, {100 * p.roofline.spread:.0f} % apart at most"
     show.line(console, f"measured peaks: {', '.join((*rates, memory))}; {spread}")
+
+
+def _copied(p: PlanProfile, into: bool) -> str:
+    own = [c for c in p.copies if c.into == into]
+    took, size = sum(c.seconds for c in own), sum(c.nbytes for c in own)
+    return f"{show.duration(took)} to copy {show.size(size)}"
 
 
 def _row(s: StepTime, whole: float) -> tuple[str, ...]:

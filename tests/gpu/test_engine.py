@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import cuda_engine as e
 import pytest
 
+import tactix
 from tactix.plan import container
+from tactix.plugins.session import Session
 from tactix.run.runtime import Runtime
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.memory import PoolAllocator, RecyclingAllocator
+from tactix_inspect.peaks import Roofline, measured
+from tactix_tools.cli import main
 
 pytestmark = pytest.mark.gpu
 
@@ -33,3 +38,25 @@ def test_a_plan_for_the_architecture_runs_here(device: CudaDevice) -> None:
     built = e.builder()
     plan = built.build_plan(e.sums(built), e.config(target=name))
     e.check_engine(Runtime(session=built.session).load(plan))
+
+
+MODELS = Path(__file__).parents[1] / "models"
+
+
+def test_a_profile_of_a_plan(device: CudaDevice, tmp_path: Path) -> None:
+    plan, out, traced = (str(tmp_path / name) for name in ("x.plan", "p.json", "t.json"))
+    tactix.build(MODELS / "lenet.onnx", level=0, device="cuda").save(plan)
+    assert main(["profile", plan, "--runs", "5", "-o", out, "--trace", traced]) == 0
+    told = json.loads(Path(out).read_text())
+    assert {c["name"] for c in told["copies"] if c["into"]} == {"x"}
+    assert all(s["seconds"] >= 0 for s in told["steps"])
+    events = json.loads(Path(traced).read_text())["traceEvents"]
+    assert {s["name"] for s in told["steps"]} <= {e["name"] for e in events}
+
+
+def test_peaks_are_measured(device: CudaDevice) -> None:
+    found = measured(Session(), device, PoolAllocator(device), 1, 1 << 28)
+    assert isinstance(found, Roofline)
+    print(found)
+    assert found.flops["f16"] > found.flops["f32"] > 1e12
+    assert found.nbytes > 1e11

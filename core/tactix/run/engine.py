@@ -114,6 +114,11 @@ class Engine(Recorded):
     def device(self) -> Device:
         return self._program.device
 
+    @property
+    def allocator(self) -> Allocator:
+        """What its memory is from."""
+        return self._program.allocator
+
     def get_used_plugin_libraries(self) -> list[str]:
         """As of the plan."""
         return self.plan.get_used_plugin_libraries()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tactix.base.errors import ConfigError, PlanCompatibilityError
 from tactix.contracts.launcher import Runnable
 from tactix.plan import container
 from tactix.plan.compat import warnings
+from tactix.run.context import ExecutionContext
 from tactix.run.runtime import Runtime
 from tactix_codegen.compiling import symbol
 from tactix_cuda import device as real
@@ -27,7 +29,9 @@ from tactix_cuda.device import CudaDevice
 from tactix_cuda.memory import RecyclingAllocator
 from tactix_cuda.nvrtc import why_missing
 from tactix_cuda.prefixes import ascending
-from tactix_inspect.profiling import profile
+from tactix_inspect.profile import PlanProfile
+from tactix_inspect.profiling import observed, profile, told
+from tactix_inspect.trace import trace
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 
@@ -119,6 +123,36 @@ def test_a_profile_takes_times_of_the_device(
     assert [s.start for s in found.steps] == sorted(s.start for s in found.steps)
     assert found.in_steps == 4.0
     e.check_engine(engine)
+
+
+def test_a_profile_runs_in_memory_of_the_device(
+    here: tuple[CudaDevice, FakeApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, given = here[1], list[int]()
+    plain = ExecutionContext.execute_v2
+
+    def watched(context: ExecutionContext, bindings: list[int]) -> bool:
+        assert all(a in api.memory for a in bindings)
+        given.extend(bindings)
+        return plain(context, bindings)
+
+    monkeypatch.setattr(ExecutionContext, "execute_v2", watched)
+    built = e.builder()
+    plan = built.build_plan(e.sums(built), e.config())
+    engine = Runtime(session=built.session).load(plan)
+    runs = observed(engine, e.feeds(3), runs=2)
+    assert given
+    sizes = {"x": 1204, "y": 1204, "a": 84, "b": 84, "u": 1204, "v": 84}
+    assert {c.name: c.nbytes for c in runs.copies} == sizes
+    assert [c.name for c in runs.copies if not c.into] == ["u", "v"]
+    shapes = {k: x.shape for k, x in e.feeds(3).items()}
+    events = [x for x in trace(plan, shapes, runs)["traceEvents"] if x["ph"] == "X"]
+    inputs = [x["ts"] + x["dur"] for x in events if x["name"].endswith(" to the device")]
+    steps = [x["ts"] for x in events if x["cat"] == "steps"]
+    back = [x["ts"] for x in events if x["name"].endswith(" to the host")]
+    assert max(inputs) <= min(steps) + 1e-3 <= max(steps) <= min(back) + 1e-3
+    p = told(engine, e.feeds(3), runs, None)
+    assert PlanProfile.from_json(json.loads(json.dumps(p.to_json()))) == p
 
 
 def test_times_of_prefixes_ascend() -> None:

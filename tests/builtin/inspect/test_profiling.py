@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tactix
+from tactix.contracts.artifact import Source
 from tactix.contracts.launcher import StepSpan
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
@@ -175,12 +176,12 @@ def test_a_trace_has_the_steps_of_a_run_and_what_is_in_memory(
 @pytest.mark.compiler
 def test_peaks_are_measured_once(lenet: tactix.Engine) -> None:
     session = Session()
-    found = peaks.measured(session, lenet.device, 1, 1 << 16)
+    found = peaks.measured(session, lenet.device, lenet.allocator, 1, 1 << 16)
     if isinstance(found, peaks.NoRoofline):
         pytest.skip(found.why)
     assert found.flops["f32"] > 0
     assert found.nbytes > 0
-    assert peaks.measured(session, lenet.device, 1, 1 << 16) is found
+    assert peaks.measured(session, lenet.device, lenet.allocator, 1, 1 << 16) is found
 
 
 def test_peaks_are_the_best_of_rounds_until_two_are_alike() -> None:
@@ -198,8 +199,28 @@ def test_without_a_compiler_there_is_no_roofline(lenet: tactix.Engine) -> None:
         def active_compilers(self) -> list[Any]:
             return []
 
-    found = peaks.measured(Bare(), lenet.device, 1, 0)  # type: ignore[arg-type]
-    assert found == peaks.NoRoofline("no installed plugin compiles C")
+    bare: Any = Bare()
+
+    found = peaks.measured(bare, lenet.device, lenet.allocator, 1, 0)
+    assert found == peaks.NoRoofline("no installed plugin compiles 'c'")
+
+
+@pytest.mark.parametrize("name", ["sm_80", "sm_89", "sm_90", "sm_90a"])
+def test_peaks_of_gpus_compile(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tactix_codegen.cuda.target import target
+    from tactix_cuda import nvrtc
+
+    if why := nvrtc.why_missing():
+        pytest.skip(why)
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(tmp_path))
+    source = peaks.SOURCES["cuda"]
+    kernels = [
+        peaks.PeakKernel(source, m, 1 << 14, 1) for m in (*source.macros.values(), "PEAK_READ")
+    ]
+    codes = [k.artifact(nvrtc.NvrtcCompiler.launcher, 132).code for k in kernels]
+    texts = [c for c in codes if isinstance(c, Source)]
+    made = nvrtc.NvrtcCompiler().compile(texts, target(name))
+    assert len({b.blob for b in made}) == len(kernels)
 
 
 def test_ranges_of_nvtx_are_pushed_around_steps(

@@ -143,6 +143,11 @@ def in_order(
     InvalidArgument.
     """
     by_name = args[0] if len(args) == 1 else None
+    if by_name.__class__ is dict and not named and len(by_name) == len(inputs):
+        try:  # the common case of requests
+            return [by_name[io.name] for io in inputs]
+        except KeyError:
+            pass  # told below
     # an array of any kind has a dtype, and no mapping has: asking an abstract class takes longer
     if not hasattr(by_name, "dtype") and isinstance(by_name, Mapping):
         args, named = (), {**by_name, **named}

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from tactix.base.errors import DeadlineExceeded, InvalidArgument, QueueFull
 from tactix.run.request_stats import RequestLog, RequestOutcome
+from tactix.run.run_times import LONG
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from tactix.base.arrays import Array
-    from tactix.run.request_pool import RequestPool
+    from tactix.run.request_pool import QueuedRequest, RequestPool
 
 
 async def answered(
@@ -29,7 +30,13 @@ async def answered(
     log.came()
     start, outcome = time.perf_counter(), RequestOutcome.FAILED
     try:
-        results = await _in_time(pool, inputs, timeout, wait)
+        # an early deadline is the queue's, where a request can be late
+        results = pool.run_here(inputs) if timeout is None or timeout > LONG else None
+        if results is None:
+            results = await _in_time(pool, pool.submit(inputs, wait), timeout)
+        elif pool.held > LONG:
+            pool.held = 0.0
+            await asyncio.sleep(0)
         outcome = RequestOutcome.ANSWERED
     except QueueFull:
         outcome = RequestOutcome.REFUSED
@@ -56,17 +63,31 @@ def _check(inputs: Mapping[str, ArrayLike], timeout: float | None) -> None:
 
 
 async def _in_time(
-    pool: RequestPool, inputs: Mapping[str, ArrayLike], timeout: float | None, wait: bool
+    pool: RequestPool, request: QueuedRequest, timeout: float | None
 ) -> dict[str, Array]:
-    request = pool.submit(inputs, wait)
+    """Cancelled or late, it is taken out of the queue if it waits still."""
+    if timeout is None:
+        late = None
+    else:
+        late = asyncio.get_running_loop().call_later(timeout, _expire, request, timeout, pool.name)
+    ended = False
     try:
-        async with asyncio.timeout(timeout) as limit:
-            return await asyncio.wrap_future(request.answer)
-    except TimeoutError:
-        if not limit.expired():  # the run itself raised it
-            raise
-    raise DeadlineExceeded(
-        f"no answer within {timeout:g} s",
-        who=pool.name,
-        do="Give it more time, or more contexts: engine.set_pool",
-    )
+        results = await request.answer
+        ended = True
+        return results
+    finally:
+        if late is not None:
+            late.cancel()
+        if not ended:
+            pool.queue.forget(request)
+
+
+def _expire(request: QueuedRequest, timeout: float, who: str) -> None:
+    if not request.answer.done():
+        request.answer.set_exception(
+            DeadlineExceeded(
+                f"no answer within {timeout:g} s",
+                who=who,
+                do="Give it more time, or more contexts: engine.set_pool",
+            )
+        )

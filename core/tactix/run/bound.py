@@ -10,14 +10,15 @@ from tactix.contracts.launcher import Runnable, bind
 from tactix.run.layout import Layout
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import Memory
+from tactix.run.run_times import RunTimes
 
 
 class BoundPlan:
     """``current``: the io addresses in the tables, in the engine's order, 0 where not yet given.
 
     ``memory``: what the tables point into; None if they have to be bound before the next run.
-    ``link``: links the steps, now unless ``runnable`` is given: linked steps, which those of
-    another shape may have been.
+    ``times``: of runs that others measured. ``link``: links the steps, now unless ``runnable`` is
+    given: linked steps, which those of another shape may have been.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class BoundPlan:
             check_array_fits(shape, dtype)
         self.current = [0] * len(self.buffers)
         self.memory: Memory | None = None
+        self.times = RunTimes()
         self._ndarray = np.ndarray
 
     def run(self, addresses: list[int], memory: Memory) -> None:

@@ -537,6 +537,31 @@ class ExecutionContext(Recorded):
         )
         return bound.results, partial(bound.run, memory=memory)
 
+    # -- how long runs take -----------------------------------------------------------------------
+
+    def quick(self, feeds: Mapping[str, Any]) -> bool:
+        """Whether a run on these arrays is likely to take less than to hand it to another thread:
+        runs at their shapes did, and are bound still.
+        """
+        bound = self._bound_for(feeds)
+        return bound is not None and bound.times.quick
+
+    def took(self, feeds: Mapping[str, Any], seconds: float) -> None:
+        """``seconds`` of a run that has ended, for ``quick``."""
+        bound = self._bound_for(feeds)
+        if bound is not None:
+            bound.times.note(seconds)
+
+    def _bound_for(self, feeds: Mapping[str, Any]) -> BoundPlan | None:
+        """What runs these arrays; None for what are none, and where runs are the device's."""
+        if self._exchange is not None:
+            return None
+        try:
+            shapes = [feeds[io.name].shape for io in self._inputs]
+            return self._known.get((*shapes, self._length))
+        except (AttributeError, KeyError, TypeError):
+            return None
+
     # -- binding ----------------------------------------------------------------------------------
 
     def _activated(self, shapes: Sequence[tuple[int, ...] | None]) -> tuple[BoundPlan, Memory]:

@@ -292,6 +292,8 @@ class Engine(Recorded):
 
     def _running_pool(self) -> RequestPool:
         """The pool of this process, made when it is first needed. Raises EngineClosed."""
+        if (pool := self._pool) is not None:
+            return pool
         from tactix.run.request_pool import RequestPool
 
         with self._births:

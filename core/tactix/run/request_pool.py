@@ -1,14 +1,17 @@
-"""Contexts that requests wait for, each with a thread."""
+"""Contexts that requests wait for, and threads that run them there."""
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from tactix.base.arrays import Array
@@ -21,36 +24,60 @@ UNLIMITED = 1 << 62
 
 
 class QueuedRequest:
-    """``answer`` has the results, or what was raised. To cancel it takes the request out of the
-    queue; one that runs goes on.
-    """
+    """``answer``, a future of the loop that asks, has the results, or what was raised."""
 
-    def __init__(self, feeds: Mapping[str, Any]) -> None:
-        self.feeds = feeds
-        self.answer: Future[Results] = Future()
+    def __init__(self, feeds: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.feeds, self._loop = feeds, loop
+        self.answer: asyncio.Future[Results] = loop.create_future()
 
-    def run(self, context: ExecutionContext) -> None:
+    def run(self, context: ExecutionContext) -> Callable[[], None]:
+        """In another thread than the loop's; gives what tells the loop."""
+        start = time.perf_counter()
         try:
             results = context.run(self.feeds)
         except BaseException as e:
-            self.answer.set_exception(e)
-        else:
-            self.answer.set_result(results)
+            return partial(self._tell, _failed, e)
+        context.took(self.feeds, time.perf_counter() - start)
+        return partial(self._tell, _answered, results)
+
+    def fail(self, error: BaseException) -> None:
+        """From any thread."""
+        self._tell(_failed, error)
+
+    def _tell(self, told: Callable[[asyncio.Future[Results], Any], None], what: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(told, self.answer, what)
+
+
+def _answered(answer: asyncio.Future[Results], results: Results) -> None:
+    if not answer.done():
+        answer.set_result(results)
+
+
+def _failed(answer: asyncio.Future[Results], error: BaseException) -> None:
+    if not answer.done():
+        answer.set_exception(error)
 
 
 class RequestQueue:
-    """What the threads of a pool share. It knows no engine, so that one that nobody uses any more
-    ends.
+    """What the threads of a pool share: requests that wait, and contexts that are free. It knows no
+    engine, so that one that nobody uses any more ends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, contexts: Sequence[ExecutionContext]) -> None:
         self._waiting: deque[QueuedRequest] = deque()
-        self._changed = threading.Condition()
+        self._free = list(contexts)  # the last one used comes first: its shapes are in caches
+        self._most = len(contexts)
+        self._changed = threading.Condition(threading.Lock())
         self._closing: Callable[[], TactixError] | None = None
-        self.running = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """Requests that run now."""
+        return self._most - len(self._free)
 
     def put(self, request: QueuedRequest, most: int, who: str) -> None:
         """Raises QueueFull if ``most`` wait already; what ``close`` was given after that."""
@@ -65,34 +92,42 @@ class RequestQueue:
                 )
             self._waiting.append(request)
             self._changed.notify()
-        request.answer.add_done_callback(lambda answer: self._forget(request, answer))
 
-    def _forget(self, request: QueuedRequest, answer: Future[Results]) -> None:
-        if not answer.cancelled():
-            return
+    def forget(self, request: QueuedRequest) -> None:
+        """It does not start, if it waits still."""
         with self._changed:
             if request in self._waiting:
                 self._waiting.remove(request)
 
-    def serve(self, context: ExecutionContext) -> None:
-        """Run requests until the queue is closed."""
-        while (request := self._next()) is not None:
-            request.run(context)
-            del request  # its arrays are the caller's from now on
-            with self._changed:
-                self.running -= 1
-
-    def _next(self) -> QueuedRequest | None:
+    def borrow(self, feeds: Mapping[str, Any]) -> ExecutionContext | None:
+        """A free context for a run so short that no thread need be asked, where none waits."""
         with self._changed:
-            while True:
-                while self._waiting:
-                    request = self._waiting.popleft()
-                    if request.answer.set_running_or_notify_cancel():
-                        self.running += 1
-                        return request
-                if self._closing is not None:
+            if self._waiting or not self._free or not self._free[-1].quick(feeds):
+                return None
+            return self._free.pop()
+
+    def give_back(self, context: ExecutionContext) -> None:
+        with self._changed:
+            self._free.append(context)
+            if self._waiting:
+                self._changed.notify()
+
+    def serve(self) -> None:
+        """Run requests until the queue is closed."""
+        while (found := self._next()) is not None:
+            request, context = found
+            tell = request.run(context)
+            self.give_back(context)  # before: who is told may ask at once
+            tell()
+            del found, request, tell  # its arrays are the caller's from now on
+
+    def _next(self) -> tuple[QueuedRequest, ExecutionContext] | None:
+        with self._changed:
+            while not (self._waiting and self._free):
+                if self._closing is not None and not self._waiting:
                     return None
                 self._changed.wait()
+            return self._waiting.popleft(), self._free.pop()
 
     def close(self, error: Callable[[], TactixError]) -> None:
         """Requests that wait end with that error; threads end when they have run theirs."""
@@ -102,24 +137,24 @@ class RequestQueue:
             self._waiting.clear()
             self._changed.notify_all()
         for request in given_up:
-            if request.answer.set_running_or_notify_cancel():
-                request.answer.set_exception(error())
+            request.fail(error())
 
 
 class RequestPool:
-    """``contexts``: each runs one request at a time, in a thread of its own. ``max_queue``: so many
-    requests may wait. Of one process: a child after a fork makes another.
+    """``contexts``: each runs one request at a time, in one of as many threads. ``max_queue``: so
+    many requests may wait. Of one process: a child after a fork makes another.
+
+    ``held``: seconds that requests have run in threads of event loops since one of these has let
+    its loop go on.
     """
 
     def __init__(self, name: str, contexts: Sequence[ExecutionContext], max_queue: int) -> None:
         self.name, self.contexts, self._most = name, list(contexts), max_queue
-        self.process = os.getpid()
-        self.queue = RequestQueue()
+        self.process, self.held = os.getpid(), 0.0
+        self.queue = RequestQueue(self.contexts)
         self._threads = [
-            threading.Thread(
-                target=self.queue.serve, args=(c,), name=f"tactix {name} {i}", daemon=True
-            )
-            for i, c in enumerate(self.contexts)
+            threading.Thread(target=self.queue.serve, name=f"tactix {name} {i}", daemon=True)
+            for i in range(len(self.contexts))
         ]
         _open.add(self)
         self._ending = weakref.finalize(self, self.queue.close, _unused)
@@ -127,9 +162,28 @@ class RequestPool:
         for thread in self._threads:
             thread.start()
 
+    def run_here(self, feeds: Mapping[str, Any]) -> Results | None:
+        """Results of a run that takes less than to hand it to a thread; None where none is expected
+        to, or no context is free. Raises as a run.
+        """
+        context = self.queue.borrow(feeds)
+        if context is None:
+            return None
+        start = time.perf_counter()
+        try:
+            results: Results = context.run(feeds)
+            seconds = time.perf_counter() - start
+            context.took(feeds, seconds)
+            self.held += seconds
+        finally:
+            self.queue.give_back(context)
+        return results
+
     def submit(self, feeds: Mapping[str, Any], wait: bool) -> QueuedRequest:
-        """Raises QueueFull if many wait, unless it is to ``wait`` behind them; EngineClosed."""
-        request = QueuedRequest(feeds)
+        """Of the running loop. Raises QueueFull if many wait, unless it is to ``wait`` behind them;
+        EngineClosed.
+        """
+        request = QueuedRequest(feeds, asyncio.get_running_loop())
         self.queue.put(request, UNLIMITED if wait else self._most, self.name)
         return request
 

@@ -35,8 +35,10 @@ from tactix.base.tensor import LINEAR, TensorSpec
 from tactix.contracts.launcher import Operand
 from tactix.contracts.layer import Layer, NoAttrs
 from tactix.plan.schema import Buffer, Plan, Profile, TensorIO
+from tactix.run import async_requests, run_times
 from tactix.run.engine import Engine
 from tactix.run.request_stats import LatencyHistogram
+from tactix.run.run_times import RunTimes
 from tactix.run.runtime import Runtime
 
 Feeds = Callable[..., dict[str, Any]]
@@ -44,7 +46,9 @@ F32 = tactix.DType.FP32
 
 
 class Gate(Layer):
-    """Twice its input; waits until it is ``open``. ``came`` counts runs that have begun."""
+    """Twice its input; waits until it is ``open``. ``came`` counts runs that have begun, in
+    ``threads``.
+    """
 
     key = "test.Gate@1"
 
@@ -52,8 +56,10 @@ class Gate(Layer):
         self.open = threading.Event()
         self.open.set()
         self.came = threading.Semaphore(0)
+        self.threads: list[int] = []
 
     def reference(self, attrs: Any, *inputs: Any) -> tuple[Any, ...]:
+        self.threads.append(threading.get_ident())
         self.came.release()
         assert self.open.wait(30)
         if inputs[0].size and inputs[0].flat[0] < 0:
@@ -312,6 +318,108 @@ def test_percentiles_are_within_a_bucket() -> None:
     histogram.add(0.0)
     histogram.add(1e9)
     assert 1000 < histogram.quantile(1.0) <= histogram.highest == 1e9
+
+
+# -- runs that take less than to hand them to a thread --------------------------------------------
+
+
+@pytest.fixture
+def all_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever has run once at a shape."""
+    monkeypatch.setattr(run_times, "QUICK", 60.0)
+    monkeypatch.setattr(run_times, "LONG", 60.0)
+
+
+@pytest.mark.usefixtures("all_quick")
+def test_short_runs_stay_in_the_thread_that_asks(gated: Engine, gate: Gate) -> None:
+    gated.set_pool(contexts=1)
+
+    async def work() -> None:
+        for value in (1, 2, 3):
+            assert (await gated.run_async(x_of(value)))["y"][0, 0] == 2 * value
+        await gated.run_async(x_of(4, rows=2))  # which has not run yet
+        await gated.run_async(x_of(5), timeout=async_requests.LONG)  # which may be late
+
+    in_loop(work())
+    here = [thread == threading.get_ident() for thread in gate.threads]
+    assert here == [False, True, True, False, False]
+    assert (gated.stats().answered, gated.stats().running) == (5, 0)
+
+
+@pytest.mark.usefixtures("all_quick")
+def test_short_runs_take_no_context_of_others(gated: Engine, gate: Gate) -> None:
+    gated.set_pool(contexts=1, max_queue=1)
+
+    async def work() -> None:
+        await gated.run_async(x_of(1))
+        gate.came.acquire()
+        gate.open.clear()
+        running = asyncio.create_task(gated.run_async(x_of(1, rows=2)))
+        await async_begun(gate)
+        waiting = asyncio.create_task(gated.run_async(x_of(3)))
+        await asyncio.sleep(0)
+        assert (gated.stats().queued, gated.stats().running) == (1, 1)
+        with pytest.raises(QueueFull):
+            await gated.run_async(x_of(4))
+        gate.open.set()
+        assert (await waiting)["y"][0, 0] == 6
+        await running
+
+    in_loop(work())
+
+
+@pytest.mark.usefixtures("all_quick")
+def test_errors_of_short_runs_come_to_who_asked(gated: Engine) -> None:
+    async def work() -> None:
+        await gated.run_async(x_of(1))
+        with pytest.raises(ExecutionError, match="on purpose"):
+            await gated.run_async(x_of(-1))
+        with pytest.raises(DTypeError):
+            await gated.run_async({"x": np.zeros((1, 3))})
+        assert (await gated.run_async(x_of(2)))["y"][0, 0] == 4
+
+    in_loop(work())
+    assert (gated.stats().answered, gated.stats().errors) == (2, 2)
+
+
+@pytest.mark.usefixtures("all_quick")
+def test_the_loop_goes_on_between_short_runs(
+    gated: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> int:
+        await gated.run_async(x_of(1))
+        monkeypatch.setattr(async_requests, "LONG", 0.0)
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        for _ in range(5):
+            await gated.run_async(x_of(1))
+        counting.cancel()
+        return turns
+
+    assert in_loop(work()) >= 5
+
+
+def test_which_runs_are_short() -> None:
+    times = RunTimes()
+    assert not times.quick
+    times.note(run_times.QUICK / 2)
+    assert times.quick
+    for pause in (run_times.PAUSE, 2 * run_times.PAUSE):
+        times.note(2 * run_times.LONG)  # it held the loop
+        for _ in range(pause):
+            assert not times.quick
+            times.note(run_times.QUICK / 2)
+        assert times.quick
+    for _ in range(100):
+        times.note(run_times.LONG / 2)
+    assert not times.quick
 
 
 # -- close ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import click
 from tactix.base.errors import ConfigError
 from tactix.base.logger import Logger, Severity
 
-PARTS = {"starlette", "uvicorn", "grpc", "google", "prometheus_client"}
+PARTS = {"uvicorn", "grpc", "google", "prometheus_client"}
 MEBIBYTE = 1 << 20
 
 

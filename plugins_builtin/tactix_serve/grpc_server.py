@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -19,6 +18,7 @@ from tactix.base.errors import (
     QueueFull,
     TactixError,
 )
+from tactix_serve import tracing
 from tactix_serve.datatypes import NAMES, OBJECTS, to_bytes
 from tactix_serve.http_json import MICROSECONDS, refuse_sequences, region_slice
 from tactix_serve.inference import (
@@ -159,17 +159,19 @@ class GrpcFrontend:
 
     async def ModelInfer(self, asked: Any, context: Any) -> Any:
         """A client that goes away cancels its request, as gRPC cancels this coroutine."""
-        request = _request(asked, context.time_remaining())
-        headers = {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
-        answer = await self._service.infer(replace(request, carrier=headers))
-        return self._response(answer)
+        headers = dict[str, str]()
+        if tracing.traced():
+            told = context.invocation_metadata() or ()
+            headers = {k: v for k, v in told if isinstance(v, str)}
+        request = _request(asked, context.time_remaining(), headers)
+        return self._response(await self._service.infer(request))
 
     async def ModelStreamInfer(self, asked: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """Answers in the order of the requests; an error is an answer, too."""
         async for request in asked:
             out = self._made["ModelStreamInferResponse"]()
             try:
-                answer = await self._service.infer(_request(request, None))
+                answer = await self._service.infer(_request(request, None, {}))
                 out.infer_response.CopyFrom(self._response(answer))
             except asyncio.CancelledError:
                 raise
@@ -201,7 +203,7 @@ def _note_region(row: Any, output: OutputTensor, size: int) -> None:
     row.parameters["shared_memory_byte_size"].int64_param = size
 
 
-def _request(asked: Any, remaining: float | None) -> InferenceRequest:
+def _request(asked: Any, remaining: float | None, carrier: Mapping[str, str]) -> InferenceRequest:
     """Raises InvalidArgument."""
     parameters = _parameters(asked.parameters)
     refuse_sequences(parameters)
@@ -216,6 +218,7 @@ def _request(asked: Any, remaining: float | None) -> InferenceRequest:
         [_output(x) for x in asked.outputs],
         asked.id,
         min(limits, default=None),
+        carrier=carrier,
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tactix.base.errors import InvalidArgument
-from tactix_serve.datatypes import TensorMetadata, to_bytes, to_values
+from tactix_serve.datatypes import NO_NUMBERS, TensorMetadata, to_bytes, to_values
 from tactix_serve.inference import (
     InferenceAnswer,
     InferenceRequest,
@@ -26,10 +27,22 @@ SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
 
 Json = Mapping[str, object]
 
+DECODER = json.JSONDecoder(parse_constant=NO_NUMBERS.__getitem__)
 
-def parsed(model: str, version: str, body: memoryview, header: str | None) -> InferenceRequest:
-    """A request. ``header``: what HEADER says. Raises InvalidArgument."""
-    length = _length(header, body.nbytes)
+
+@dataclass(frozen=True)
+class RequestHead:
+    """What is not in the body. ``length``: what HEADER says. ``carrier``: see InferenceRequest."""
+
+    model: str
+    version: str
+    length: str | None
+    carrier: Mapping[str, str]
+
+
+def parsed(head: RequestHead, body: memoryview) -> InferenceRequest:
+    """Raises InvalidArgument."""
+    length = _length(head.length, body.nbytes)
     found = document(bytes(body[:length]))
     parameters = _table(found, "parameters")
     refuse_sequences(parameters)
@@ -43,20 +56,21 @@ def parsed(model: str, version: str, body: memoryview, header: str | None) -> In
     outputs = [_output(row, binary) for row in _rows(found, "outputs")]
     timeout = parameters.get("timeout")
     return InferenceRequest(
-        model,
-        version,
+        head.model,
+        head.version,
         tensors,
         outputs,
         _text(found, "id") if "id" in found else "",
         _integer(parameters, "timeout") * MICROSECONDS if timeout else None,
         binary,
+        head.carrier,
     )
 
 
 def document(text: bytes) -> Json:
     """A JSON object. Raises InvalidArgument."""
     try:
-        found = json.loads(text)
+        found = DECODER.decode(text.decode(json.detect_encoding(text), "surrogatepass"))
     except (ValueError, RecursionError) as e:
         raise InvalidArgument("the request is no JSON", why=str(e)[:200]) from None
     if not isinstance(found, dict):

@@ -123,10 +123,11 @@ class InferenceService:
 
     async def _infer(self, loaded: LoadedVersion, request: InferenceRequest) -> InferenceAnswer:
         wanted = _wanted(loaded.model, request)
-        feeds = {x.name: self._array(loaded.model, x) for x in request.inputs}
+        known = {m.name: m for m in loaded.model.inputs}
+        feeds = {x.name: self._array(known, x) for x in request.inputs}
         if len(feeds) < len(request.inputs):
             raise InvalidArgument("an input is given twice")
-        results = await loaded.model.infer(feeds, request.timeout)
+        results = await _answered(loaded, feeds, request.timeout)
         metadata = {m.name: m for m in loaded.model.outputs}
         outputs = []
         for w in wanted:
@@ -137,12 +138,11 @@ class InferenceService:
             outputs.append(OutputTensor(metadata[w.name], array, w))
         return InferenceAnswer(loaded.name, loaded.version, outputs, request.id)
 
-    def _array(self, model: ServedModel, x: InputTensor) -> Array:
-        known = {m.name: m for m in model.inputs}
-        if x.name not in known:
+    def _array(self, known: Mapping[str, TensorMetadata], x: InputTensor) -> Array:
+        wanted = known.get(x.name)
+        if wanted is None:
             do = f"There are: {', '.join(known) or 'none'}"
             raise InvalidArgument(f"no input is named {x.name!r}", do=do)
-        wanted = known[x.name]
         if x.datatype != wanted.datatype:
             raise InvalidArgument(f"input {x.name!r} is {wanted.datatype}, got {x.datatype}")
         if not _fits(x.shape, wanted.shape):
@@ -159,6 +159,20 @@ class InferenceService:
         rows = self.repository.index()
         loads, failures = self.repository.loads, self.repository.failures
         self.metrics.repository(sum(r.ready for r in rows), loads, failures)
+
+
+async def _answered(
+    loaded: LoadedVersion, feeds: Mapping[str, Array], timeout: float | None
+) -> Mapping[str, Array]:
+    """Results by name; what a client can do about an error is told in its own terms."""
+    try:
+        return await loaded.model.infer(feeds, timeout)
+    except QueueFull as e:
+        do = "Try again later; max_queue and contexts in its config.toml allow more"
+        raise QueueFull(e.what, who=loaded.name, do=do) from None
+    except DeadlineExceeded as e:
+        do = "Give the request more time, or the model more contexts in its config.toml"
+        raise DeadlineExceeded(e.what, who=loaded.name, do=do) from None
 
 
 def _wanted(model: ServedModel, request: InferenceRequest) -> Sequence[WantedOutput]:

@@ -2,62 +2,89 @@
 
 from __future__ import annotations
 
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
 )
 
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Upper ends of the buckets of latencies."""
 
 
+@dataclass
+class AnswerTimes:
+    """``counts``: of answers in each bucket, and beyond the last. ``total``: seconds of all."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
+    total: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(SECONDS, seconds)] += 1
+        self.total += seconds
+
+
 class ServerMetrics:
-    """Of one server; in a registry of its own."""
+    """Of one server, whose event loop alone counts: plain numbers, which become Prometheus' when it
+    asks.
+    """
 
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(self) -> None:
+        self._ended: dict[tuple[str, str], int] = {}
+        self._times: dict[str, AnswerTimes] = {}
+        self._running = self._ready = self._loads = self._failures = 0
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "tactix_requests",
-            "Requests for inference that ended",
-            ["model", "outcome"],
-            registry=self._registry,
-        )
-        self._seconds = Histogram(
-            "tactix_request_seconds",
-            "Seconds from a request to its answer",
-            ["model"],
-            buckets=SECONDS,
-            registry=self._registry,
-        )
-        self._running = Gauge(
-            "tactix_requests_in_flight", "Requests that wait or run", registry=self._registry
-        )
-        self._models = Gauge("tactix_models_ready", "Models that serve", registry=self._registry)
-        self._loads = Gauge("tactix_model_loads", "Versions loaded", registry=self._registry)
-        self._failures = Gauge(
-            "tactix_model_load_failures", "Versions not loaded", registry=self._registry
-        )
+        self._registry.register(self)
 
     def began(self) -> None:
-        self._running.inc()
+        self._running += 1
 
     def ended(self, model: str, outcome: str, seconds: float) -> None:
         """``model``: the name of one that serves, or empty: what clients ask for is no label."""
-        self._running.dec()
-        self._requests.labels(model, outcome).inc()
+        self._running -= 1
+        key = (model, outcome)
+        self._ended[key] = self._ended.get(key, 0) + 1
         if outcome == "ok":
-            self._seconds.labels(model).observe(seconds)
+            times = self._times.get(model)
+            if times is None:
+                times = self._times[model] = AnswerTimes()
+            times.add(seconds)
 
     def repository(self, ready: int, loads: int, failures: int) -> None:
-        self._models.set(ready)
-        self._loads.set(loads)
-        self._failures.set(failures)
+        self._ready, self._loads, self._failures = ready, loads, failures
+
+    def collect(self) -> Iterable[Metric]:
+        """What the registry asks for."""
+        ended = CounterMetricFamily(
+            "tactix_requests", "Requests for inference that ended", labels=["model", "outcome"]
+        )
+        for key, count in self._ended.items():
+            ended.add_metric(key, count)
+        yield ended
+        took = HistogramMetricFamily(
+            "tactix_request_seconds", "Seconds from a request to its answer", labels=["model"]
+        )
+        ends = [*map(str, SECONDS), "+Inf"]
+        for model, times in self._times.items():
+            buckets = zip(ends, accumulate(times.counts), strict=True)
+            took.add_metric([model], list(buckets), times.total)
+        yield took
+        for name, text, value in (
+            ("tactix_requests_in_flight", "Requests that wait or run", self._running),
+            ("tactix_models_ready", "Models that serve", self._ready),
+            ("tactix_model_loads", "Versions loaded", self._loads),
+            ("tactix_model_load_failures", "Versions not loaded", self._failures),
+        ):
+            yield GaugeMetricFamily(name, text, value)
 
     def text(self) -> bytes:
         """In Prometheus' format."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 
@@ -18,16 +18,26 @@ def _telemetry() -> tuple[Any, Any] | None:
     return trace, propagate
 
 
-@contextmanager
-def span(name: str, carrier: Mapping[str, str], **attributes: str) -> Iterator[None]:
+def traced() -> bool:
+    """Whether spans are made."""
+    return _telemetry() is not None
+
+
+def span(
+    name: str, carrier: Mapping[str, str], **attributes: str
+) -> AbstractContextManager[object]:
     """A span around the block; a child of the one that ``carrier`` names, headers of a request.
     Nothing without OpenTelemetry.
     """
     found = _telemetry()
     if found is None:
-        yield
-        return
+        return _NOTHING
     trace, propagate = found
     tracer, parent = trace.get_tracer("tactix"), propagate.extract(dict(carrier))
-    with tracer.start_as_current_span(name, context=parent, attributes=attributes):
-        yield
+    out: AbstractContextManager[object] = tracer.start_as_current_span(
+        name, context=parent, attributes=attributes
+    )
+    return out
+
+
+_NOTHING = nullcontext()

@@ -4,9 +4,13 @@ break and go.
 
     python tests/benchmarks/serving_soak.py --seconds 900
     python tests/benchmarks/serving_soak.py --seconds 120 --peer onnxruntime
+    python tests/benchmarks/serving_soak.py --seconds 180 --peer onnxruntime --models DIR --only mlp
 
 With ``--peer`` the same server serves the same models once by tactix and once by ONNX Runtime, both
-without batching; load goes to each in turns, and the ratio of throughputs is that of turns. Needs
+without batching, on one thread a request and a request a core; both run what takes microseconds in
+the thread of the event loop. Load goes to each in turns, model by model, and ratios are those of
+turns that follow each other. ``--models``: ONNX files in place of the three small ones.
+``--cache``: keep plans there, so that another run builds nothing. Needs
 ``tritonclient[http,grpc]``. Exits with 1 if an answer was wrong, or an error came that nobody asked
 for.
 """
@@ -16,6 +20,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -35,109 +40,41 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
+from serving_workloads import (
+    Sample,
+    ServedFile,
+    exported_models,
+    load_samples,
+    mlp,
+    save_samples,
+    small_models,
+)
 
 from tactix.run.request_stats import LatencyHistogram
+from tactix.run.run_times import QUICK
 
-SAMPLES, RELOAD, TURN, GIVEN_UP = 8, 5.0, 10.0, 0.02
-"""Inputs of each model; seconds between reloads, and of a turn; the share of requests that is given
-up.
-"""
-TOLERANCE = 1e-4
-Pair = tuple[np.ndarray, np.ndarray]
-
-
-# -- models: ids, rows, images --------------------------------------------------------------------
-
-
-def mlp(version: int) -> onnx.ModelProto:
-    """Other weights for odd and even versions."""
-    rng = np.random.default_rng(version % 2)
-    w1, w2 = (rng.standard_normal(s, np.float32) / 8 for s in ((64, 256), (256, 10)))
-    nodes = [
-        helper.make_node("MatMul", ["x", "w1"], ["h"]),
-        helper.make_node("Relu", ["h"], ["r"]),
-        helper.make_node("MatMul", ["r", "w2"], ["y"]),
-    ]
-    return _model(nodes, (TensorProto.FLOAT, ["batch", 64]), ["batch", 10], {"w1": w1, "w2": w2})
-
-
-def embedding() -> onnx.ModelProto:
-    table = np.random.default_rng(5).standard_normal((100, 16)).astype(np.float32)
-    nodes = [helper.make_node("Gather", ["w", "x"], ["y"])]
-    shape = ["batch", "length"]
-    return _model(nodes, (TensorProto.INT64, shape), [*shape, 16], {"w": table})
-
-
-def convolution() -> onnx.ModelProto:
-    w = np.random.default_rng(6).standard_normal((16, 3, 3, 3)).astype(np.float32) / 5
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["c"], ["r"]),
-        helper.make_node("GlobalAveragePool", ["r"], ["y"]),
-    ]
-    shape = ["batch", 3, "height", "width"]
-    return _model(nodes, (TensorProto.FLOAT, shape), ["batch", 16, 1, 1], {"w": w})
-
-
-def _model(
-    nodes: list[Any], x: tuple[int, list[Any]], y: list[Any], weights: Mapping[str, np.ndarray]
-) -> onnx.ModelProto:
-    graph = helper.make_graph(
-        nodes,
-        "soak",
-        [helper.make_tensor_value_info("x", *x)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, y)],
-        [numpy_helper.from_array(w, name) for name, w in weights.items()],
-    )
-    opset = [helper.make_opsetid("", 17)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=8)
-
-
-def inputs(name: str) -> list[np.ndarray]:
-    """Of mixed shapes."""
-    rng = np.random.default_rng(7)
-    rows = [int(n) for n in rng.integers(1, 5, SAMPLES)]
-    if name == "mlp":
-        return [rng.standard_normal((n, 64), np.float32) for n in rows]
-    if name == "embedding":
-        return [rng.integers(0, 100, (n, int(rng.integers(1, 20)))) for n in rows]
-    sizes = [int(rng.choice((16, 24, 32))) for _ in rows]
-    return [rng.standard_normal((1, 3, s, s), np.float32) for s in sizes]
-
-
-def answers() -> dict[tuple[str, int], list[Pair]]:
-    """Inputs and what is right, by model and the version's parity."""
-    made = {("mlp", 0): mlp(0), ("mlp", 1): mlp(1)}
-    made |= {(n, i): m for n, m in OTHERS.items() for i in (0, 1)}
-    return {
-        key: [(x, ReferenceEvaluator(model).run(None, {"x": x})[0]) for x in inputs(key[0])]
-        for key, model in made.items()
-    }
-
-
-OTHERS = {"embedding": embedding(), "conv": convolution()}
-MODELS = ("mlp", "embedding", "conv")
+RELOAD, GIVEN_UP = 5.0, 0.02
+"""Seconds between reloads; the share of requests that is given up."""
+DATATYPES = {"float32": "FP32", "int64": "INT64"}
 
 
 # -- the server -----------------------------------------------------------------------------------
 
 
-def serve(folder: Path, backend: str) -> None:
+def serve(folder: Path, cache: Path, backend: str) -> None:
     """In a process of its own; tells its ports."""
     from tactix_serve.server import ModelServer, ServerOptions
 
     opens = onnxruntime_model if backend == "onnxruntime" else None
-    options = ServerOptions(folder, folder.parent / "cache", http=0, grpc=0, poll=0.2)
+    options = ServerOptions(folder, cache, http=0, grpc=0, poll=0.2)
     told = lambda ports: print(json.dumps([ports.http, ports.grpc]), flush=True)  # noqa: E731
     asyncio.run(ModelServer(options, opens=opens, ready=told).serve())
 
 
 def onnxruntime_model(folder: Path, config: Any) -> Any:
-    """As tactix's own, on one thread a request and a request a core."""
+    """As tactix's own: on one thread a request and a request a core; at shapes where the least run
+    took microseconds in the thread of the event loop.
+    """
     import onnxruntime
 
     from tactix_serve.datatypes import TensorMetadata
@@ -146,7 +83,7 @@ def onnxruntime_model(folder: Path, config: Any) -> Any:
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(
-        (folder / "model.onnx").read_bytes(), settings, providers=["CPUExecutionProvider"]
+        str(folder / "model.onnx"), settings, providers=["CPUExecutionProvider"]
     )
     kinds = {"tensor(float)": "FP32", "tensor(int64)": "INT64"}
 
@@ -159,11 +96,23 @@ def onnxruntime_model(folder: Path, config: Any) -> Any:
         inputs = tuple(map(metadata, session.get_inputs()))
         outputs = tuple(map(metadata, session.get_outputs()))
         pool = ThreadPoolExecutor(os.cpu_count())
+        least: dict[tuple[Any, ...], float] = {}
 
         async def infer(self, feeds: Any, timeout: float | None) -> Any:
-            work = asyncio.get_running_loop().run_in_executor
-            found = await work(self.pool, lambda: session.run(None, dict(feeds)))
+            shapes = tuple(x.shape for x in feeds.values())
+            if self.least.get(shapes, math.inf) <= QUICK:
+                found = session.run(None, feeds)
+            else:
+                work = asyncio.get_running_loop().run_in_executor
+                found = await work(self.pool, self.timed, shapes, feeds)
             return {m.name: y for m, y in zip(self.outputs, found, strict=True)}
+
+        def timed(self, shapes: tuple[Any, ...], feeds: Any) -> Any:
+            start = time.perf_counter()
+            found = session.run(None, feeds)
+            seconds = time.perf_counter() - start
+            self.least[shapes] = min(seconds, self.least.get(shapes, math.inf))
+            return found
 
         async def close(self) -> None:
             self.pool.shutdown(wait=False)
@@ -171,25 +120,11 @@ def onnxruntime_model(folder: Path, config: Any) -> Any:
     return SessionModel()
 
 
-def repository(folder: Path, batching: bool) -> None:
-    tables = {
-        "mlp": "[batching]\nmax_batch = 8\nwindow = 0.002\n",
-        "embedding": "[batching]\nmax_batch = 8\n[batching.pad]\nx = { axis = 1, value = 0 }\n",
-        "conv": "",
-    }
-    for name in MODELS:
-        put(folder, name, 1, mlp(1) if name == "mlp" else OTHERS[name])
-        table = tables[name] if batching else ""
-        text = f"threads = 1\nlevel = 1\nmax_queue = 256\nwarm_up = false\n{table}"
+def repository(folder: Path, files: Mapping[str, ServedFile]) -> None:
+    for name, file in files.items():
+        file.put(folder / name / "1")
+        text = f"threads = 1\nwarm_up = false\n{file.config}"
         (folder / name / "config.toml").write_text(text)
-
-
-def put(folder: Path, name: str, version: int, model: onnx.ModelProto | bytes) -> None:
-    place = folder / name / str(version)
-    place.mkdir(parents=True, exist_ok=True)
-    content = model if isinstance(model, bytes) else model.SerializeToString()
-    (place / "new").write_bytes(content)
-    (place / "new").replace(place / "model.onnx")
 
 
 @dataclass
@@ -207,10 +142,16 @@ class Served:
         (line,) = (x for x in text.splitlines() if x.startswith("VmRSS"))
         return int(line.split()[1]) / 1024
 
+    def processor(self) -> float:
+        """Seconds of all cores so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
 
 @contextmanager
-def served(folder: Path, backend: str) -> Iterator[Served]:
+def served(folder: Path, cache: Path, backend: str) -> Iterator[Served]:
     command = [sys.executable, __file__, "--serve", str(folder), "--backend", backend]
+    command += ["--cache", str(cache)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -223,15 +164,19 @@ def served(folder: Path, backend: str) -> Iterator[Served]:
                 print(f"the server ended with {code}")
 
 
-def reload_models(folder: Path, stop: threading.Event, told: Counter[str]) -> None:
+def reload_models(
+    folder: Path, file: ServedFile, stop: threading.Event, told: Counter[str]
+) -> None:
     """A new version every RELOAD seconds; each third is broken, and taken away again."""
     version = 1
     while not stop.wait(RELOAD):
         version += 1
-        put(folder, "mlp", version, mlp(version))
+        file.put(folder / "mlp" / str(version), mlp(version))
         told["reloads"] += 1
         if version % 3 == 0:
-            put(folder, "mlp", version + 1000, b"no model")
+            broken = folder / "mlp" / str(version + 1000)
+            broken.mkdir()
+            (broken / "model.onnx").write_bytes(b"no model")
             told["broken versions"] += 1
         for old in sorted((folder / "mlp").iterdir()):
             if old.is_dir() and int(old.name) not in (version, version - 1, version + 1000):
@@ -252,13 +197,30 @@ class Load:
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     seconds: float = 0.0
 
+    def answered(self, seconds: float, fits: bool) -> None:
+        self.latency.add(seconds)
+        self.right, self.wrong = self.right + fits, self.wrong + (not fits)
 
-def load(protocol: str, ports: tuple[int, int], seconds: float, seed: int, threads: int) -> Load:
+
+@dataclass(frozen=True)
+class Order:
+    """What a process of clients is to do. ``samples``: the file of them. ``models``: by name."""
+
+    samples: Path
+    models: tuple[str, ...]
+    ports: tuple[int, int]
+    seconds: float
+    seed: int
+    threads: int
+    given_up: float
+
+
+def load(protocol: str, order: Order) -> Load:
     """In a process of its own."""
-    with ThreadPoolExecutor(threads) as pool:
-        asked = [
-            pool.submit(_ask, protocol, ports, seconds, seed * 100 + i) for i in range(threads)
-        ]
+    known = {name: x for name, x in load_samples(order.samples).items() if name in order.models}
+    with ThreadPoolExecutor(order.threads) as pool:
+        seeds = [order.seed * 100 + i for i in range(order.threads)]
+        asked = [pool.submit(Client(protocol, order, seed, known).ask) for seed in seeds]
         return merged([x.result() for x in asked])
 
 
@@ -272,46 +234,65 @@ def merged(loads: list[Load]) -> Load:
     return out
 
 
-def _ask(protocol: str, ports: tuple[int, int], seconds: float, seed: int) -> Load:
-    import importlib
+class Client:
+    """Asks one request after the other."""
 
-    module = importlib.import_module(f"tritonclient.{protocol}")
-    port, out, rng = ports[protocol == "grpc"], Load(), random.Random(seed)
-    client, known = module.InferenceServerClient(f"127.0.0.1:{port}"), answers()
-    start = time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        name, k = rng.choice(MODELS), rng.randrange(SAMPLES)
-        x = known[name, 0][k][0]
-        given = module.InferInput("x", list(x.shape), "INT64" if x.dtype == np.int64 else "FP32")
-        given.set_data_from_numpy(x)
-        if rng.random() < GIVEN_UP:
-            _give_up(protocol, client, port, name, given, x)
-            out.given_up += 1
-            continue
+    def __init__(
+        self, protocol: str, order: Order, seed: int, known: Mapping[str, list[Sample]]
+    ) -> None:
+        import importlib
+
+        self._module = importlib.import_module(f"tritonclient.{protocol}")
+        self._protocol, self._order, self._random = protocol, order, random.Random(seed)
+        self._port = order.ports[protocol == "grpc"]
+        self._requests = [(n, s, self._inputs(s)) for n, samples in known.items() for s in samples]
+
+    def _inputs(self, sample: Sample) -> list[Any]:
+        out = []
+        for name, x in sample.feeds.items():
+            given = self._module.InferInput(name, list(x.shape), DATATYPES[str(x.dtype)])
+            given.set_data_from_numpy(x)
+            out.append(given)
+        return out
+
+    def ask(self) -> Load:
+        """Until the time is over."""
+        out, start = Load(), time.perf_counter()
+        client = self._module.InferenceServerClient(f"127.0.0.1:{self._port}")
+        while time.perf_counter() - start < self._order.seconds:
+            name, sample, given = self._random.choice(self._requests)
+            if self._random.random() < self._order.given_up:
+                _give_up(self._protocol, client, self._port, name, given)
+                out.given_up += 1
+            else:
+                self._one(client, name, sample, given, out)
+        out.seconds = time.perf_counter() - start
+        client.close()
+        return out
+
+    def _one(self, client: Any, name: str, sample: Sample, given: list[Any], out: Load) -> None:
         began = time.perf_counter()
         try:
-            found = client.infer(name, [given])
+            found = client.infer(name, given)
         except Exception as e:
             out.errors[str(e)[:120]] += 1
-            continue
-        out.latency.add(time.perf_counter() - began)
-        response = found.get_response()
-        version = response["model_version"] if protocol == "http" else response.model_version
-        right = known[name, int(version) % 2][k][1]
-        fits = np.allclose(found.as_numpy("y"), right, rtol=TOLERANCE, atol=TOLERANCE)
-        out.right, out.wrong = out.right + fits, out.wrong + (not fits)
-    out.seconds = time.perf_counter() - start
-    client.close()
-    return out
+            return
+        seconds, response = time.perf_counter() - began, found.get_response()
+        http = self._protocol == "http"
+        version = response["model_version"] if http else response.model_version
+        arrays = {y: found.as_numpy(y) for y in sample.right[0]}
+        out.answered(seconds, sample.fits(int(version), arrays))
 
 
-def _give_up(protocol: str, client: Any, port: int, name: str, given: Any, x: np.ndarray) -> None:
+def _give_up(protocol: str, client: Any, port: int, name: str, given: list[Any]) -> None:
     """Ask, and go away."""
     if protocol == "grpc":
-        client.async_infer(name, [given], callback=lambda result, error: None).cancel()
+        client.async_infer(name, given, callback=lambda result, error: None).cancel()
         return
-    rows = {"name": "x", "datatype": given.datatype(), "shape": list(x.shape)}
-    body = json.dumps({"inputs": [{**rows, "data": x.ravel().tolist()}]})
+    (x,) = given
+    shape = x.shape()
+    rows = {"name": "x", "datatype": x.datatype(), "shape": shape, "data": [0] * math.prod(shape)}
+    body = json.dumps({"inputs": [rows]})
     head = (
         f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     )
@@ -319,29 +300,60 @@ def _give_up(protocol: str, client: Any, port: int, name: str, given: Any, x: np
         s.sendall((head + body).encode())
 
 
-def turn(
-    pool: ProcessPoolExecutor, server: Served, seconds: float, threads: int
-) -> dict[str, Load]:
-    """Both protocols at once."""
-    seed, ports = random.randrange(1 << 20), (server.http, server.grpc)
-    asked = {p: pool.submit(load, p, ports, seconds, seed, threads) for p in ("http", "grpc")}
-    return {p: x.result() for p, x in asked.items()}
+@dataclass
+class Turn:
+    """Load of both protocols at once. ``processor``: seconds of the server's, for each answer."""
+
+    loads: dict[str, Load]
+    processor: float
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What turns have in common."""
+
+    options: argparse.Namespace
+    pool: ProcessPoolExecutor
+    folder: Path
+    files: Mapping[str, ServedFile]
+
+    @property
+    def samples(self) -> Path:
+        return self.folder / "samples.pickle"
+
+    @property
+    def cache(self) -> Path:
+        given: Path | None = self.options.cache
+        return given or self.folder / "cache"
+
+    def turn(self, server: Served, seconds: float, models: tuple[str, ...], give_up: float) -> Turn:
+        seed, ports = random.randrange(1 << 20), (server.http, server.grpc)
+        threads = self.options.threads
+        order = Order(self.samples, models, ports, seconds, seed, threads, give_up)
+        before = server.processor()
+        asked = {p: self.pool.submit(load, p, order) for p in ("http", "grpc")}
+        loads = {p: x.result() for p, x in asked.items()}
+        used = server.processor() - before
+        return Turn(loads, used / max(1, sum(x.right for x in loads.values())))
 
 
 # -- what it says ---------------------------------------------------------------------------------
 
 
-def soak(options: argparse.Namespace, pool: ProcessPoolExecutor, folder: Path) -> bool:
+def soak(bench: Bench) -> bool:
     """One server, reloads, memory."""
-    repository(folder, batching=True)
-    stop, told, turns, memory = threading.Event(), Counter[str](), list[dict[str, Load]](), []
-    with served(folder, "tactix") as server:
-        turn(pool, server, min(TURN, options.seconds / 4), options.threads)  # pools and caches fill
-        thread = threading.Thread(target=reload_models, args=(folder, stop, told))
+    folder, seconds, models = bench.folder / "models", bench.options.seconds, tuple(bench.files)
+    repository(folder, bench.files)
+    stop, told, turns, memory = threading.Event(), Counter[str](), list[Turn](), list[float]()
+    length = bench.options.turn
+    with served(folder, bench.cache, "tactix") as server:
+        bench.turn(server, min(length, seconds / 4), models, GIVEN_UP)  # pools and caches fill
+        args = (folder, bench.files["mlp"], stop, told)
+        thread = threading.Thread(target=reload_models, args=args)
         thread.start()
-        end = time.monotonic() + options.seconds
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
-            turns.append(turn(pool, server, TURN, options.threads))
+            turns.append(bench.turn(server, length, models, GIVEN_UP))
             memory.append(server.resident())
         stop.set()
         thread.join()
@@ -356,79 +368,100 @@ def soak(options: argparse.Namespace, pool: ProcessPoolExecutor, folder: Path) -
     return right
 
 
-def against(options: argparse.Namespace, pool: ProcessPoolExecutor, folder: Path) -> bool:
-    """Two servers in turns, one of which runs ONNX Runtime."""
-    found: dict[str, list[dict[str, Load]]] = {"tactix": [], options.peer: []}
-    for backend in found:
-        repository(folder / backend / "models", batching=False)
+def against(bench: Bench) -> bool:
+    """Two servers in turns, one of which runs ONNX Runtime; a row of the table for each model."""
+    peer, length = bench.options.peer, bench.options.turn
+    for backend in ("tactix", peer):
+        repository(bench.folder / backend, bench.files)
+    found: dict[str, list[tuple[Turn, Turn]]] = {name: [] for name in bench.files}
     with (
-        served(folder / "tactix" / "models", "tactix") as ours,
-        served(folder / options.peer / "models", options.peer) as theirs,
+        served(bench.folder / "tactix", bench.cache, "tactix") as ours,
+        served(bench.folder / peer, bench.cache, peer) as theirs,
     ):
-        servers = {"tactix": ours, options.peer: theirs}
-        for server in servers.values():
-            turn(pool, server, TURN / 2, options.threads)
-        end = time.monotonic() + options.seconds
+        for name in bench.files:
+            for server in (ours, theirs):
+                bench.turn(server, length / 2, (name,), 0.0)  # pools and caches fill
+        end = time.monotonic() + bench.options.seconds
         while time.monotonic() < end:
-            for backend, server in servers.items():
-                found[backend].append(turn(pool, server, TURN, options.threads))
-    right = True
-    for backend, turns in found.items():
-        print(backend)
-        right &= report(turns)
+            for name, turns in found.items():
+                a, b = (bench.turn(s, length, (name,), 0.0) for s in (ours, theirs))
+                turns.append((a, b))
+    for name, turns in found.items():
+        print(f"| {name} | {' | '.join(_row(turns))} |")
+    good = [_good(x) for turns in found.values() for pair in turns for x in pair]
+    return all(good)
+
+
+def _row(turns: list[tuple[Turn, Turn]]) -> Iterator[str]:
+    """Of each protocol answers a second of both, and their ratio with its range; processor time."""
     for protocol in ("http", "grpc"):
-        ratios = [
-            _rate(a[protocol]) / _rate(b[protocol])
-            for a, b in zip(found["tactix"], found[options.peer], strict=True)
-        ]
-        print(
-            f"{protocol}: throughput of tactix by that of {options.peer}: "
-            f"{statistics.median(ratios):.3f} (median of {len(ratios)} turns, "
-            f"{min(ratios):.3f} to {max(ratios):.3f})"
-        )
-    return right
+        rates = [(_rate(a.loads[protocol]), _rate(b.loads[protocol])) for a, b in turns]
+        ratios = [a / b for a, b in rates]
+        for side in (0, 1):
+            yield f"{statistics.median(r[side] for r in rates):.0f}"
+        yield f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    for side in (0, 1):
+        yield f"{statistics.median(t[side].processor for t in turns) * 1e6:.0f}"
 
 
 def _rate(x: Load) -> float:
     return x.right / x.seconds
 
 
-def report(turns: list[dict[str, Load]]) -> bool:
+def _good(turn: Turn) -> bool:
+    """Whether all was right; what was not is told."""
+    for protocol, x in turn.loads.items():
+        for text, count in x.errors.most_common(5):
+            print(f"{protocol}: {count} x {text}")
+        if x.wrong:
+            print(f"{protocol}: {x.wrong} wrong")
+    return all(not x.wrong and not x.errors and x.right > 0 for x in turn.loads.values())
+
+
+def report(turns: list[Turn]) -> bool:
     """Whether all was right."""
-    good = True
     for protocol in ("http", "grpc"):
-        x = merged([t[protocol] for t in turns])
-        rate = statistics.median(_rate(t[protocol]) for t in turns)
+        x = merged([t.loads[protocol] for t in turns])
+        rate = statistics.median(_rate(t.loads[protocol]) for t in turns)
         p50, p99 = (x.latency.quantile(q) * 1e3 for q in (0.5, 0.99))
         print(
             f"{protocol}: {x.right} right, {x.wrong} wrong, {x.given_up} given up, "
             f"{sum(x.errors.values())} errors; {rate:.0f} a second, p50 {p50:.2f} ms, "
             f"p99 {p99:.2f} ms"
         )
-        for text, count in x.errors.most_common(5):
-            print(f"    {count} x {text}")
-        good &= not x.wrong and not x.errors and x.right > 0
-    return good
+    good = [_good(t) for t in turns]
+    return all(good)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--turn", type=float, default=10.0, help="seconds of a turn")
     parser.add_argument("--threads", type=int, default=2, help="clients of each protocol")
     parser.add_argument("--peer", choices=["onnxruntime"])
+    parser.add_argument("--models", type=Path, help="a folder of NAME.onnx, for --peer")
+    parser.add_argument("--only", default="", help="names, with commas")
+    parser.add_argument("--cache", type=Path, help="where plans are kept")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--backend", default="tactix", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(options.serve, options.backend)
+        serve(options.serve, options.cache, options.backend)
         return 0
+    if options.models and not options.peer:
+        parser.error("--models is for --peer")
+    only = [name for name in options.only.split(",") if name]
     spawn = multiprocessing.get_context("spawn")
     with (
         tempfile.TemporaryDirectory() as folder,
         ProcessPoolExecutor(2, mp_context=spawn) as pool,
     ):
-        work = against if options.peer else soak
-        return 0 if work(options, pool, Path(folder) / "models") else 1
+        files = small_models(batching=not options.peer)
+        if options.models:
+            files = exported_models(options.models.absolute(), only)
+        bench = Bench(options, pool, Path(folder), files)
+        save_samples(files, bench.samples)
+        return 0 if (against if options.peer else soak)(bench) else 1
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pytest
 
 from tactix.base.errors import InvalidArgument
 from tactix_serve import datatypes
+from tactix_serve.http_json import document
 
 ARRAYS = {
     "BOOL": np.array([[True, False]]),
@@ -50,6 +51,24 @@ def test_nested_lists_and_parts_of_arrays() -> None:
     assert not bytes(datatypes.to_bytes("FP32", np.zeros((0, 3), np.float32)))
     empty = datatypes.from_bytes("x", "FP32", (0, 3), memoryview(b""))
     assert empty.shape == (0, 3)
+
+
+def test_infinities_that_are_meant_and_numbers_that_are_too_large() -> None:
+    meant = document(b'{"data": [Infinity, -Infinity, NaN]}')["data"]
+    x = datatypes.from_values("x", "FP32", (3,), meant)
+    assert np.array_equal(x, np.array([np.inf, -np.inf, np.nan], np.float32), equal_nan=True)
+    for datatype, number in (("FP64", b"1e999"), ("FP32", b"-1e39"), ("FP16", b"65520")):
+        values = document(b'{"data": [1, %s]}' % number)["data"]
+        with pytest.raises(InvalidArgument, match=r"'x' is not .*the number at 1 is too large"):
+            datatypes.from_values("x", datatype, (2,), values)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_bytes_are_arrays_that_engines_take_as_they_are(offset: int) -> None:
+    raw = memoryview(bytes(8 + offset))[offset:]
+    flags = datatypes.from_bytes("x", "FP32", (2,), raw).flags
+    assert flags.aligned
+    assert flags.writeable
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from tactix.base.arrays import Array
-from tactix.base.errors import ConfigError, InvalidArgument
+from tactix.base.errors import ConfigError, DeadlineExceeded, InvalidArgument, QueueFull
 from tactix_serve.config import ModelConfig, read_config
 from tactix_serve.datatypes import TensorMetadata
 from tactix_serve.served_model import ServedModel
@@ -87,6 +87,11 @@ def first(server: Any, name: str) -> float:
         ({"inputs": [{**ROW, "shape": [0, 2**70], "data": []}]}, "got [0, "),
         ({"inputs": [{**ROW, "data": [1.0]}]}, "1 elements"),
         ({"inputs": [{**ROW, "data": ["1"] * 4}]}, "is not FP32"),
+        (json.dumps({"inputs": [{**ROW, "data": [1e39] * 4}]}).encode(), "input 'x' is not FP32"),
+        (
+            json.dumps({"inputs": [ROW]}).replace("1.0,", "1e999,", 1).encode(),
+            "the number at 0 is too large",
+        ),
         ({"inputs": [{k: v for k, v in ROW.items() if k != "data"}]}, "no data"),
         ({"inputs": [ROW], "outputs": [{"name": "z"}]}, "no output is named 'z'"),
         ({"inputs": [ROW], "outputs": {}}, "no list of objects"),
@@ -125,6 +130,15 @@ def test_wrong_paths_methods_and_headers(server: Any) -> None:
     status, found = asked(server, INFER, b" " * ((1 << 20) + 1))
     assert (status, "--max-request-bytes" in found["error"]) == (413, True)
     assert asked(server, INFER, good)[0] == 200
+
+
+def test_paths_may_end_in_a_slash_and_heads_have_no_body(server: Any) -> None:
+    assert asked(server, "/v2/models/scaled/")[0] == 200
+    assert asked(server, "/v2/models//ready")[0] == 404
+    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=60)
+    connection.request("HEAD", "/v2/health/live")
+    assert connection.getresponse().status == 200
+    connection.close()
 
 
 def test_a_chunked_body_that_is_too_long_and_half_a_request(server: Any) -> None:
@@ -279,6 +293,31 @@ def test_a_client_that_goes_away_cancels_its_request(
             until(lambda: model.cancelled == 2)
 
 
+class Full(Waiting):
+    """Has no room."""
+
+    async def infer(self, feeds: Mapping[str, Array], timeout: float | None) -> Mapping[str, Array]:
+        if timeout is not None:
+            raise DeadlineExceeded("no answer within 1 s", who="engine", do="engine.set_pool")
+        raise QueueFull("64 requests wait already", who="engine", do="wait=True")
+
+
+def test_refusals_speak_of_the_server(
+    plans: Any, tmp_path: Path, serving: Any, put_plan: Any
+) -> None:
+    put_plan(tmp_path, "m", 1, plans.path("scaled"))
+    with serving(tmp_path, tmp_path / ".cache", lambda folder, config: Full()) as server:
+        path = "/v2/models/m/infer"
+        status, found = asked(server, path, {"inputs": [ROW]})
+        assert (status, found["error"][:28]) == (503, "m: 64 requests wait already.")
+        late = asked(server, path, {"inputs": [ROW], "parameters": {"timeout": 1}})
+        assert (late[0], late[1]["error"][:24]) == (504, "m: no answer within 1 s.")
+        for text in (found["error"], late[1]["error"]):
+            assert "config.toml" in text
+            assert "wait=" not in text
+            assert "set_pool" not in text
+
+
 def test_a_stop_waits_for_requests(plans: Any, tmp_path: Path, serving: Any, put_plan: Any) -> None:
     put_plan(tmp_path, "m", 1, plans.path("scaled"))
     model, answers = Waiting(), list[Any]()
@@ -313,7 +352,7 @@ def test_options_and_ports_that_are_taken(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGTERM")
 def test_the_command_ends_cleanly_on_sigterm(plans: Any, tmp_path: Path, put_plan: Any) -> None:
-    for part in ("starlette", "uvicorn", "grpc", "prometheus_client"):
+    for part in ("uvicorn", "grpc", "prometheus_client"):
         pytest.importorskip(part)
     put_plan(tmp_path, "scaled", 1, plans.path("scaled"))
     command = "import sys; from tactix_tools.cli import main; sys.exit(main(sys.argv[1:]))"

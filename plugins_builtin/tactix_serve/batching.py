@@ -33,7 +33,8 @@ FORGETTING = 0.2
 @dataclass(frozen=True)
 class BatchOptions:
     """``max_batch``: rows that go together at most; 0, the default, for what the profile takes.
-    ``window``: seconds that the first request of a batch waits for others at most. ``target``:
+    ``window``: seconds that the first request of a batch waits for others at most: it ends when all
+    are there that windows before have seen. ``target``:
     seconds from arrival to answer: a batch goes before its window ends where it would be late
     otherwise; 0 for none. ``pad``: see ``Pads``; requests that differ in other axes never go
     together. ``max_queue``: requests that wait before others are refused. Raises InvalidArgument.
@@ -73,12 +74,39 @@ class PendingRequest:
     rows: int
     arrived: float
     answer: asyncio.Future[dict[str, Array]]
+    queued: bool = True
+
+
+class Crowd:
+    """How many requests are asked at once, as far as windows have told: who waits for others knows
+    when nobody else is there.
+    """
+
+    def __init__(self) -> None:
+        self._asked, self._expected = 0, math.inf
+
+    def came(self) -> None:
+        self._asked += 1
+        self._expected = max(self._expected, self._asked)
+
+    def left(self) -> None:
+        """With an answer or without."""
+        self._asked -= 1
+
+    def window_ended(self) -> None:
+        """Others than those that are here would have come."""
+        self._expected = self._asked
+
+    def all_wait(self, queued: int) -> bool:
+        """Whether those that wait are all that are expected; who is answered may ask again."""
+        return queued >= self._expected
 
 
 class Batcher:
     """Runs requests of one event loop on the pool of an engine, as many together as fit.
 
-    A batch goes when a context is free and it is full, or its window ends, or a target demands it.
+    A batch goes when a context is free and it is full, or its window ends, or a target demands it,
+    or all requests wait that windows before have seen at once, so that one alone goes at once.
     Requests go in the order in which they came, among those of the same shape but for the first
     axis. Each row of a batch gives what it gives alone, to the bit where the engine's kernels do
     the same for any number of rows, else within rounding; what a network computes over rows is
@@ -98,7 +126,7 @@ class Batcher:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._took: dict[int, float] = {}
-        self._closed = False
+        self._closed, self._crowd = False, Crowd()
         self._batches = self._requests = self._rows = 0
 
     def stats(self) -> BatchStats:
@@ -114,17 +142,24 @@ class Batcher:
         InvalidArgument, DTypeError, ShapeError, QueueFull, DeadlineExceeded, ExecutionError,
         EngineClosed.
         """
-        request = self._queue(feeds)
+        request, late = self._queue(feeds), None
+        if timeout is not None:
+            loop = asyncio.get_running_loop()
+            late = loop.call_later(timeout, self._expire, request, timeout)
+        self._crowd.came()
+        self._send()
         try:
-            async with asyncio.timeout(timeout) as limit:
-                return await request.answer
-        except TimeoutError:
-            if not limit.expired():
-                raise
+            return await request.answer
         finally:
-            if not request.answer.done() or request.answer.cancelled():
+            if late is not None:
+                late.cancel()
+            self._crowd.left()
+            if request.queued:
                 self._forget(request)
-        raise DeadlineExceeded(f"no answer within {timeout:g} s", who=self._engine.name)
+
+    def _expire(self, request: PendingRequest, timeout: float) -> None:
+        error = DeadlineExceeded(f"no answer within {timeout:g} s", who=self._engine.name)
+        _fail(request, error)
 
     def _queue(self, feeds: Mapping[str, Array]) -> PendingRequest:
         if self._closed:
@@ -137,17 +172,15 @@ class Batcher:
         request = PendingRequest(feeds, rows, time.perf_counter(), answer)
         self._groups.setdefault(self.axes.key(feeds), deque()).append(request)
         self._queued += 1
-        self._send()
         return request
 
     def _forget(self, request: PendingRequest) -> None:
         key = self.axes.key(request.feeds)
-        group = self._groups.get(key, deque())
-        if request in group:
-            group.remove(request)
-            self._queued -= 1
-            if not group:
-                del self._groups[key]
+        group = self._groups[key]
+        group.remove(request)
+        self._queued -= 1
+        if not group:
+            del self._groups[key]
 
     # -- when -------------------------------------------------------------------------------------
 
@@ -162,12 +195,18 @@ class Batcher:
             if wait > 0:
                 self._timer = asyncio.get_running_loop().call_later(wait, self._send)
                 return
+            if not self._complete(sum(r.rows for r in self._groups[key])):
+                self._crowd.window_ended()
             self._start(self._taken(key))
+
+    def _complete(self, rows: int) -> bool:
+        """Whether a group need not wait for others."""
+        return self._closed or rows >= self.max_batch or self._crowd.all_wait(self._queued)
 
     def _due(self, group: deque[PendingRequest]) -> float:
         """When the first of a group has to go."""
         first, rows = group[0].arrived, sum(r.rows for r in group)
-        if self._closed or rows >= self.max_batch:
+        if self._complete(rows):
             return first
         wait = self._options.window
         if self._options.target:
@@ -184,6 +223,7 @@ class Batcher:
         group, batch, rows = self._groups[key], list[PendingRequest](), 0
         while group and (not batch or rows + group[0].rows <= self._most(rows)):
             batch.append(group.popleft())
+            batch[-1].queued = False
             rows += batch[-1].rows
         self._queued -= len(batch)
         if not group:

@@ -21,7 +21,7 @@ from tactix.base.errors import (
 from tactix.run.engine import Engine
 from tactix_serve.batch_axis import BatchRefused, batch_axes
 from tactix_serve.batch_check import check_rows
-from tactix_serve.batching import Batcher, BatchOptions
+from tactix_serve.batching import Batcher, BatchOptions, Crowd
 
 FAR = 60.0
 """Seconds: a window that ends in no test."""
@@ -98,6 +98,37 @@ def test_a_target_ends_the_window(engine: Engine) -> None:
         return await Batcher(engine, options).infer(x_of(2))
 
     assert in_loop(work())["y"].shape == (2, 3)
+
+
+def test_one_alone_waits_once(engine: Engine) -> None:
+    async def work() -> None:
+        batcher = Batcher(engine, BatchOptions(max_batch=100, window=0.05))
+        await batcher.infer(x_of(2))  # whose window ends without others
+        alone = asyncio.create_task(batcher.infer(x_of(1)))
+        await asyncio.sleep(0)
+        assert batcher.stats().queued == 0
+        other = asyncio.create_task(batcher.infer(x_of(1)))
+        await asyncio.gather(alone, other)
+        together = [batcher.infer(x_of(1)) for _ in range(2)]
+        await asyncio.gather(*together)
+        assert batcher.stats().requests == 5
+
+    in_loop(work())
+
+
+def test_who_is_expected() -> None:
+    crowd = Crowd()
+    crowd.came()
+    assert not crowd.all_wait(1)  # nothing is known yet
+    crowd.window_ended()
+    assert crowd.all_wait(1)
+    crowd.came()
+    assert not crowd.all_wait(1)
+    assert crowd.all_wait(2)
+    crowd.left()
+    assert not crowd.all_wait(1)  # it may ask again
+    crowd.window_ended()
+    assert crowd.all_wait(1)
 
 
 def test_padded_lengths_are_cut_back(lengths: Engine) -> None:

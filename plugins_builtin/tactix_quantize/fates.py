@@ -15,12 +15,13 @@ from tactix.pipeline.ledger import source_rows
 from tactix.plan.schema import Plan
 
 QUANTIZE, DEQUANTIZE = "tactix.QuantizeLinear", "tactix.DequantizeLinear"
-PRODUCTS = ("tactix.Convolution", "tactix.MatMul", "tactix.Gemm")
+PRODUCTS = ("tactix.Convolution", "tactix.ConvTranspose", "tactix.MatMul", "tactix.Gemm")
 """Layers that become products of bytes where they read dequantised tensors."""
 MOVES = ("tactix.Reshape", "tactix.Transpose", "tactix.Slice", "tactix.Gather")
 """Layers that stand between a dequantised tensor and such a product."""
-INTEGER = "tactix.Integer"
-"""How products of bytes begin."""
+REFORMAT = "tactix.Reformat"
+INTEGER = ("tactix.Integer", "tactix.ByteMatMul")
+"""How the layers of products of bytes begin."""
 TO_BYTES = "tactix.dequantize"
 """The rule that reads bytes with one scale."""
 TO_FLOATS = "tactix.float_convolution_of_bytes"
@@ -53,7 +54,7 @@ class MadeStep:
 
     def is_around(self, product: str) -> bool:
         """Whether it is the product of bytes that a product of the model became."""
-        own = f"{product}/{INTEGER.rsplit('.', 1)[-1]}"
+        own = tuple(f"{product}/{layer.rsplit('.', 1)[-1]}" for layer in INTEGER)
         return any(part.startswith(own) for part in self.name.split(" + "))
 
     @classmethod
@@ -185,10 +186,12 @@ class Fates:
         for step in self._in(name):
             how = self._how(name, step)
             read = how in (INTEGERS, PACKED) and not _is({"layer": step.kind}, *MOVES[:3])
-            if read or not (constant and step.kind.startswith((INTEGER, *MOVES[:3]))):
+            if read or not (constant and step.kind.startswith((*INTEGER, *MOVES[:3]))):
                 yield StepOfNode(step.name, how, step.tactic)
 
     def _how(self, name: str, step: MadeStep) -> str:
+        if _is(self._source[name], QUANTIZE) and _is({"layer": step.kind}, *MOVES, REFORMAT):
+            return INTEGERS  # it was taken along past moves, which bear its name
         if step.origin <= {name}:
             return ALONE
         if not _is(self._source[name], DEQUANTIZE):
@@ -253,7 +256,7 @@ class Fates:
         if not self._is_dequantized(x["name"]):
             return ["its activations are not quantised: put QuantizeLinear in front of it"]
         if not self._is_constant(w["name"]) and not w.get("constant"):
-            return ["it multiplies two tensors that are computed, which is done in floats"]
+            return ["its other factor is not quantised: put QuantizeLinear in front of it"]
         return ["its weights are floats: put int8 ones behind a DequantizeLinear"]
 
     def _is_dequantized(self, tensor: str) -> bool:

@@ -119,6 +119,7 @@ class Grower:
     def __init__(self, seed: int, quantized: bool, sizes: Sizes) -> None:
         self.rng, self.quantized, self.sizes = np.random.default_rng(seed), quantized, sizes
         self.opset = int(self.rng.choice(OPSETS))
+        self.any_batch = self.chance(0.3)
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.inputs: dict[str, tuple[tuple[int, ...], Any]] = {}
@@ -318,7 +319,7 @@ class Grower:
             leaves = [*leaves, self.integers[-1]]
         graph = helper.make_graph(
             self.nodes, "qdq",
-            [_declared(k, *known) for k, known in self.inputs.items()],
+            [_declared(k, *known, self.any_batch) for k, known in self.inputs.items()],
             [helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(leaves)],
             self.constants,
         )  # fmt: skip
@@ -328,9 +329,11 @@ class Grower:
         return Network(made, self.inputs, tuple(self.operators))
 
 
-def _declared(name: str, shape: tuple[int, ...], dtype: Any) -> onnx.ValueInfoProto:
+def _declared(
+    name: str, shape: tuple[int, ...], dtype: Any, any_batch: bool
+) -> onnx.ValueInfoProto:
     code = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    return helper.make_tensor_value_info(name, code, shape)
+    return helper.make_tensor_value_info(name, code, ["n", *shape[1:]] if any_batch else shape)
 
 
 def _spread(scales: Array, shape: tuple[int, ...], attrs: dict[str, int]) -> Array:
@@ -375,14 +378,19 @@ def conv_transpose(g: Grower, x: Tensor) -> Tensor | None:
     c, n = x.shape[1], x.rank - 2
     group, kernel = int(g.draw(1, 1, 2)), [int(g.draw(2, 3)) for _ in range(n)]
     stride, each = int(g.draw(1, 2)), int(g.draw(2, 4))
+    pads, extra = [int(g.draw(0, 0, 1)) for _ in range(2 * n)], int(g.draw(0, 0, stride - 1))
     if c % group:
         return None
     w = g.weights((c, each, *kernel), c // group * int(np.prod(kernel)), 1 if group == 1 else 0)
     inputs = [x.name, w, *([g.bias(each * group)] if g.chance(0.6) else [])]
-    sides = [(d - 1) * stride + k for d, k in zip(x.shape[2:], kernel, strict=True)]
+    cut = [before + after for before, after in zip(pads[:n], pads[n:], strict=True)]
+    sizes = zip(x.shape[2:], kernel, cut, strict=True)
+    sides = [(d - 1) * stride + k + extra - less for d, k, less in sizes]
+    if min(sides) < 1:
+        return None
+    fields = {"strides": [stride] * n, "pads": pads, "output_padding": [extra] * n}
     shape = (x.shape[0], each * group, *sides)
-    made = g.add("ConvTranspose", inputs, x, shape, group=group, strides=[stride] * n)
-    return replace(made, positive=False)
+    return replace(g.add("ConvTranspose", inputs, x, shape, group=group, **fields), positive=False)
 
 
 @operator(2, weight=6)
@@ -395,6 +403,7 @@ def gemm(g: Grower, x: Tensor) -> Tensor | None:
     fields = {"alpha": alpha, "beta": beta, "transB": int(turned)}
     if g.chance(0.15):
         turn = g.add("Transpose", [x.name], x, x.shape[::-1], perm=[1, 0])
+        turn = g.there_and_back(turn) if g.chance(0.5) else turn
         return replace(
             g.add("Gemm", [turn.name, *inputs[1:]], x, (x.shape[0], n), transA=1, **fields),
             positive=False,
@@ -420,6 +429,26 @@ def matmul_of_two(g: Grower, x: Tensor) -> Tensor:
     y = g.add("MatMul", [x.name, turn.name], x, shape)
     factor = g.constant(np.float32(1 / x.shape[-1]))
     return replace(g.add("Mul", [y.name, factor], y), positive=False)
+
+
+@operator(3, weight=2)
+def attention(g: Grower, x: Tensor) -> Tensor:
+    """Of one head; what is multiplied is quantised, or not."""
+    k = x.shape[-1]
+
+    def often(y: Tensor) -> Tensor:
+        return g.there_and_back(y) if g.chance(0.8) else y
+
+    q, keys, v = (
+        often(g.add("MatMul", [x.name, g.weights((k, k), k, 1)], replace(x, positive=False)))
+        for _ in range(3)
+    )
+    turned = g.add("Transpose", [keys.name], keys, (x.shape[0], k, x.shape[1]), perm=[0, 2, 1])
+    scores = g.add("MatMul", [q.name, turned.name], q, (*x.shape[:2], x.shape[1]))
+    factor = g.constant(np.float32(1 / np.sqrt(k)))
+    scores = often(g.add("Mul", [scores.name, factor], scores))
+    shares = often(replace(g.add("Softmax", [scores.name], scores, axis=2), positive=True))
+    return replace(g.add("MatMul", [shares.name, v.name], v), positive=False)
 
 
 # -- normalisations --------------------------------------------------------------------------------
@@ -667,4 +696,4 @@ def reduce_and_expand(g: Grower, x: Tensor) -> Tensor:
     more = [g.constant(np.array([x.rank - 1]))] if g.opset >= 18 else []
     y = g.add("ReduceMean", [x.name, *more], x, (*x.shape[:-1], 1), keepdims=1, **axes)
     y = g.there_and_back(y) if g.chance(0.6) else y
-    return g.add("Expand", [y.name, g.constant(np.array(x.shape))], x)
+    return g.add("Expand", [y.name, g.constant(np.array([1, *x.shape[1:]]))], x)

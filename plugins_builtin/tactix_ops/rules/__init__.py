@@ -43,9 +43,10 @@ def graphics_rules() -> list[Rule]:
 
 def reordering_rules() -> list[Rule]:
     """The built-in rules for processors alone, which change the order of sums."""
-    from tactix_ops.rules import affine_grid, pool, summary, transposed
+    from tactix_ops.rules import affine_grid, pool, quantized_products, summary, transposed
 
-    return [*affine_grid.RULES, *pool.RULES, *summary.RULES, *transposed.RULES]
+    products = quantized_products.PROCESSOR_RULES
+    return [*affine_grid.RULES, *pool.RULES, *summary.RULES, *transposed.RULES, *products]
 
 
 def lowering_rules() -> list[Rule]:

@@ -11,6 +11,12 @@ from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import Array, again
+from tactix_ops.rules.transposed import (
+    phase_count,
+    phases_of,
+    side_by_side,
+    weights_of_phases,
+)
 
 MOST = 1 << 30
 """Largest constant term: sums of products stay within int32 beside it."""
@@ -214,6 +220,63 @@ def _conv_example(net: Any) -> None:
     )
 
 
+# -- transposed convolution ----------------------------------------------------------------------
+
+
+def _phased_sum(root: Node, d: Node, dw: Node) -> tuple[_Sum, Array]:
+    """A convolution with a channel for each phase of the strides: its sum, and its weights."""
+    axes, (whole, scales) = phases_of(root) or [], _weights(dw, 1)
+    count, weights = phase_count(axes), weights_of_phases(whole, 1, axes)
+    bias = _constant(root.inputs[2] if len(root.inputs) > 2 else None)
+    if scales.size > 1:
+        scales = np.repeat(scales, count)
+    if bias is not None:
+        bias = np.repeat(bias, count)
+    return _Sum(d, weights, scales, 0, bias), weights
+
+
+def _transposed_when(root: Node, d: Node, dw: Node) -> bool | str:
+    why = _unfit(root, dw, 1) or _unfit_phases(root)
+    if not why and _shifts(dw, 1).any():
+        why = FAR
+    return why or _phased_sum(root, d, dw)[0].fits
+
+
+def _unfit_phases(root: Node) -> str:
+    """Why kernels of bytes do not take the convolution that its phases are; empty if they do."""
+    x, axes = root.given[0].spec, phases_of(root)
+    if root.attrs.group > 1 or x.rank > 4:
+        return "its windows are computed in floats: kernels of bytes take no groups and no volumes"
+    if axes is None or len(axes) < x.rank - 2 or not all(isinstance(s, int) for s in x.shape[1:]):
+        return "its pads or sizes are not known, or pads cut more than taps reach"
+    return ""
+
+
+def _transposed(root: Node, x: Value, d: Node, dw: Node, moved: Node | None = None) -> Op:
+    axes, (made, weights) = phases_of(root) or [], _phased_sum(root, d, dw)
+    product = P.tactix.IntegerConvolution(
+        moved_bytes(x, moved),
+        literal(weights),
+        literal(made.start.astype(np.int32)),
+        pad_value=d.attrs.zero,
+        dilations=tuple(p.dilation for p in axes),
+        pads=(*(p.pads[0] for p in axes), *(p.pads[1] for p in axes)),
+    )
+    return side_by_side(made.finish(product, len(axes), None), root, axes)
+
+
+def _transposed_example(net: Any) -> None:
+    rng = np.random.default_rng(8)
+    x = net.add_input("x", "u8", ["n", 4, 5, 6])
+    (y,) = net.add_layer("tactix.Dequantize", [x], zero=3, scale=0.5)
+    w = net.add_constant(rng.integers(-128, 128, (4, 3, 3, 4)).astype(np.int8))
+    scales = (0.25 + rng.random(3)).astype(np.float32)
+    weights = _dequantized(net, w, scales, np.zeros(3, np.int8), 1)
+    bias = net.add_constant(rng.standard_normal(3, dtype=np.float32))
+    fields = {"strides": (2, 3), "pads": (1, 0, 0, 1)}
+    net.mark_output(net.add_layer("tactix.ConvTranspose", [y, weights, bias], **fields)[0], "y")
+
+
 # -- matrices ------------------------------------------------------------------------------------
 
 
@@ -296,13 +359,52 @@ def _gemm_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Gemm", [y, weights, bias], transB=True)[0], "y")
 
 
-_D = P.tactix.Dequantize(var("x")) >> "d"
-MOVES = tuple(
-    layer(_D) >> "moved"
-    for layer in (P.tactix.Reshape, P.tactix.Transpose, P.tactix.Slice, P.tactix.Gather)
-)
-"""What only moves the elements of its first input."""
-_X = any_of(_D, *MOVES)
+# -- two computed matrices -----------------------------------------------------------------------
+
+
+def _computed_when(x: Value, y: Value, d: Node, e: Node, root: Node) -> bool | str:
+    left, right = (v.spec for v in root.given)
+    if x.const is not None or y.const is not None or min(left.rank, right.rank) < 2:
+        return False
+    if not isinstance(left.shape[-1], int) or left.shape[-1] > MOST_PRODUCTS:
+        return "its sums may leave int32: their length is not known, or too large"
+    factor = np.float32(d.attrs.scale) * np.float32(e.attrs.scale)
+    return bool(np.isfinite(factor) and factor > 0) or "the product of its scales is not finite"
+
+
+MOST_PRODUCTS = (1 << 31) // 255**2
+"""Most terms of a sum of products of differences of two bytes, so that int32 holds it."""
+
+
+def _computed(
+    x: Value,
+    y: Value,
+    d: Node,
+    e: Node,
+    moved: Node | None = None,
+    turned: Node | None = None,
+) -> Op:
+    factor = np.float32(d.attrs.scale) * np.float32(e.attrs.scale)
+    zeros = (literal(np.array(n.attrs.zero, np.int32)) for n in (d, e))
+    product = P.tactix.ByteMatMul(moved_bytes(x, moved), moved_bytes(y, turned), *zeros)
+    return P.tactix.Mul(P.tactix.Cast(product, to=DType.FP32), literal(np.asarray(factor)))
+
+
+def _computed_example(net: Any) -> None:
+    (a,) = net.add_layer("tactix.Dequantize", [net.add_input("a", "u8", ["n", 3, 5])], zero=3)
+    (b,) = net.add_layer("tactix.Dequantize", [net.add_input("b", "i8", ["n", 6, 5])], scale=0.5)
+    (b,) = net.add_layer("tactix.Transpose", [b], perm=(0, 2, 1))
+    net.mark_output(net.add_layer("tactix.MatMul", [a, b])[0], "y")
+
+
+def _moves(dequantized: Any, name: str) -> tuple[Any, ...]:
+    """What only moves the elements of a dequantised tensor."""
+    layers = (P.tactix.Reshape, P.tactix.Transpose, P.tactix.Slice, P.tactix.Gather)
+    return tuple(layer(dequantized) >> name for layer in layers)
+
+
+_D, _E = P.tactix.Dequantize(var("x")) >> "d", P.tactix.Dequantize(var("y")) >> "e"
+_X, _Y = any_of(_D, *_moves(_D, "moved")), any_of(_E, *_moves(_E, "turned"))
 _W = P.tactix.DequantizeLinear(const("w"), const("s")) >> "dw"
 
 PRODUCT_RULES = (
@@ -335,5 +437,30 @@ PRODUCT_RULES = (
         numerics="reassociates",
         exclusive=False,
         example=_gemm_example,
+    ),
+)
+
+PROCESSOR_RULES = (
+    Rule(
+        "tactix.integer_transposed_convolution",
+        P.tactix.ConvTranspose(_X, _W),
+        _transposed,
+        _transposed_when,
+        benefit=60,
+        numerics="reassociates",
+        exclusive=False,
+        example=_transposed_example,
+        device="cpu",
+    ),
+    Rule(
+        "tactix.integer_computed_matmul",
+        P.tactix.MatMul(_X, _Y),
+        _computed,
+        _computed_when,
+        benefit=60,
+        numerics="reassociates",
+        exclusive=False,
+        example=_computed_example,
+        device="cpu",
     ),
 )

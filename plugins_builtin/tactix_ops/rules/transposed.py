@@ -22,7 +22,12 @@ from tactix_ops.rules.facts import Array, again
 
 T = P.tactix
 MOVES = ("Slice", "Reshape", "Transpose")
-MAKERS = ("tactix.Convolution@1", "tactix.WideConvolution@1", "pointwise")
+MAKERS = (
+    "tactix.Convolution@1",
+    "tactix.WideConvolution@1",
+    "tactix.IntegerConvolution@1",
+    "pointwise",
+)
 FLOATS = (DType.FP32, DType.FP16, DType.BF16)
 
 
@@ -92,7 +97,7 @@ def _when(root: Node, x: Value, w: Value) -> bool | str:
     return True
 
 
-def _weights(w: Array, group: int, axes: list[Phases]) -> Array:
+def weights_of_phases(w: Array, group: int, axes: list[Phases]) -> Array:
     """(M times phases, C / group, taps of a phase...), of a group its M, of each its phases."""
     rank = len(axes)
     full = np.pad(w, [(0, 0), (0, 0), *((0, p.taps * p.stride - p.kernel) for p in axes)])
@@ -103,16 +108,20 @@ def _weights(w: Array, group: int, axes: list[Phases]) -> Array:
     flipped = split[turns]
     taps, phases = range(3, 3 + 2 * rank, 2), range(4, 4 + 2 * rank, 2)
     turned = flipped.transpose(0, 2, *phases, 1, *taps)
-    count = math.prod(p.stride for p in axes)
+    count = phase_count(axes)
     return turned.reshape(group * w.shape[1] * count, w.shape[0] // group, *(p.taps for p in axes))
+
+
+def phase_count(axes: list[Phases]) -> int:
+    """How many channels of the convolution become one."""
+    return math.prod(p.stride for p in axes)
 
 
 def _spread(root: Node, x: Value, w: Value) -> Op:
     axes = phases_of(root)
     assert axes is not None
-    group, b = root.attrs.group, _bias(root)
-    count = math.prod(p.stride for p in axes)
-    inputs: list[Any] = [x, literal(_weights(w.array, group, axes))]
+    group, b, count = root.attrs.group, _bias(root), phase_count(axes)
+    inputs: list[Any] = [x, literal(weights_of_phases(w.array, group, axes))]
     if b is not None:
         every = np.broadcast_to(b.array.reshape(-1, 1), (b.array.size, count))
         inputs.append(literal(every.reshape(-1)))
@@ -122,11 +131,13 @@ def _spread(root: Node, x: Value, w: Value) -> Op:
         dilations=tuple(p.dilation for p in axes),
         pads=(*(p.pads[0] for p in axes), *(p.pads[1] for p in axes)),
     )
-    return y if count == 1 else _side_by_side(y, root, axes)
+    return side_by_side(y, root, axes)
 
 
-def _side_by_side(y: Op, root: Node, axes: list[Phases]) -> Op:
+def side_by_side(y: Op, root: Node, axes: list[Phases]) -> Op:
     """The phases of every axis next to each other, and the part of them that is asked for."""
+    if phase_count(axes) == 1:
+        return y
     x, (batch, channels, *out) = root.given[0].spec, root.outputs[0].spec.shape
     rows: list[Dim] = [
         d + sum(p.pads) - p.dilation * (p.taps - 1) for d, p in zip(x.shape[2:], axes, strict=True)
@@ -167,7 +178,7 @@ def _moves_of(root: Node, graph: Any) -> list[Node]:
     """What puts phases side by side between a convolution, or what follows it, and the node, the
     last move first; empty if that is not so, or others read something between.
     """
-    v, found = root.given[0], []
+    v, found = _moved(root), []
     while v.producer is not None and v.producer.layer.name in MOVES and graph.only_use(v):
         found.append(v.producer)
         v = v.producer.given[0]
@@ -177,25 +188,41 @@ def _moves_of(root: Node, graph: Any) -> list[Node]:
 
 
 def splits_channels(node: Node) -> bool:
-    """Whether a Reshape makes an axis of phases for every spatial one."""
+    """Whether a Reshape makes axes of phases of the channels, axes of size 1 left out or not."""
     before, after = (v[0].spec.shape for v in (node.given, node.outputs))
-    rank = len(before) - 2
-    return len(after) == 2 + 2 * rank and after[2 + rank :] == before[2:]
+    sizes, split = ([d for d in shape if d != 1] for shape in (before, after))
+    return after[-len(before[2:]) :] == before[2:] and len(split) > len(sizes)
 
 
 def _narrows_or_keeps(root: Node) -> bool:
-    """Whether it has one operand, and no wider results: those would move more bytes."""
-    if root.is_fused or len(root.given) != 1:
+    """Whether it has one operand beside single numbers, and no wider results: those would move
+    more bytes.
+    """
+    if root.is_fused or any(v is None for v in root.inputs):
         return False
-    return root.outputs[0].spec.dtype.bits <= root.given[0].spec.dtype.bits
+    others = [v for v in root.given if v is not _moved(root)]
+    single = all(v.const is not None and v.const.size == 1 for v in others)
+    same = _moved(root).spec.shape == root.outputs[0].spec.shape
+    return single and same and root.outputs[0].spec.dtype.bits <= _moved(root).spec.dtype.bits
+
+
+def _moved(root: Node) -> Value:
+    """The operand that is computed."""
+    return next((v for v in root.given if v.const is None), root.given[0])
 
 
 def _before_moves(root: Node, graph: Any) -> Op:
     moves = _moves_of(root, graph)
-    op: Any = again(root, [moves[-1].given[0]])
+    first = moves[-1].given[0]
+    op: Any = again(root, [first if v is _moved(root) else _flat(v) for v in root.given])
     for node in reversed(moves):
         op = again(node, [op])
     return op  # type: ignore[no-any-return]
+
+
+def _flat(v: Value) -> Any:
+    """A single number without axes, which are those of the moved tensor."""
+    return literal(v.array.reshape(()))
 
 
 def _before_example(net: Any) -> None:

@@ -13,7 +13,7 @@ from tests.builtin.rules.conftest import compare, names
 from tactix.base.dtypes import DType
 from tactix.fuse.rewrite import fuse
 from tactix.network.verify import verify
-from tactix_ops.rules import all_rules, lowering_rules
+from tactix_ops.rules import all_rules, lowering_rules, reordering_rules
 
 SCALE, ZERO = 0.04, 119
 ON_CPU = [r for r in lowering_rules() if r.device == "cpu"]
@@ -333,3 +333,58 @@ def test_a_cut_tensor_is_not_quantised_again(net: Any) -> None:
     out, inputs = run(net, all_rules())
     assert names(out) == ["Mul+Quantize", "Slice"]
     compare(net, out, inputs)
+
+
+def with_processor_rules(net: Any) -> tuple[Any, dict[str, Any]]:
+    return run(net, [*all_rules(), *reordering_rules()])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_two_computed_matrices(net: Any, turned: bool, dtype: Any) -> None:
+    a = quantized(net, net.x("n", 3, 5, 7))
+    b = quantized(net, net.x("n", 3, *((6, 7) if turned else (7, 6)), name="b"), 0.03, -3, np.int8)
+    b = net.add("Transpose", b, perm=(0, 1, 3, 2)) if turned else b
+    y = net.add("MatMul", a, b)
+    net.mark_output(quantized(net, y, 0.1, 3, dtype), "y")
+    out, inputs = with_processor_rules(net)
+    assert names(out)[-1] == "ByteMatMul+Cast+Mul+Quantize+Dequantize"
+    within_one_unit(net, out, inputs, 0.1)
+
+
+@pytest.mark.parametrize("k", ["n", 40_000])
+def test_sums_that_may_leave_int32_stay_floats(net: Any, k: Any) -> None:
+    a, b = (quantized(net, net.x(*s, name=m)) for m, s in (("a", (1, k)), ("b", (k, 1))))
+    net.mark_output(net.add("MatMul", a, b), "y")
+    assert not any("Byte" in name for name in names(with_processor_rules(net)[0]))
+
+
+GEOMETRIES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+    ((4, 4), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ((2, 2), {"strides": (2, 2)}),
+    ((3, 3), {"pads": (1, 1, 1, 1)}),
+    ((3, 2), {"strides": (2, 1), "output_padding": (1, 0)}),
+    ((5,), {"strides": (3,)}),
+]
+
+
+@pytest.mark.parametrize(("kernel", "attrs"), GEOMETRIES, ids=str)
+@pytest.mark.parametrize("batch", [1, "n"])
+def test_transposed_convolutions(net: Any, kernel: Any, attrs: Any, batch: Any) -> None:
+    x = quantized(net, net.x(batch, 4, *(5, 6)[: len(kernel)]))
+    w, _ = weights(net, 4, 3, *kernel, axis=1)
+    y = net.add("Relu", net.add("ConvTranspose", x, w, net.random(3), **attrs))
+    net.mark_output(quantized(net, y, 0.1, 3), "y")
+    out, inputs = with_processor_rules(net)
+    product = next(name for name in names(out) if name.startswith("Integer"))
+    assert product.startswith("IntegerConvolution+Cast+Mul+Add+Relu+Mul+Quantize")
+    within_one_unit(net, out, inputs, 0.1)
+
+
+@pytest.mark.parametrize("case", ["groups", "volume"])
+def test_transposed_convolutions_without_a_kernel_stay(net: Any, case: str) -> None:
+    shape, kernel = ((4, 5), (3,)) if case == "groups" else ((4, 3, 3, 3), (2, 2, 2))
+    w, _ = weights(net, 4, 2, *kernel, axis=1)
+    group = 2 if case == "groups" else 1
+    net.mark_output(net.add("ConvTranspose", quantized(net, net.x("n", *shape)), w, group=group))
+    assert not any("Integer" in name for name in names(with_processor_rules(net)[0]))

@@ -16,7 +16,7 @@ from tactix.base.tensor import LINEAR, blocked
 from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix_cpu.tactics.conv.winograd import WinogradTactic
 from tactix_cpu.tactics.conv.winograd_bf16 import HalfWinogradTactic
-from tactix_cpu.tactics.conv.winograd_kernel import TURNS
+from tactix_cpu.tactics.conv.winograd_kernel import POINTS, turn
 
 WINOGRAD, HALVES = WinogradTactic(), HalfWinogradTactic()
 RNG = np.random.default_rng(21)
@@ -38,18 +38,20 @@ def conv(x: Any, w: Any, b: Any = None, symbol: bool = False, **more: Any) -> h.
     return h.Case(node, WINOGRAD, arrays, env={"n": x.shape[0]} if symbol else {}, **options)
 
 
-def variant(case: h.Case, m: int, rows: int, vectors: int, tiles: int, slices: int = 1) -> h.Case:
+def variant(
+    case: h.Case, length: int, rows: int, vectors: int, tiles: int, slices: int = 1
+) -> h.Case:
     """The case with one variant of these knobs."""
     fmt = blocked(max(4, case.device.lanes))
     inputs = [fmt, *[LINEAR] * (len(case.node.given) - 1)]
-    knobs = {"m": m, "rows": rows, "vectors": vectors, "tiles": tiles, "slices": slices}
+    knobs = {"length": length, "rows": rows, "vectors": vectors, "tiles": tiles, "slices": slices}
     return replace(case, only=[Variant.of(inputs, [fmt], **knobs)])
 
 
-@pytest.mark.parametrize("m", TURNS)
-def test_transforms_make_a_convolution(m: int) -> None:
-    turn, rng = TURNS[m], np.random.default_rng(m)
-    d, w = rng.standard_normal(m + 2), rng.standard_normal(3)
+@pytest.mark.parametrize(("m", "taps"), [(a + 1 - r, r) for a in POINTS for r in range(2, a)])
+def test_transforms_make_a_convolution(m: int, taps: int) -> None:
+    made, rng = turn(m, taps), np.random.default_rng(m)
+    d, w = rng.standard_normal(m + taps - 1), rng.standard_normal(taps)
 
     def run(statements: tuple[str, ...], values: Any) -> list[float]:
         names = {f"d{i}": v for i, v in enumerate(values)}
@@ -58,8 +60,10 @@ def test_transforms_make_a_convolution(m: int) -> None:
             names[name] = eval(re.sub(r"(\d)f\b", r"\1", text), {}, names)
         return [names[f"r{i}"] for i in range(sum(k.startswith("r") for k in names))]
 
-    products = np.array(turn.weights) @ w * np.array(run(turn.patch, d))
-    np.testing.assert_allclose(run(turn.result, products), np.correlate(d, w), rtol=1e-10)
+    products = np.array(made.weights) @ w * np.array(run(made.patch, d))
+    np.testing.assert_allclose(
+        run(made.result, products), np.correlate(d, w), rtol=1e-9, atol=1e-12
+    )
 
 
 def test_every_offered_variant() -> None:
@@ -77,33 +81,33 @@ def test_every_offered_variant() -> None:
     )
 
 
-@pytest.mark.parametrize("m", TURNS)
-def test_images_of_few_tiles(m: int) -> None:
+@pytest.mark.parametrize("length", [4, 6])
+def test_images_of_few_tiles(length: int) -> None:
     h.check_all(
         [
-            variant(conv(floats(1, 17, 10, 12), floats(50, 17, 3, 3)), m, 4, 2, 8),
+            variant(conv(floats(1, 17, 10, 12), floats(50, 17, 3, 3)), length, 4, 2, 8),
             variant(
                 conv(floats(3, 16, 9, 9), floats(16, 16, 3, 3), floats(16), symbol=True, **PADS),
-                m,
+                length,
                 4,
                 1,
                 4,
             ),
-            variant(conv(floats(1, 24, 3, 80), floats(30, 24, 3, 3)), m, 1, 2, 3),
+            variant(conv(floats(1, 24, 3, 80), floats(30, 24, 3, 3)), length, 1, 2, 3),
             variant(
-                conv(floats(1, 16, 2, 50), floats(16, 16, 3, 3), pads=(3, 2, 4, 1)), m, 3, 1, 6
+                conv(floats(1, 16, 2, 50), floats(16, 16, 3, 3), pads=(3, 2, 4, 1)), length, 3, 1, 6
             ),
         ]
     )
 
 
-@pytest.mark.parametrize("m", TURNS)
-def test_blocks_and_tiles_that_do_not_divide_the_image(m: int) -> None:
+@pytest.mark.parametrize("length", [4, 6])
+def test_blocks_and_tiles_that_do_not_divide_the_image(length: int) -> None:
     case = conv(
         floats(2, 36, 19, 23), floats(52, 36, 3, 3), floats(52), symbol=True, nt=(1, 2, 3), **PADS
     )
     h.check_all(
-        [variant(case, m, *knobs) for knobs in ((7, 2, 14), (4, 3, 8), (5, 1, 200), (1, 4, 3))]
+        [variant(case, length, *knobs) for knobs in ((7, 2, 14), (4, 3, 8), (5, 1, 200), (1, 4, 3))]
     )
 
 
@@ -123,21 +127,71 @@ def test_every_offered_variant_over_three_axes() -> None:
     )
 
 
-@pytest.mark.parametrize("m", TURNS)
+@pytest.mark.parametrize("length", POINTS)
+def test_windows_along_one_axis(length: int) -> None:
+    """Of 2 to 7 taps, dilated or not, over one axis and along either of two."""
+    taps = sorted({2, 3, length - 1} & set(range(2, length)))
+    cases = [
+        conv(
+            floats(2, 20, 90),
+            floats(34, 20, r),
+            floats(34),
+            pads=(r, 1),
+            symbol=True,
+            dilations=(d,),
+        )
+        for r in taps
+        for d in (1, 3)
+    ]
+    cases += [
+        conv(floats(1, 16, 9, 21), floats(17, 16, *kernel), floats(17), dilations=d, nt=(1, 3))
+        for kernel, d in (((1, taps[-1]), (1, 2)), ((taps[-1], 1), (1, 1)), ((taps[0], 1), (2, 5)))
+    ]
+    h.check_all([variant(c, length, 5, 2, 10) for c in cases])
+
+
+def test_windows_of_other_sizes_along_two_axes() -> None:
+    h.check_all(
+        [
+            variant(
+                conv(floats(1, 20, 19, 23), floats(34, 20, *kernel), floats(34), nt=(1, 2), **more),
+                length, 4, 2, 8,
+            )
+            for length, kernel, more in (
+                (4, (2, 2), {}),
+                (6, (5, 5), {"pads": (2,) * 4}),
+                (6, (3, 5), {"pads": (1, 2, 1, 2)}),
+                (4, (3, 3), {"dilations": (2, 3), "pads": (2, 3, 2, 3)}),
+                (6, (3, 3), {"dilations": (1, 4)}),
+            )
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(2, 40, 90), (2, 40, 1), (2, 1, 90), (90,)])
+def test_epilogue_operands_beside_dilated_windows(shape: tuple[int, ...]) -> None:
+    x, w, b, operand = floats(2, 20, 90), floats(40, 20, 5), floats(40), floats(*shape)
+    attrs = {"pads": (8, 8), "dilations": (4,)}
+    nodes = [("Convolution", (0, 1, 2), attrs), ("Add", (4, 3), {}), ("Sigmoid", (5,), {})]
+    node = h.fused([x, w, b, operand], nodes, anchor=0, constants=[1, 2])
+    h.check(node, WINOGRAD, [x, w, b, operand])
+
+
+@pytest.mark.parametrize("length", [4, 6])
 @pytest.mark.parametrize("more", [{}, {"dilations": (2, 1, 1)}, {"pads": (3, 1, 0, 2, 0, 1)}])
-def test_blocks_that_do_not_divide_the_slices(m: int, more: Any) -> None:
+def test_blocks_that_do_not_divide_the_slices(length: int, more: Any) -> None:
     x, w = floats(2, 17, 7, 9, 11), floats(34, 17, 3, 3, 3)
     case = conv(x, w, floats(34), symbol=True, nt=(1, 2, 3), **more)
     knobs = ((7, 2, 14, 7), (4, 3, 5, 2), (8, 1, 3, 3), (1, 3, 1, 1), (28, 1, 4, 4))
-    h.check_all([variant(case, m, *k) for k in knobs])
+    h.check_all([variant(case, length, *k) for k in knobs])
 
 
 def test_many_blocks_are_not_shared_between_threads() -> None:
-    case = variant(conv(floats(1, 16, 40, 40), floats(16, 16, 3, 3), **PADS), 2, 4, 1, 8)
+    case = variant(conv(floats(1, 16, 40, 40), floats(16, 16, 3, 3), **PADS), 4, 4, 1, 8)
     context = CompileContext(case.device, {}, 2)
     assert case.only is not None
     assert len(asked.artifact(WINOGRAD, case.node, case.only[0], context).launches) == 1
-    few = variant(conv(floats(1, 16, 9, 9), floats(16, 16, 3, 3), **PADS), 2, 4, 1, 28)
+    few = variant(conv(floats(1, 16, 9, 9), floats(16, 16, 3, 3), **PADS), 4, 4, 1, 28)
     assert few.only is not None
     assert len(asked.artifact(WINOGRAD, few.node, few.only[0], context).launches) == 3
     h.check_all([replace(case, nt=(1, 2, 3)), few])
@@ -185,10 +239,13 @@ def test_deep_sums_keep_their_accuracy() -> None:
 def test_what_is_rejected() -> None:
     for x, w, more in (
         (floats(1, 16, 8, 8), floats(16, 16, 3, 3), {"strides": (2, 2)}),
-        (floats(1, 16, 8, 8), floats(16, 16, 3, 3), {"dilations": (2, 2)}),
         (floats(1, 32, 8, 8), floats(32, 16, 3, 3), {"group": 2}),
         (floats(1, 16, 8, 8), floats(16, 16, 1, 1), {}),
         (floats(1, 16, 8), floats(16, 16, 3), {}),
+        (floats(1, 16, 99), floats(16, 16, 8), {}),
+        (floats(1, 16, 99), floats(16, 16, 3), {"strides": (2,)}),
+        (floats(1, 16, 40, 40), floats(16, 16, 3, 6), {}),
+        (floats(1, 16, 40, 40), floats(16, 16, 7, 7), {}),
         (floats(1, 3, 8, 8), floats(16, 3, 3, 3), {}),
         (floats(1, 16, 4, 4), floats(16, 16, 3, 3), {}),
         (floats(1, 16, 4, 8, 8), floats(16, 16, 3, 3, 3), {"strides": (2, 1, 1)}),
@@ -244,6 +301,7 @@ def test_products_of_bfloat16() -> None:
         rounded((2, 20, 13, 11), (40, 20, 3, 3), symbol=True),
         rounded((1, 17, 7, 9), (50, 17, 3, 3), pad=1, nt=(1, 3)),
         rounded((1, 33, 4, 12, 14), (34, 33, 2, 3, 3), nt=(1, 2)),
+        rounded((1, 48, 1, 300), (34, 48, 1, 5), nt=(1, 2)),
     ]
     h.check_all([replace(c, device=device) for c in cases])
 

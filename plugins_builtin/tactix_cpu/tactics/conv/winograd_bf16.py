@@ -1,9 +1,10 @@
-"""Winograd convolution F(2 x 2, 3 x 3) with products of bfloat16 and float32 sums.
+"""Winograd convolution with products of bfloat16 and float32 sums.
 
 Patches and weights are turned in float32 and float64 and rounded to bfloat16, so that an output
-rounds twice what a direct convolution of bfloat16 does, with 4e-3 of the largest output where that
-has 2.4e-3. F(4 x 4) would be off by 5e-2, and is left to float32. Both for 64 and 256 channels of
-normal numbers, in numpy.
+rounds twice what a direct convolution of bfloat16 does: with F(2 x 2, 3 x 3) 4e-3 of the largest
+output where that has 2.4e-3, along one axis 3e-3 to 4e-3 with patches of 4 and 5e-3 to 6e-3 with
+patches of 6. F(4 x 4, 3 x 3) would be off by 5e-2 and patches of 8 along one axis by 1.5e-2, and
+are left to float32. For 64 to 256 channels of normal numbers, in numpy.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c.text import block
 from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, window
-from tactix_cpu.tactics.conv.winograd import WinogradTactic, three_by_three
+from tactix_cpu.tactics.conv.winograd import WinogradTactic, turnable
 from tactix_cpu.tactics.conv.winograd_kernel import WinogradKernel
 from tactix_cpu.tactics.dot_tile import HALVES, DotTile
 
@@ -29,19 +30,19 @@ def tactics() -> list[Tactic]:
 
 
 class HalfWinogradTactic(WinogradTactic):
-    """bf16 with constant bf16 weights of 3 by 3 and results that are rounded to bf16; the rest as
-    c_winograd has it.
+    """bf16 with constant bf16 weights and results that are rounded to bf16; the rest as c_winograd
+    has it.
     """
 
     key = "tactix.c_bf16_winograd@1"
     beyond = "it takes groups that fusing makes, whose results are rounded"
     implements = ("tactix.WideConvolution@1",)
-    sides = (2,)
+    lengths = ((4, 6), (4,))
 
     def match(self, node: Node, device: DeviceProperties) -> CpuConvolutionWindow | Reject:
         if not (device.has("avx512_bf16") and device.lanes == 16):
             return Reject("it needs AVX-512 with bfloat16")
-        win = three_by_three(window(node, (DType.BF16,), axes=(1, 2, 3)), device)
+        win = turnable(window(node, (DType.BF16,), axes=(1, 2, 3)), device, self.lengths)
         if isinstance(win, Reject):
             return win
         if any(v.spec.dtype is not DType.BF16 for v in node.outputs):
@@ -68,7 +69,7 @@ class HalfWinogradKernel(WinogradKernel):
     def _memory(self, piece: str) -> list[str]:
         return [
             f"uint16_t* v = (uint16_t*)({self.v} + {piece} * {self.size});",
-            f"float* s = (float*)(v + {self.a * self.a * self.patch});",
+            f"float* s = (float*)(v + {self.places * self.patch});",
         ]
 
     def _tile(self, size: int) -> tuple[list[str], str, list[str]]:

@@ -40,8 +40,8 @@ parts: 0.045 us each (README), but each thread then reads patches and sums that 
 
 @dataclass(frozen=True)
 class Turn:
-    """The matrix G for weights, and C statements for B' and A' over ``d0``, ``d1``, ... that leave
-    ``r0``, ``r1``, ...
+    """F(m, r) along one axis: the matrix G for weights, and C statements for B' and A' over ``d0``,
+    ``d1``, ... that leave ``r0``, ``r1``, ...
 
     Constants of the statements are exact in float32.
     """
@@ -51,60 +51,103 @@ class Turn:
     result: tuple[str, ...]
 
 
-def _wide(p: float, q: float) -> Turn:
-    """F(4, 3) with the points 0, p, -p, q, -q and infinity."""
-    pp, qq = p * p, q * q
-    u, v = 2 * pp * (pp - qq), 2 * qq * (qq - pp)
-    pair = (
-        (1 / u, p / u, pp / u),
-        (1 / u, -p / u, pp / u),
-        (1 / v, q / v, qq / v),
-        (1 / v, -q / v, qq / v),
-    )
+POINTS: dict[int, tuple[float, ...]] = {4: (1.0,), 6: (0.6875, 1.5), 8: (0.5, 1.0, 2.0)}
+"""By the length of a patch: each point p stands for p and -p, beside 0 and infinity.
 
-    def c(number: float) -> str:
-        return f"{number!r}f"
-
-    return Turn(
-        ((1 / (pp * qq), 0, 0), *pair, (0, 0, 1)),
-        (
-            f"e = d4 - {c(qq)} * d2",
-            f"o = d3 - {c(qq)} * d1",
-            f"f = d4 - {c(pp)} * d2",
-            f"g = d3 - {c(pp)} * d1",
-            f"r0 = {c(pp * qq)} * d0 - {c(pp + qq)} * d2 + d4",
-            f"r5 = {c(pp * qq)} * d1 - {c(pp + qq)} * d3 + d5",
-            f"r1 = e + {c(p)} * o",
-            f"r2 = e - {c(p)} * o",
-            f"r3 = f + {c(q)} * g",
-            f"r4 = f - {c(q)} * g",
-        ),
-        (
-            "e = d1 + d2",
-            "o = d1 - d2",
-            "f = d3 + d4",
-            "g = d3 - d4",
-            "r0 = d0 + e + f",
-            f"r1 = {c(p)} * o + {c(q)} * g",
-            f"r2 = {c(pp)} * e + {c(qq)} * f",
-            f"r3 = {c(p * pp)} * o + {c(q * qq)} * g + d5",
-        ),
-    )
-
-
-TURNS = {
-    2: Turn(
-        ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1)),
-        ("r0 = d0 - d2", "r1 = d1 + d2", "r2 = d2 - d1", "r3 = d1 - d3"),
-        ("r0 = d0 + d1 + d2", "r1 = d1 - d2 - d3"),
-    ),
-    4: _wide(0.6875, 1.5),
-}
-"""By m. The points of F(4, 3) were chosen by its error, a fifth of that of the usual 1 and 2 (told
-with them; the comparison is not on record). 0.6875 = 11/16 and 1.5 have powers and products that
-are exact in float32. The prototype's F(4, 3) had errors of 4e-6 to 8e-6 of the largest output, its
-F(2, 3) 2e-7 to 5e-7 (README).
+Those of 6 were chosen by the error of F(4, 3), a fifth of that of the usual 1 and 2 (told with
+them; the comparison is not on record). 0.6875 = 11/16 and 1.5 have powers and products that are
+exact in float32. The prototype's F(4 x 4, 3 x 3) had errors of 4e-6 to 8e-6 of the largest output,
+its F(2 x 2, 3 x 3) 2e-7 to 5e-7 (README). Along one axis, 96 channels of normal numbers in numpy:
+4e-7 with 4, 6e-7 to 8e-7 with 6, 1.6e-6 to 2e-6 with 8, as with other points near those.
 """
+
+
+def turn(m: int, taps: int) -> Turn:
+    """F(m, taps) by Toom and Cook's polynomial products; of one tap nothing is turned."""
+    if taps == 1:
+        return Turn(((1.0,),), ("r0 = d0",), ("r0 = d0",))
+    length = m + taps - 1
+    points = POINTS[length]
+    weights: list[tuple[float, ...]] = []
+    patch: list[str] = []
+    whole = _squares(points)
+    weights.append((1 / whole[0], *[0.0] * (taps - 1)))
+    patch.append(f"r0 = {_sum(whole, [f'd{2 * i}' for i in range(len(whole))])}")
+    patch.append(f"r{length - 1} = {_sum(whole, [f'd{2 * i + 1}' for i in range(len(whole))])}")
+    for i, p in enumerate(points):
+        others = _squares([q for q in points if q != p])
+        slope = 2 * p * p * sum(c * p ** (2 * k) for k, c in enumerate(others))
+        weights += [tuple(t**k / slope for k in range(taps)) for t in (p, -p)]
+        patch.append(f"e{i} = {_sum(others, [f'd{2 * k + 2}' for k in range(len(others))])}")
+        patch.append(f"o{i} = {_sum(others, [f'd{2 * k + 1}' for k in range(len(others))])}")
+        patch.append(f"r{2 * i + 1} = {_sum((1.0, p), [f'e{i}', f'o{i}'])}")
+        patch.append(f"r{2 * i + 2} = {_sum((1.0, -p), [f'e{i}', f'o{i}'])}")
+    weights.append((*[0.0] * (taps - 1), 1.0))
+    return Turn(tuple(weights), tuple(patch), _results_of(m, length, points))
+
+
+def _results_of(m: int, length: int, points: Sequence[float]) -> tuple[str, ...]:
+    """The statements of A': even and odd powers of the points over sums and differences."""
+    out = []
+    for i in range(len(points)):
+        out.append(f"e{i} = d{2 * i + 1} + d{2 * i + 2}")
+        out.append(f"o{i} = d{2 * i + 1} - d{2 * i + 2}")
+    for k in range(m):
+        first, last = ["d0"] * (k == 0), [f"d{length - 1}"] * (k == m - 1)
+        pairs = [f"{'eo'[k % 2]}{i}" for i in range(len(points))]
+        factors = [*[1.0] * len(first), *(p**k for p in points), *[1.0] * len(last)]
+        out.append(f"r{k} = {_sum(factors, [*first, *pairs, *last])}")
+    return tuple(out)
+
+
+def _squares(points: Sequence[float]) -> list[float]:
+    """Coefficients by rising powers of y of the product of ``y - p * p``."""
+    out = [1.0]
+    for p in points:
+        out = [low - p * p * high for low, high in zip([0.0, *out], [*out, 0.0], strict=True)]
+    return out
+
+
+def _sum(factors: Sequence[float], names: Sequence[str]) -> str:
+    """The text of a sum of products; a positive term is first, if there is one."""
+    terms = sorted(zip(factors, names, strict=True), key=lambda t: t[0] < 0)
+    parts = []
+    for i, (factor, name) in enumerate(terms):
+        sign = "- " if factor < 0 else "+ " if i else ""
+        parts.append(f"{sign}{'' if abs(factor) == 1 else f'{abs(factor)!r}f * '}{name}")
+    return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One axis of a patch: ``m`` outputs are made of ``length`` inputs, ``step`` pixels apart."""
+
+    m: int
+    taps: int
+    step: int
+
+    @property
+    def length(self) -> int:
+        return self.m + self.taps - 1
+
+    def tiles(self, size: int) -> int:
+        """Tiles that cover ``size`` outputs; those of a dilated window lie in each other."""
+        return -(-size // (self.m * self.step)) * self.step
+
+    def start(self, tile: str) -> str:
+        """The first output of a tile."""
+        if self.step == 1:
+            return f"{tile} * {self.m}"
+        return f"{tile} / {self.step} * {self.m * self.step} + {tile} % {self.step}"
+
+
+def sides(win: CpuConvolutionWindow, length: int) -> tuple[Side, Side]:
+    """Rows and columns of patches of ``length`` pixels along every axis with taps."""
+    down, right = (
+        Side(1 if taps == 1 else length + 1 - taps, taps, 1 if taps == 1 else step)
+        for taps, step in zip(win.kernel, win.dilations, strict=True)
+    )
+    return down, right
 
 
 @dataclass(frozen=True)
@@ -117,19 +160,30 @@ class Blocks:
     """
 
     win: CpuConvolutionWindow
-    m: int
+    length: int
     tiles: int
     slices: int
 
     @property
+    def sides(self) -> tuple[Side, Side]:
+        """The axes of a patch."""
+        return sides(self.win, self.length)
+
+    @property
+    def places(self) -> int:
+        """Numbers of a patch in a channel."""
+        down, right = self.sides
+        return down.length * right.length
+
+    @property
     def across(self) -> int:
         """Tiles of a line."""
-        return -(-evaluate(self.win.out[1], {}) // self.m)
+        return self.sides[1].tiles(evaluate(self.win.out[1], {}))
 
     @property
     def count(self) -> int:
         """Tiles of a slice."""
-        return self.across * -(-evaluate(self.win.out[0], {}) // self.m)
+        return self.across * self.sides[0].tiles(evaluate(self.win.out[0], {}))
 
     @property
     def depth(self) -> int:
@@ -181,26 +235,26 @@ class WinogradKernel:
 
     def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx = win, ctx
-        self.m: int = variant.number("m")
-        self.a = self.m + 2
-        self.turn = TURNS[self.m]
         self.lanes = max(4, ctx.device.lanes)
         self.tile = RegisterTile(
             variant.number("rows"), variant.number("vectors"), self.lanes, 1, NEAR, FAR
         )
-        self.blocks = Blocks(win, self.m, variant.number("tiles"), variant.number("slices"))
+        tiles, slices = variant.number("tiles"), variant.number("slices")
+        self.blocks = Blocks(win, variant.number("length"), tiles, slices)
+        self.places, (self.down, self.right) = self.blocks.places, self.blocks.sides
+        self.turns = turn(self.down.m, self.down.taps), turn(self.right.m, self.right.taps)
         self.high, self.wide = (evaluate(d, {}) for d in win.out)
         self.deep, self.panels = -(-win.c // self.lanes), -(-win.co // self.tile.width)
         self.slab = self.deep * win.depth.kernel * self.lanes * self.tile.width
         self.args = Args(win.node)
         self.functions = Functions(self.args)
-        self.site = BlockedSite(self.args, win, self.lanes, "")
+        self.site = BlockedSite(self.args, win, self.lanes, "", self.right.step)
         self.element, halves = ctype(win.dtype), 32 // win.dtype.bits
         # A line of the cache more than needed: places whose distance is a multiple of 4 KiB, as
         # with powers of two for channels, would share one set of the first cache (README).
         self.patch = (self.deep * self.blocks.patches + halves) * self.lanes
         self.sums = (self.panels * self.tile.vectors * self.blocks.results + 1) * self.lanes
-        self.size = self.a * self.a * (self.patch // halves + self.sums)
+        self.size = self.places * (self.patch // halves + self.sums)
         self.shared = ctx.threads > 1 and self.blocks.units < UNITS * ctx.threads
 
     def artifact(self) -> KernelArtifact:
@@ -241,12 +295,12 @@ class WinogradKernel:
         slices = win.depth.kernel
         w = given[win.w]
         w = np.pad(
-            w.reshape(win.co, win.c, slices, 9),
+            w.reshape(win.co, win.c, slices, win.taps),
             ((0, self.panels * width - win.co), (0, channels - win.c), (0, 0), (0, 0)),
         )
-        w = w.reshape(self.panels, width, self.deep, self.lanes, slices, 9)
-        w = w.transpose(5, 0, 2, 4, 3, 1).reshape(9, -1)
-        g = np.kron(np.array(self.turn.weights), np.array(self.turn.weights))
+        w = w.reshape(self.panels, width, self.deep, self.lanes, slices, win.taps)
+        w = w.transpose(5, 0, 2, 4, 3, 1).reshape(win.taps, -1)
+        g = np.kron(*(np.array(t.weights) for t in self.turns))
         with np.errstate(invalid="ignore", over="ignore"):  # weights may be infinite, or become so
             turned = (g @ w.astype(np.float64)).astype(win.dtype.numpy)
         return self._laid(turned.reshape(-1, self.panels, slices * channels, width))
@@ -260,50 +314,54 @@ class WinogradKernel:
         statements: tuple[str, ...],
         element: str,
         put: str,
-        out: int,
+        sizes: tuple[int, int],
         dtype: DType = DType.FP32,
     ) -> str:
-        """One pass over the pointers ``element`` with ``{i}`` for 0 to ``a``, to ``dtype``; ``put``
-        stores the result ``{r}``.
+        """One pass over the pointers ``element`` with ``{i}`` for 0 to the first of ``sizes``, to
+        ``dtype``; ``put`` stores the result ``{r}``, of which there is the second of ``sizes``.
         """
-        loads = [f"const vf d{i} = {load(dtype, element.format(i=i))};" for i in range(self.a)]
+        given, out = sizes
+        loads = [f"const vf d{i} = {load(dtype, element.format(i=i))};" for i in range(given)]
         names = [f"const vf {s};" for s in statements]
         return "\n".join([*loads, *names, *(put.format(i=i, r=f"r{i}") for i in range(out))])
 
     def _patches(self) -> None:
         """``patches``: the turned patches of a block in one channel block, at ``v``."""
-        win, a, lanes, m = self.win, self.a, self.lanes, self.m
+        win, lanes, down, right = self.win, self.lanes, self.down, self.right
         high, wide = (evaluate(d, {}) for d in win.size)
-        half = f"tx_store_f32(half + ({{i}} * {a} + j) * {lanes}, {{r}});"
-        pixel = f"p + (j + {{i}} * {wide}) * {lanes}"
-        whole = self._turned(self.turn.patch, pixel, half, a, win.dtype)
-        rows = [f"const int in{i} = (uint64_t)(y + {i}) < {high};" for i in range(a)]
-        part = self._turned(self.turn.patch, f"in && in{{i}} ? {pixel} : none", half, a, win.dtype)
-        put = store(win.dtype, f"out + (i * {a} + {{i}}) * {self.patch}", "{r}")
-        right = self._turned(self.turn.patch, f"half + (i * {a} + {{i}}) * {lanes}", put, a)
-        inside = f"if (y >= 0 && x >= 0 && y + {a} <= {high} && x + {a} <= {wide})"
+        rows, columns = (down.length,) * 2, (right.length,) * 2
+        half = f"tx_store_f32(half + ({{i}} * {right.length} + j) * {lanes}, {{r}});"
+        pixel = f"p + (j * {right.step} + {{i}} * {down.step * wide}) * {lanes}"
+        turn_down, turn_right = (t.patch for t in self.turns)
+        whole = self._turned(turn_down, pixel, half, rows, win.dtype)
+        seen = [
+            f"const int in{i} = (uint64_t)(y + {i * down.step}) < {high};"
+            for i in range(down.length)
+        ]
+        part = self._turned(turn_down, f"in && in{{i}} ? {pixel} : none", half, rows, win.dtype)
+        put = store(win.dtype, f"out + (i * {right.length} + {{i}}) * {self.patch}", "{r}")
+        line = f"half + (i * {right.length} + {{i}}) * {lanes}"
+        ends = [(side.length - 1) * side.step for side in (down, right)]
+        inside = f"if (y >= 0 && x >= 0 && y + {ends[0]} < {high} && x + {ends[1]} < {wide})"
+        column = f"const int in = (uint64_t)(x + j * {right.step}) < {wide};"
+        width = str(right.length)
         body = [
             (
                 f"static const {self.element} none[{lanes}];\n"
-                f"float half[{a * a * lanes}] __attribute__((aligned(64)));"
+                f"float half[{self.places * lanes}] __attribute__((aligned(64)));"
             ),
             loop(
                 "t",
                 "0",
                 "count",
-                f"const int64_t y = (first + t) / {self.blocks.across} * {m} - {win.pads[0]};",
-                f"const int64_t x = (first + t) % {self.blocks.across} * {m} - {win.pads[1]};",
+                self._start(win.pads[0], win.pads[1]),
                 (
                     f"const {self.element}* p = plane + (y * {wide} + x) * {lanes};\n"
                     f"{self.element}* out = v + t * {lanes};"
                 ),
-                block(inside, loop("j", "0", str(a), whole)),
-                block(
-                    "else",
-                    *rows,
-                    loop("j", "0", str(a), f"const int in = (uint64_t)(x + j) < {wide};", part),
-                ),
-                loop("i", "0", str(a), right),
+                block(inside, loop("j", "0", width, whole)),
+                block("else", *seen, loop("j", "0", width, column, part)),
+                loop("i", "0", str(down.length), self._turned(turn_right, line, put, columns)),
             ),
         ]
         self.functions.add(
@@ -313,9 +371,16 @@ class WinogradKernel:
         )
         if self.win.has_depth:
             clear = f"memset(v + i * {self.patch}, 0, count * {lanes * win.dtype.bits // 8});"
-            body = [loop("i", "0", str(a * a), clear)]
+            body = [loop("i", "0", str(self.places), clear)]
             about = "the turned patches of a slice beyond the border"
             self.functions.add("nothing", f"{self.element}* v, int64_t count", body, about)
+
+    def _start(self, top: int, left: int) -> str:
+        """Declare ``y`` and ``x`` of tile ``first + t``, less the given numbers of pixels."""
+        across = self.blocks.across
+        y = self.down.start(f"((first + t) / {across})")
+        x = self.right.start(f"((first + t) % {across})")
+        return f"const int64_t y = {y} - {top};\nconst int64_t x = {x} - {left};"
 
     def _products(self) -> None:
         """``t<rows>``: a register tile of one place; ``step`` floats lie between taps along the
@@ -360,35 +425,37 @@ class WinogradKernel:
 
     def _results(self) -> None:
         """``results``: output tiles of a block in one channel block, from ``s``."""
-        a, m, lanes = self.a, self.m, self.lanes
-        line = f"(slice * {self.high} + y + i)" if self.win.has_depth else "(y + i)"
-        place = f"s + (j + {{i}} * {a}) * {self.sums} + t * {self.tile.width}"
-        down = self._turned(
-            self.turn.result, place, f"tx_store_f32(half + ({{i}} * {a} + j) * {lanes}, {{r}});", m
-        )
-        put = f"tx_store_f32(sums + (i * {m} + {{i}}) * {lanes}, {{r}});"
-        right = self._turned(self.turn.result, f"half + (i * {a} + {{i}}) * {lanes}", put, m)
+        lanes, down, right = self.lanes, self.down, self.right
+        line = f"(y + i * {down.step})" if down.step > 1 else "(y + i)"
+        if self.win.has_depth:
+            line = f"(slice * {self.high} + {line})"
+        turn_down, turn_right = (t.result for t in self.turns)
+        place = f"s + (j + {{i}} * {right.length}) * {self.sums} + t * {self.tile.width}"
+        half = f"tx_store_f32(half + ({{i}} * {right.length} + j) * {lanes}, {{r}});"
+        vertical = self._turned(turn_down, place, half, (down.length, down.m))
+        put = f"tx_store_f32(sums + (i * {right.m} + {{i}}) * {lanes}, {{r}});"
+        across = f"half + (i * {right.length} + {{i}}) * {lanes}"
+        horizontal = self._turned(turn_right, across, put, (right.length, right.m))
         put = finish_saved(
-            RegisterTile(m, 1, lanes),
+            RegisterTile(right.m, 1, lanes),
             self.win.epi,
             self.site,
-            f"(sums + i * {m * lanes})",
+            f"(sums + i * {right.m * lanes})",
             False,
             rows="wide",
         )
         body = [
-            f"float half[{a * m * lanes}] __attribute__((aligned(64)));",
-            f"float sums[{m * m * lanes}] __attribute__((aligned(64)));",
+            f"float half[{right.length * down.m * lanes}] __attribute__((aligned(64)));",
+            f"float sums[{down.m * right.m * lanes}] __attribute__((aligned(64)));",
             loop(
                 "t",
                 "0",
                 "count",
-                f"const int64_t y = (first + t) / {self.blocks.across} * {m};",
-                f"const int64_t x = (first + t) % {self.blocks.across} * {m};",
-                f"const int64_t high = {self.high} - y < {m} ? {self.high} - y : {m};",
-                f"const int64_t wide = {self.wide} - x < {m} ? {self.wide} - x : {m};",
-                loop("j", "0", str(a), down),
-                loop("i", "0", str(m), right),
+                self._start(0, 0),
+                f"const int64_t high = {_rows('y', self.high, down)};",
+                f"const int64_t wide = {_rows('x', self.wide, right)};",
+                loop("j", "0", str(right.length), vertical),
+                loop("i", "0", str(down.m), horizontal),
                 loop("i", "0", "high", f"const int64_t pixel = {line} * {self.wide} + x;", put),
             ),
         ]
@@ -423,7 +490,7 @@ class WinogradKernel:
     def _memory(self, piece: str) -> list[str]:
         """Declare where patches and sums of piece ``piece`` are."""
         return [
-            f"float *v = {self.v} + {piece} * {self.size}, *s = v + {self.a * self.a * self.patch};"
+            f"float *v = {self.v} + {piece} * {self.size}, *s = v + {self.places * self.patch};"
         ]
 
     def _patch(self) -> str:
@@ -477,7 +544,7 @@ class WinogradKernel:
         threads = max(1, self.ctx.threads)
         parts = [
             loop("c", "0", str(self.deep), self._patch()),
-            loop("i", "0", str(self.a * self.a), self._product()),
+            loop("i", "0", str(self.places), self._product()),
             loop("c", "0", str(self.site.blocks), self._result()),
         ]
         units = self.args.dim(self.win.n * self.blocks.units)
@@ -493,7 +560,7 @@ class WinogradKernel:
         units = self.args.dim(self.win.n * self.blocks.units)
         parts = (
             ("c", self.deep, self._patch()),
-            ("i", self.a * self.a, self._product()),
+            ("i", self.places, self._product()),
             ("c", self.site.blocks, self._result()),
         )
         out = []
@@ -502,3 +569,11 @@ class WinogradKernel:
             walk = [split(f"{units} * {size}"), loop("q", "lo", "hi", *head, text)]
             out.append(block(f"if (phase == {number})", *walk))
         return out
+
+
+def _rows(at: str, size: int, side: Side) -> str:
+    """How many of a tile's outputs from ``at`` on lie within ``size``."""
+    left = (
+        f"{size} - {at}" if side.step == 1 else f"({size} - {at} + {side.step - 1}) / {side.step}"
+    )
+    return f"{left} < {side.m} ? {left} : {side.m}"

@@ -68,16 +68,24 @@ def _is_residual(root: Node, x: Value, graph: Any) -> bool:
     return bool(later)
 
 
+def _is_signal(x: Value, graph: Any) -> bool:
+    """Whether a convolution of bfloat16 reads the tensor: it has pixels or samples in rows, and is
+    no sequence of a transformer, whose sums over many layers stay in float32.
+    """
+    readers = [n for r in roundings(x, graph) for n, _ in graph.uses(r.outputs[0])]
+    return any(n.kind == "tactix.WideConvolution@1" for n in readers)
+
+
 def _stored(root: Node, graph: Any) -> Value | None:
-    """An image in float32 that the node may read rounded."""
+    """An image or a signal in float32 that the node may read rounded."""
     if rounds(root) or root.is_fused:
         return None
     for x in root.given:
         if (
             x.spec.dtype is not DType.FP32
-            or x.spec.rank < 4
             or x.producer is None
             or graph.is_output(x)
+            or not (x.spec.rank >= 4 or _is_signal(x, graph))
         ):
             continue
         twins = roundings(x, graph)

@@ -187,6 +187,24 @@ def test_lower_precision_stores_residuals_rounded(net: Any) -> None:
     compare(net, out, inputs, rtol=2e-2)
 
 
+def test_residuals_of_signals_are_stored_rounded(net: Any) -> None:
+    """And those that products read are not: they are sums over all layers of a transformer."""
+    x = net.x("n", 4, 9)
+    y = net.add("Relu", net.add("Convolution", x, net.random(4, 4, 1), net.random(4)))
+    net.mark_output(net.add("Add", net.add("Convolution", y, net.random(4, 4, 1)), y), "y")
+    out, inputs = run(net, [*all_rules(), *ON_CPU])
+    assert names(out) == ["Cast", "WideConvolution+Relu+Cast", "WideConvolution+Cast+Add"]
+    compare(net, out, inputs, rtol=2e-2)
+
+
+def test_residuals_of_sequences_stay(net: Any) -> None:
+    y = net.add("Relu", net.add("MatMul", net.x("n", 4, 9), net.random(9, 9)))
+    net.mark_output(net.add("Add", net.add("MatMul", y, net.random(9, 9)), y), "y")
+    out, inputs = run(net, [*all_rules(), *ON_CPU])
+    assert names(out) == ["Cast", "WideMatMul+Relu+Cast", "WideMatMul+Add"]
+    compare(net, out, inputs, rtol=2e-2)
+
+
 def test_of_two_branches_one_is_stored_rounded(net: Any) -> None:
     x = net.x("n", 4, 6, 6)
     y, z = (net.add("Convolution", x, net.random(8, 4, 1, 1)) for _ in range(2))

@@ -63,7 +63,7 @@ GPU_KINDS = {"f16": "PEAK_FP16", "f8e4m3": "PEAK_FP8"}
 SOURCES = {
     "cpu": PeakSource("peaks.c", "c", KINDS, 200_000, 1 << 26, 1 << 25),
     "cuda": PeakSource(
-        "peaks.cu", "cuda_c", KINDS | GPU_KINDS, 4000, 1 << 28, 1 << 32, blocks=8, threads=256
+        "peaks.cu", "cuda_c", KINDS | GPU_KINDS, 2000, 1 << 28, 1 << 32, blocks=8, threads=256
     ),
 }
 """By kinds of devices. Eight blocks of 256 threads are the 2,048 that a multiprocessor holds; of a

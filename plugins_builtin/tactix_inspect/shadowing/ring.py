@@ -28,13 +28,13 @@ that are free again, from the beginning on; ``MICROSECONDS``: of a core, for che
 
 class SampleRing:
     """``places``: how many samples may be on their way; ``size``: bytes of each. ``descriptor``: of
-    the memory, as a file without a name.
+    the memory, as a file without a name. ``numbers``: of the head.
     """
 
     def __init__(self, descriptor: int, places: int, size: int) -> None:
         self.descriptor, self.places, self.size = descriptor, places, size
         self._memory = memoryview(mmap.mmap(descriptor, HEAD + places * size))
-        self._numbers = self._memory[:HEAD].cast("q")
+        self.numbers = self._memory[:HEAD].cast("q")
 
     @classmethod
     def made(cls, places: int, nbytes: int) -> SampleRing:
@@ -51,10 +51,10 @@ class SampleRing:
 
     def __getitem__(self, number: int) -> int:
         """A number of the head."""
-        return self._numbers[number]
+        return self.numbers[number]
 
     def add(self, number: int, more: int) -> None:
-        self._numbers[number] += more
+        self.numbers[number] += more
 
     def put(self, k: int, sample: object) -> bool:
         """Copy the k-th into its place, which must be free; whether that is large enough."""

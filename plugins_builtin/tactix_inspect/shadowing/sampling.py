@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Iterator
 
 JITTER = 0.5
 """By how much of its mean a gap may be longer or shorter, so that no period of the requests hides
@@ -10,16 +12,16 @@ some of them.
 """
 
 
-class Gaps:
-    """How many requests go by until the next one that is looked at; the same for the same seed.
+MADE = 4096
+"""Gaps that are made at once, and come again and again: the next is then got by one call."""
+
+
+def sample_ends(rate: float, seed: int) -> Iterator[int]:
+    """How many requests there were at each one that is looked at; the same for the same seed.
 
     ``rate``: the share of requests, above 0 and at most 1.
     """
-
-    def __init__(self, rate: float, seed: int) -> None:
-        self._mean, self._random = 1 / rate, random.Random(seed)
-
-    def next(self) -> int:
-        """1 stands for the very next request."""
-        gap = self._mean * self._random.uniform(1 - JITTER, 1 + JITTER)
-        return max(1, round(gap)) if self._mean > 1 else 1
+    made = random.Random(seed)
+    spread = (made.uniform(1 - JITTER, 1 + JITTER) for _ in range(MADE if rate < 1 else 0))
+    gaps = [max(1, round(u / rate)) for u in spread] or [1]
+    return itertools.accumulate(itertools.cycle(gaps))

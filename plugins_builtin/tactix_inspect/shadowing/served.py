@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +19,9 @@ from tactix.plan.schema import Plan
 from tactix.run.arrays import in_order
 from tactix.run.engine import Engine
 from tactix_inspect.agreement import tolerance
+from tactix_inspect.shadowing import ring
 from tactix_inspect.shadowing.references import ReferenceProcess, reference_plan
-from tactix_inspect.shadowing.sampling import Gaps
+from tactix_inspect.shadowing.sampling import sample_ends
 from tactix_inspect.shadowing.worker import Judged, ShadowWorker
 
 
@@ -28,17 +30,22 @@ class SampledCalls:
     slow at attributes of one that has ``__getattr__``.
     """
 
-    def __init__(self, engine: Engine, worker: ShadowWorker, gaps: Gaps) -> None:
-        self._engine, self._worker, self._gaps = engine, worker, gaps
+    def __init__(self, engine: Engine, worker: ShadowWorker, ends: Iterator[int]) -> None:
+        self._engine, self._worker, self._next_end = engine, worker, ends.__next__
         self._own = threading.local()
         self._ndarray, self._taken = np.ndarray, len(engine.inputs)
-        self._names = [io.name for io in engine.outputs]
+        self._names, self._numbers = [io.name for io in engine.outputs], worker.numbers
         self._lock = threading.Lock()
-        self._before = 0
-        self._gap = self._left = gaps.next()
+        self._end = self._left = self._next_end()
+        self.sampled = 0
 
     def answer(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """The engine's own call and a count, as a call of that would cost more than both."""
+        """The engine's own call and a count, as a call of that would cost more than both.
+
+        What is done for one call in a thousand is in no cache, and takes several times what it
+        would in a row. It counts in tails, so most samples, for which there is no room, are dropped
+        here and by few lines.
+        """
         try:
             infer = self._own.infer
         except AttributeError:
@@ -47,24 +54,21 @@ class SampledCalls:
             args = tuple(in_order(self._engine.inputs, args, named))
         outputs = infer(args)
         self._left -= 1
-        if self._left <= 0:
-            self._sample(args, outputs)
+        if self._left <= 0 and self._lock.acquire(False):  # else another thread is here
+            end = self._end
+            self._end = self._next_end()
+            self._left += self._end - end
+            self.sampled += 1
+            self._lock.release()
+            if self._numbers[ring.DONE] != self._worker.full:
+                self._worker.offer(end, args, outputs)
         return outputs[0] if len(outputs) == 1 else dict(zip(self._names, outputs, strict=True))
-
-    def _sample(self, args: tuple[Any, ...], outputs: list[Any]) -> None:
-        with self._lock:
-            if self._left > 0:  # another thread was here before
-                return
-            self._before += self._gap
-            self._gap = self._left = self._gaps.next()
-            number = self._before
-        self._worker.offer(number, args, outputs)
 
     @property
     def requests(self) -> int:
         """How many there were."""
         with self._lock:
-            return self._before + self._gap - self._left
+            return self._end - self._left
 
     def after_fork(self) -> None:
         """In the new process: the lock may be locked by a thread that is not there."""
@@ -79,9 +83,9 @@ class ShadowedEngine:
     has for it. In a process that is forked nothing is looked at.
     """
 
-    def __init__(self, engine: Engine, worker: ShadowWorker, gaps: Gaps) -> None:
+    def __init__(self, engine: Engine, worker: ShadowWorker, ends: Iterator[int]) -> None:
         self.engine, self._worker = engine, worker
-        self._calls = SampledCalls(engine, worker, gaps)
+        self._calls = SampledCalls(engine, worker, ends)
         self._closing = weakref.finalize(self, worker.close)
         _there.add(self)
 
@@ -103,7 +107,9 @@ class ShadowedEngine:
 
     def stats(self) -> ShadowStats:
         """As of now."""
-        return replace(self._worker.stats(), requests=self._calls.requests)
+        found, sampled = self._worker.stats(), self._calls.sampled
+        dropped = sampled - found.sampled
+        return replace(found, requests=self._calls.requests, sampled=sampled, dropped=dropped)
 
     def drain(self, seconds: float = 60.0) -> bool:
         """Wait until every sample that was taken is checked; whether it came to that in time."""
@@ -153,4 +159,4 @@ def shadow(
 
     found = references or ReferenceProcess()
     worker = ShadowWorker(engine, found, judge(engine.plan), judge, options)
-    return ShadowedEngine(engine, worker, Gaps(options.rate, options.seed))
+    return ShadowedEngine(engine, worker, sample_ends(options.rate, options.seed))

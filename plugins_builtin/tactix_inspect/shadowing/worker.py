@@ -57,7 +57,8 @@ class ShadowWorker:
     """Takes samples, has them checked one after the other, and tells what departs.
 
     ``first``: what is judged by at the beginning; ``judge``: the same of another plan, as refitting
-    gives the engine. Raises AllocationError.
+    gives the engine. ``full``: what ``ring.DONE`` of ``numbers`` is while there is no room. Raises
+    AllocationError.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class ShadowWorker:
         self._taken, self._put = first.plan, 0
         self._plans = deque[Plan]()
         self._stats = ShadowStats()
-        self._sampled = self._dropped = 0
+        self.numbers, self.full = self._samples.numbers, -options.queue
         self._by_step: dict[str, int] = {}
         self._looked = 0
         self._closed = False
@@ -97,35 +98,34 @@ class ShadowWorker:
                 taken = self._take(number, given, made)
             except Exception as e:
                 taken, problem = False, e
-            self._sampled += 1  # most are dropped: that must take little, as it counts in tails
-            self._dropped += not taken
+            self._put += taken
+            self.full = self._put - self._samples.places
         if problem is not None:
             told = f"a request could not be copied: {problem!r}"
             self._logger.warning(punctuated((told, "Please report it")))
 
     def _take(self, number: int, given: Sequence[Any], made: Sequence[Any]) -> bool:
-        if self._closed or self._put - self._samples[ring.DONE] >= self._samples.places:
+        if self._closed or self.numbers[ring.DONE] == self.full:
             return False
         plan = self._engine.plan
         if plan is not self._taken:  # perhaps this request ran on the weights of before
-            if said := self._references.offer(ring.RENEWAL):
+            said = self._references.offer(ring.RENEWAL)
+            if said:
                 self._plans.append(plan)
                 self._taken = plan
-        else:
-            inputs = {io.name: as_input(io, x) for io, x in zip(self._engine.inputs, given)}
-            outputs = dict(zip((io.name for io in self._engine.outputs), made, strict=True))
-            said = self._samples.put(self._put, Sample(number, inputs, outputs))
-            said = said and self._references.offer(ring.SAMPLE)
-        self._put += int(said)
-        return said
+            return said
+        inputs = {io.name: as_input(io, x) for io, x in zip(self._engine.inputs, given)}
+        outputs = dict(zip((io.name for io in self._engine.outputs), made, strict=True))
+        put = self._samples.put(self._put, Sample(number, inputs, outputs))
+        return put and self._references.offer(ring.SAMPLE)
 
     def stats(self) -> ShadowStats:
+        """``sampled``: those that were taken."""
         samples = self._samples
         with self._lock:
             return replace(
                 self._stats,
-                sampled=self._sampled,
-                dropped=self._dropped,
+                sampled=self._put,
                 by_step=dict(self._by_step),
                 checked=samples[ring.CHECKED],
                 departed=samples[ring.DEPARTED],

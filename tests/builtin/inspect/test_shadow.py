@@ -6,6 +6,7 @@ import contextlib
 import copy
 import ctypes
 import gc
+import itertools
 import os
 import socket
 import sys
@@ -35,7 +36,7 @@ from tactix_inspect.shadowing.messages import read, receive, send, write
 from tactix_inspect.shadowing.process import ReferenceServer, Steps
 from tactix_inspect.shadowing.references import ReferenceProcess, Started
 from tactix_inspect.shadowing.ring import SampleRing
-from tactix_inspect.shadowing.sampling import Gaps
+from tactix_inspect.shadowing.sampling import sample_ends
 from tactix_inspect.shadowing.served import ShadowedEngine, shadow
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
@@ -145,8 +146,8 @@ def shadowed(engine: Engine, session: Session) -> Iterator[Shadowed]:
 
 
 def gaps(rate: float, seed: int, count: int = 2000) -> list[int]:
-    found = Gaps(rate, seed)
-    return [found.next() for _ in range(count)]
+    ends = list(itertools.islice(sample_ends(rate, seed), count))
+    return [b - a for a, b in itertools.pairwise((0, *ends))]
 
 
 def test_gaps_keep_the_rate_and_are_those_of_their_seed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +56,8 @@ class ServedFile:
         given = model or self.model
         if isinstance(given, Path):
             for beside in given.parent.glob(f"{given.name}.*"):
-                (folder / beside.name).symlink_to(beside)
-            (folder / "new").symlink_to(given)
+                shutil.copy(beside, folder / beside.name)
+            shutil.copy(given, folder / "new")
         else:
             (folder / "new").write_bytes(given.SerializeToString())
         (folder / "new").replace(folder / "model.onnx")

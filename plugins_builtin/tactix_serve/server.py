@@ -128,6 +128,7 @@ class ModelServer:
             HttpFrontend(service, self._options.most).app(),
             log_config=None,
             lifespan="off",
+            ws="none",
             timeout_graceful_shutdown=max(1, round(self._options.grace)),
         )
         return (_QuietServer(config), listener), listener.getsockname()[1]

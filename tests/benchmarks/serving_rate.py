@@ -6,8 +6,9 @@ answers, with batching and without.
         --min-shapes ... --opt-shapes ... --max-shapes ...
     python tests/benchmarks/serving_rate.py bert_base.plan --model bert_base.onnx [--rate 2000]
         [--seconds 10] [--clients 8] [--max-batch 64] [--window 0.004] [--target 0.02]
-        [--outputs pooled]
+        [--single one.plan] [--outputs pooled]
 
+``--single``: a plan for requests one by one, perhaps tuned for one sample; by default the same.
 Requests are of one sample; those at a rate begin when their time has come, whether earlier ones are
 answered or not, as those of many users do. ``--outputs``: which are asked for; by default all.
 Printed are answers a second, percentiles of the time from a request's due time to its answer, and
@@ -210,7 +211,8 @@ def table(args: argparse.Namespace) -> bool:
         rows = RateTable(args, feeds, want, pool)
         for kind, config in kinds.items():
             folder = Path(work) / kind.replace(" ", "_")
-            with serving(args.plan, folder, config) as port:
+            alone = kind == "one by one" and args.single
+            with serving(args.single if alone else args.plan, folder, config) as port:
                 for rate in (0.0, args.rate):
                     text, good = rows.line(port, kind, rate)
                     right &= good
@@ -226,6 +228,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("plan", type=Path)
+    parser.add_argument("--single", type=Path)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--rate", type=float, default=2000.0)
     parser.add_argument("--seconds", type=float, default=10.0)

@@ -35,6 +35,7 @@ class Sizes:
     batch: int = 2
 
 
+DEEP = 1024
 SMALL = Sizes()
 TIMED = Sizes(32, 32, 1)
 """Large enough for kernels, not launches, to be what a run takes."""
@@ -218,6 +219,10 @@ class Grower:
             self.tensors[-1] = replace(x, name=self.dequantize(q, p))
         return replace(x, name=y)
 
+    def columns(self, depth: int) -> int:
+        """Of a matrix of weights: few where it is deep, which keeps it to megabytes."""
+        return int(self.draw(depth, 2 * depth, 5)) if depth <= DEEP else 5
+
     def weights(self, shape: tuple[int, ...], fan_in: int, axis: int) -> str:
         """A constant of numbers about ``1 / sqrt(fan_in)``, as it is or dequantised."""
         w = self.rng.standard_normal(shape) / np.sqrt(max(fan_in, 1))
@@ -396,7 +401,7 @@ def conv_transpose(g: Grower, x: Tensor) -> Tensor | None:
 @operator(2, weight=6)
 def gemm(g: Grower, x: Tensor) -> Tensor | None:
     k, turned = x.shape[1], g.chance(0.5)
-    n = int(g.draw(k, 2 * k, 5))
+    n = g.columns(k)
     alpha, beta = float(g.draw(1.0, 1.0, 0.5)), float(g.draw(1.0, 1.0, 2.0))
     w = g.weights((n, k) if turned else (k, n), k, 0 if turned else 1)
     inputs = [x.name, w, *([g.bias(n)] if g.chance(0.7) else [])]
@@ -414,7 +419,7 @@ def gemm(g: Grower, x: Tensor) -> Tensor | None:
 @operator(weight=3)
 def matmul(g: Grower, x: Tensor) -> Tensor:
     k = x.shape[-1]
-    n = int(g.draw(k, 2 * k, 5))
+    n = g.columns(k)
     made = g.add("MatMul", [x.name, g.weights((k, n), k, 1)], x, (*x.shape[:-1], n))
     return replace(made, positive=False)
 
@@ -549,12 +554,13 @@ def max_pool(g: Grower, x: Tensor) -> Tensor | None:
 
 @operator(*IMAGES, weight=2)
 def average_pool(g: Grower, x: Tensor) -> Tensor | None:
-    n, k, stride, pad = x.rank - 2, int(g.draw(2, 3)), int(g.draw(1, 2)), int(g.draw(0, 1))
+    """Of an odd number of integers: means of two or four lie halfway between integers too often."""
+    n, k, stride, pad = x.rank - 2, 3, int(g.draw(1, 2)), int(g.draw(0, 1))
     sides = [(d + 2 * pad - k) // stride + 1 for d in x.shape[2:]]
     if min(sides) < 1:
         return None
     fields = {"kernel_shape": [k] * n, "strides": [stride] * n, "pads": [pad] * 2 * n}
-    fields["count_include_pad"] = int(g.draw(0, 1))
+    fields["count_include_pad"] = 1 if pad else int(g.draw(0, 1))
     return g.add("AveragePool", [x.name], x, (*x.shape[:2], *sides), **fields)
 
 
@@ -577,9 +583,13 @@ def squeeze_and_excite(g: Grower, x: Tensor) -> Tensor:
 
 @operator(4, opset=11)
 def resize(g: Grower, x: Tensor) -> Tensor:
+    """Not linear by 2: sums of quarters of integers often lie between two of them, and which of
+    these they become is any rounding's choice.
+    """
     mode = g.draw("nearest", "nearest", "linear")
-    scales = g.constant(np.array([1, 1, 2, 2], np.float32))
-    shape = (*x.shape[:2], *(2 * d for d in x.shape[2:]))
+    scale = 2 if mode == "nearest" else 1.7
+    scales = g.constant(np.array([1, 1, scale, scale], np.float32))
+    shape = (*x.shape[:2], *(int(scale * d) for d in x.shape[2:]))
     where = "asymmetric" if mode == "nearest" else "half_pixel"
     fields = {"mode": mode, "coordinate_transformation_mode": where}
     if mode == "nearest":

@@ -1,10 +1,11 @@
-"""Signal to noise of models in int8: `tactix quantize` beside ONNX Runtime's static quantisation, both
-from the same random inputs, against the float32 model.
+"""Signal to noise of models in int8: `tactix quantize` beside ONNX Runtime's static quantisation and,
+with ``--nncf``, NNCF's, all from the same random inputs, against the float32 model.
 
     python tests/benchmarks/quantized_noise.py MODEL.onnx... [--samples 64] [--shapes x:1x3x224x224]
 
-Both files are run by ONNX Runtime, and ours by tactix, too. ONNX Runtime quantises with its min-max
-calibrator, weights per channel, into QuantizeLinear and DequantizeLinear operators.
+All files are run by ONNX Runtime, and ours by tactix, too. ONNX Runtime quantises with its min-max
+calibrator, weights per channel, into QuantizeLinear and DequantizeLinear operators; NNCF by its
+defaults, and, if the model has a Softmax, as a transformer (``ModelType.TRANSFORMER``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 from onnxruntime.quantization import (
     CalibrationDataReader,
@@ -105,7 +107,23 @@ def theirs(path: str, target: Path, samples: list[Batch], kind: Any) -> None:
     )
 
 
-def compared(path: str, count: int, shapes: dict[str, list[int]], folder: Path) -> None:
+def by_nncf(path: str, target: Path, samples: list[Batch], symmetric: bool) -> None:
+    """Raises ImportError without the package nncf."""
+    import nncf
+
+    model = onnx.load(path)
+    has_attention = any(n.op_type == "Softmax" for n in model.graph.node)
+    made = nncf.quantize(
+        model,
+        nncf.Dataset(samples),
+        preset=nncf.QuantizationPreset.PERFORMANCE if symmetric else nncf.QuantizationPreset.MIXED,
+        model_type=nncf.ModelType.TRANSFORMER if has_attention else None,
+        subset_size=len(samples),
+    )
+    onnx.save(made, target)
+
+
+def compared(path: str, count: int, shapes: dict[str, list[int]], folder: Path, nncf: bool) -> None:
     """Print a row for each way."""
     data = list(batches(path, count + HELD_OUT, shapes))
     samples, rest = data[:count], data[count:]
@@ -124,6 +142,10 @@ def compared(path: str, count: int, shapes: dict[str, list[int]], folder: Path) 
         theirs(path, folder / "theirs.onnx", samples, quant)
         found = decibels(by_onnxruntime(folder / "theirs.onnx", rest), wanted)
         print(f"{name} | onnxruntime, {kind} minmax | run by onnxruntime | {found}", flush=True)
+        if nncf:
+            by_nncf(path, folder / "nncf.onnx", samples, symmetric)
+            found = decibels(by_onnxruntime(folder / "nncf.onnx", rest), wanted)
+            print(f"{name} | nncf, {kind} | run by onnxruntime | {found}", flush=True)
 
 
 def main() -> None:
@@ -132,6 +154,7 @@ def main() -> None:
     parser.add_argument("models", nargs="+")
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--shapes", action="append", default=[], help="x:1x3x224x224")
+    parser.add_argument("--nncf", action="store_true", help="beside NNCF's, too, if it is there")
     given = parser.parse_args()
     shapes = {
         name: [int(n) for n in text.split("x")]
@@ -139,7 +162,7 @@ def main() -> None:
     }
     for path in given.models:
         with tempfile.TemporaryDirectory() as folder:
-            compared(path, given.samples, shapes, Path(folder))
+            compared(path, given.samples, shapes, Path(folder), given.nncf)
 
 
 if __name__ == "__main__":

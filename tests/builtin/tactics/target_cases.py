@@ -71,6 +71,7 @@ def table(device: DeviceProperties) -> list[h.Case]:
         samples(),
         windows(),
         reformats(device.lanes),
+        joined_groups(device.lanes),
         products(),
         recurrent(),
         few_bits(),
@@ -394,6 +395,12 @@ def chains() -> Iterator[h.Case]:
         ("GlobalAveragePool", (5,), {}),
     ]
     yield case("expanded_conv", h.fused(arrays, steps, [5, 6], 2, (1, 2)), arrays)
+
+
+def joined_groups(lanes: int) -> Iterator[h.Case]:
+    half = max(4, lanes) // 2
+    arrays = [floats(1, 3 * half, 9, 7), floats(3 * half, half, 3, 3)]
+    yield weighed("joined_conv", "Convolution", arrays, group=3, **PADS)
 
 
 def convolutions() -> Iterator[h.Case]:

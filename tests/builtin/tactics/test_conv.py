@@ -15,10 +15,10 @@ from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, TensorSpec, blocked
 from tactix.contracts.artifact import Source
 from tactix.contracts.tactic import CompileContext, Reject, Tactic
-from tactix_cpu.tactics.conv.direct import CpuConvTactic
+from tactix_cpu.tactics.conv.direct import CpuConvTactic, JoinedConvTactic
 from tactix_cpu.tactics.conv.general import GeneralConvTactic
 
-CONV, GENERAL = CpuConvTactic(), GeneralConvTactic()
+CONV, GENERAL, JOINED = CpuConvTactic(), GeneralConvTactic(), JoinedConvTactic()
 RNG = np.random.default_rng(12)
 
 
@@ -438,3 +438,39 @@ def test_what_cannot_stand_before_a_convolution(reason: str) -> None:
         parts = [*GATED, ("Add", (4, 3), {})]
     case = gated(x, g, w, CONV, parts)
     assert isinstance(CONV.match(case.node, case.device), Reject)
+
+
+def test_groups_of_few_channels_are_joined() -> None:
+    """Halves and quarters of a vector, groups that fill no whole number of vectors, an activation
+    that is not zero at zero, and other axes.
+    """
+    half, quarter = h.NATIVE.lanes // 2, max(2, h.NATIVE.lanes // 4)
+    x, w = floats(2, 5 * half, 9, 11), floats(5 * half, half, 3, 3)
+    nodes = [("Convolution", (0, 1), {"pads": (1,) * 4, "group": 5}), ("Sigmoid", (2,), {})]
+    h.check(h.fused([x, w], nodes, anchor=0, constants=[1]), JOINED, [x, w])
+    options: Any = {"tactic": JOINED, "nt": (1, 3)}
+    cases = [
+        conv(
+            floats(1, 6 * n, *size),
+            floats(6 * n, n, *taps),
+            floats(6 * n),
+            group=6,
+            **options,
+            **more,
+        )
+        for n, size, taps, more in (
+            (half, (9, 9), (3, 3), {"strides": (2, 2), "pads": (1,) * 4}),
+            (quarter, (8, 7), (3, 2), {}),
+            (half, (30,), (5,), {"dilations": (2,)}),
+            (half, (4, 5, 6), (2, 3, 3), {}),
+        )
+    ]
+    h.check_all(cases)
+
+
+def test_groups_that_are_not_joined() -> None:
+    n = h.NATIVE.lanes // 2
+    for channels, outputs, group in ((2 * n, 2 * n, 1), (2 * n, 4 * n, 2), (6, 6, 2), (8, 8, 8)):
+        x, w = floats(1, channels, 5, 5), floats(outputs, channels // group, 3, 3)
+        found = asked.variants(JOINED, conv(x, w, group=group).node, h.NATIVE)
+        assert isinstance(found, Reject)

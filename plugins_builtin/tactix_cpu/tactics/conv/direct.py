@@ -26,6 +26,7 @@ from tactix_cpu.tactics.conv.span import SpanKernel, can_span, pixels_of
 from tactix_cpu.tactics.conv.window import (
     CpuConvolutionWindow,
     formats,
+    joined_window,
     prepared_window,
     row_runs,
 )
@@ -58,7 +59,7 @@ second cache, a few operations and a store. No measurement of it is on record.
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [CpuConvTactic()]
+    return [CpuConvTactic(), JoinedConvTactic()]
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,20 @@ class CpuConvTactic(Tactic[DirectConvolution]):
         if win.before is not None:
             return PreparedKernel(win, variant, ctx).artifact()
         return (SpanKernel if variant.number("span") else ConvKernel)(win, variant, ctx).artifact()
+
+
+class JoinedConvTactic(CpuConvTactic):
+    """float32 with groups of a half or a quarter of a vector: as many as fill one are multiplied
+    together, with zeros where they have no part in each other.
+    """
+
+    key = "tactix.c_joined_conv@1"
+    spreads = True
+    """A zero times what is no number is none."""
+
+    def match(self, node: Node, device: DeviceProperties) -> DirectConvolution | Reject:
+        win = joined_window(node, max(4, device.lanes))
+        return win if isinstance(win, Reject) else DirectConvolution(win, gathered(win))
 
 
 def shapes(

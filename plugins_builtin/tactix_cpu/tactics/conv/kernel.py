@@ -151,7 +151,7 @@ class ConvKernel:
         self._name_sizes()
         size = self._workspace()
         self.x = self._input(size)
-        self.w = self.args.constant("w", self._packed())
+        self.w = self.args.constant("w", self._packed(), self.win.dtype)
         self.partial = self.args.workspace(0) if self.sweep else ""
         *first, last = self._launches()
         if first:
@@ -180,15 +180,29 @@ class ConvKernel:
         """
         win, width, cell = self.win, self.tile.width, self.cell
         channels = win.c // win.group
-        pad = (0, self.panels * width - win.co), (0, self.deep * cell - channels), (0, 0), (0, 0)
+        outputs = win.co if win.joined == 1 else win.group * channels
+        pad = (0, self.panels * width - outputs), (0, self.deep * cell - channels), (0, 0), (0, 0)
         kernel = (win.depth.kernel * win.kernel[0], win.kernel[1])
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (win.co, channels, *kernel)),
+            ("reshape", (outputs, channels, *kernel)),
             ("pad", pad),
             ("reshape", (self.panels, width, self.deep, cell, *kernel)),
             ("transpose", (0, 2, 4, 5, 3, 1)),
         )
-        return Packed(win.w, steps)
+        return Packed(win.w, steps) if win.joined == 1 else Packed(-1, steps, self._joined)
+
+    def _joined(self, given: Sequence[Any]) -> Any:
+        """Weights of joined groups, (output channel, channel in group, taps): blocks of the model's
+        along a diagonal.
+        """
+        import numpy as np
+
+        win, w = self.win, given[self.win.w]
+        each, count = win.c // win.group // win.joined, win.joined
+        w = np.pad(w.reshape(win.co, -1), ((0, win.group * count * each - win.co), (0, 0)))
+        w = w.reshape(win.group, count, each, 1, each, -1)
+        with np.errstate(invalid="ignore"):  # weights may be infinite
+            return w * np.eye(count, dtype=np.float32).reshape(1, count, 1, count, 1, 1)
 
     def _workspace(self) -> Dim:
         pixels = self.win.n * prod(self.win.spatial)

@@ -151,7 +151,7 @@ class ConvKernel:
         self._name_sizes()
         size = self._workspace()
         self.x = self._input(size)
-        self.w = self.args.constant("w", self._packed(), self.win.dtype)
+        self.w = self.args.constant("w", self._packed())
         self.partial = self.args.workspace(0) if self.sweep else ""
         *first, last = self._launches()
         if first:

@@ -12,7 +12,7 @@ import numpy as np
 from tactix.contracts.tactic import CompileContext
 from tactix_cpu.tactics.conv import amx, direct
 
-(DIRECT,) = direct.tactics()
+DIRECT = direct.CpuConvTactic()
 (PARTS,) = amx.tactics()
 WIDEST = replace(h.NATIVE, features=h.NATIVE.features | {*PARTS.requires}, vector_bits=512)
 PADS = (1, 1, 1, 1, 1, 1)

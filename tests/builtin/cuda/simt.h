@@ -52,7 +52,7 @@ struct simt_fiber {
 struct simt_group { int size, arrived; long generation; };
 
 static std::vector<simt_fiber> simt_fibers;
-static std::vector<char*> simt_stacks;  // kept from block to block
+static std::vector<char*> simt_stacks;  // kept from block to block, until the launch is over
 static std::vector<simt_group> simt_groups;  // warps, then blocks, then the cluster, then 16 barriers for each block
 static jmp_buf simt_scheduler;
 static int simt_own;  // the fiber's number among all of the cluster
@@ -209,6 +209,8 @@ static const char* simt_launch(void (*body)(), int grid, int threads, int cluste
     simt_blocks(threads, eager);
   }
   free(simt_memory);
+  for (char* s : simt_stacks) free(s);  // each kernel of a process has a copy of these
+  simt_stacks.clear(), simt_fibers.clear(), simt_fibers.shrink_to_fit();
   return simt_error;
 }
 // One launchable function of a kernel: addresses and integers as the launch's arguments.

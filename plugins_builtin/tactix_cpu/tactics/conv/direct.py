@@ -138,6 +138,7 @@ class JoinedConvTactic(CpuConvTactic):
     """
 
     key = "tactix.c_joined_conv@1"
+    beyond = "examples have no groups of a half or a quarter of the vectors of each processor"
     spreads = True
     """A zero times what is no number is none."""
 

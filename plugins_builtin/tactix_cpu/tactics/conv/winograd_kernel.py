@@ -119,7 +119,7 @@ def _sum(factors: Sequence[float], names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Side:
+class PatchSide:
     """One axis of a patch: ``m`` outputs are made of ``length`` inputs, ``step`` pixels apart."""
 
     m: int
@@ -141,10 +141,10 @@ class Side:
         return f"{tile} / {self.step} * {self.m * self.step} + {tile} % {self.step}"
 
 
-def sides(win: CpuConvolutionWindow, length: int) -> tuple[Side, Side]:
+def sides(win: CpuConvolutionWindow, length: int) -> tuple[PatchSide, PatchSide]:
     """Rows and columns of patches of ``length`` pixels along every axis with taps."""
     down, right = (
-        Side(1 if taps == 1 else length + 1 - taps, taps, 1 if taps == 1 else step)
+        PatchSide(1 if taps == 1 else length + 1 - taps, taps, 1 if taps == 1 else step)
         for taps, step in zip(win.kernel, win.dilations, strict=True)
     )
     return down, right
@@ -165,7 +165,7 @@ class Blocks:
     slices: int
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[PatchSide, PatchSide]:
         """The axes of a patch."""
         return sides(self.win, self.length)
 
@@ -571,7 +571,7 @@ class WinogradKernel:
         return out
 
 
-def _rows(at: str, size: int, side: Side) -> str:
+def _rows(at: str, size: int, side: PatchSide) -> str:
     """How many of a tile's outputs from ``at`` on lie within ``size``."""
     left = (
         f"{size} - {at}" if side.step == 1 else f"({size} - {at} + {side.step - 1}) / {side.step}"

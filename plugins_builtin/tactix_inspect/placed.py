@@ -19,7 +19,7 @@ TIMES = 5
 
 
 @dataclass(frozen=True)
-class Place:
+class PlacedArray:
     """An array of the host, and its address on the device."""
 
     name: str
@@ -43,7 +43,7 @@ class PlacedArrays:
         self._memory = [] if device.host_memory else [_room(allocator, x) for x in arrays]
         self.addresses = [m.address for m in self._memory] or [address_of(x) for x in arrays]
         both = zip((*inputs, *outputs), self.addresses, strict=True)
-        places = [Place(name, x, address) for (name, x), address in both]
+        places = [PlacedArray(name, x, address) for (name, x), address in both]
         self._inputs, self._outputs = places[: len(inputs)], places[len(inputs) :]
         if not device.host_memory:
             for p in self._inputs:
@@ -73,7 +73,7 @@ def _room(allocator: Allocator, x: Array) -> Memory:
     return Memory.allocate(allocator, max(1, x.nbytes))
 
 
-def _timed(place: Place, into: bool, copy: Callable[[], None]) -> CopyTime:
+def _timed(place: PlacedArray, into: bool, copy: Callable[[], None]) -> CopyTime:
     seconds = []
     for _ in range(TIMES):
         begin = time.perf_counter()

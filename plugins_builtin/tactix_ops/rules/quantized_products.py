@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -407,59 +408,46 @@ _D, _E = P.tactix.Dequantize(var("x")) >> "d", P.tactix.Dequantize(var("y")) >> 
 _X, _Y = any_of(_D, *_moves(_D, "moved")), any_of(_E, *_moves(_E, "turned"))
 _W = P.tactix.DequantizeLinear(const("w"), const("s")) >> "dw"
 
+_INTEGER_RULE = partial(Rule, benefit=60, numerics="reassociates", exclusive=False)
+
 PRODUCT_RULES = (
-    Rule(
+    _INTEGER_RULE(
         "tactix.integer_convolution",
         P.tactix.Convolution(_X, _W),
         _conv,
         _conv_when,
-        benefit=60,
-        numerics="reassociates",
-        exclusive=False,
         example=_conv_example,
     ),
-    Rule(
+    _INTEGER_RULE(
         "tactix.integer_matmul",
         P.tactix.MatMul(_X, _W),
         _product,
         _matrix_when,
-        benefit=60,
-        numerics="reassociates",
-        exclusive=False,
         example=_matmul_example,
     ),
-    Rule(
+    _INTEGER_RULE(
         "tactix.integer_gemm",
         P.tactix.Gemm(_X, _W),
         _product,
         _matrix_when,
-        benefit=60,
-        numerics="reassociates",
-        exclusive=False,
         example=_gemm_example,
     ),
 )
 
 PROCESSOR_RULES = (
-    Rule(
+    _INTEGER_RULE(
         "tactix.integer_transposed_convolution",
         P.tactix.ConvTranspose(_X, _W),
         _transposed,
         _transposed_when,
-        benefit=60,
-        numerics="reassociates",
-        exclusive=False,
         example=_transposed_example,
         device="cpu",
     ),
-    Rule(
+    _INTEGER_RULE(
         "tactix.integer_computed_matmul",
         P.tactix.MatMul(_X, _Y),
         _computed,
         _computed_when,
-        benefit=60,
-        numerics="reassociates",
-        exclusive=False,
         example=_computed_example,
         device="cpu",
     ),

@@ -1,5 +1,5 @@
-"""The networks of gpu_peers.py as torch modules with random weights: torchvision's, and
-transformers of this file.
+"""The networks of gpu_peers.py as torch modules with random weights: torchvision's, transformers of
+this file, and those of gpu_unseen_models.py.
 
 BERT has the exact (erf) GELU and no mask, GPT-2 the tanh one, a causal mask and its tied head.
 Attention is torch's ``scaled_dot_product_attention``, so that torch may take its fastest kernel.
@@ -97,6 +97,10 @@ def make(name: str, batch: int, device: str = "cuda") -> tuple[nn.Module, Tensor
         with torch.device(device):
             model = Transformer(*TEXTS[name], causal=name == "gpt2").eval()
             return model, torch.randint(0, 30522, (batch, SEQUENCE))
+    if name not in IMAGES:
+        import gpu_unseen_models
+
+        return gpu_unseen_models.make(name, batch, device)
     import torchvision
 
     model = getattr(torchvision.models, name)(weights=None).to(device)

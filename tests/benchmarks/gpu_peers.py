@@ -4,14 +4,15 @@ turns.
 
     python tests/benchmarks/gpu_peers.py [--models resnet50,bert_base:1/8] [--batches 1,8,128] [--level 3] [--rounds 5]
         [--compile MODELS] [--xla MODELS] [--limit 240] [--sources cuda_c,cublaslt]
-        [--precision fp32,tf32,fp16,bf16,int8]
+        [--precision fp32,tf32,fp16,bf16,int8] [--plans FOLDER]
 
-Networks are in float16; with ``--precision`` in float32, built with that precision allowed, beside
-torch in float32 (its products in TF32 where that is asked for). Those of ``int8`` are written by
-``tactix quantize`` from two random inputs and built with float16 allowed, beside torch in float16.
-Networks are those of gpu_models.py, exported here; those of XLA are of gpu_jax.py. Each figure is
-the median over rounds of the time of one inference, by CUDA events around 20 of them (XLA's by the
-clock); outputs are compared with float32. ``--compile`` and ``--xla`` name the models that
+Networks are in float16; with ``--precision`` they are exported in float32 and built with that
+precision allowed, beside torch in it (its products in TF32 where that is asked for). Those of
+``int8`` are written by ``tactix quantize`` from two random inputs and built with float16 allowed,
+beside torch in float16. Networks are those of gpu_models.py and gpu_unseen_models.py, exported
+here; those of XLA are of gpu_jax.py. Each figure is the median over rounds of the time of one
+inference, by CUDA events around 20 of them (XLA's by the clock); "sustained" is that of one second
+after another; outputs are compared with float32. ``--compile`` and ``--xla`` name the models that
 torch.compile (max-autotune, inside a CUDA graph) and XLA run too, each in a process of its own,
 which has ``--limit`` seconds to build its network before anything is timed. Needs torch,
 torchvision, onnx; XLA needs jax.
@@ -35,7 +36,7 @@ from typing import Any
 import gpu_models
 import onnx
 import torch
-from gpu_times import Call, departure, listed, seconds, torch_graph
+from gpu_times import Call, departure, listed, seconds, sustained_seconds, torch_graph
 from peer_process import PeerFailed, Served
 
 import tactix
@@ -49,7 +50,13 @@ Key = tuple[str, int]
 """A model and its batch."""
 
 
-def export(model: Any, x: Any, path: Path, any_batch: bool = False) -> None:
+def export(name: str, model: Any, x: Any, path: Path, any_batch: bool = False) -> None:
+    if name not in (*gpu_models.IMAGES, *gpu_models.TEXTS):
+        import gpu_unseen_models
+
+        with contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
+            gpu_unseen_models.export(name, model, x, path)
+        return
     torch.backends.mha.set_fastpath_enabled(
         False
     )  # attention in one operator of torch's own, which ONNX has not
@@ -70,9 +77,13 @@ def export(model: Any, x: Any, path: Path, any_batch: bool = False) -> None:
     torch.backends.mha.set_fastpath_enabled(True)
 
 
-def halved(model: Any, x: Any) -> tuple[Any, Any]:
-    """The same in float16; token ids stay integers."""
-    return model.half(), x.half() if x.is_floating_point() else x
+HALF = {"": torch.float16, "fp16": torch.float16, "int8": torch.float16, "bf16": torch.bfloat16}
+"""What torch computes in, where that is not float32."""
+
+
+def halved(model: Any, x: Any, dtype: torch.dtype) -> tuple[Any, Any]:
+    """The same in 16 bits; token ids stay integers."""
+    return model.to(dtype), x.to(dtype) if x.is_floating_point() else x
 
 
 def quantize(path: Path, x: Any) -> Path:
@@ -104,7 +115,7 @@ class Own:
     engine: Any
 
 
-def tactix_call(path: Path, x: Any, options: argparse.Namespace, precision: str) -> Own:
+def tactix_call(path: Path, x: Any, options: argparse.Namespace, precision: str, label: str) -> Own:
     start = time.perf_counter()
     config = configure(
         device="tactix.cuda@1",
@@ -116,6 +127,8 @@ def tactix_call(path: Path, x: Any, options: argparse.Namespace, precision: str)
     builder = tactix.Builder()
     engine = builder.build(builder.import_model(path), config)
     took = time.perf_counter() - start
+    if options.plans:
+        engine.save(options.plans / f"{label}.plan")
     context = engine.create_execution_context()
     context.set_input_shape("x", tuple(x.shape))
     context.set_tensor_address("x", x.data_ptr())
@@ -130,6 +143,13 @@ def tactix_call(path: Path, x: Any, options: argparse.Namespace, precision: str)
         outputs.append(y)
     stream = torch.cuda.current_stream().cuda_stream
     return Own(lambda: context.execute_async_v3(stream), outputs, took, engine)
+
+
+def counts(engine: Any) -> tuple[int, int, int]:
+    """Steps of the plan, those that only move numbers, and those on the host."""
+    tactics = [str(step.info.get("tactic", "")) for step in engine.plan.steps]
+    moves = sum("_move" in tactic or "_reformat" in tactic for tactic in tactics)
+    return len(tactics), moves, sum("_host" in tactic for tactic in tactics)
 
 
 def host_seconds(call: Call) -> float:
@@ -192,12 +212,13 @@ def measure(
     with torch.no_grad():
         want = listed(model(x))
     if not precision:
-        model, x = halved(model, x)
+        model, x = halved(model, x, HALF[precision])
     path, given = folder / "model.onnx", x
-    export(model, x, path, any_batch=precision == "int8")
+    export(name, model, x, path, any_batch=precision == "int8")
     if precision == "int8":
         path = quantize(path, x)
-        model, x = halved(model, x)
+    if precision in HALF:
+        model, x = halved(model, x, HALF[precision])
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     if x.ndim == 4:
         model, x = (
@@ -208,7 +229,7 @@ def measure(
         torch_error = departure(listed(model(x)), want)
     with torch.cuda.stream(torch.cuda.Stream()):
         own, eager = (
-            tactix_call(path, given, options, precision),
+            tactix_call(path, given, options, precision, f"{name}.b{batch}"),
             torch_graph(model, x),
         )
         own.call()
@@ -219,6 +240,7 @@ def measure(
             for _ in range(options.rounds)
         ]
         host = host_seconds(own.call) * 1e6
+        sustained = [sustained_seconds(call) * 1e6 for call in (own.call, eager)]
     mine, *theirs = (statistics.median(s) * 1e6 for s in zip(*rows, strict=True))
     times = {
         "torch + CUDA graph": theirs[0],
@@ -231,7 +253,8 @@ def measure(
     yield from (
         f"{error:.1e}",
         f"{torch_error:.1e}",
-        str(len(own.engine.plan.steps)),
+        *(f"{t:.0f}" for t in sustained),
+        *map(str, counts(own.engine)),
         f"{host:.1f}",
         f"{own.seconds:.1f}",
     )
@@ -252,7 +275,8 @@ def table(options: argparse.Namespace, folder: Path) -> bool:
     jobs, whole = jobs_of(options), True
     rivals = start(jobs, options, folder)
     heads = ["model", "tactix us", *(f"{p} us" for p in options.peers), "speed-up over the fastest", "error",
-             "torch's error", "steps", "host us", "build s"]  # fmt: skip
+             "torch's error", "sustained us", "torch sustained us", "steps", "moves", "on the host",
+             "host us", "build s"]  # fmt: skip
     print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     for job in jobs:
         for precision in options.precision.split(","):
@@ -275,7 +299,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    models = ", ".join((*gpu_models.IMAGES, *gpu_models.TEXTS))
+    models = ", ".join((*gpu_models.IMAGES, *gpu_models.TEXTS, "those of gpu_unseen_models.py"))
     parser.add_argument(
         "--models",
         default="resnet50,mobilenet_v2",
@@ -299,6 +323,7 @@ def main() -> int:
     parser.add_argument(
         "--sources", type=lambda s: set(s.split(",")), help="tactic sources, comma-separated; all"
     )
+    parser.add_argument("--plans", type=Path, help="a folder for the plans")
     parser.add_argument(
         "--precision", default="", help="of float32 networks: fp32, tf32, fp16, bf16, int8"
     )

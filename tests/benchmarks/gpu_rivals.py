@@ -6,13 +6,14 @@ line on stdin.
 
 Answers are as those of peer_engines.py: first the facts, then the seconds of one inference for each
 line. Who holds the lock builds alone. torch.compile is max-autotune inside a CUDA graph; for
-networks with batch norms these are folded first, and only ATen's kernels are searched: a search of
-Triton's as well does not end within minutes.
+networks with batch norms these are folded first, where torch.fx can follow the network, and only
+ATen's kernels are searched: a search of Triton's as well does not end within minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import os
 import sys
@@ -35,7 +36,8 @@ def compiled(name: str, batch: int) -> tuple[Callable[[], float], dict[str, Any]
     with torch.no_grad():
         want = listed(model(x))
     if any(isinstance(m, torch.nn.BatchNorm2d) for m in model.modules()):
-        model = fuse(model)
+        with contextlib.suppress(Exception):  # torch.fx follows no branches on data
+            model = fuse(model)
         inductor.max_autotune_gemm_backends = inductor.max_autotune_conv_backends = "ATEN"
     model, x = model.half(), x.half() if x.is_floating_point() else x
     if x.ndim == 4:

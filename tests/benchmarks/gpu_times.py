@@ -26,15 +26,23 @@ def torch_graph(model: Any, x: Any) -> Call:
     return graph.replay
 
 
-def seconds(call: Call) -> float:
-    """Of one inference, by events around REPEATS of them."""
+def seconds(call: Call, repeats: int = REPEATS) -> float:
+    """Of one inference, by events around ``repeats`` of them."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         call()
     end.record()
     end.synchronize()
-    return begin.elapsed_time(end) / 1e3 / REPEATS
+    return begin.elapsed_time(end) / 1e3 / repeats
+
+
+def sustained_seconds(call: Call) -> float:
+    """Of one inference, of as many as fill a second, after one such second."""
+    repeats = max(1, round(1 / seconds(call)))
+    for _ in range(2):
+        taken = seconds(call, repeats)
+    return taken
 
 
 def listed(y: Any) -> list[Any]:

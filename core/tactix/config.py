@@ -144,6 +144,9 @@ class Locked(Protocol):
     def splits(self, name: str) -> bool:
         """Whether a group of that name is taken apart."""
 
+    def outruns(self, name: str) -> bool:
+        """Whether another form takes the place of a node of that name."""
+
     def has(self, name: str, bids: Bids) -> bool:
         """Whether the candidate of a node of that name is among its bids, or the lock has none for
         it.

@@ -39,7 +39,8 @@ class Choices:
     """Of one network. ``wide``: nodes that keep their precision where a rule could lower it;
     ``bodies``: those of branches and loops, in the order of the steps. ``split``: groups that were
     fused in vain. ``sets``: for each profile the body that has its kernels, where there are
-    several sets of them: ``nodes`` is empty then.
+    several sets of them: ``nodes`` is empty then. ``outrun``: nodes that other forms took the
+    place of.
     """
 
     nodes: Mapping[str, LockedChoice]
@@ -47,6 +48,7 @@ class Choices:
     bodies: tuple[Choices, ...] = ()
     split: tuple[str, ...] = ()
     sets: tuple[int, ...] = ()
+    outrun: tuple[str, ...] = ()
 
     def networks(self) -> Iterator[Choices]:
         """Itself, then its bodies with those inside them, in the order in which they are built."""
@@ -149,15 +151,16 @@ def _texts(r: Reader) -> dict[str, str]:
 
 
 def _choices(r: Reader) -> Choices:
-    later = {"sets"} - r.fields().keys()  # locks of earlier versions know no sets
+    later = {"sets", "outrun"} - r.fields().keys()  # of which locks of earlier versions know none
     r.only(*Choices.__dataclass_fields__.keys() - later)
     nodes = {name: _choice(c) for name, c in r.at("nodes").fields().items()}
     wide, split = (tuple(x.text() for x in r.at(f).items()) for f in ("wide", "split"))
     bodies = tuple(map(_choices, r.at("bodies").items()))
-    sets = () if later else tuple(i.integer() for i in r.at("sets").items())
+    sets = () if "sets" in later else tuple(i.integer() for i in r.at("sets").items())
+    outrun = () if "outrun" in later else tuple(x.text() for x in r.at("outrun").items())
     if sets and (nodes or [*dict.fromkeys(sets)] != [*range(len(bodies))]):
         r.at("sets").fail("the bodies in their order")
-    return Choices(nodes, wide, bodies, split, sets)
+    return Choices(nodes, wide, bodies, split, sets, outrun)
 
 
 def _choice(r: Reader) -> LockedChoice:

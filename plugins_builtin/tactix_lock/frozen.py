@@ -49,6 +49,9 @@ class Frozen:
     def splits(self, name: str) -> bool:
         return name in self._now.split
 
+    def outruns(self, name: str) -> bool:
+        return name in self._now.outrun
+
     def has(self, name: str, bids: Bids) -> bool:
         wanted = self._now.nodes.get(name)
         return wanted is None or any(c.tactic.key == wanted.tactic for c in bids.candidates)
@@ -184,9 +187,11 @@ def _choices(plan: Plan) -> Choices:
             c["tactic"], c["variant"], c["id"], c["digest"], c["seconds"], computed
         )
     wide = plan.ledger.get("precision", {}).get("wide", {})
-    split = tuple(sorted({s["node"] for s in plan.ledger["fusion"]["split"]}))
+    fusion = plan.ledger["fusion"]
+    split = tuple(sorted({s["node"] for s in fusion["split"]}))
+    outrun = tuple(sorted({o["node"] for o in fusion.get("outrun", ())}))
     bodies = tuple(_choices(p) for s in plan.steps for p in s.plans)
-    return Choices(nodes, tuple(sorted(wide)), bodies, split, plan.kernel_sets)
+    return Choices(nodes, tuple(sorted(wide)), bodies, split, plan.kernel_sets, outrun)
 
 
 def _dists(plan: Plan, choices: Choices, network: NetworkDefinition, session: Session) -> set[str]:

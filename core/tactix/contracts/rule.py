@@ -171,6 +171,8 @@ def literal(array: Array) -> Literal:
 
 NUMERICS = ("exact", "reassociates", "fp16", "bf16")
 PHASES = ("canonical", "fuse")
+RIVAL = "rival"
+"""The phase of rules that give another form of what is fused already, which competes with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,9 +187,11 @@ class Rule:
     constants stays within their dtype. It alone may hang on what weights hold: a build for refits
     asks it once, of the weights that it is given.
     ``example``: a function of a NetworkDefinition that adds a case on which the rule fires.
-    ``phase``: ``canonical`` rules run to a fixpoint before ``fuse`` rules. ``captures_root``:
-    whether ``when``, ``fits`` or ``replace`` looks at the root's attributes by itself; by default,
-    whether one of them has a parameter ``root``.
+    ``phase``: ``canonical`` rules run to a fixpoint before ``fuse`` rules; ``rival`` rules change
+    no network: of a node of the fused one that they match, the layers that it runs are rewritten by
+    them and then by all others, and the faster of both forms runs. ``captures_root``: whether
+    ``when``, ``fits`` or ``replace`` looks at the root's attributes by itself; by default, whether
+    one of them has a parameter ``root``.
 
     Raises PluginError for a field that makes no sense.
     """
@@ -217,7 +221,7 @@ class Rule:
         self.roots()
         if not isinstance(self.benefit, (int, float)):
             raise PluginError(f"its benefit is {self.benefit!r}", who=self.key, do="Give a number")
-        for name, known in (("numerics", NUMERICS), ("phase", PHASES)):
+        for name, known in (("numerics", NUMERICS), ("phase", (*PHASES, RIVAL))):
             if (said := getattr(self, name)) not in known:
                 raise PluginError(
                     f"its {name} is {said!r}", who=self.key, do=f"There are: {', '.join(known)}"
@@ -227,6 +231,11 @@ class Rule:
         """True where it fires on what is bound; else False, or the reason."""
         verdict = True if self.when is None else call(self.when, bound)
         return verdict if verdict is not True or self.fits is None else call(self.fits, bound)
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Those of a rewriting that it takes part in, in their order."""
+        return (RIVAL, *PHASES) if self.phase == RIVAL else PHASES
 
     def roots(self) -> frozenset[str]:
         """Layer names (or traits) that the pattern's root can be. Raises PluginError if it is

@@ -3,7 +3,7 @@
 Nodes wait in a queue, producers first; each is tried against the rules whose root can be it, best
 benefit first. After a rewrite the new nodes and all their neighbours wait again; passes over all
 nodes repeat until one changes nothing. ``canonical`` rules are exhausted before ``fuse`` rules
-start.
+start; ``rival`` rules (``rivals``) take no part.
 """
 
 from __future__ import annotations
@@ -111,8 +111,9 @@ class Rewriter:
         self._made: list[Node] = []
         self._gone: list[Node] = []
 
-    def run(self) -> None:
-        for phase in PHASES:
+    def run(self, phases: Sequence[str] = PHASES) -> None:
+        """Exhaust the rules of each of these phases, one phase after the other."""
+        for phase in phases:
             table = RulesByRoot([r for r in self.rules if r.phase == phase])
             fired = -1
             while fired < len(self.trace.firings):
@@ -507,18 +508,20 @@ def _has_cycle(net: NetworkDefinition) -> bool:
     return True
 
 
-def fuse(net: NetworkDefinition, rules: Sequence[Rule]) -> tuple[NetworkDefinition, Trace]:
-    """A rewritten copy of the network, and the trace.
+def fuse(
+    net: NetworkDefinition, rules: Sequence[Rule], phases: Sequence[str] = PHASES
+) -> tuple[NetworkDefinition, Trace]:
+    """A copy of the network, rewritten by the rules of these phases, and the trace.
 
     Raises InternalError for a rule that fails, never ends or makes a cycle.
     """
     out, trace = net.copy(), Trace()
     try:
-        Rewriter(out, rules, trace).run()
+        Rewriter(out, rules, trace).run(phases)
         _ = out.nodes
     except TactixError:
         if _has_cycle(out):  # the same again tells whose it is, whatever it led to
-            Rewriter(net.copy(), rules, Trace(), careful=True).run()
+            Rewriter(net.copy(), rules, Trace(), careful=True).run(phases)
         raise
     read = {v for n in out.nodes for v in n.given} | set(out.outputs)
     out.constants = [v for v in out.constants if v in read]

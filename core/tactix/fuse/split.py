@@ -28,14 +28,19 @@ def split(net: NetworkDefinition, node: Node) -> tuple[Node, ...]:
     halves, results = _halves(node)
     made: dict[Value, Value] = {}
     parts = [_add(net, node, half.layers, half.kept, made) for half in halves]
+    put_instead(net, node, [made[v] for v in results])
+    return tuple(parts)
+
+
+def put_instead(net: NetworkDefinition, node: Node, results: Sequence[Value]) -> None:
+    """Let others read these in place of the node's outputs, and the node leave."""
     users = net.users()
-    for old, new in zip(node.outputs, (made[v] for v in results), strict=True):
+    for old, new in zip(node.outputs, results, strict=True):
         for user, _ in users.get(old, ()):
             user.inputs = tuple(new if v is old else v for v in user.inputs)
         net.redirect_output(old, new)
         net.call(new, *old.called)
     net.discard(node)
-    return tuple(parts)
 
 
 def apart(node: Node) -> tuple[Node, ...]:
@@ -57,7 +62,7 @@ class _Half:
 
 def _halves(node: Node) -> tuple[list[_Half], list[Value]]:
     """A body's first layers, and those after them; with what the fused node gives."""
-    layers, results = _expanded(node)
+    layers, results = expanded(node)
     body = node.body
     cut = (body.anchor or 0) if body.is_chain else (len(layers) + 1) // 2
     halves = (layers[:cut], layers[cut:])
@@ -83,7 +88,7 @@ def _alone(half: _Half, made: dict[Value, Value]) -> Node:
     return part
 
 
-def _expanded(node: Node) -> tuple[list[Node], list[Value]]:
+def expanded(node: Node) -> tuple[list[Node], list[Value]]:
     """A body's layers as nodes, and which of their tensors the fused node gives."""
     ids: list[Value] = list(node.given)
     layers = []

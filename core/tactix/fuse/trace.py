@@ -41,15 +41,27 @@ class SplitGroup:
     outrun: bool = False
 
 
+@dataclass(frozen=True)
+class Outrun:
+    """A node that another form took the place of: its name, those of the form's nodes, and the
+    rules that gave the form.
+    """
+
+    node: str
+    parts: tuple[str, ...]
+    rules: tuple[str, ...]
+
+
 @dataclass
 class Trace:
-    """All firings in order, each near miss once, and what was fused in vain, in the order in which
-    it was split.
+    """All firings in order, each near miss once, what was fused in vain, in the order in which it
+    was split, and what lost against its rivals.
     """
 
     firings: list[Firing] = field(default_factory=list)
     near_misses: dict[NearMiss, None] = field(default_factory=dict)
     splits: list[SplitGroup] = field(default_factory=list)
+    outrun: list[Outrun] = field(default_factory=list)
 
     def miss(self, rule: str, node: str, reason: str) -> None:
         self.near_misses[NearMiss(rule, node, reason)] = None
@@ -70,5 +82,9 @@ class Trace:
             ],
             "split": [
                 {"node": s.node, "parts": list(s.parts), "reason": s.reason} for s in self.splits
+            ],
+            "outrun": [
+                {"node": o.node, "parts": list(o.parts), "rules": list(o.rules)}
+                for o in self.outrun
             ],
         }

@@ -177,7 +177,7 @@ def _ledger(plans: Sequence[Plan]) -> dict[str, Any]:
     first, last = plans[0].ledger, plans[-1].ledger
     return {
         "nodes": {},
-        "fusion": {"fired": [], "nearly": [], "split": []},
+        "fusion": {"fired": [], "nearly": [], "split": [], "outrun": []},
         "rules": dict(rules),
         "predicted_seconds": first["predicted_seconds"],
         "timing_cache": last["timing_cache"],

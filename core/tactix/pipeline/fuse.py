@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tactix.config import BuilderFlag
 from tactix.contracts.build_stage import Lowered
+from tactix.contracts.rule import Rule
 from tactix.fuse import rewrite
 from tactix.fuse.trace import Firing, NearMiss, Trace
 from tactix.network.definition import NetworkDefinition
@@ -19,13 +20,15 @@ from tactix.select.precision import Keeps
 @dataclass(frozen=True)
 class Fused:
     """A fused network, which rules made it, and the state with sizes for all of its symbols.
-    ``source``: the network that the rules were given.
+    ``source``: the network that the rules were given. ``rules``: with what keeps nodes as they
+    are.
     """
 
     state: BuildState
     source: NetworkDefinition
     network: NetworkDefinition
     trace: Trace
+    rules: Sequence[Rule]
 
 
 def fuse(network: NetworkDefinition, state: BuildState, keeps: Keeps) -> Fused:
@@ -46,7 +49,7 @@ def fuse(network: NetworkDefinition, state: BuildState, keeps: Keeps) -> Fused:
     monitor.finish("fuse")
     context = replace(state.context, opt=with_unknown(fused, state.context.opt))
     profiles = [with_room(fused, p) for p in state.profiles]
-    return Fused(replace(state, context=context, profiles=profiles), network, fused, trace)
+    return Fused(replace(state, context=context, profiles=profiles), network, fused, trace, rules)
 
 
 def _begun(trace: Trace, lowered: Mapping[str, Lowered[NetworkDefinition]]) -> Trace:
@@ -61,4 +64,4 @@ def _begun(trace: Trace, lowered: Mapping[str, Lowered[NetworkDefinition]]) -> T
         for key, made in lowered.items()
         for name, why in made.stays.items()
     }
-    return Trace([*firings, *trace.firings], misses | trace.near_misses, trace.splits)
+    return Trace([*firings, *trace.firings], misses | trace.near_misses, trace.splits, trace.outrun)

@@ -68,7 +68,7 @@ def _attempt(network: NetworkDefinition, state: BuildState, keeps: Keeps) -> Att
     state.pace.fuse = time.monotonic() - start
     sizes = (v.spec.nbytes() for v in fused.network.constants)
     state.pace.weights = sum(n for n in sizes if isinstance(n, int))
-    settler = Settler(fused.network, fused.trace, fused.state)
+    settler = Settler(fused.network, fused.trace, fused.state, rules=fused.rules)
     with state.parts.racing():
         settler.race()
         _leave(settler)

@@ -1,8 +1,9 @@
 """Settling: every node of a fused network gets a candidate, whoever fails on the way.
 
 Tactics bid and race. A group whose kernels all lost, or that none bid for, is split, and its parts
-race; a chain is split, too, whose halves are faster. What is left then is a fallback's: in the end
-the reference's. Only where that is not allowed, or cannot do it either, the build fails.
+race; a chain is split, too, whose halves are faster, and where rules know another form of a node
+that may be as fast, that races beside it. What is left then is a fallback's: in the end the
+reference's. Only where that is not allowed, or cannot do it either, the build fails.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from tactix.base.dims import sym, symbol_name
 from tactix.base.errors import punctuated
 from tactix.config import BuilderFlag, Locked, MemoryPoolType
 from tactix.contracts.graph import Node
+from tactix.contracts.rule import RIVAL, Rule
 from tactix.contracts.tactic import Tactic
+from tactix.fuse.rivals import Rival, rival
 from tactix.fuse.split import apart, can_split, split
-from tactix.fuse.trace import SplitGroup, Trace
+from tactix.fuse.trace import Outrun, SplitGroup, Trace
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.placement import settled
 from tactix.pipeline.state import BuildState
@@ -38,21 +41,28 @@ from tactix.select.measure import Measurer
 from tactix.select.precision import LOWER
 
 FASTER_APART = "its halves are faster"
+HOPELESS = 2.0
+"""How many times the estimate of a node that of another form may be, which is not tried else: it
+costs as many compilations. Estimates of kernels of one source are that good.
+"""
 TINY = 1e-9
 """An end of measuring that has passed: 0 says that the device is not here."""
 
 
 @dataclass
 class Settler:
-    """One network's race. ``bids``: of the nodes so far. ``_kept``: chains that raced their
-    halves.
+    """One network's race. ``bids``: of the nodes so far; ``rules``: by which nodes have other
+    forms. ``_kept``: chains that raced their halves; ``_met``: nodes that met their rivals, or are
+    rivals.
     """
 
     fused: NetworkDefinition
     trace: Trace
     state: BuildState
     bids: dict[Node, Bids] = field(default_factory=dict)
+    rules: Sequence[Rule] = ()
     _kept: set[Node] = field(default_factory=set, init=False)
+    _met: set[Node] = field(default_factory=set, init=False)
 
     @property
     def lost(self) -> list[Node]:
@@ -69,7 +79,7 @@ class Settler:
             self._follow(locked)
             return
         self._measure(self._bid())
-        while self._split() or self._split_slow():
+        while self._split() or self._split_slow() or self._outrun():
             self._measure(self._bid())
 
     def fall_back(self) -> None:
@@ -315,9 +325,61 @@ class Settler:
             self.bids.pop(n, None)
             self.state.logger.info(f"{n.name} is split into {' and '.join(halves)}: {why}")
 
+    # -- rivals -----------------------------------------------------------------------------------
+
+    def _outrun(self) -> bool:
+        """Put other forms in the place of the nodes that are slower than these, of which each races
+        once, of nodes that share bids one for all; whether there was any.
+        """
+        new = [n for n in self.fused.nodes if n not in self._met]
+        self._met.update(new)
+        alike: dict[int, list[Node]] = {}
+        for n in new:
+            alike.setdefault(id(self.bids[n]), []).append(n)
+        forms = self._forms(first for first, *_ in alike.values() if not self.bids[first].produced)
+        if not forms:
+            return False
+        beside = self._bids_for([part for form in forms for part in form.nodes], ())
+        able = [form for form in forms if self._may_win(form, beside)]
+        self._measure({part: beside[part] for form in able for part in form.nodes})
+        faster = [f for f in able if self._is_outrun(f.node, [beside[part] for part in f.nodes])]
+        same = [n for form in faster for n in alike[id(self.bids[form.node])]]
+        for form in self._forms(same):
+            self._take(form)
+        return bool(faster)
+
+    def _forms(self, nodes: Iterable[Node]) -> list[Rival]:
+        if not any(r.phase == RIVAL for r in self.rules):
+            return []
+        found = (rival(self.fused, n, self.rules) for n in nodes)
+        return [form for form in found if form is not None]
+
+    def _may_win(self, form: Rival, beside: Mapping[Node, Bids]) -> bool:
+        """Whether all its nodes have kernels, and estimates do not tell that it is far slower."""
+        parts = [beside[part] for part in form.nodes]
+        if any(all(c.is_reference for c in b.standing) for b in parts):
+            return False
+        own, others = _guess(self.bids[form.node]), [_guess(b) for b in parts]
+        if own is None:
+            return True
+        return sum(x or 0.0 for x in others) < HOPELESS * own
+
+    def _take(self, form: Rival) -> None:
+        node = form.node
+        parts = form.take_its_place(self.fused)
+        names = tuple(part.name for part in parts)
+        self.trace.firings += form.trace.firings
+        self.trace.outrun.append(Outrun(node.name, names, form.rules))
+        self.bids.pop(node, None)
+        self._met.update(parts)
+        told = f"{node.name} became {' and '.join(names)} by {', '.join(form.rules)}"
+        self.state.logger.info(f"{told}: that is faster")
+
     def _follow(self, locked: Locked) -> None:
         while groups := [n for n in self.fused.nodes if locked.splits(n.name) and can_split(n)]:
             self._take_apart((n, "the lock says so") for n in groups)
+        for form in self._forms([n for n in self.fused.nodes if locked.outruns(n.name)]):
+            self._take(form)
         self._bid()
         for n in self.fused.nodes:
             while not locked.has(n.name, self.bids[n]):
@@ -328,6 +390,13 @@ class Settler:
                 if len(self.bids[n].candidates) == len(b.candidates):
                     break
         locked.settle(self.bids)
+
+
+def _guess(bids: Bids) -> float | None:
+    """The least that candidates are estimated to take; None where some tell nothing."""
+    known = [c.estimate for c in bids.candidates if not c.is_reference]
+    told = [x for x in known if x is not None]
+    return min(told) if told and len(told) == len(known) else None
 
 
 def _total(stands: Sequence[tuple[Bids, Candidate]]) -> tuple[bool, float]:

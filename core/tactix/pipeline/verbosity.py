@@ -43,7 +43,7 @@ def _ledger(ledger: Mapping[str, Any], kept: Sequence[str]) -> dict[str, Any]:
     found = {k: ledger[k] for k in kept if k in ledger}
     nothing: dict[str, Any] = {
         "nodes": {},
-        "fusion": {"fired": [], "nearly": [], "split": []},
+        "fusion": {"fired": [], "nearly": [], "split": [], "outrun": []},
         "rules": {},
     }
     return {**nothing, **found}

@@ -80,7 +80,7 @@ session = Session(enable=[{rule.key.partition(".")[0]!r}])
 rule = session.rules[{rule.key!r}]
 net = NetworkDefinition({{x.key: x for x in session.layers.values()}}, "example")
 rule.example(net)
-made, trace = fuse(net, {rules})
+made, trace = fuse(net, {rules}, rule.phases)
 print(show(net), show(made), trace.to_json(), sep="\\n\\n")
 """
 
@@ -94,7 +94,7 @@ def fires(subject: Subject) -> str:
 
 def _fires(rule: Rule, subject: Subject) -> int:
     """How many sets of rules it fires among. Raises Broken."""
-    _, alone = fuse(example_of(rule, subject), [rule])
+    _, alone = fuse(example_of(rule, subject), [rule], rule.phases)
     if not alone.counts.get(rule.key):
         nearly = (
             "; ".join(m.reason for m in alone.near_misses) or "its pattern matches nothing there"
@@ -102,7 +102,7 @@ def _fires(rule: Rule, subject: Subject) -> int:
         raise Broken(f"{rule.key} does not fire on its example: {nearly}", script(rule))
     found = list(builds(rule, subject))
     for build in found:
-        _, trace = fuse(example_of(rule, subject), build.rules)
+        _, trace = fuse(example_of(rule, subject), build.rules, rule.phases)
         if not trace.counts.get(rule.key):
             raise Broken(
                 f"{rule.key} fires on its example alone, but in no build for {build.device}: "
@@ -121,7 +121,7 @@ def numerics(subject: Subject) -> str:
 
 def _keeps(rule: Rule, subject: Subject) -> int:
     """How often its example was run. Raises Broken."""
-    made, _ = fuse(example_of(rule, subject), [rule])
+    made, _ = fuse(example_of(rule, subject), [rule], rule.phases)
     try:
         verify(made, deep=True)
     except NetworkError as e:
@@ -195,8 +195,8 @@ def _ends(rule: Rule, subject: Subject) -> int:
     usual, keys = [r for r in own if _always(r)], {r.key for r in own}
     sets = (usual, [*usual, *_rules_of_other_packs(subject)]) if _always(rule) else ([rule],)
     for which in sets:
-        once, _ = fuse(example_of(rule, subject), which)
-        again = fuse(once, which)[1].counts
+        once, _ = fuse(example_of(rule, subject), which, rule.phases)
+        again = fuse(once, which, rule.phases)[1].counts
         if mine := {k: n for k, n in again.items() if k in keys}:
             raise Broken(
                 f"after {rule.key}'s example was rewritten, {mine} fire again", script(rule)

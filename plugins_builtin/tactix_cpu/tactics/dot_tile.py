@@ -436,8 +436,11 @@ FMA, of which two start in a cycle. On the prototype's Zen 5 it did twice what F
 measuring chooses it. And where it is two FMA of widened halves: no measurement of that is on
 record.
 """
-BYTES_AT_ONCE = 0.5
-"""Cycles of a product of bytes: two start in a cycle (Agner Fog, Instruction tables)."""
+BYTES_AT_ONCE, BYTES_IN_PAIRS = 0.5, 1.8
+"""Cycles of a product of bytes: two start in a cycle (Agner Fog, Instruction tables). Without VNNI
+they are widened to two products of pairs: 1.5 to 2.2 by convolutions and a product of matrices with
+vectors of 4, 8 and 16 lanes on a Zen 4 that is held back to x86-64-v2, v3 and v4.
+"""
 FAR_WEIGHTS = 0.1
 """Cycles that a vector of weights costs more than its load, on the average, as some come from the
 second cache. No measurement of it is on record.
@@ -446,10 +449,15 @@ FINISH = 5.0
 """Cycles to scale, round and store a vector of sums. No measurement of it is on record."""
 
 
+def has_byte_dots(device: DeviceProperties) -> bool:
+    """Whether one instruction multiplies and sums four bytes a lane (lib/int8.h: tx_dot4)."""
+    return device.lanes == 16 and device.has("avx512_vnni")
+
+
 def product_cycles(dot: Dot, device: DeviceProperties) -> float:
     """Cycles of the product of two vectors."""
     if dot is BYTES:
-        return BYTES_AT_ONCE
+        return BYTES_AT_ONCE if has_byte_dots(device) else BYTES_IN_PAIRS
     return PAIRS if device.has("avx512_bf16") and device.lanes == 16 else PAIRS_WIDENED
 
 

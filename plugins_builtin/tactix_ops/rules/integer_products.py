@@ -15,7 +15,7 @@ import numpy as np
 from tactix.base.dims import evaluate_shape
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
+from tactix.contracts.rule import RIVAL, Op, P, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import Array, scalar_const
 
 T = P.tactix
@@ -182,9 +182,14 @@ def _lacks_kernel(product: Node) -> bool:
     return x.rank > 4 or not known or (a.group > 1 and not apart)
 
 
-def _float_when(root: Node, product: Node) -> bool | str:
+def _makes_floats(root: Node, product: Node) -> bool:
+    """Whether sums of products with constants become float32."""
     constant = all(v.const is not None for v in product.given[1:])
-    if root.attrs.to is not DType.FP32 or not constant:
+    return root.attrs.to is DType.FP32 and constant
+
+
+def _float_when(root: Node, product: Node) -> bool | str:
+    if not _makes_floats(root, product):
         return False
     return True if _lacks_kernel(product) else "kernels of bytes take the convolution"
 
@@ -211,6 +216,50 @@ def _float_example(net: Any) -> None:
     fields = {"pads": (1, 0, 1, 1), "group": 2, "pad_value": 7}
     (y,) = net.add_layer("tactix.IntegerConvolution", [x, w, b], **fields)
     net.mark_output(net.add_layer("tactix.Cast", [y], to=DType.FP32)[0], "y")
+
+
+def _rival_conv_example(net: Any) -> None:
+    rng = np.random.default_rng(11)
+    w = net.add_constant(rng.integers(-128, 128, (8, 4, 3, 3)).astype(np.int8))
+    x = net.add_input("x", "u8", ["n", 4, 5, 6])
+    (y,) = net.add_layer("tactix.IntegerConvolution", [x, w], pads=(1, 0, 1, 1), pad_value=7)
+    net.mark_output(net.add_layer("tactix.Cast", [y], to=DType.FP32)[0], "y")
+
+
+# -- products that floats may be faster for -------------------------------------------------------
+
+
+def _float_product(root: Node, x: Value, w: Value, product: Node) -> Op:
+    y = T.MatMul(T.Dequantize(x, zero=0, scale=1.0), literal(w.array.astype(np.float32)))
+    bias = [v.array.astype(np.float32) for v in product.given[2:]]
+    return T.Add(y, literal(bias[0])) if bias else y
+
+
+def _float_product_example(net: Any) -> None:
+    rng = np.random.default_rng(12)
+    w = net.add_constant(rng.integers(-128, 128, (5, 6)).astype(np.int8))
+    b = net.add_constant(rng.integers(-999, 999, 6).astype(np.int32))
+    (y,) = net.add_layer("tactix.IntegerMatMul", [net.add_input("x", "u8", ["n", 3, 5]), w, b])
+    net.mark_output(net.add_layer("tactix.Cast", [y], to=DType.FP32)[0], "y")
+
+
+def _float_computed_when(root: Node, product: Node) -> bool:
+    zeros = [None if v is None else scalar_const(v) for v in product.inputs[2:]]
+    given = [v for v in product.inputs[2:] if v is not None]
+    return root.attrs.to is DType.FP32 and len(given) == sum(z is not None for z in zeros)
+
+
+def _float_computed(root: Node, x: Value, y: Value, product: Node) -> Op:
+    zeros = [0 if v is None else int(scalar_const(v) or 0) for v in (*product.inputs, None, None)]
+    a, b = (T.Dequantize(v, zero=z, scale=1.0) for v, z in zip((x, y), zeros[2:4], strict=True))
+    return T.MatMul(a, b)
+
+
+def _float_computed_example(net: Any) -> None:
+    x, y = net.add_input("x", "u8", ["n", 3, 5]), net.add_input("y", "i8", ["n", 5, 6])
+    zeros = [net.add_constant(np.int32(z)) for z in (128, -3)]
+    (z,) = net.add_layer("tactix.ByteMatMul", [x, y, *zeros])
+    net.mark_output(net.add_layer("tactix.Cast", [z], to=DType.FP32)[0], "y")
 
 
 _WIDE = T.Cast(var("x")) >> "wide"
@@ -240,6 +289,41 @@ PROCESSOR_RULES = (
         example=_float_example,
         phase="fuse",
         device="cpu",
+    ),
+    *(
+        Rule(
+            f"tactix.floats_for_{name}",
+            T.Cast(pattern >> "product"),
+            replace,
+            when,
+            numerics="reassociates",
+            example=example,
+            phase=RIVAL,
+            device="cpu",
+        )
+        for name, pattern, replace, when, example in (
+            (
+                "byte_convolution",
+                T.IntegerConvolution(var("x"), const("w")),
+                _float,
+                _makes_floats,
+                _rival_conv_example,
+            ),
+            (
+                "byte_product",
+                T.IntegerMatMul(var("x"), const("w")),
+                _float_product,
+                _makes_floats,
+                _float_product_example,
+            ),
+            (
+                "product_of_bytes",
+                T.ByteMatMul(var("x"), var("y")),
+                _float_computed,
+                _float_computed_when,
+                _float_computed_example,
+            ),
+        )
     ),
 )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tactix.contracts.rule import NUMERICS
-from tactix.fuse.rewrite import PHASES
+from tactix.contracts.rule import NUMERICS, PHASES
 from tactix_ops.rules import all_rules
 
 RULES = {rule.key.removeprefix("tactix."): rule for rule in all_rules()}

@@ -250,6 +250,21 @@ def replace_vars(s: Scalar, by: dict[int, Scalar]) -> Scalar:
     return made[s]
 
 
+def rebuilt(
+    roots: Sequence[Scalar], other: Callable[[Scalar], Scalar | None]
+) -> tuple[Scalar, ...]:
+    """The roots with what ``other`` gives in the place of nodes, arguments first; it sees nodes
+    whose arguments are replaced already, and gives None for those that stay.
+    """
+    done: dict[Scalar, Scalar] = {}
+    for node in walk(roots):
+        args = tuple(done[a] for a in node.args)
+        made = _make(node.op, args, node.value) if args else node
+        instead = other(made)
+        done[node] = made if instead is None else instead
+    return tuple(done[r] for r in roots)
+
+
 def variables(roots: Sequence[Scalar]) -> frozenset[int]:
     """The variables that the expressions read."""
     return frozenset(n.index for n in walk(roots) if n.op == "var")

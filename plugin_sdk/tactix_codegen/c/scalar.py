@@ -82,9 +82,10 @@ def emit_vector(
     Names start with ``tag``. Raises CannotEmit for dtypes other than f32, f16, bf16, bool and up to
     32-bit integers, or for operations of those that vectors lack.
     """
+    from tactix_codegen.c.rounding import in_floats
     from tactix_codegen.c.vector_ops import VectorEmitter
 
-    return emitted(VectorEmitter(leaves, dtypes, tag), results, dtypes)
+    return emitted(VectorEmitter(leaves, dtypes, tag), in_floats(results), dtypes)
 
 
 def emit_scalar(
@@ -93,9 +94,10 @@ def emit_scalar(
     """Statements over single elements of any C dtype, mixed ones too; see ``element`` for leaves.
     Raises CannotEmit.
     """
+    from tactix_codegen.c.rounding import in_floats
     from tactix_codegen.c.scalar_ops import ScalarEmitter
 
-    return emitted(ScalarEmitter(leaves, dtypes, tag), results, dtypes)
+    return emitted(ScalarEmitter(leaves, dtypes, tag), in_floats(results), dtypes)
 
 
 def why_not_vector(results: Sequence[Scalar], dtypes: Sequence[DType]) -> str:

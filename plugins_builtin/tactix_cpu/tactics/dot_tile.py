@@ -10,20 +10,20 @@ contracting products and sums into FMA.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact, Packed, Source
 from tactix.contracts.device import DeviceProperties
-from tactix.contracts.expr import Scalar, maximum, minimum, round_, walk
+from tactix.contracts.expr import Scalar, walk
 from tactix.contracts.graph import Node
 from tactix.select.error_bounds import ROUNDED
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue
-from tactix_codegen.c.scalar import Code, float_literal, int_range
+from tactix_codegen.c.rounding import Rounded, in_floats, rounded_part
+from tactix_codegen.c.scalar import Code
 from tactix_codegen.c.text import block, loop
 from tactix_codegen.c.tile import TileSite
 
@@ -47,7 +47,7 @@ def rounds_sums(results: Sequence[Scalar]) -> bool:
 
     Behind a function as exp it may be another one anyhow, and functions need FMA to be fast.
     """
-    rounded = [{n.op for n in walk(r.args)} for r in walk(results) if r.op == "round"]
+    rounded = [{n.op for n in walk(r.args)} for r in walk(in_floats(results)) if r.op == "round"]
     return any(ops & {"add", "sub"} and ops <= ROUNDED for ops in rounded)
 
 
@@ -297,87 +297,9 @@ def _emitted(
     """Which results are rounded to bytes, and the statements up to that."""
     bytes_ = [rounded_part(r) for r in epi.results]
     inner = replace(
-        epi,
-        results=tuple(in_floats(b.x if b else r) for b, r in zip(bytes_, epi.results, strict=True)),
+        epi, results=tuple(b.x if b else r for b, r in zip(bytes_, epi.results, strict=True))
     )
     return bytes_, inner.emit([name], lambda operand: site.place(operand, row, vector, count), tag)
-
-
-@dataclass(frozen=True)
-class Rounded:
-    """The end of a Quantize layer: ``x`` rounded, kept within a range, ``zero`` added."""
-
-    x: Scalar
-    zero: int
-    dtype: DType
-
-    def text(self, name: str) -> str:
-        low, high = int_range(self.dtype)
-        return (
-            f"tx_rounded({name}, {float_literal(high - self.zero)}, {low - self.zero}, {self.zero})"
-        )
-
-    def whole(self, name: str) -> str:
-        """Whole numbers that are yet to be kept within the range."""
-        high = float_literal(int_range(self.dtype)[1] - self.zero)
-        return f"tx_nearest(tx_min_c({name}, tx_splat({high})))" + f" + {self.zero}" * (
-            self.zero != 0
-        )
-
-
-def rounded_part(s: Scalar) -> Rounded | None:
-    """What a result rounds to bytes, if it ends as Quantize does: one instruction each instead of
-    several.
-    """
-    if s.op != "cast" or s.dtype not in (DType.UINT8, DType.INT8):
-        return None
-    names: list[str] = []
-    ends: list[float] = []
-    node = s.args[0]
-    while node.op in ("max", "min", "add") and node.args[1].op == "const" and len(names) < 3:
-        names.append(node.op)
-        ends.append(float(node.args[1].number))
-        node = node.args[0]
-    low, high = int_range(s.dtype)
-    if (
-        names != ["max", "min", "add"]
-        or ends[:2] != [low, high]
-        or node.op != "round"
-        or not ends[2].is_integer()
-    ):
-        return None
-    return Rounded(node.args[0], int(ends[2]), s.dtype)
-
-
-def in_floats(s: Scalar) -> Scalar:
-    """The expression with what is rounded to bytes and read again kept as whole floats, which is
-    the same.
-    """
-    args = tuple(in_floats(a) for a in s.args)
-    if s.op == "cast" and s.dtype is DType.FP32 and (b := rounded_part(s.args[0])):
-        low, high = int_range(b.dtype)
-        whole = maximum(minimum(round_(in_floats(b.x)), float(high - b.zero)), float(low - b.zero))
-        return whole + float(b.zero) if b.zero else whole
-    if (
-        s.op == "sub"
-        and args[0].op == "add"
-        and args[0].args[1] is s.args[1]
-        and s.args[0].op == "cast"
-    ):
-        return args[0].args[0]
-    return _BUILD[s.op](*args) if s.op in _BUILD else s
-
-
-_BUILD: dict[str, Callable[..., Scalar]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
-    "neg": operator.neg,
-    "max": maximum,
-    "min": minimum,
-    "round": round_,
-}
 
 
 def starts(

@@ -17,6 +17,7 @@ from tactix.contracts.expr import Scalar
 from tactix.contracts.tactic import CompileContext
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
+from tactix_codegen.c.rounding import rounded_part
 from tactix_codegen.c.text import Args, block, loop
 
 _UNROLLED = 4
@@ -219,9 +220,12 @@ class Nest:
 
     def _compute(self, leaves: Sequence[str], index: str, count: str, tag: str) -> list[str]:
         """Compute and store; lanes past ``count`` of a block are stored as zero."""
-        code = c_scalar.emit_vector(self.expressions, leaves, [o.dtype for o in self.operands], tag)
+        bytes_ = [rounded_part(e) for e in self.expressions]
+        floats = [b.x if b else e for b, e in zip(bytes_, self.expressions, strict=True)]
+        code = c_scalar.emit_vector(floats, leaves, [o.dtype for o in self.operands], tag)
         out = list(code.statements)
-        for k, (name, t) in enumerate(zip(code.results, code.dtypes, strict=True)):
+        for k, (b, result) in enumerate(zip(bytes_, code.results, strict=True)):
+            t, name = (b.dtype, b.text(result)) if b else (code.dtypes[k], result)
             place = f"{self._pointer('q', k)} + {index}"
             if self.valid is not None:
                 out.append(c_text.store(t, place, c_text.keep(t, name, "count")))

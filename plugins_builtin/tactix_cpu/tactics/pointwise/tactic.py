@@ -19,6 +19,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
+from tactix_codegen.c.rounding import rounded_part
 from tactix_codegen.operations import pointwise
 from tactix_codegen.operations.pointwise import PointwiseGroup
 from tactix_cpu.tactics.pointwise.nest import LoopOperand, Nest
@@ -45,6 +46,11 @@ class PointwiseWork:
     node: Node
     group: PointwiseGroup
     vector: bool
+
+    @property
+    def rounds(self) -> bool:
+        """Whether vectors of floats become bytes."""
+        return self.vector and any(rounded_part(r) for r in self.group.program.results)
 
 
 class CpuPointwiseTactic(Tactic[PointwiseWork]):
@@ -103,4 +109,5 @@ class CpuPointwiseTactic(Tactic[PointwiseWork]):
             work.vector,
             loops.channels,
         )
-        return c_text.kernel(args, nest.text(ctx), ctx)
+        preludes = (*c_text.vector_preludes(), c_text.prelude("int8.h"))
+        return c_text.kernel(args, nest.text(ctx), ctx, preludes=preludes if work.rounds else None)

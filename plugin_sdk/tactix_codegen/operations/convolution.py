@@ -14,7 +14,9 @@ from tactix_codegen.c.epilogue import anchor_spec
 
 @dataclass(frozen=True)
 class DepthAxis:
-    """The first of three spatial axes: ``size`` of the input, ``out`` of the output; its taps."""
+    """The first of three spatial axes: ``size`` of the input, ``out`` of the output; its taps, and
+    pads before and behind.
+    """
 
     size: Dim = 1
     out: Dim = 1
@@ -22,6 +24,7 @@ class DepthAxis:
     stride: int = 1
     dilation: int = 1
     pad: int = 0
+    pad_behind: int = 0
 
 
 FLAT = DepthAxis()
@@ -140,5 +143,5 @@ def _depth_axis(node: Node) -> DepthAxis:
         int(w.const.shape[2]),
         (a.strides or ones)[0],
         (a.dilations or ones)[0],
-        (*a.pads, 0)[0],
+        *(tuple(a.pads) or (0,) * 6)[::3],
     )

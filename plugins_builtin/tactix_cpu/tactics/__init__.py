@@ -67,6 +67,7 @@ MODULES = (
     "conv.int8_depthwise",
     "matmul.bf16",
     "conv.bf16",
+    "conv.bf16_direct",
     "conv.winograd_bf16",
     "conv.bf16_amx",
     "pointwise.int8",

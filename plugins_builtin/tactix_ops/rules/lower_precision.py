@@ -50,7 +50,7 @@ def _conv_when(root: Node, x: Value, w: Value) -> bool:
     b, group = _bias(root), root.attrs.group
     depthwise = x.spec.rank < 5 and group == x.spec.shape[1] == w.spec.shape[0]
     return (
-        (group == 1 or depthwise or _whole_blocks(w, group))
+        (group == 1 or depthwise or _whole_blocks(w, group) or _parts_of_blocks(w, group))
         and x.spec.rank in (3, 4, 5)
         and (b is None or b.const is not None)
         and _floats(root, x, w)
@@ -61,6 +61,14 @@ def _whole_blocks(w: Value, group: int) -> bool:
     """Whether groups are of whole channel blocks, which kernels for matrix units take."""
     co, c = w.spec.shape[:2]
     return isinstance(co, int) and isinstance(c, int) and not (c % BLOCK or co // group % BLOCK)
+
+
+def _parts_of_blocks(w: Value, group: int) -> bool:
+    """Whether groups are of a half or a quarter of a channel block, which kernels join to whole
+    ones.
+    """
+    co, c = w.spec.shape[:2]
+    return isinstance(co, int) and c in (BLOCK // 2, BLOCK // 4) and co == c * group
 
 
 def _conv(root: Node, x: Value, w: Value, graph: Any) -> Op:

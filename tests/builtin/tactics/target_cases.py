@@ -401,6 +401,9 @@ def joined_groups(lanes: int) -> Iterator[h.Case]:
     half = max(4, lanes) // 2
     arrays = [floats(1, 3 * half, 9, 7), floats(3 * half, half, 3, 3)]
     yield weighed("joined_conv", "Convolution", arrays, group=3, **PADS)
+    rounded = [a.astype(DType.BF16.numpy) for a in arrays]
+    node = h.node("WideConvolution", rounded, [1], group=3, **PADS)
+    yield case("bf16_joined_conv", node, rounded, budget=2e-5)
 
 
 def convolutions() -> Iterator[h.Case]:
@@ -479,10 +482,11 @@ def bfloat16() -> Iterator[h.Case]:
     wide = [halves(13, 37), halves(37, 50), floats(50)]
     yield case("bf16_gemm", h.node("WideMatMul", wide, [1, 2]), wide, budget=2e-5)
     yield weighed("bf16_gemm", "MatMul", [halves(20, 45), halves(45, 40)])
-    window = [halves(2, 20, 9, 7), halves(40, 20, 3, 3), floats(40)]
-    yield case("bf16_conv", h.node("WideConvolution", window, [1, 2], **PADS), window, budget=2e-5)
-    small = [halves(2, 20, 2, 3), halves(40, 20, 3, 3), floats(40)]
-    yield case("bf16_conv", h.node("WideConvolution", small, [1, 2], **PADS), small, budget=2e-5)
+    for size in ((9, 7), (2, 3)):
+        for name, channels in (("bf16_direct_conv", 20), ("bf16_conv", 3)):
+            window = [halves(2, channels, *size), halves(40, channels, 3, 3), floats(40)]
+            node = h.node("WideConvolution", window, [1, 2], **PADS)
+            yield case(name, node, window, budget=2e-5)
     spread = [halves(2, 20, 5, 7), halves(20, 12, 2, 2), floats(12)]
     yield case(
         "conv_transpose",

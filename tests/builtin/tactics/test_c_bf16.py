@@ -16,11 +16,13 @@ from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix_cpu.tactics.conv import bf16 as c_bf16_conv
+from tactix_cpu.tactics.conv import bf16_direct
 from tactix_cpu.tactics.conv import direct as conv
 from tactix_cpu.tactics.matmul import bf16 as c_bf16_gemm
 from tactix_cpu.tactics.matmul import gemm
 
-(GEMM,), (CONV,) = c_bf16_gemm.tactics(), c_bf16_conv.tactics()
+(GEMM,), (IMAGE,) = c_bf16_gemm.tactics(), c_bf16_conv.tactics()
+CONV, _ = bf16_direct.tactics()
 RNG = np.random.default_rng(17)
 HALF = DType.BF16.numpy
 FLUSHED = 2e-5
@@ -89,9 +91,10 @@ def test_windows(target: Any) -> None:
     ):
         arrays = [halves(*shape), halves(*weights), floats(weights[0])]
         node = h.node("WideConvolution", arrays, [1, 2], **fields)
-        offered = asked.variants(CONV, node, target)
+        tactic = IMAGE if shape[1] == 3 else CONV
+        offered = asked.variants(tactic, node, target)
         assert not isinstance(offered, Reject)
-        cases.append(h.Case(node, CONV, arrays, budget=FLUSHED, device=target, only=offered[:1]))
+        cases.append(h.Case(node, tactic, arrays, budget=FLUSHED, device=target, only=offered[:1]))
     h.check_all(cases)
 
 
@@ -102,7 +105,7 @@ def test_a_pixel_of_an_image_that_is_no_number_stays_in_its_windows(channels: in
     cases = []
     for fields in ({"pads": (1, 1, 1, 1)}, {"strides": (2, 2)}, {"dilations": (1, 2)}):
         node = h.node("WideConvolution", [x, w], [1], **fields)
-        cases.append(h.Case(node, CONV, [x, w], budget=FLUSHED))
+        cases.append(h.Case(node, IMAGE, [x, w], budget=FLUSHED))
     h.check_all(cases)
 
 
@@ -120,7 +123,7 @@ def test_residuals_and_two_results() -> None:
 
 def test_an_image_is_read_linear_and_others_are_left() -> None:
     x, w = halves(1, 3, 8, 8), halves(16, 3, 3, 3)
-    offered = asked.variants(CONV, h.node("WideConvolution", [x, w], [1]), h.NATIVE)
+    offered = asked.variants(IMAGE, h.node("WideConvolution", [x, w], [1]), h.NATIVE)
     assert not isinstance(offered, Reject)
     assert offered[0].input_format(0) == LINEAR
     wide = h.node("Convolution", [floats(1, 3, 8, 8), floats(16, 3, 3, 3)], [1])

@@ -16,15 +16,15 @@ from prepared_cases import Parts, gated
 from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, blocked
 from tactix.contracts.tactic import CompileContext, Reject, Variant
-from tactix_cpu.tactics.conv import bf16 as c_bf16_conv
 from tactix_cpu.tactics.conv import bf16_amx as c_bf16_amx_conv
+from tactix_cpu.tactics.conv import bf16_direct
 from tactix_cpu.tactics.conv import transpose as c_conv_transpose
 from tactix_cpu.tactics.conv.band import bands_for
 from tactix_cpu.tactics.conv.bf16_amx import SHAPES, AmxConvWork, work_of
 
-(TACTIC,), (PLAIN,), (SPREAD,) = (
+(TACTIC,), (PLAIN, _), (SPREAD,) = (
     c_bf16_amx_conv.tactics(),
-    c_bf16_conv.tactics(),
+    bf16_direct.tactics(),
     c_conv_transpose.tactics(),
 )
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}

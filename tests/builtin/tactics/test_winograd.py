@@ -123,6 +123,7 @@ def test_every_offered_variant_over_three_axes() -> None:
             ),
             conv(floats(2, 20, 4, 13, 11), floats(40, 20, 2, 3, 3), symbol=True),
             conv(floats(1, 16, 6, 9, 8), floats(17, 16, 1, 3, 3), floats(17)),
+            conv(floats(2, 20, 9, 5, 6), floats(34, 20, 3, 1, 1), pads=(1, 0, 0) * 2, symbol=True),
         ]
     )
 

@@ -168,7 +168,7 @@ class DepthwiseKernel(ConvKernel):
 
     def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
         super().__init__(win, variant, ctx)
-        self.deep = 1
+        self.deep, self.weights, self.at_once = 1, DType.FP32, 1
         self.groups = self.panels
         self.slab = win.taps * self.tile.lanes
         self.flat = False

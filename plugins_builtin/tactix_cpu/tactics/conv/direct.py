@@ -14,13 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tactix.base.dims import Dim, evaluate, prod, symbols
+from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, Format, blocked
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
-from tactix_cpu.tactics.conv.kernel import ConvKernel, GatherKernel, gathered
+from tactix_cpu.tactics.conv.kernel import (
+    ConvKernel,
+    GatherKernel,
+    gathered,
+    register_tiles,
+    step_cycles,
+)
 from tactix_cpu.tactics.conv.prepared import PreparedKernel
 from tactix_cpu.tactics.conv.span import SpanKernel, can_span, pixels_of
 from tactix_cpu.tactics.conv.window import (
@@ -80,7 +87,7 @@ class CpuConvTactic(Tactic[DirectConvolution]):
     """float32, up to three spatial axes, constant weights; groups of whole channel blocks."""
 
     key = "tactix.c_conv@1"
-    implements = ("tactix.Convolution@1",)
+    implements: tuple[str, ...] = ("tactix.Convolution@1",)
     source = "c"
     by_signature = True
 
@@ -98,7 +105,8 @@ class CpuConvTactic(Tactic[DirectConvolution]):
     ) -> Sequence[Variant] | Reject:
         win = work.plain
         lanes = max(4, device.lanes)
-        few = win.c <= FEW_CHANNELS and win.group == 1 and win.before is None
+        plain = win.before is None and win.dtype is DType.FP32
+        few = win.c <= FEW_CHANNELS and win.group == 1 and plain
         source = LINEAR if few else blocked(lanes)
         found = formats(win, blocked(lanes), source)
         if isinstance(found, Reject):
@@ -163,7 +171,7 @@ def shapes(
     found: dict[tuple[int, int, bool], None] = {}
     half = c_tile.registers(device) // 2
     for most, vectors in (
-        ((half // 2, 2), (half - 2, 1)) if source.is_linear else c_tile.shapes(device)
+        ((half // 2, 2), (half - 2, 1)) if source.is_linear else register_tiles(win, device)
     ):
         rows = -(-width // -(-width // most)) if isinstance(width, int) and width > 0 else most
         wide = min(vectors, per_group)
@@ -177,7 +185,7 @@ def _spans(win: CpuConvolutionWindow, device: DeviceProperties) -> list[tuple[in
     """Tiles across rows worth trying, for small images: equal ones."""
     pixels, per_group = pixels_of(win), -(-win.co // win.group // max(4, device.lanes))
     out = []
-    for most, vectors in c_tile.shapes(device):
+    for most, vectors in register_tiles(win, device):
         fits = vectors <= per_group and (win.group == 1 or per_group % vectors == 0)
         if pixels and fits and can_span(win, most):
             out.append((-(-pixels // -(-pixels // most)), vectors, True))
@@ -186,7 +194,7 @@ def _spans(win: CpuConvolutionWindow, device: DeviceProperties) -> list[tuple[in
 
 def _blocks(win: CpuConvolutionWindow, vectors: int, lanes: int, source: Format) -> tuple[int, ...]:
     """Input channel blocks per sweep: those of half the second cache, or all."""
-    one = win.all_taps * lanes * vectors * lanes * 4
+    one = win.all_taps * lanes * vectors * lanes * win.dtype.itemsize
     count = -(-win.c // win.group // lanes)
     if source.is_linear or one * count <= SLAB_BYTES:
         return (0,)
@@ -206,22 +214,23 @@ def cycles(
     n, high, wide = (evaluate(d, size) for d in axes)
     panels = -(-win.co // (vectors * lanes))
     channels = win.c // win.group
-    depth = (
-        channels + channels % 2
-    ) * win.all_taps  # steps are taken in pairs (_channels in kernel.py)
+    steps = -(-channels * win.dtype.bits // 32)
+    depth = (steps + steps % 2) * win.all_taps  # in pairs of steps (_channels in kernel.py)
     whole = win.is_pointwise or dict(v.knobs).get("span")
     length, lines = (high * wide, n) if whole else (wide, n * high)
     known = isinstance(win.out[1], int) and (whole or row_runs(win, rows) is not None)
     # cycles of a panel's first tile for which its weights, 4 bytes each, are not there yet
     wait = (
-        max(0.0, vectors * lanes * 4 / STREAM - c_tile.step_cycles(min(rows, length), vectors))
+        max(
+            0.0, vectors * lanes * 4 / STREAM - step_cycles(win, min(rows, length), vectors, device)
+        )
         * depth
     )
     total, left = 0.0, length
     for part in (rows, *c_tile.rest_sizes(rows, length if known else None)):
         tiles, left = divmod(left, part)
         total += tiles * (
-            c_tile.step_cycles(part, vectors, c_tile.chains_for(part, vectors)) * depth
+            step_cycles(win, part, vectors, device) * depth
             + part * vectors  # the epilogue: a cycle for a vector of results, beside the next tile
         )
     blocks = v.number("blocks")

@@ -9,10 +9,22 @@ from typing import Any
 from tactix.base.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix_codegen.c import tile as c_tile
-from tactix_codegen.c.text import Args, block, comment, ctype, kernel, loop, split, times
+from tactix_codegen.c.text import (
+    Args,
+    block,
+    comment,
+    ctype,
+    kernel,
+    loop,
+    split,
+    times,
+    vector_preludes,
+)
 from tactix_codegen.c.tile import GRID, Functions, RegisterTile, by_rows, finish
+from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.conv.window import BlockedSite, CpuConvolutionWindow, TileRun, row_runs
 
 INPUT_BYTES = 1 << 20
@@ -46,6 +58,22 @@ says how many rows make a sweep.
 """
 
 
+def register_tiles(
+    win: CpuConvolutionWindow, device: DeviceProperties
+) -> tuple[tuple[int, int], ...]:
+    """Tiles (rows, vectors) that fill the registers."""
+    return byte.shapes(device) if win.dtype is DType.BF16 else c_tile.shapes(device)
+
+
+def step_cycles(
+    win: CpuConvolutionWindow, rows: int, vectors: int, device: DeviceProperties
+) -> float:
+    """Cycles of a step of a register tile, which takes one channel, or a pair of bfloat16."""
+    if win.dtype is DType.BF16:
+        return byte.step_cycles(rows, vectors, byte.product_cycles(byte.HALVES, device))
+    return c_tile.step_cycles(rows, vectors, c_tile.chains_for(rows, vectors))
+
+
 def fitting(unit_bytes: int) -> int:
     """Units of so many bytes of input that one sweep reads."""
     return max(1, INPUT_BYTES // unit_bytes)
@@ -53,7 +81,8 @@ def fitting(unit_bytes: int) -> int:
 
 class ConvKernel:
     """Writes one kernel. Loops: blocks of rows, panels, channel blocks, rows, tiles; inside a tile
-    channels, taps.
+    channels, taps. Weights are of the input's dtype; those of bfloat16 are multiplied in pairs of
+    channels.
 
     ``walks``: tiles take all panels of the thread one after the other, which then is the innermost
     of these loops. ``handed``: the name of a pointer to floats that functions of tiles get, too.
@@ -64,6 +93,9 @@ class ConvKernel:
 
     def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx, self.element = win, ctx, ctype(win.dtype)
+        self.weights = win.dtype
+        self.at_once = 32 // win.dtype.bits
+        """Channels of a step."""
         self.linear = variant.input_format(win.x).is_linear
         self.tile = RegisterTile(
             variant.number("rows"), variant.number("vectors"), max(4, ctx.device.lanes)
@@ -107,7 +139,7 @@ class ConvKernel:
         return max(1, min(wanted, tiles)) if self.ctx.threads > 1 else 1
 
     def _name_sizes(self) -> None:
-        """What the text calls them by: of x in elements, of weights and results in floats."""
+        """What the text calls them by: of x and of weights in elements, of results in floats."""
         win, width = self.win, self.tile.width
         sizes: dict[str, Dim] = {
             "CELL": self.cell,
@@ -151,7 +183,7 @@ class ConvKernel:
         self._name_sizes()
         size = self._workspace()
         self.x = self._input(size)
-        self.w = self.args.constant("w", self._packed())
+        self.w = self.args.constant("w", self._packed(), self.weights)
         self.partial = self.args.workspace(0) if self.sweep else ""
         *first, last = self._launches()
         if first:
@@ -162,6 +194,7 @@ class ConvKernel:
             [*body, last],
             self.ctx,
             helpers=self._helpers(),
+            preludes=vector_preludes() if self.weights is DType.FP32 else byte.preludes(),
             workspace=size,
             phases=1 + len(first),
         )
@@ -172,8 +205,8 @@ class ConvKernel:
         return [self._copy(), own] if self.copied else [own]
 
     def _packed(self) -> Packed:
-        """Weights as (panel, channel block, row tap, column tap, channel in block, width), zero
-        past the channels; row taps slice after slice where there are three axes.
+        """Weights as (panel, channel block, row tap, column tap, step, width, channel of a step),
+        zero past the channels; row taps slice after slice where there are three axes.
 
         In the order in which a tile's loops take them, so that it walks one run of memory, whose
         lines are asked for a fixed distance ahead.
@@ -186,8 +219,11 @@ class ConvKernel:
         steps: tuple[tuple[str, Any], ...] = (
             ("reshape", (outputs, channels, *kernel)),
             ("pad", pad),
-            ("reshape", (self.panels, width, self.deep, cell, *kernel)),
-            ("transpose", (0, 2, 4, 5, 3, 1)),
+            (
+                "reshape",
+                (self.panels, width, self.deep, cell // self.at_once, self.at_once, *kernel),
+            ),
+            ("transpose", (0, 2, 5, 6, 3, 1, 4)),
         )
         return Packed(win.w, steps) if win.joined == 1 else Packed(-1, steps, self._joined)
 
@@ -202,7 +238,7 @@ class ConvKernel:
         w = np.pad(w.reshape(win.co, -1), ((0, win.group * count * each - win.co), (0, 0)))
         w = w.reshape(win.group, count, each, 1, each, -1)
         with np.errstate(invalid="ignore"):  # weights may be infinite
-            return w * np.eye(count, dtype=np.float32).reshape(1, count, 1, count, 1, 1)
+            return w * np.eye(count, dtype=w.dtype).reshape(1, count, 1, count, 1, 1)
 
     def _workspace(self) -> Dim:
         pixels = self.win.n * prod(self.win.spatial)
@@ -231,7 +267,10 @@ class ConvKernel:
     def _add(self, name: str, size: int, reduce: Callable[[RegisterTile, str], str]) -> None:
         """The function of a tile; ``reduce`` gives its sum over ``deep`` channel blocks."""
         chains = c_tile.chains_for(size, self.tile.vectors, self._most())
-        tile = RegisterTile(size, self.tile.vectors, self.tile.lanes, chains, *self._ahead())
+        pairs = self.at_once == 2
+        tile = RegisterTile(
+            size, self.tile.vectors, self.tile.lanes, chains, *self._ahead(), pairs=pairs
+        )
         place, deep = (
             "int64_t image, int64_t block, int64_t pixel, int64_t top, int64_t bottom",
             "DEEP",
@@ -241,7 +280,7 @@ class ConvKernel:
         if self.walks:
             place += ", int64_t until"
         place += f", float* {self.handed}" if self.handed else ""
-        parameters = f"const {self.element}* x, const float* w, {place}"
+        parameters = f"const {self.element}* x, const {ctype(self.weights)}* w, {place}"
         body = [tile.zero()]
         if self.sweep:
             parameters += ", int64_t deep, float* part, int first, int last"
@@ -276,7 +315,7 @@ class ConvKernel:
 
     def _ahead(self) -> tuple[int, int]:
         """Steps that weights are asked for ahead, see RegisterTile."""
-        if self.deep * self.slab * 4 <= PANEL_BYTES:
+        if self.deep * self.slab * self.weights.itemsize <= PANEL_BYTES:
             return 0, 0
         high, wide = self.win.out
         few = (
@@ -322,7 +361,7 @@ class ConvKernel:
             "i",
             "top",
             "bottom",
-            f"const {self.element}* xr = {xr};\nconst float* wr = {wr};",
+            f"const {self.element}* xr = {xr};\nconst {ctype(self.weights)}* wr = {wr};",
             *taps,
         )
         return f"{blocks}\n{loop('c', '0', deep, self._cells(deep), self._slices(rows))}"
@@ -341,7 +380,7 @@ class ConvKernel:
             "front",
             "back",
             f"const {self.element}* xs = x + c * X_PLANE + s * {step};",
-            "const float* ws = w + c * W_BLOCK + s * W_SLICE;",
+            f"const {ctype(self.weights)}* ws = w + c * W_BLOCK + s * W_SLICE;",
             rows,
         )
 
@@ -375,26 +414,30 @@ class ConvKernel:
         ``more``: where the next block's first pixel is, asked for ahead, a pixel at each step.
         """
         # 2 steps written out were best for large tiles, 16 lost 40 % (README, the prototype).
-        unroll = min(self.cell, 4 if tile.rows * tile.vectors <= 12 else 2)
-        half = self.win.dtype is DType.BF16
+        once = self.at_once
+        unroll = min(self.cell // once, 4 if tile.rows * tile.vectors <= 12 else 2)
 
         def element(m: int, u: int) -> str | None:
             if (pixels := places[m]) is None:
                 return None
-            at = f"xc[{self.args.sum(self._at(pixels), str(u))}]"
-            return f"tx_from_bf16({at})" if half else at
+            at = self.args.sum(self._at(pixels), str(u * once))
+            return f"tx_quad(xc + {at})" if tile.pairs else f"xc[{at}]"
 
         body = tile.steps(unroll, element, "wc")
-        head = f"const {self.element}* xc = {x};\nconst float* wc = {w};"
-        if unroll < self.cell:
-            advance = f"xc += {unroll};\nwc += {times(unroll, 'WIDTH')};"
+        weights = f"const float* wc = {w};"
+        if tile.pairs:
+            weights = f"const int32_t* wc = (const int32_t*)({w});"
+        head = f"const {self.element}* xc = {x};\n{weights}"
+        if unroll * once < self.cell:
+            advance = f"xc += {unroll * once};\nwc += {times(unroll, 'WIDTH')};"
             if more:
-                step = self.win.strides[1]
+                step = self.win.strides[1] * once
                 ahead = [self.args.sum("xn", self._at(u * step)) for u in range(unroll)]
                 head += f"\nconst {self.element}* xn = {more};"
                 body += "\n" + "\n".join(f"__builtin_prefetch({at}, 0, 3);" for at in ahead)
                 advance += f"\nxn += {self._at(unroll * step)};"
-            body = loop("k", "0", "cells" if self.tail else "CELL", body, advance, step=unroll)
+            channels = "cells" if self.tail else "CELL"
+            body = loop("k", "0", channels, body, advance, step=unroll * once)
         return block("", head, body)
 
     def _pointwise(self) -> str:
@@ -419,7 +462,7 @@ class ConvKernel:
 
     def _tiles_of_sweep(self) -> int:
         """Of neighbouring pixels of an image."""
-        return fitting(self.tile.rows * self.win.c * 4)
+        return fitting(self.tile.rows * self.win.c * self.win.dtype.itemsize)
 
     def _prepare(self) -> list[str]:
         """C statements before the panels take the pixels up to ``end`` of tiles from ``t`` on."""
@@ -452,7 +495,7 @@ class ConvKernel:
 
     def _row_bytes(self) -> int:
         width = self.pitch if isinstance(self.pitch, int) else UNKNOWN_WIDTH
-        return self._planes() * self.cell * width * self.win.strides[0] * 4
+        return self._planes() * self.cell * width * self.win.strides[0] * self.win.dtype.itemsize
 
     def _sweep(self, units: str, most: int, head: list[str], body: list[str]) -> str:
         """Loops over this thread's units, in blocks of at most ``most`` of one image, and panels;
@@ -469,7 +512,7 @@ class ConvKernel:
         panel = [
             *self._block(),
             f"const {self.element}* xp = {self._image()}{self._channels_of_panel()};",
-            f"const float* wp = {self.w} + p * W_PANEL;",
+            f"const {ctype(self.weights)}* wp = {self.w} + p * W_PANEL;",
         ]
         if self.sweep:
             body = [self._sweeps(body)]
@@ -688,8 +731,10 @@ class GatherKernel(ConvKernel):
             f"((r / {lines} * {high} + r % {lines} * {win.strides[0]}) * {wide} + q "
             f"* {win.strides[1]}) * {cell}"
         )
-        copy = f"tx_store_f32(out + q * {cell}, tx_load_f32({self.args.input(win.x)} + {place}));"
+        size = cell * win.dtype.itemsize
+        copy = f"memcpy(out + q * {cell}, {self.args.input(win.x)} + {place}, {size});"
         rows = self.args.dim(win.n * self._planes() * win.out[0])
-        body = [f"float* out = {self.x} + r * {width} * {cell};", loop("q", "0", width, copy)]
+        out = f"{self.element}* out = {self.x} + r * {width} * {cell};"
+        body = [out, loop("q", "0", width, copy)]
         about = comment("the first launch: the pixels of x that are read, side by side")
         return "\n".join([about, split(rows), loop("r", "lo", "hi", *body)])

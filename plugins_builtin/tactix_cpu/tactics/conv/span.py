@@ -5,7 +5,7 @@ known at build.
 from __future__ import annotations
 
 from tactix.contracts.tactic import CompileContext, Variant
-from tactix_codegen.c.text import block, comment, loop, times
+from tactix_codegen.c.text import block, comment, ctype, loop, times
 from tactix_codegen.c.tile import RegisterTile
 from tactix_cpu.tactics.conv.kernel import ConvKernel, fitting
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow
@@ -74,6 +74,9 @@ class SpanKernel(ConvKernel):
                     comment(at),
                     self._channels(tile, "xr", self.args.sum("wr", times(tap, "W_TAP")), places),
                 ]
-        head = "const float *xr = x + c * X_PLANE, *wr = w + c * W_BLOCK;"
+        head = (
+            f"const {self.element}* xr = x + c * X_PLANE;\n"
+            f"const {ctype(self.weights)}* wr = w + c * W_BLOCK;"
+        )
         walk = loop("c", "0", deep, self._cells(deep), head, *lines)
         return f"{comment('blocks of CELL channels')}\n{walk}"

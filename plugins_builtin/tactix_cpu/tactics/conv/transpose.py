@@ -167,18 +167,18 @@ class SpreadKernel(ConvKernel):
         self.site = replace(self.site, win=win, step=win.strides[1])
 
     def _packed(self) -> Packed:
-        """Weights as (tap, panel, channel block, channel in it, width), zero past the channels.
+        """Weights as (tap, panel, channel block, step, width, channel of a step), zero past the
+        channels.
 
         Each tap is a product with panels of its own.
         """
-        win, width, cell = self.whole, self.tile.width, self.cell
+        win, width, cell, once = self.whole, self.tile.width, self.cell, self.at_once
         pad = (0, self.deep * cell - win.c), (0, self.per_tap * width - win.co), (0, 0)
         steps: tuple[tuple[str, Any], ...] = (
             ("reshape", (win.c, win.co, win.taps)),
             ("pad", pad),
-            ("reshape", (self.deep, cell, self.per_tap, width, win.taps)),
-            ("transpose", (4, 2, 0, 1, 3)),
-            ("cast", "f32"),
+            ("reshape", (self.deep, cell // once, once, self.per_tap, width, win.taps)),
+            ("transpose", (5, 3, 0, 1, 4, 2)),
         )
         return Packed(win.w, steps)
 

@@ -20,7 +20,7 @@ from tactix_codegen.c.prologue import Prologue, prologue
 from tactix_codegen.c.scalar import keeps_zero
 from tactix_codegen.c.text import Args, block, load, loop, splat, store, vector_type
 from tactix_codegen.c.tile import flat, is_row_major, with_term
-from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
+from tactix_codegen.operations.convolution import FLAT, ConvolutionGeometry, geometry
 
 PATTERNS = 5
 """Most kinds of tiles in a row; each is a function of its own. Usual windows need 3 or 4: at either
@@ -91,9 +91,11 @@ def summed_window(node: Node, dtypes: Sequence[DType]) -> CpuConvolutionWindow |
     return replace(found, has_means=True)
 
 
-def joined_window(node: Node, lanes: int) -> CpuConvolutionWindow | Reject:
-    """The same of float32, whose groups of few channels are joined to whole vectors."""
-    win = window(node, axes=(1, 2, 3))
+def joined_window(
+    node: Node, lanes: int, dtypes: Sequence[DType] = (DType.FP32,)
+) -> CpuConvolutionWindow | Reject:
+    """The same, whose groups of few channels are joined to whole vectors."""
+    win = window(node, dtypes, axes=(1, 2, 3))
     if isinstance(win, Reject):
         return win
     each = win.c // win.group, win.co // win.group
@@ -143,11 +145,41 @@ def _window(
     if x.dtype not in dtypes or w.dtype is not x.dtype:
         return Reject(f"these kernels take {' or '.join(t.value for t in dtypes)}")
     biased = with_bias(node, epi, found.bias)
-    return (
-        biased
-        if isinstance(biased, Reject)
-        else CpuConvolutionWindow(**vars(found), node=node, epi=biased, dtype=x.dtype)
+    if isinstance(biased, Reject):
+        return biased
+    return _flattened(CpuConvolutionWindow(**vars(found), node=node, epi=biased, dtype=x.dtype))
+
+
+def _flattened(win: CpuConvolutionWindow) -> CpuConvolutionWindow:
+    """Windows along the depth alone are windows along the rows of an image whose columns are the
+    pixels of a slice; what cannot be read so stays as it is.
+    """
+    d, sizes = win.depth, win.epi.shape[-2:]
+    operands = {v: _with_flat_planes(o, sizes) for v, o in win.epi.operands.items()}
+    if d.kernel == 1 or not win.has_pointwise_planes or None in operands.values():
+        return win
+    flat = {v: o for v, o in operands.items() if o is not None}
+    epi = replace(win.epi, operands=flat, shape=(*win.epi.shape[:-2], prod(sizes)))
+    return replace(
+        win,
+        epi=epi,
+        size=(d.size, prod(win.size)),
+        out=(d.out, prod(win.out)),
+        kernel=(d.kernel, 1),
+        strides=(d.stride, 1),
+        dilations=(d.dilation, 1),
+        pads=(d.pad, 0, d.pad_behind, 0),
+        depth=FLAT,
     )
+
+
+def _with_flat_planes(o: EpilogueOperand, sizes: Shape) -> EpilogueOperand | None:
+    """The operand of an output whose last two axes, of those sizes, are one; None if it is none."""
+    if not is_row_major(sizes, o.strides[-2:]):
+        return None
+    step = next((s for n, s in zip(sizes[::-1], o.strides[::-1], strict=False) if n != 1), 0)
+    shape = (*o.shape[:-2], prod(o.shape[-2:])) if len(o.shape) > 1 else o.shape
+    return replace(o, shape=shape, strides=(*o.strides[:-2], step))
 
 
 def with_bias(node: Node, epi: Epilogue, index: int) -> Epilogue | Reject:

@@ -31,6 +31,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
 from tactix_cpu.tactics import dot_tile as byte
+from tactix_cpu.tactics.conv.kernel import register_tiles, step_cycles
 from tactix_cpu.tactics.conv.window import CpuConvolutionWindow, formats, window
 from tactix_cpu.tactics.conv.winograd_kernel import Blocks, WinogradKernel, sides
 from tactix_cpu.tactics.estimates import CLOCK, START, STREAM
@@ -178,18 +179,12 @@ def _shapes(
         held = deep * whole.patches * win.dtype.bits // 32 + wide * whole.results
         most = max(-(-LEAST_TILES // slices), BLOCK_BYTES // (whole.places * held * lanes * 4))
         block = -(-whole.count // -(-whole.count // most))
-        for limit, vectors in _register_tiles(win, device):
+        for limit, vectors in register_tiles(win, device):
             total = block * slices
             rows = -(-total // -(-total // limit))
             tiles = block if slices > 1 else -(-block // rows) * rows
             found[rows, min(vectors, wide), tiles, slices] = None
     return list(found)
-
-
-def _register_tiles(
-    win: CpuConvolutionWindow, device: DeviceProperties
-) -> tuple[tuple[int, int], ...]:
-    return byte.shapes(device) if win.dtype is DType.BF16 else c_tile.shapes(device)
 
 
 def _slices(win: CpuConvolutionWindow) -> list[int]:
@@ -216,18 +211,9 @@ def cycles(win: CpuConvolutionWindow, v: Variant, device: DeviceProperties) -> f
     deep, wide = -(-win.c // lanes), -(-win.co // lanes)
     panels, count = -(-wide // vectors), cut.count * cut.depth
     patches = cut.count * (cut.depth + cut.groups * cut.reach)
-    step = _step_cycles(win, rows, vectors, device)
+    step = step_cycles(win, rows, vectors, device)
     wait = max(0.0, vectors * lanes * 4 / STREAM - step)
     steps = -(-count // rows) * step + cut.units * wait
     depth = deep * win.depth.kernel * lanes * win.dtype.bits // 32
     product = panels * (depth * steps + count * vectors)
     return cut.places * (product + (patches * deep + count * wide) * STORES)
-
-
-def _step_cycles(
-    win: CpuConvolutionWindow, rows: int, vectors: int, device: DeviceProperties
-) -> float:
-    """Cycles of a step of a register tile, which takes one channel, or a pair of bfloat16."""
-    if win.dtype is DType.BF16:
-        return byte.step_cycles(rows, vectors, byte.product_cycles(byte.HALVES, device))
-    return c_tile.step_cycles(rows, vectors, c_tile.chains_for(rows, vectors))

@@ -518,7 +518,8 @@ def matrix_unit() -> Iterator[h.Case]:
     )
     patches = [halves(2, 20, 9, 7), halves(40, 20, 3, 3)]
     narrow = [("WideConvolution", (0, 1), PADS), ("Cast", (2,), {"to": DType.BF16})]
-    yield case("bf16_winograd", h.fused(patches, narrow, [3], 0, [1]), patches)
+    for name in ("bf16_winograd", "bf16_widened_winograd"):
+        yield case(name, h.fused(patches, narrow, [3], 0, [1]), patches)
 
 
 INTEGER_GEMM = TACTICS["tactix.c_int8_gemm@1"]

@@ -30,8 +30,8 @@ AMX = {"tactix.c_gemm_amx@1", "tactix.c_conv_amx@1", "tactix.c_int8_amx@1", "tac
        "tactix.c_few_bits_amx@1",
        "tactix.c_int8_amx_conv@1", "tactix.c_bf16_amx_conv@1",
        "tactix.c_bf16_amx_attention@1"}  # fmt: skip
-WINOGRAD = "tactix.c_bf16_winograd@1"
-PAIRS = {"tactix.c_bf16_attention@1", WINOGRAD}
+WINOGRAD = {"tactix.c_bf16_winograd@1", "tactix.c_bf16_widened_winograd@1"}
+PAIRS = {"tactix.c_bf16_attention@1", "tactix.c_bf16_winograd@1"}
 """Those for ``vdpbf16ps``."""
 LEVELS = ("x86-64-v3", "x86-64-v2", "armv8")
 
@@ -64,7 +64,7 @@ def test_every_tactic_bids_or_tells_why_not(level: str) -> None:
 def test_the_nodes_for_the_matrix_unit_are_taken_where_there_is_one() -> None:
     widest = target("x86-64-v4")
     cases = table(replace(widest, features=widest.features | TILES | {"avx512_bf16"}))
-    assert {c.tactic.key for c in taken(cases)} == TACTICS.keys() - {WINOGRAD}
+    assert {c.tactic.key for c in taken(cases)} == TACTICS.keys() - WINOGRAD
     cases = table(replace(widest, features=widest.features | {"avx512_bf16"}))
     assert {c.tactic.key for c in taken(cases)} == TACTICS.keys() - AMX
 

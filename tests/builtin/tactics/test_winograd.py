@@ -15,10 +15,10 @@ from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, blocked
 from tactix.contracts.tactic import CompileContext, Reject, Variant
 from tactix_cpu.tactics.conv.winograd import WinogradTactic
-from tactix_cpu.tactics.conv.winograd_bf16 import HalfWinogradTactic
+from tactix_cpu.tactics.conv.winograd_bf16 import HalfWinogradTactic, WidenedWinogradTactic
 from tactix_cpu.tactics.conv.winograd_kernel import POINTS, turn
 
-WINOGRAD, HALVES = WinogradTactic(), HalfWinogradTactic()
+WINOGRAD, HALVES, WIDENED = WinogradTactic(), HalfWinogradTactic(), WidenedWinogradTactic()
 RNG = np.random.default_rng(21)
 PADS: Any = {"pads": (1, 1, 1, 1)}
 
@@ -305,6 +305,27 @@ def test_products_of_bfloat16() -> None:
         rounded((1, 48, 1, 300), (34, 48, 1, 5), nt=(1, 2)),
     ]
     h.check_all([replace(c, device=device) for c in cases])
+
+
+def test_products_of_float32_of_images_of_bfloat16() -> None:
+    cases = [
+        rounded((1, 64, 14, 14), (64, 64, 3, 3), pad=1, nt=(1, 2, 5)),
+        rounded((2, 20, 13, 11), (40, 20, 3, 3), symbol=True),
+        rounded((0, 20, 13, 11), (40, 20, 3, 3), symbol=True),
+        rounded((1, 33, 4, 12, 14), (34, 33, 2, 3, 3), nt=(1, 2)),
+        rounded((1, 48, 1, 300), (34, 48, 1, 5), nt=(1, 2)),
+    ]
+    for device in h.devices():
+        older = replace(device, features=device.features - {"amx_tile"})
+        h.check_all([replace(c, tactic=WIDENED, device=older) for c in cases])
+
+
+def test_sums_that_are_not_rounded_have_the_accuracy_of_float32() -> None:
+    half = DType.BF16.numpy
+    x, w = floats(1, 96, 12, 14).astype(half), floats(34, 96, 3, 3).astype(half)
+    device = replace(h.NATIVE, features=h.NATIVE.features - {"amx_tile"})
+    node = h.node("WideConvolution", [x, w], [1], **PADS)
+    h.check(node, WIDENED, [x, w], device=device, budget=2e-5)
 
 
 def test_results_that_are_not_rounded_are_left() -> None:

@@ -69,7 +69,7 @@ class WinogradTactic(Tactic[CpuConvolutionWindow]):
     """
 
     key = "tactix.c_winograd@1"
-    implements = ("tactix.Convolution@1",)
+    implements: tuple[str, ...] = ("tactix.Convolution@1",)
     source = "winograd"
     by_signature = True
     spreads = True
@@ -159,7 +159,7 @@ def _pays(win: CpuConvolutionWindow, length: int, device: DeviceProperties) -> b
     turned weights, and its taps at every pixel.
     """
     pixels, size, at_once = evaluate(prod(win.spatial), {}), win.dtype.bits // 8, float(FMA)
-    if win.dtype is DType.BF16:
+    if win.node.specs[win.x].dtype is DType.BF16:
         at_once = byte.HALVES.group * device.lanes / byte.product_cycles(byte.HALVES, device)
     places = Blocks(win, length, 1, 1).places
     return places * size / STREAM < pixels * win.taps / at_once

@@ -229,7 +229,7 @@ class Blocks:
 
 class WinogradKernel:
     """Writes one kernel: patches to ``v`` (place, channel block, slice, tile), products to ``s``
-    (place, panel, slice, tile). Patches and turned weights have the dtype of the input, sums are
+    (place, panel, slice, tile). Patches and turned weights have the dtype of the window, sums are
     float32.
     """
 
@@ -250,6 +250,8 @@ class WinogradKernel:
         self.functions = Functions(self.args)
         self.site = BlockedSite(self.args, win, self.lanes, "", self.right.step)
         self.element, halves = ctype(win.dtype), 32 // win.dtype.bits
+        self.given = win.node.specs[win.x].dtype
+        """Of the image."""
         # A line of the cache more than needed: places whose distance is a multiple of 4 KiB, as
         # with powers of two for channels, would share one set of the first cache (README).
         self.patch = (self.deep * self.blocks.patches + halves) * self.lanes
@@ -333,12 +335,12 @@ class WinogradKernel:
         half = f"tx_store_f32(half + ({{i}} * {right.length} + j) * {lanes}, {{r}});"
         pixel = f"p + (j * {right.step} + {{i}} * {down.step * wide}) * {lanes}"
         turn_down, turn_right = (t.patch for t in self.turns)
-        whole = self._turned(turn_down, pixel, half, rows, win.dtype)
+        whole = self._turned(turn_down, pixel, half, rows, self.given)
         seen = [
             f"const int in{i} = (uint64_t)(y + {i * down.step}) < {high};"
             for i in range(down.length)
         ]
-        part = self._turned(turn_down, f"in && in{{i}} ? {pixel} : none", half, rows, win.dtype)
+        part = self._turned(turn_down, f"in && in{{i}} ? {pixel} : none", half, rows, self.given)
         put = store(win.dtype, f"out + (i * {right.length} + {{i}}) * {self.patch}", "{r}")
         line = f"half + (i * {right.length} + {{i}}) * {lanes}"
         ends = [(side.length - 1) * side.step for side in (down, right)]
@@ -347,7 +349,7 @@ class WinogradKernel:
         width = str(right.length)
         body = [
             (
-                f"static const {self.element} none[{lanes}];\n"
+                f"static const {ctype(self.given)} none[{lanes}];\n"
                 f"float half[{self.places * lanes}] __attribute__((aligned(64)));"
             ),
             loop(
@@ -356,7 +358,7 @@ class WinogradKernel:
                 "count",
                 self._start(win.pads[0], win.pads[1]),
                 (
-                    f"const {self.element}* p = plane + (y * {wide} + x) * {lanes};\n"
+                    f"const {ctype(self.given)}* p = plane + (y * {wide} + x) * {lanes};\n"
                     f"{self.element}* out = v + t * {lanes};"
                 ),
                 block(inside, loop("j", "0", width, whole)),
@@ -366,7 +368,7 @@ class WinogradKernel:
         ]
         self.functions.add(
             "patches",
-            f"const {self.element}* plane, {self.element}* v, int64_t first, int64_t count",
+            f"const {ctype(self.given)}* plane, {self.element}* v, int64_t first, int64_t count",
             body,
         )
         if self.win.has_depth:

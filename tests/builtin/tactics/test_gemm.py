@@ -4,6 +4,7 @@ sides, epilogues.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import asked
@@ -155,6 +156,19 @@ def test_inputs_that_it_leaves_to_others() -> None:
     prologue = [("Relu", (0,), {}), ("MatMul", (2, 1), {})]
     node = h.fused([floats(4, 4), floats(4, 4)], prologue, anchor=1)
     assert isinstance(asked.variants(GEMM, node, h.NATIVE), Reject)
+
+
+def test_rows_that_would_share_few_sets_of_the_first_cache_are_few() -> None:
+    device = replace(h.NATIVE, vector_bits=512, features=frozenset(h.V4))
+
+    def rows(k: int) -> list[int]:
+        node = h.node("MatMul", [floats(700, k), floats(k, 256)], [1])
+        offered = asked.variants(GEMM, node, device)
+        assert not isinstance(offered, Reject)
+        return [v.number("rows") for v in offered]
+
+    assert max(rows(1024)) <= 8 < max(rows(1008))
+    assert max(rows(512)) > 8
 
 
 def test_cost_needs_every_symbol_and_grows_with_the_work() -> None:

@@ -295,7 +295,7 @@ class RecurrentKernel:
                 f"{self.element}* y = {self.args.output(0)} + ((t * {r.directions} + d) "
                 f"* {self.batch} + m) * {hidden};"
             ),
-            f"TX_NAME(step{size})(a, h, {g}, y, d, m{', t' if r.lengths >= 0 else ''});",
+            f"TX_NAME(step{size})(a, h, {g}, y, d, m, i{', t' if r.lengths >= 0 else ''});",
             *(["h = y;"] if r.lengths < 0 else self._ends_of_samples(size)),
         ]
         last = f"memcpy({self.args.output(1)} + {state}, h, {size * hidden * r.dtype.itemsize});"
@@ -377,10 +377,10 @@ class RecurrentKernel:
         """Of the functions that ``_step`` adds."""
         step = ", int64_t t" if self.r.lengths >= 0 else ""
         states = f"const {self.element}* h, const float* g, {self.element}* y"
-        return f"{states}, int64_t d, int64_t m{step}"
+        return f"{states}, int64_t d, int64_t m, int64_t number{step}"
 
     def _step(self, size: int) -> None:
-        """Add ``step{size}(h, g, y, d, m)``: one step of ``size`` rows."""
+        """Add ``step{size}(h, g, y, d, m, number)``: one step of ``size`` rows."""
         raise NotImplementedError
 
     def _products(
@@ -390,7 +390,9 @@ class RecurrentKernel:
         then more.
 
         Of few rows all products come first: what follows is then long chains for many blocks at a
-        time.
+        time. Steps take the blocks forward and backward in turn, so that a step begins with the
+        weights that the one before had last: of an LSTM of 256 units they are 1 MiB, as large as a
+        second cache, and taken round and round each would be gone when its turn comes.
         """
         r, (first, last) = self.r, gates
         width = (last - first) * self.lanes
@@ -407,12 +409,13 @@ class RecurrentKernel:
             passes.append(block("", start, tile.zero(), product, save))
         left = f"const int64_t left = {r.hidden} - j * {self.lanes};"
         rows, blocks = loop("i", "0", str(size), *finish), str(self.blocks)
+        turn = f"const int64_t j = number & 1 ? {self.blocks - 1} - b : b;"
         if size > FEW_ROWS:
             head = f"float sums[{size * width}] __attribute__((aligned(64)));"
-            return f"{head}\n{loop('j', '0', blocks, left, *passes, rows)}"
+            return f"{head}\n{loop('b', '0', blocks, turn, left, *passes, rows)}"
         head = f"float all[{self.blocks * size * width}] __attribute__((aligned(64)));"
         here = f"float* sums = all + j * {size * width};"
-        products = loop("j", "0", blocks, here, *passes)
+        products = loop("b", "0", blocks, turn, here, *passes)
         return f"{head}\n{products}\n{loop('j', '0', blocks, here, left, rows)}"
 
     def _sum_of(self, place: int, count: int) -> str:

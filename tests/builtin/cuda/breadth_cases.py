@@ -329,6 +329,21 @@ def resizes() -> list[Case]:
     out.append(make(x, 4, 20, mode="cubic", exclude_outside=True, cubic_coeff_a=-0.5))
     out.append(make(whole(2, 3, 4, 5, dtype="u8"), 8, 10, nearest_mode="floor"))
     out.append(make(real(1, 2, 6, dtype="f16"), 13, mode="linear"))
+    # runs of channels of every width, in nhwc and as the last axis
+    for dtype, channels in (("f16", 16), ("bf16", 8), ("f32", 6), ("f16", 3)):
+        image = real(2, channels, 4, 3, dtype=dtype)
+        out += [make(image, 7, 6, mode=m) for m in ("nearest", "linear", "cubic")]
+        out.append(
+            one(
+                "resize",
+                "Resize",
+                [real(2, 4, 3, channels, dtype=dtype)],
+                sizes=(2, 8, 2, channels),
+                mode="linear",
+            )
+        )
+    out.append(make(real(1, 8, 5, dtype="f16"), 9, mode="linear"))
+    out.append(make(real(0, 8, 5, 2, dtype="f16"), 9, 4, mode="linear"))
     free = h.node("Resize", [spec(N, 3, 4, 4)], sizes=(N, 3, 8, 8), mode="linear")
     return [*out, *symbolic("resize", [free], [{"n": 1}, {"n": 3}])]
 

@@ -65,7 +65,11 @@ class OutputSite:
         return text.vector_width(self.sizes[-1], moves)
 
     def head(self) -> list[str]:
-        """Declare the coordinates of this thread, or leave."""
+        """Declare this thread's number ``t`` and its coordinates, or leave."""
+        return [*text.flat(self.args, self.kind, self.threads), *self.place()]
+
+    def place(self) -> list[str]:
+        """Declare the coordinates of number ``t``."""
         sizes = [self.args.dim(s) for s in self.groups]
         names = list(self.names)
         more = []
@@ -73,11 +77,7 @@ class OutputSite:
             if step != 1:
                 more.append(f"const {self.kind} {names[i]} = g{i} * {step};")
                 names[i] = f"g{i}"
-        return [
-            *text.flat(self.args, self.kind, self.threads),
-            text.decode(self.kind, "t", names, sizes),
-            *more,
-        ]
+        return [text.decode(self.kind, "t", names, sizes), *more]
 
     def finish(self, value: str) -> list[str]:
         """What follows the anchor, whose result in lane ``k`` is ``value``, and the stores at the

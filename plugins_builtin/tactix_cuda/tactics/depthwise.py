@@ -2,7 +2,9 @@
 float32.
 
 A thread makes some neighbouring columns of an output row for as many channels as 16 bytes hold; an
-input pixel is loaded once for all columns that it takes part in. Knob: ``columns``.
+input pixel is loaded once for all columns that it takes part in. Where ``apart``, it does so for
+one row of taps, and a block adds what its rows make: small images fill a GPU then, and a thread
+waits for memory once. Knobs: ``columns``, ``apart``.
 """
 
 from __future__ import annotations
@@ -32,6 +34,16 @@ SHARED = 0.5
 of several columns once for all that use it. It puts the knob's choices in order; no measurement of
 it is recorded.
 """
+ROW = 0.35e-6
+"""Seconds of a row of taps, whose loads wait for memory together: some 600 cycles of 1.7 GHz."""
+FEWEST, MOST = 3, 16
+"""Rows of taps that a block takes apart: it has 512 threads at most."""
+PARTS = 48
+"""Rows of taps times columns whose sums fit into 48 KiB of shared memory: of eight channels, of 32
+strips, 4 bytes each.
+"""
+LANES = 32
+"""Strips of columns of a block whose rows are ``apart``: a warp for each row."""
 UNROLLED = 7
 """Rows of taps up to which the loop over them is unrolled: as many as the kernels of image networks
 have.
@@ -106,7 +118,10 @@ class CudaDepthwiseTactic(Tactic[DepthwiseGeometry]):
     def variants(
         self, g: DepthwiseGeometry, device: DeviceProperties
     ) -> Sequence[Variant] | Reject:
-        made = [variant_in(g.node, g.around, NHWC, columns=c) for c in (4, 2, 1)]
+        choices = [(4, 0), (2, 0), (1, 0)]
+        if FEWEST <= g.kernel[0] <= MOST:
+            choices += [(c, 1) for c in (4, 2) if c * g.kernel[0] <= PARTS]
+        made = [variant_in(g.node, g.around, NHWC, columns=c, apart=a) for c, a in choices]
         try:
             OutputSite(CudaArgs(g.node), g.around, made[0])
         except ShapeError as e:
@@ -117,14 +132,20 @@ class CudaDepthwiseTactic(Tactic[DepthwiseGeometry]):
 
     def cost(self, g: DepthwiseGeometry, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = text.traffic(g.node, variant, ctx)
-        return None if seconds is None else seconds * (1 + SHARED / variant.number("columns"))
+        if seconds is None:
+            return None
+        waits = 2 if variant.number("apart") else g.kernel[0]  # for the others' sums, too
+        return seconds * (1 + SHARED / variant.number("columns")) + waits * ROW
 
     def compile(
         self, g: DepthwiseGeometry, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
         kernel = _Depthwise(CudaArgs(g.node), g, variant)
-        body = kernel.body()
-        return text.kernel(kernel.args, body, ctx, text.blocks(kernel.site.threads))
+        body, threads = kernel.body(), kernel.site.threads
+        if not variant.number("apart"):
+            return text.kernel(kernel.args, body, ctx, text.blocks(threads))
+        grid = text.blocks(threads, LANES)
+        return text.kernel(kernel.args, body, ctx, grid, threads=LANES * g.kernel[0])
 
 
 class _Depthwise:
@@ -132,7 +153,7 @@ class _Depthwise:
 
     def __init__(self, args: CudaArgs, g: DepthwiseGeometry, variant: Variant) -> None:
         self.args, self.g = args, g
-        self.columns = variant.number("columns")
+        self.columns, self.apart = variant.number("columns"), bool(variant.number("apart"))
         bias = (args.node.given[g.bias].spec.dtype,) if g.bias >= 0 else ()
         self.dtype = g.around.spec.dtype
         self.site = OutputSite(args, g.around, variant, self.columns, bias)
@@ -155,16 +176,58 @@ class _Depthwise:
         g, site, v = self.g, self.site, self.v
         if 0 in (*site.sizes, *g.around.spec.shape):
             return []
-        first = text.lanes(v, "bias[k] = 0.0f;")
-        if g.bias >= 0:
-            spec = self.args.node.given[g.bias].spec
-            loads, lane = text.fetch(
-                self.args, "b", f"{self.args.input(g.bias)} + c", spec.dtype, 1, v
-            )
-            first = [*loads, *text.lanes(v, f"bias[k] = {lane};")]
-        out = [*site.head(), f"float bias[{v}], acc[{self.columns}][{v}];", *first]
+        if self.apart:
+            return self._apart()
+        out = [*site.head(), *self._bias(), f"float acc[{self.columns}][{v}];"]
         out += [*self._columns(*text.lanes(v, "acc[m][k] = bias[k];")), self._rows()]
         return [*out, *self._stores()]
+
+    def _bias(self) -> list[str]:
+        """Declare what sums begin with."""
+        g, v = self.g, self.v
+        if g.bias < 0:
+            return [f"float bias[{v}] = {{}};"]
+        spec = self.args.node.given[g.bias].spec
+        place = f"{self.args.input(g.bias)} + c"
+        loads, lane = text.fetch(self.args, "b", place, spec.dtype, 1, v)
+        return [f"float bias[{v}];", *loads, *text.lanes(v, f"bias[k] = {lane};")]
+
+    def _apart(self) -> list[str]:
+        """A warp for each row of taps of 32 strips; then it adds its share of the columns."""
+        site, v, rows, kind = self.site, self.v, self.g.kernel[0], self.site.kind
+        total = self.args.dim(site.threads)
+        sums = self._columns(*text.lanes(v, f"parts[team][m * {v} + k][lane] = acc[m][k];"))
+        return [
+            f"if (({kind})blockIdx.x * {LANES} >= {total}) return;",
+            "// [row of taps][column and channel][strip]: a warp's lanes are in different banks",
+            f"__shared__ float parts[{rows}][{self.columns * v}][{LANES}];",
+            f"const int lane = threadIdx.x % {LANES}, team = threadIdx.x / {LANES};",
+            f"const {kind} number = ({kind})blockIdx.x * {LANES} + lane;",
+            f"const {kind} t = number < {total} ? number : {total} - 1;",
+            *site.place(),
+            f"float acc[{self.columns}][{v}] = {{}};",
+            f"const {kind} h = {self._line('team')};",
+            block(f"if ({self._is_inside('h')})", "const int i = team;", *self._row()),
+            *sums,
+            "__syncthreads();",
+            f"if (number >= {total}) return;",
+            *self._bias(),
+            *self._added(rows),
+        ]
+
+    def _added(self, rows: int) -> list[str]:
+        """Every column of this warp's share: the sums of all rows, in their order."""
+        v, o = self.v, f"o{self.last}"
+        one = f"for (int r = 0; r < {rows}; r++) sum[k] += parts[r][m * {v} + k][lane];"
+        place = f"const {self.site.kind} {o} = start + m;"
+        stores = block(
+            f"if ({o} < {self.args.dim(self.g.around.shape[-1])})",
+            f"float sum[{v}];",
+            *text.lanes(v, "sum[k] = bias[k];", one),
+            *self.site.finish("sum[k]"),
+        )
+        share = f"for (int m = team; m < {self.columns}; m += {rows})"
+        return [f"const {self.site.kind} start = {o};", block(share, place, stores)]
 
     def _stores(self) -> list[str]:
         """Every column that is there."""
@@ -179,15 +242,23 @@ class _Depthwise:
 
     def _rows(self) -> str:
         """All taps of all rows."""
-        g, kind = self.g, self.site.kind
-        row = "0" if g.is_flat else f"o0 * {g.strides[0]} - {g.pads[0]} + i * {g.dilations[0]}"
-        inside = f"if (h < 0 || h >= {self.args.dim(g.size[0])}) continue;"
+        g = self.g
+        inside = f"if (!({self._is_inside('h')})) continue;"
         unrolled = "#pragma unroll\n" if g.kernel[0] <= UNROLLED else ""
         head = f"for (int i = 0; i < {g.kernel[0]}; i++)"
-        return unrolled + block(head, f"const {kind} h = {row};", inside, *self._row())
+        line = f"const {self.site.kind} h = {self._line('i')};"
+        return unrolled + block(head, line, inside, *self._row())
+
+    def _line(self, tap: str) -> str:
+        """The input row of a row of taps."""
+        g = self.g
+        return "0" if g.is_flat else f"o0 * {g.strides[0]} - {g.pads[0]} + {tap} * {g.dilations[0]}"
+
+    def _is_inside(self, row: str) -> str:
+        return f"{row} >= 0 && {row} < {self.args.dim(self.g.size[0])}"
 
     def _row(self) -> list[str]:
-        """One row of taps: weights, then each input column once."""
+        """One row of taps: weights and each input column once, before the sums wait for them."""
         g, v, taps = self.g, self.v, self.g.kernel[1]
         channels = self.args.dim(g.around.spec.shape[1])
         out: list[str] = []
@@ -197,22 +268,27 @@ class _Depthwise:
             loads, lane = text.fetch(self.args, f"w{t}", place, self.dtype, 1, v)
             out += loads
             names.append(lane)
-        users: dict[int, list[tuple[int, int]]] = {}
+        users: dict[int, list[tuple[int, str]]] = {}
         for m in range(self.columns):
             for t in range(taps):
-                users.setdefault(m * g.strides[1] + t * g.dilations[1], []).append((m, t))
+                at = m * g.strides[1] + t * g.dilations[1]
+                users.setdefault(at, []).append((m, names[t]))
         start = f"o{self.last} * {g.strides[1]} - {g.pads[1]}"
         out.append(f"const {self.site.kind} first = {start};")
+        for at in sorted(users):
+            out += self._pixel(at)
         for at, found in sorted(users.items()):
-            out.append(self._pixel(at, [(m, names[t]) for m, t in found]))
+            out += text.lanes(v, *(f"acc[{m}][k] += p{at}[k] * {w};" for m, w in found))
         return out
 
-    def _pixel(self, at: int, found: Sequence[tuple[int, str]]) -> str:
-        """Add the input column ``at`` from the first to the sums that it takes part in."""
-        place = f"{self.args.input(0)} + ({self.args.offset(self.source, ['n', 'h', 'l', 'c'])})"
-        loads, lane = text.fetch(self.args, "x", place, self.dtype, 1, self.v)
-        sums = text.lanes(self.v, *(f"acc[{m}][k] += {lane} * {w};" for m, w in found))
-        column = f"const {self.site.kind} l = first + {at};"
-        return block(
-            "", column, block(f"if (l >= 0 && l < {self.args.dim(self.g.size[1])})", *loads, *sums)
+    def _pixel(self, at: int) -> list[str]:
+        """Declare and load ``p<at>``, the input column ``at`` from the first; beside it zeros."""
+        place = (
+            f"{self.args.input(0)} + ({self.args.offset(self.source, ['n', 'h', f'l{at}', 'c'])})"
         )
+        load = f"tx_load_{self.dtype.value}<{self.v}>(p{at}, {place});"
+        return [
+            f"const {self.site.kind} l{at} = first + {at};",
+            f"float p{at}[{self.v}] = {{}};",
+            f"if (l{at} >= 0 && l{at} < {self.args.dim(self.g.size[1])}) {load}",
+        ]

@@ -594,6 +594,10 @@ def depthwise() -> list[Case]:
     )
     attrs = {"group": 8, "pads": (2, 2, 2, 2)}
     made.append(one("depthwise", "Convolution", [x, w], (1,), **attrs))
+    for side, pad in ((7, 3), (13, 4)):
+        large = real(8, 1, side, side, dtype="f16", seed=1)
+        around = {"group": 8, "pads": (pad,) * 4}
+        made.append(one("depthwise", "Convolution", [x, large, b], (1, 2), **around))
     r = real(1, 8, 7, 13, dtype="f16", seed=3)
     chain = [
         ("Convolution", [0, 1, 2], attrs),

@@ -1,4 +1,4 @@
-"""Matrix products: Gemm said as MatMul and Add, constant factors in constant weights."""
+"""Matrix products: Gemm said as MatMul and Add, constant factors in constant weights and biases."""
 
 from __future__ import annotations
 
@@ -60,26 +60,45 @@ def _scaled_gemm_example(net: Any) -> None:
 # -- factors -------------------------------------------------------------------------------------
 
 
-def _factor(root: Node, product: Node, c: Value) -> Array | None:
+def _factor(root: Node, product: Node, c: Value, turn: Node | None) -> Array | None:
     """The constant as one number per column of the weights."""
     w = product.inputs[1]
-    if (
-        w is None
-        or w.const is None
-        or w.spec.rank != 2
-        or root.outputs[0].spec.shape != product.outputs[0].spec.shape
-    ):
+    result = product if turn is None else turn
+    shape = result.outputs[0].spec.shape
+    if w is None or w.const is None or w.spec.rank != 2 or root.outputs[0].spec.shape != shape:
         return None
-    return along_axis(
-        c, product.outputs[0].spec.rank, product.outputs[0].spec.rank - 1, w.spec.shape[1]
-    )
+    columns = len(shape) - 1 if turn is None else turn.attrs.perm.index(len(shape) - 1)
+    return along_axis(c, len(shape), columns, w.spec.shape[1])
 
 
-def _into_weights_fits(root: Node, product: Node, c: Value) -> bool | str:
-    v, w = _factor(root, product, c), product.inputs[1]
+def _bias(product: Node, b: Value | None) -> Array | None:
+    """What is added to the product, as one number per column of the weights."""
+    y = product.outputs[0].spec
+    return None if b is None else along_axis(b, y.rank, y.rank - 1, y.shape[-1])
+
+
+def _into_weights_when(
+    root: Node, product: Node, c: Value, b: Value | None = None, turn: Node | None = None
+) -> bool | str:
+    if _factor(root, product, c, turn) is None:
+        return "it is no number per column of the weights"
+    if b is not None and _bias(product, b) is None:
+        return "what is added is no number per column of the weights"
+    return True
+
+
+def _into_weights_fits(
+    root: Node, product: Node, c: Value, b: Value | None = None, turn: Node | None = None
+) -> bool | str:
+    v, w = _factor(root, product, c, turn), product.inputs[1]
     assert v is not None
     assert w is not None
-    return _holds(w, _multiplier(root, v))
+    factor, bias = _multiplier(root, v), _bias(product, b)
+    if bias is None or b is None:
+        return _holds(w, factor)
+    largest = np.abs(bias.astype(np.float64) * factor)
+    held = holds_magnitudes(b.spec.dtype, largest)
+    return _holds(w, factor) if held else "the bias's dtype does not hold the result"
 
 
 def _multiplier(factor: Node, v: Array) -> Array:
@@ -95,12 +114,17 @@ def _holds(w: Value, factor: Array) -> bool | str:
     return True if held else "the weights' dtype does not hold the result"
 
 
-def _into_weights(root: Node, product: Node, c: Value) -> Op:
+def _into_weights(
+    root: Node, product: Node, c: Value, b: Value | None = None, turn: Node | None = None
+) -> Op:
     x, w = product.inputs
-    v = _factor(root, product, c)
+    v, bias = _factor(root, product, c, turn), _bias(product, b)
     assert v is not None
     assert w is not None
-    return P.tactix.MatMul(x, _scaled(w, _multiplier(root, v)))
+    y = P.tactix.MatMul(x, _scaled(w, _multiplier(root, v)))
+    if bias is not None and b is not None:
+        y = P.tactix.Add(y, literal((bias * _multiplier(root, v)).astype(b.array.dtype)))
+    return y if turn is None else P.tactix.Transpose(y, perm=turn.attrs.perm)
 
 
 def _scaled(w: Value, factor: Any) -> Any:
@@ -110,10 +134,12 @@ def _scaled(w: Value, factor: Any) -> Any:
 def _factor_example(net: Any) -> None:
     rng = np.random.default_rng(6)
     x = net.add_input("x", "f32", ["n", 2, 5])
-    w, c = (net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((5, 3), (1, 3)))
-    net.mark_output(
-        net.add_layer("tactix.Mul", [c, net.add_layer("tactix.MatMul", [x, w])[0]])[0], "y"
+    w, b, c = (
+        net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((5, 3), (3,), (3, 1))
     )
+    (y,) = net.add_layer("tactix.Add", [net.add_layer("tactix.MatMul", [x, w])[0], b])
+    (y,) = net.add_layer("tactix.Transpose", [y], perm=(0, 2, 1))
+    net.mark_output(net.add_layer("tactix.Mul", [c, y])[0], "y")
 
 
 def _input_factor_when(c: Value, w: Value) -> bool:
@@ -139,6 +165,8 @@ _SCALED = any_of(
     P.tactix.Mul(var("x"), const("c")) >> "factor", P.tactix.Div(var("x"), const("c")) >> "factor"
 )
 _PRODUCT = P.tactix.MatMul(var("x"), const("w")) >> "product"
+_RESULT = any_of(P.tactix.Add(_PRODUCT, const("b")), _PRODUCT)
+_MOVED = any_of(P.tactix.Transpose(_RESULT) >> "turn", _RESULT)
 
 RULES = (
     Rule(
@@ -158,9 +186,9 @@ RULES = (
     ),
     Rule(
         "tactix.factor_into_weights",
-        any_of(P.tactix.Mul(_PRODUCT, const("c")), P.tactix.Div(_PRODUCT, const("c"))),
+        any_of(P.tactix.Mul(_MOVED, const("c")), P.tactix.Div(_MOVED, const("c"))),
         _into_weights,
-        lambda root, product, c: _factor(root, product, c) is not None,
+        _into_weights_when,
         fits=_into_weights_fits,
         benefit=35,
         numerics="reassociates",

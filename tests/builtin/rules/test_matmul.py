@@ -47,6 +47,28 @@ def test_factors_of_columns_join_the_weights(net, apply, layer, shape):
     assert apply(net)[0] == ["MatMul"]
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("layer", ["Mul", "Div"])
+def test_factors_join_weights_and_bias_behind_a_move(net, apply, layer, moved, bias):
+    y = net.add("MatMul", net.x("n", 4, 5), net.random(5, 3))
+    if bias:
+        y = net.add("Add", net.random(3), y)
+    if moved:
+        y = net.add("Transpose", y, perm=(0, 2, 1))
+    c = net.c(net.rng.random((3, 1) if moved else (3,)) + 0.5)
+    net.mark_output(net.add("Softmax", net.add(layer, y, c)), "y")
+    product = "MatMul+Add" if bias else "MatMul"
+    assert apply(net)[0] == [product, *(["Transpose"] if moved else []), "Softmax"]
+
+
+def test_factors_of_a_sum_with_rows_stay(net, apply):
+    y = net.add("MatMul", net.x("n", 4, 5), net.random(5, 3))
+    y = net.add("Mul", net.add("Add", y, net.random(4, 1)), net.random(3))
+    net.mark_output(y, "y")
+    assert "tactix.factor_into_weights" not in apply(net)[2].counts
+
+
 @pytest.mark.parametrize("shape", [(4, 1), (4, 3), (2, 1, 1, 1)])
 def test_factors_of_rows_do_not(net, apply, shape):
     y = net.add("MatMul", net.x("n", 4, 5), net.random(5, 3))

@@ -17,14 +17,14 @@ T = P.tactix
 _TURNED = T.Transpose(var("x")) >> "turn"
 
 
-def _channels_first(turn: Node) -> bool:
+def channels_first(turn: Node) -> bool:
     """Whether the last axis becomes the second, and the others keep their order."""
     rank = len(turn.attrs.perm)
     return rank > 2 and tuple(turn.attrs.perm) == (0, rank - 1, *range(1, rank - 1))
 
 
 def _mixes(root: Node, turn: Node, w: Value) -> bool | str:
-    if not is_of_pixels(root) or not _channels_first(turn):
+    if not is_of_pixels(root) or not channels_first(turn):
         return "it is no convolution of single pixels that tokens are"
     if any(b.const is None for b in root.given[2:]):
         return "the bias is no constant"

@@ -5,6 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.builtin.rules.conftest import arrays, compare, names
+
+from tactix.fuse.rewrite import fuse
+from tactix_ops.rules import all_rules, graphics_rules
 
 
 def image(net, *more):
@@ -56,3 +60,42 @@ def test_a_transpose_that_others_read_is_made_once(net, apply):
     net.mark_output(net.add("ReduceSum", y, axes=(1,), keepdims=False), "s")
     net.mark_output(net.add("Softmax", y), "p")
     assert apply(net, "reduction_of_transpose")[0] == ["Transpose", "ReduceSum", "Softmax"]
+
+
+def moved_product(net, columns=8):
+    """A product of tokens, moved to (n, columns, 3, 3)."""
+    x = net.add("MatMul", net.x("n", 3, 3, 4, name=f"x{len(net.inputs)}"), net.random(4, columns))
+    return net.add("Transpose", x, perm=(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize("layer", ["Add", "Sub", "Mul"])
+def test_what_is_moved_alike_is_joined_before(net, apply, layer):
+    y = net.add(layer, moved_product(net), moved_product(net))
+    net.mark_output(net.add("Softmax", y), "y")
+    assert sorted(apply(net)[0]) == ["MatMul", f"MatMul+{layer}", "Softmax", "Transpose"]
+
+
+@pytest.mark.parametrize("case", ["another way", "a broadcast", "both are read"])
+def test_what_is_not_moved_alike_stays(net, apply, case):
+    x, y = moved_product(net), moved_product(net, 1 if case == "a broadcast" else 8)
+    if case == "another way":
+        y = net.add("Transpose", net.add("Tanh", net.x("n", 3, 3, 8, name="y")), perm=(0, 3, 2, 1))
+    if case == "both are read":
+        net.mark_output(net.add("Softmax", x), "x")
+        net.mark_output(net.add("Softmax", y), "z")
+    net.mark_output(net.add("Softmax", net.add("Add", x, y)), "y")
+    assert "tactix.moved_alike" not in apply(net)[2].counts
+
+
+@pytest.mark.parametrize("convolved", [True, False])
+def test_an_image_of_a_convolution_joins_tokens_on_a_gpu(net, convolved):
+    image = net.x("n", 8, 3, 3, name="image")
+    if convolved:
+        image = net.add("Convolution", image, net.random(8, 8, 1, 1))
+    net.mark_output(net.add("Softmax", net.add("Add", moved_product(net), image)), "y")
+    net.mark_output(net.add("Softmax", image), "z")
+    out, _ = fuse(net, [*all_rules(), *graphics_rules()])
+    assert ("MatMul+Add" in names(out)) == convolved
+    compare(net, out, arrays(net, 3, (4,)))
+    out, _ = fuse(net, all_rules())
+    assert "MatMul+Add" not in names(out)

@@ -55,6 +55,23 @@ class Format:
             return (n, *spatial, c)
         return (n, ceildiv(c, self.lanes), *spatial, self.lanes)
 
+    def lies_as(self, other: Format, shape: Shape) -> bool:
+        """Whether each element of a tensor of that shape lies at the same place in both formats:
+        axes of one element lie anywhere.
+        """
+        return self == other or self._order(shape) == other._order(shape)
+
+    def _order(self, shape: Shape) -> tuple[object, ...]:
+        """What lies outside of what: axes of more than one element. Blocks that stand for
+        themselves are one name.
+        """
+        if self.lanes > 1:
+            whole = isinstance(shape[1], int) and shape[1] % self.lanes == 0
+            if not whole or any(d != 1 for d in shape[2:]):
+                return (self.name,)
+        axes = range(len(shape)) if self.is_linear else (0, *range(2, len(shape)), 1)
+        return tuple(i for i in axes if shape[i] != 1)
+
     def pack(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """A linear array in this format's storage."""
         import numpy as np

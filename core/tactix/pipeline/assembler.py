@@ -258,7 +258,10 @@ class Assembler:
                 self._where[v, fmt] = self._weight(v.name, partial(fmt.pack, v.const))
             else:
                 have = produced_format(v, self.chosen)
-                self._reformat(v, have, fmt, self._made(v, fmt))
+                if have.lies_as(fmt, v.spec.shape) and (v, fmt) not in self._placement.inside:
+                    self._where[v, fmt] = self._fetch(v, have)
+                else:
+                    self._reformat(v, have, fmt, self._made(v, fmt))
         return self._where[v, fmt]
 
     def _reformat(self, v: Value, source: Format, target: Format, buffer: int) -> int:

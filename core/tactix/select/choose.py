@@ -206,9 +206,10 @@ class Taken:
                 self._count(v, now, 1)
 
     def changes(self, v: Value) -> int:
-        """In how many formats the tensor is read, beside that in which it is made."""
+        """In how many formats the tensor is read in which it does not lie as it is made."""
         wanted = self._wanted.get(v, ())
-        return len(wanted) - (produced_format(v, self.candidates) in wanted)
+        made = produced_format(v, self.candidates)
+        return sum(f != made and not f.lies_as(made, v.spec.shape) for f in wanted)
 
     def _count(self, v: Value, f: Format, by: int) -> None:
         wanted = self._wanted.setdefault(v, {})

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,32 @@ def test_specs() -> None:
     assert shape.known() == (n, 3)
     assert TensorSpec(DType.FP32, (1,), const=np.array([1.5], np.float32)).known() is None
     assert TensorSpec(DType.INT64, (2000,), const=np.zeros(2000, np.int64)).known() is None
+
+
+SHAPES = [
+    (2, 32, 1, 1),
+    (2, 32, 3, 1),
+    (1, 1, 4, 5),
+    (1, 8, 1, 3),
+    (2, 20, 1),
+    (4, 16),
+    (1, 5, 1, 1),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_formats_in_which_elements_lie_alike_are_known(shape: tuple[int, ...]) -> None:
+    x = np.arange(1, 1 + np.prod(shape)).reshape(shape)
+    formats = [LINEAR, NHWC, blocked(8), blocked(16)]
+    for a, b in itertools.product(formats, formats):
+        same = np.array_equal(a.pack(x).reshape(-1), b.pack(x).reshape(-1))
+        assert same or not a.lies_as(b, shape), (a, b)
+    assert LINEAR.lies_as(NHWC, shape) == np.array_equal(NHWC.pack(x).reshape(-1), x.reshape(-1))
+
+
+def test_open_sizes_are_none_that_let_formats_lie_alike() -> None:
+    n = sym("n")
+    assert NHWC.lies_as(LINEAR, (n, 32, 1, 1))
+    assert blocked(16).lies_as(NHWC, (n, 32, 1, 1))
+    assert not NHWC.lies_as(LINEAR, (n, 32, n, 1))
+    assert not blocked(16).lies_as(LINEAR, (n, n, 1, 1))

@@ -58,6 +58,19 @@ def test_one_fast_blocked_node_is_not_worth_two_reformats() -> None:
     assert found.seconds == pytest.approx(300e-6)
 
 
+def test_a_change_of_format_that_moves_nothing_costs_nothing() -> None:
+    net = NetworkDefinition({RELU.key: RELU})
+    v = net.add_input("x", "f32", (1, 1 << 16, 1))
+    for _ in range(3):
+        (v,) = net.add_layer("t.Relu", [v])
+    net.mark_output(v)
+    options = {n: [candidate(100e-6, LINEAR)] for n in net.nodes}
+    options[net.nodes[1]] = [candidate(100e-6, LINEAR), candidate(60e-6, C16)]
+    found = choose(net, net.nodes, options)
+    assert found.candidates[net.nodes[1]].variant.input_format(0) == C16
+    assert found.seconds == pytest.approx(260e-6)
+
+
 def test_a_run_of_blocked_nodes_is() -> None:
     net, nodes = chain(6)
     options = {n: [candidate(100e-6, LINEAR), candidate(40e-6, C16)] for n in nodes}

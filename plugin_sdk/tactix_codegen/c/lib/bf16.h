@@ -13,6 +13,19 @@ TX_INLINE vf tx_dot2(vf sum, vi u, vi s) {
 }
 #endif
 
+/* As many elements as a vector of float32 has, as pairs in its first half; what the second half holds is not told. */
+TX_INLINE vi tx_pairs_of(const void* p) {
+#if TX_512
+    return (vi)_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i*)p));
+#elif TX_256
+    return (vi)_mm256_castsi128_si256(_mm_loadu_si128((const __m128i*)p));
+#else
+    vi x = {0};
+    memcpy(&x, p, sizeof(x) / 2);
+    return x;
+#endif
+}
+
 /* 2^t within 2^-13 of it, for weights that are rounded to 8 bits: minimax of degree 3, exact where t is whole. 0 where it
  * is subnormal, see tx_weight. */
 TX_INLINE vf tx_weight_half(vf t) {

@@ -46,14 +46,12 @@ class HalfDirectConvTactic(CpuConvTactic):
 
 
 class HalfJoinedConvTactic(CpuConvTactic):
-    """bf16 with groups of a half or a quarter of a vector, as c_joined_conv takes them."""
+    """bf16 with groups of a part of a vector, as c_joined_conv takes them."""
 
     key = "tactix.c_bf16_joined_conv@1"
     beyond = "it takes groups that fusing makes"
     implements = ("tactix.WideConvolution@1", "tactix.Convolution@1")
-    spreads = True
-    """A zero times what is no number is none."""
 
     def match(self, node: Node, device: DeviceProperties) -> DirectConvolution | Reject:
         win = joined_window(node, max(4, device.lanes), HALVES.dtypes)
-        return win if isinstance(win, Reject) else DirectConvolution(win, gathered(win))
+        return win if isinstance(win, Reject) else DirectConvolution(win, win)

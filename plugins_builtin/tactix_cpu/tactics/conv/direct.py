@@ -21,6 +21,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import tile as c_tile
+from tactix_cpu.tactics.conv.joined import JoinedKernel
 from tactix_cpu.tactics.conv.kernel import (
     ConvKernel,
     GatherKernel,
@@ -137,22 +138,22 @@ class CpuConvTactic(Tactic[DirectConvolution]):
             return GatherKernel(win, variant, ctx).artifact()
         if win.before is not None:
             return PreparedKernel(win, variant, ctx).artifact()
+        if win.joined > 1:
+            return JoinedKernel(win, variant, ctx).artifact()
         return (SpanKernel if variant.number("span") else ConvKernel)(win, variant, ctx).artifact()
 
 
 class JoinedConvTactic(CpuConvTactic):
-    """float32 with groups of a half or a quarter of a vector: as many as fill one are multiplied
-    together, with zeros where they have no part in each other.
+    """float32 with groups of equal numbers of channels, a whole part of a vector: as many as fill
+    one are computed side by side.
     """
 
     key = "tactix.c_joined_conv@1"
-    beyond = "examples have no groups of a half or a quarter of the vectors of each processor"
-    spreads = True
-    """A zero times what is no number is none."""
+    beyond = "examples have no groups of a part of the vectors of each processor"
 
     def match(self, node: Node, device: DeviceProperties) -> DirectConvolution | Reject:
         win = joined_window(node, max(4, device.lanes))
-        return win if isinstance(win, Reject) else DirectConvolution(win, gathered(win))
+        return win if isinstance(win, Reject) else DirectConvolution(win, win)
 
 
 def shapes(
@@ -183,6 +184,8 @@ def shapes(
 
 def _spans(win: CpuConvolutionWindow, device: DeviceProperties) -> list[tuple[int, int, bool]]:
     """Tiles across rows worth trying, for small images: equal ones."""
+    if win.joined > 1:
+        return []
     pixels, per_group = pixels_of(win), -(-win.co // win.group // max(4, device.lanes))
     out = []
     for most, vectors in register_tiles(win, device):
@@ -213,7 +216,7 @@ def cycles(
     size = {s: USUAL_SIZE for d in axes for s in symbols(d)} | (opt or {})
     n, high, wide = (evaluate(d, size) for d in axes)
     panels = -(-win.co // (vectors * lanes))
-    channels = win.c // win.group
+    channels = win.c // win.group // win.joined
     steps = -(-channels * win.dtype.bits // 32)
     depth = (steps + steps % 2) * win.all_taps  # in pairs of steps (_channels in kernel.py)
     whole = win.is_pointwise or dict(v.knobs).get("span")

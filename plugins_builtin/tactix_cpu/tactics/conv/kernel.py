@@ -105,6 +105,8 @@ class ConvKernel:
         self.functions = Functions(self.args)
         lanes = self.tile.lanes
         self.cell = 1 if self.linear else lanes
+        self.depth_of_cell = self.cell
+        """Channels of a cell that a result is made of."""
         self.deep = -(-win.c // win.group // self.cell)
         self.tail = win.c // win.group % self.cell
         self.panels = -(-win.co // self.tile.width)
@@ -149,14 +151,14 @@ class ConvKernel:
             "X_LINE": self.pitch * self.cell,
             "X_PLANE": self._plane(),
             "X_IMAGE": self.lines * self.pitch * (self.cell * self._planes()),
-            "W_TAP": self.cell * width,
-            "W_LINE": win.kernel[1] * self.cell * width,
+            "W_TAP": self.depth_of_cell * width,
+            "W_LINE": win.kernel[1] * self.depth_of_cell * width,
             "W_BLOCK": self.slab,
             "W_PANEL": self.deep * self.slab,
         }
         if win.has_depth and not self.flat:
             sizes["X_SLICE"] = win.size[0] * self.pitch * self.cell
-            sizes["W_SLICE"] = win.taps * self.cell * width
+            sizes["W_SLICE"] = win.taps * self.depth_of_cell * width
         for name, size in sizes.items():
             self.args.size(name, size)
 
@@ -213,11 +215,10 @@ class ConvKernel:
         """
         win, width, cell = self.win, self.tile.width, self.cell
         channels = win.c // win.group
-        outputs = win.co if win.joined == 1 else win.group * channels
-        pad = (0, self.panels * width - outputs), (0, self.deep * cell - channels), (0, 0), (0, 0)
+        pad = (0, self.panels * width - win.co), (0, self.deep * cell - channels), (0, 0), (0, 0)
         kernel = (win.depth.kernel * win.kernel[0], win.kernel[1])
         steps: tuple[tuple[str, Any], ...] = (
-            ("reshape", (outputs, channels, *kernel)),
+            ("reshape", (win.co, channels, *kernel)),
             ("pad", pad),
             (
                 "reshape",
@@ -225,20 +226,7 @@ class ConvKernel:
             ),
             ("transpose", (0, 2, 5, 6, 3, 1, 4)),
         )
-        return Packed(win.w, steps) if win.joined == 1 else Packed(-1, steps, self._joined)
-
-    def _joined(self, given: Sequence[Any]) -> Any:
-        """Weights of joined groups, (output channel, channel in group, taps): blocks of the model's
-        along a diagonal.
-        """
-        import numpy as np
-
-        win, w = self.win, given[self.win.w]
-        each, count = win.c // win.group // win.joined, win.joined
-        w = np.pad(w.reshape(win.co, -1), ((0, win.group * count * each - win.co), (0, 0)))
-        w = w.reshape(win.group, count, each, 1, each, -1)
-        with np.errstate(invalid="ignore"):  # weights may be infinite
-            return w * np.eye(count, dtype=w.dtype).reshape(1, count, 1, count, 1, 1)
+        return Packed(win.w, steps)
 
     def _workspace(self) -> Dim:
         pixels = self.win.n * prod(self.win.spatial)
@@ -337,34 +325,37 @@ class ConvKernel:
             more = "x + (c + 1) * X_PLANE" if self.deep > 1 else ""
             one = self._cell(tile, "x + c * X_PLANE", "w + c * W_BLOCK", 0, None, more)
             return f"{blocks}\n{loop('c', '0', deep, self._cells(deep), one)}"
-        down, across = self.win.dilations
+        down = self.win.dilations[0]
         row = "X_LINE" if down == 1 else self.args.size("X_DOWN", self.pitch * (down * self.cell))
         xs, ws = ("xs", "ws") if self.win.has_depth else ("x + c * X_PLANE", "w + c * W_BLOCK")
         xr, wr = f"{xs} + i * {row}", f"{ws} + i * W_LINE"
-        if self.linear or run is not None:
-            places = [
-                (self.args.sum("xr", self._at(t * across)), self.args.sum("wr", times(t, "W_TAP")))
-                for t in range(kw)
-            ]
-            taps = [self._cell(tile, x, w, t, run) for t, (x, w) in enumerate(places)]
-        else:
-            step = self._at(across)
-            taps = [
-                loop(
-                    "j",
-                    "0",
-                    str(kw),
-                    self._cell(tile, f"xr + j * {step}", "wr + j * W_TAP", 0, None),
-                )
-            ]
         rows = loop(
             "i",
             "top",
             "bottom",
             f"const {self.element}* xr = {xr};\nconst {ctype(self.weights)}* wr = {wr};",
-            *taps,
+            *self._taps_of_row(tile, run),
         )
         return f"{blocks}\n{loop('c', '0', deep, self._cells(deep), self._slices(rows))}"
+
+    def _taps_of_row(self, tile: RegisterTile, run: TileRun | None) -> list[str]:
+        """The sum over the column taps of a row of taps, at ``xr`` and ``wr``."""
+        kw, across = self.win.kernel[1], self.win.dilations[1]
+        if self.linear or run is not None:
+            places = [
+                (self.args.sum("xr", self._at(t * across)), self.args.sum("wr", times(t, "W_TAP")))
+                for t in range(kw)
+            ]
+            return [self._cell(tile, x, w, t, run) for t, (x, w) in enumerate(places)]
+        step = self._at(across)
+        return [
+            loop(
+                "j",
+                "0",
+                str(kw),
+                self._cell(tile, f"xr + j * {step}", "wr + j * W_TAP", 0, None),
+            )
+        ]
 
     def _has_slices(self) -> bool:
         """Whether a window has taps along the depth that may be left out."""

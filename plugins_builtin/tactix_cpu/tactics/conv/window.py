@@ -28,12 +28,6 @@ border, and inside of one or two sizes. No measurement of it is on record.
 """
 
 
-MOST_JOINED = 4
-"""Groups that are worth joining: a kernel multiplies as many times what the model says, and the
-general one reaches a quarter of the speed of whole blocks (26 of 115 GFLOP/s on a Zen 4).
-"""
-
-
 @dataclass(frozen=True)
 class NodeWindow(ConvolutionGeometry):
     """The convolution of a node, and what stands around it. What is multiplied with w is x, or what
@@ -54,8 +48,8 @@ class CpuConvolutionWindow(NodeWindow):
     """``epi`` includes the bias, its operand strides are along (n, channel, row, column).
     ``dtype``: of w, and of what is multiplied with it. ``has_means``: whether the last output is
     the mean of the first, which is the only other one, over its pixels. ``joined``: how many groups
-    of the model each group of the kernel is, with zeros between; then ``c`` counts the channels of
-    whole groups of the kernel.
+    of the model each group of the kernel is; then ``c`` counts the channels of whole groups of the
+    kernel.
     """
 
     dtype: DType
@@ -100,8 +94,8 @@ def joined_window(
         return win
     each = win.c // win.group, win.co // win.group
     count = lanes // max(1, min(each))
-    if each[0] != each[1] or each[0] < 2 or lanes % each[0] or not 1 < count <= MOST_JOINED:
-        return Reject("groups of equal numbers of channels, a half or a quarter of a vector, only")
+    if each[0] != each[1] or each[0] < 2 or lanes % each[0] or count < 2:
+        return Reject("groups of equal numbers of channels, a whole part of a vector, only")
     if win.group == 1:
         return Reject("there is one group")
     groups = -(-win.group // count)

@@ -74,6 +74,8 @@ def _why_not(h: Heads, node: Node) -> str:
         )
     if h.q.count != h.lead or any(m.count[0] != h.lead[0] for m in (h.k, h.v)):
         return "cuDNN repeats no queries, and keys and values along heads alone"
+    if any(m.sharing(h.lead) > 1 for m in (h.k, h.v)):
+        return "keys and values have all heads, or one, for cuDNN"
     if (
         folded(h.epi, node.outputs[0].spec.dtype) != FoldedEpilogue()
         or node.outputs[0].spec.dtype is not h.dtype

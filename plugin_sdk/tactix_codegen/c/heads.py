@@ -25,7 +25,7 @@ LAYERS = ("tactix.Attention@1", "tactix.TokenAttention@1")
 class Matrices:
     """One matrix for each of ``count`` = (batch, heads): its element (row, column) of batch b and
     head h is, in given input ``index``, at ``start + b strides[0] + h strides[1] + row pitch +
-    column``.
+    column``. It may have fewer heads than the node: as many of those, side by side, share each.
     """
 
     index: int
@@ -35,20 +35,36 @@ class Matrices:
     start: int = 0
 
     def pointer(self, args: Args, item: str, count: Shape) -> str:
-        """C text of where the matrix of the row-major ``item`` over ``count``, to which these
-        broadcast, begins.
+        """C text of where the matrix of the row-major ``item`` over ``count``, which share these,
+        begins.
         """
-        strides = tuple(0 if n == 1 else s for n, s in zip(self.count, self.strides, strict=True))
-        return args.sum(
-            args.input(self.index),
-            str(self.start),
-            row_offset(item if item.isidentifier() else f"({item})", count, strides, args),
-        )
+        place = self.offset(args, item if item.isidentifier() else f"({item})", count, self.strides)
+        return args.sum(args.input(self.index), str(self.start), place)
+
+    def offset(self, args: Args, item: str, count: Shape, strides: Shape) -> str:
+        """C text of where that matrix begins among matrices with those strides of batch and
+        head.
+        """
+        own = tuple(0 if n == 1 else s for n, s in zip(self.count, strides, strict=True))
+        sharing = self.sharing(count)
+        if sharing == 1:
+            return row_offset(item, count, own, args)
+        return row_offset(item, (count[0], self.count[1], sharing), (*own, 0), args)
+
+    def sharing(self, count: Shape) -> int:
+        """Heads of ``count``, side by side, that share one of several here."""
+        heads, own = count[1], self.count[1]
+        if own in (1, heads):
+            return 1
+        assert isinstance(heads, int)
+        assert isinstance(own, int)
+        return heads // own
 
 
 @dataclass(frozen=True)
 class Heads:
-    """q: s rows of d, k: t rows of d, v: t rows of e, for each of ``lead`` = (batch, heads).
+    """q: s rows of d, k: t rows of d, v: t rows of e, for each of ``lead`` = (batch, heads), which
+    may share those of k and v.
 
     ``mask``: given input, or -1, with its strides along (batch, heads, s, t). ``tokens``: results
     lie in rows of all heads, (batch, s, heads e), not in matrices (batch, heads, s, e).
@@ -139,27 +155,37 @@ def _matrices(anchor: Any, q: TensorSpec, k: TensorSpec, v: TensorSpec) -> Found
     t = k.shape[2] if isinstance(k.shape[2], int) else v.shape[2]
     t = t if anchor.attrs.keys is None else anchor.attrs.keys
     try:
-        lead = broadcast_shapes(q.shape[:2], k.shape[:2], v.shape[:2])
+        (batch,) = broadcast_shapes(*(x.shape[:1] for x in (q, k, v)))
+        heads = q.shape[1]
+        if not all(_shares(x.shape[1], heads) for x in (k, v)):
+            (heads,) = broadcast_shapes(*(x.shape[1:2] for x in (q, k, v)))
+            for x in (q, k, v):
+                broadcast_strides(x.shape[1:2], (heads,))
         for x in (q, k, v):
-            broadcast_strides(x.shape[:2], lead)
+            broadcast_strides(x.shape[:1], (batch,))
     except ShapeError as problem:
         return Reject(str(problem))
     of_q, of_k, of_v = (dense(i, x) for i, x in zip(anchor.inputs[:3], (q, k, v), strict=True))
-    return lead, q.shape[2], t, d, v.shape[3], (of_q, of_k, of_v)
+    return (batch, heads), q.shape[2], t, d, v.shape[3], (of_q, of_k, of_v)
+
+
+def _shares(own: Dim, heads: Dim) -> bool:
+    """Whether so many heads of q share each of so many of keys or values."""
+    known = isinstance(own, int) and isinstance(heads, int) and own > 0
+    return own == heads or (known and heads % own == 0)
 
 
 def _tokens(anchor: Any, q: TensorSpec, k: TensorSpec, v: TensorSpec) -> Found | Reject:
     """lead, s, t, d, e and q, k, v of heads side by side in rows of tokens."""
     a = anchor.attrs
 
-    def side_by_side(index: int, x: TensorSpec, width: int, start: int) -> Matrices:
-        batch, rows, pitch = x.shape
-        return Matrices(index, (batch, a.heads), (rows * pitch, width), pitch, start)
+    def side_by_side(index: int, x: TensorSpec, part: tuple[int, int], start: int) -> Matrices:
+        (heads, width), (batch, rows, pitch) = part, x.shape
+        return Matrices(index, (batch, heads), (rows * pitch, width), pitch, start)
 
     t = k.shape[1] if isinstance(k.shape[1], int) else v.shape[1]
-    widths = (a.dim, a.dim, a.value_dim)
     of_q, of_k, of_v = (
-        side_by_side(i, x, w, c)
-        for i, x, w, c in zip(anchor.inputs[:3], (q, k, v), widths, a.columns, strict=True)
+        side_by_side(i, x, p, c)
+        for i, x, p, c in zip(anchor.inputs[:3], (q, k, v), a.parts, a.columns, strict=True)
     )
     return (q.shape[0], a.heads), q.shape[1], t, a.dim, a.value_dim, (of_q, of_k, of_v)

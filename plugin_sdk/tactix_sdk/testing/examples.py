@@ -81,6 +81,10 @@ EXAMPLES: dict[str, list[Example]] = {
             {"heads": 3, "dim": 5, "value_dim": 7, "columns": (1, 0, 2)},
             "f32 2 4 16; f32 2 6 15; f32 2 6 24; f32 1 1 4 6",
         ),
+        (
+            {"heads": 4, "key_heads": 2, "dim": 5, "value_dim": 3},
+            "f32 2 4 20; f32 2 6 10; f32 2 6 6",
+        ),
     ],
     "RotaryEmbedding": [({}, "f32 2 3 4 10; f32 4 10; f32 1 1 4 10")],
     "ByteMatMul": [

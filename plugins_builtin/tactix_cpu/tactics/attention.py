@@ -23,7 +23,7 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c import tile as c_tile
 from tactix_codegen.c.heads import Heads, Matrices
 from tactix_codegen.c.scalar import float_literal
-from tactix_codegen.c.text import Args, block, broadcast_strides, ctype, kernel, loop, split
+from tactix_codegen.c.text import Args, block, contiguous_strides, ctype, kernel, loop, split
 from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish_saved, flat
 from tactix_cpu.tactics.estimates import CLOCK, START
 from tactix_cpu.tactics.matmul.product import RowSite
@@ -532,7 +532,7 @@ class AttentionKernel:
             )
 
         def head(m: Matrices) -> str:
-            return f"({flat('item', sizes_of, broadcast_strides(m.count, h.lead), args)})"
+            return f"({m.offset(args, 'item', h.lead, contiguous_strides(m.count))})"
 
         def call(size: int) -> str:
             q = f"{h.q.pointer(args, 'item', h.lead)} + r * {args.dim(h.q.pitch)}"

@@ -279,7 +279,19 @@ def attention(c: LayerCall) -> None:
     k, v = c.inputs[1:3]
     if c.attrs.keys is not None:
         k, v = (sliced(c.graph, x, [0], [c.attrs.keys], [2], [1]) for x in (k, v))
+    heads, *own = (c.spec(i).shape[1] for i in range(3))
+    k, v = (_for_each(c, x, n, heads) for x, n in zip((k, v), own, strict=True))
     _attention(c, c.inputs[0], k, v, c.outputs[0])
+
+
+def _for_each(c: LayerCall, x: str, own: Dim, heads: Dim) -> str:
+    """Heads of keys or values as often as heads of queries share them; one broadcasts."""
+    if own in (1, heads) or heads == 1:
+        return x
+    assert isinstance(heads, int)
+    assert isinstance(own, int)
+    places = [i * own // heads for i in range(heads)]
+    return c.graph.one("Gather", x, c.graph.ints(places), axis=1)
 
 
 def _attention(c: LayerCall, q: str, k: str, v: str, output: str) -> None:
@@ -299,14 +311,15 @@ def _attention(c: LayerCall, q: str, k: str, v: str, output: str) -> None:
 def token_attention(c: LayerCall) -> None:
     """Columns become heads, and heads columns again."""
     a, g = c.attrs, c.graph
-    heads = []
-    for i, width in enumerate((a.dim, a.dim, a.value_dim)):
-        begin, end = a.columns[i], a.columns[i] + a.heads * width
+    parts = []
+    for i, (count, width) in enumerate(a.parts):
+        begin, end = a.columns[i], a.columns[i] + count * width
         whole = (begin, end) == (0, c.spec(i).shape[2])
         x = c.inputs[i] if whole else sliced(g, c.inputs[i], [begin], [end], [2], [1])
-        split = g.one("Reshape", x, g.ints([0, 0, a.heads, width]))
-        heads.append(g.one("Transpose", split, perm=[0, 2, 1, 3]))
-    q, k, v = heads
+        split = g.one("Reshape", x, g.ints([0, 0, count, width]))
+        part = g.one("Transpose", split, perm=[0, 2, 1, 3])
+        parts.append(_for_each(c, part, count, a.heads))
+    q, k, v = parts
     made = g.fresh()
     _attention(c, q, k, v, made)
     rows = g.one("Transpose", made, perm=[0, 2, 1, 3])

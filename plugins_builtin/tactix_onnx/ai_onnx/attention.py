@@ -46,10 +46,9 @@ def attention(ctx: Context, node: Any) -> Any:
     if not isinstance(depth, int):
         return NotImplemented
     scale = 1 / math.sqrt(depth) if factor is None else factor
-    shared = [repeated(ctx, x, q.spec.shape[1]) for x in (k, v)]
     mask = _mask(ctx, q, k, causal)
     y = ctx.layer(
-        "tactix.Attention", [q, *shared, mask], scale=float(scale), nan_to_zero=mask is not None
+        "tactix.Attention", [q, k, v, mask], scale=float(scale), nan_to_zero=mask is not None
     )
     return [joined_heads(ctx, y) if rank == 3 else y, *([k, v] if past else [])]
 

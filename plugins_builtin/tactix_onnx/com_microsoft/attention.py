@@ -464,13 +464,14 @@ def _grouped_product(ctx: Context, q: Value, present: list[Value], places: Value
             do="Compute it from the shape of an input",
         )
     keys = present[0].spec.shape[2] if known is None or ctx.input(3) is None else known[0]
-    k, v = (repeated(ctx, _part(ctx, x, 2, 0, keys), heads) for x in present)
+    k, v = (_part(ctx, x, 2, 0, keys) for x in present)
     added = _chosen(ctx, _visible(ctx, places, batch, queries, keys), ctx.input(10), -np.inf, q)
     cap, sink = ctx.attr("softcap", 0.0), ctx.input(11)
     if ctx.attr("smooth_softmax", 0) > 0 and sink is None:
         sink = ctx.constant(np.zeros(heads, q.spec.dtype.numpy))
     if not cap and sink is None:
         return ctx.layer("tactix.Attention", [q, k, v, added], scale=_scale(ctx, q))
+    k, v = (repeated(ctx, x, heads) for x in (k, v))
     scores = _scores(ctx, q, k, _scale(ctx, q), added, cap)
     weights = (
         ctx.layer("tactix.Softmax", [scores], axis=3)

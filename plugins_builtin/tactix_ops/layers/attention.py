@@ -41,9 +41,10 @@ class AttentionAttrs:
 class Attention(Layer):
     """``softmax(scale q k' + mask) v`` over the keys.
 
-    q: (batch, heads, s, d), k: (batch, heads, t, d), v: (batch, heads, t, e), of which the first
-    ``keys`` rows are read where that is given; mask: floats that broadcast to (batch, heads, s, t
-    or keys), or absent. y: (batch, heads, s, e).
+    q: (batch, heads, s, d), k: (batch, own heads, t, d), v: (batch, own heads, t, e), of which the
+    first ``keys`` rows are read where that is given; mask: floats that broadcast to (batch, heads,
+    s, t or keys), or absent. y: (batch, heads, s, e). Where k and v have fewer heads, heads of q
+    beside each other share one (grouped queries: Ainslie et al., "GQA", 2023).
     """
 
     key = "tactix.Attention@1"
@@ -57,7 +58,8 @@ class Attention(Layer):
             raise ShapeError(f"{self.key} takes (batch, heads, sequence, dim), not {q}, {k}, {v}")
         same_dim(q.shape[3], k.shape[3], self.key, "the dim of q and k")
         same_dim(k.shape[2], v.shape[2], self.key, "the sequence of k and v")
-        lead = broadcast_shapes(q.shape[:2], k.shape[:2], v.shape[:2])
+        (batch,) = broadcast_shapes(*(x.shape[:1] for x in (q, k, v)))
+        lead = (batch, heads_of(*(x.shape[1] for x in (q, k, v))))
         mask = optional(inputs, 3)
         t = k.shape[2]
         if attrs.keys is not None:
@@ -75,7 +77,7 @@ class Attention(Layer):
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         q, k, v = (wide(x) for x in inputs[:3])
-        k, v = k[:, :, : attrs.keys], v[:, :, : attrs.keys]
+        k, v = (_for_each(x[:, :, : attrs.keys], q.shape[1]) for x in (k, v))
         scores = np.matmul(q * q.dtype.type(attrs.scale), k.swapaxes(-1, -2))
         mask = pick(inputs, 3)
         if mask is not None:
@@ -85,9 +87,27 @@ class Attention(Layer):
         return (np.matmul(p, v).astype(inputs[0].dtype, copy=False),)
 
 
+def heads_of(q: Dim, *shared: Dim) -> Dim:
+    """Heads of the result: those of q where as many of them share each other one, else what all
+    broadcast to. Raises ShapeError.
+    """
+    known = all(isinstance(n, int) and n > 0 for n in (q, *shared))
+    if known and all(mod(q, n) == 0 for n in shared):
+        return q
+    (heads,) = broadcast_shapes((q,), *((n,) for n in shared))
+    return heads
+
+
+def _for_each(x: Array, heads: int) -> Array:
+    """Keys or values (batch, own heads, ...) as often as heads of q share them."""
+    own = x.shape[1]
+    return x if own in (1, heads) or heads == 1 else np.repeat(x, heads // own, axis=1)
+
+
 @dataclass(frozen=True)
 class TokenAttentionAttrs:
-    """``heads`` of ``dim`` columns of q and k, and of ``value_dim`` columns of v.
+    """``heads`` of ``dim`` columns of q, and ``key_heads`` (None: as many) of ``dim`` columns of k
+    and of ``value_dim`` columns of v.
 
     ``columns``: where those of q, k and v begin. ``scale``, ``nan_to_zero``: as for Attention.
     """
@@ -98,14 +118,21 @@ class TokenAttentionAttrs:
     columns: tuple[int, int, int] = (0, 0, 0)
     scale: float = 1.0
     nan_to_zero: bool = False
+    key_heads: int | None = None
+
+    @property
+    def parts(self) -> tuple[tuple[int, int], ...]:
+        """Heads of q, k and v, and the columns of each."""
+        own = self.heads if self.key_heads is None else self.key_heads
+        return (self.heads, self.dim), (own, self.dim), (own, self.value_dim)
 
 
 class TokenAttention(Layer):
     """Attention whose heads lie side by side in the rows of tokens, as products leave them.
 
-    q: (batch, s, at least heads dim), k: (batch, t, ...), v: (batch, t, ...); all three may be one
-    tensor with other ``columns``. mask: floats that broadcast to (batch, heads, s, t), or absent.
-    y: (batch, s, heads value_dim).
+    q: (batch, s, at least heads dim), k: (batch, t, at least key_heads dim), v: (batch, t, ...);
+    all three may be one tensor with other ``columns``. mask: floats that broadcast to (batch,
+    heads, s, t), or absent. y: (batch, s, heads value_dim).
     """
 
     key = "tactix.TokenAttention@1"
@@ -115,9 +142,11 @@ class TokenAttention(Layer):
     def infer(self, attrs: TokenAttentionAttrs, inputs: Specs) -> list[TensorSpec]:
         q, k, v = required(self, inputs, 3)
         float_only(q, self.key)
-        widths = (attrs.dim, attrs.dim, attrs.value_dim)
-        for x, begin, width in zip((q, k, v), attrs.columns, widths, strict=True):
-            end = begin + attrs.heads * width
+        (heads, _), (own, _), _ = attrs.parts
+        if own < 1 or heads % own:
+            raise ShapeError(f"{self.key}: {heads} heads cannot share {own} of keys and values")
+        for x, begin, (count, width) in zip((q, k, v), attrs.columns, attrs.parts, strict=True):
+            end = begin + count * width
             if x.rank != 3 or (isinstance(x.shape[2], int) and end > x.shape[2]):
                 raise ShapeError(
                     f"{self.key} takes (batch, sequence, at least {end} columns), not {x}"
@@ -137,11 +166,10 @@ class TokenAttention(Layer):
         return work.attention(rows, k.shape[1], attrs.dim, attrs.value_dim)
 
     def reference(self, attrs: TokenAttentionAttrs, *inputs: Array) -> tuple[Array, ...]:
-        widths = (attrs.dim, attrs.dim, attrs.value_dim)
         parts = []
-        for x, begin, width in zip(inputs, attrs.columns, widths, strict=False):
-            columns = x[..., begin : begin + attrs.heads * width]
-            parts.append(columns.reshape(*x.shape[:2], attrs.heads, width).swapaxes(1, 2))
+        for x, begin, (heads, width) in zip(inputs, attrs.columns, attrs.parts, strict=False):
+            columns = x[..., begin : begin + heads * width]
+            parts.append(columns.reshape(*x.shape[:2], heads, width).swapaxes(1, 2))
         plain = AttentionAttrs(attrs.scale, attrs.nan_to_zero)
         (y,) = ATTENTION.reference(plain, *parts, *inputs[3:])
         return (y.swapaxes(1, 2).reshape(*inputs[0].shape[:2], attrs.heads * attrs.value_dim),)

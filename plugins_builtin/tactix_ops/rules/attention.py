@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Shape, sym
+from tactix.base.dims import Shape, prod, sym
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import ANY, Op, P, Pattern, Rule, any_of, const, literal, var
+from tactix.contracts.rule import ANY, Op, P, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import again, scalar_const, uniform
 
 T = P.tactix
@@ -178,15 +178,7 @@ def _expanded_mask_example(net: Any) -> None:
     _attend(net, q, k, v, net.add_layer("tactix.Expand", [mask], shape=(1, 2, 3, 5))[0])
 
 
-def _cut(letter: str) -> Any:
-    """The first rows of an operand, its batch and its heads perhaps seen as others."""
-    cut = T.Slice(var(letter)) >> f"cut_{letter}"
-    return any_of(cut, T.Reshape(cut) >> f"seen_{letter}")
-
-
-def _first_keys_when(
-    root: Node, cut_k: Node, cut_v: Node, seen_k: Node | None = None, seen_v: Node | None = None
-) -> bool | str:
+def _first_keys_when(root: Node, cut_k: Node, cut_v: Node) -> bool | str:
     if root.attrs.keys is not None:
         return "it knows how many keys count"
     begins = all(
@@ -195,63 +187,46 @@ def _first_keys_when(
     )
     if not begins or cut_k.attrs.sizes != cut_v.attrs.sizes:
         return "they are not the first rows of keys and values"
-    for cut, seen in ((cut_k, seen_k), (cut_v, seen_v)):
-        if cut.given[0].spec.rank != 4 or (seen and _rows(seen) != _rows(cut)):
-            return "the rows are seen as others"
     return True
 
 
-def _rows(node: Node) -> Shape:
-    return node.outputs[0].spec.shape[2:]
-
-
-def _whole(cut: Node, seen: Node | None) -> Pattern:
-    """What is cut, with all of its rows."""
-    x = cut.given[0]
-    if seen is None:
-        return x
-    return T.Reshape(x, shape=(*seen.outputs[0].spec.shape[:2], *x.spec.shape[2:]))
-
-
-def _first_keys(
-    root: Node, cut_k: Node, cut_v: Node, seen_k: Node | None = None, seen_v: Node | None = None
-) -> Op:
-    k, v = _whole(cut_k, seen_k), _whole(cut_v, seen_v)
+def _first_keys(root: Node, k: Value, v: Value, cut_k: Node) -> Op:
     return again(root, [root.inputs[0], k, v, *root.inputs[3:]], keys=cut_k.attrs.sizes[0])
 
 
 def _repeated(letter: str) -> Any:
-    """Heads of an operand, each several times."""
-    times = T.Expand(T.Reshape(var(letter)) >> f"apart_{letter}") >> f"times_{letter}"
-    return T.Reshape(times, shape=ANY)
+    """Heads of an operand, each several times, or a single one."""
+    times = T.Expand(var(letter)) >> f"times_{letter}"
+    return any_of(T.Reshape(times, shape=ANY), times)
 
 
-def _shared_when(
-    root: Node, k: Value, v: Value, apart_k: Node, apart_v: Node, times_k: Node, times_v: Node
-) -> bool | str:
+def _own_heads(x: Value, times: Node) -> Shape | None:
+    """Shape (batch, own heads, rows, dim) of what is repeated as (batch, own heads, times, rows,
+    dim); or what a single head, read so often, has already.
+    """
+    shape, repeated = x.spec.shape, times.outputs[0].spec.shape
+    at = len(shape) - 3
+    if len(shape) not in (4, 5) or len(repeated) != len(shape) or shape[at] != 1:
+        return None
+    same = all(a == b for i, (a, b) in enumerate(zip(shape, repeated, strict=True)) if i != at)
+    return (*shape[:2], *shape[-2:]) if same else None
+
+
+def _shared_when(root: Node, k: Value, v: Value, times_k: Node, times_v: Node) -> bool | str:
     q = root.given[0].spec.shape
-    for x, apart, times in ((k, apart_k, times_k), (v, apart_v, times_v)):
-        if x.spec.rank != 4 or apart.outputs[0].spec.shape != (
-            *x.spec.shape[:2],
-            1,
-            *x.spec.shape[2:],
-        ):
+    for x, times, given in ((k, times_k, root.given[1]), (v, times_v, root.given[2])):
+        own, repeated = _own_heads(x, times), times.outputs[0].spec.shape
+        seen = (repeated[0], prod(repeated[1:-2]), *repeated[-2:])
+        if own is None or seen != given.spec.shape or seen[:2] != q[:2]:
             return "the heads are not what is repeated"
-        batch, heads, count, *_ = times.outputs[0].spec.shape
-        if (batch, heads) != x.spec.shape[:2] or (batch, heads * count) != q[:2]:
-            return "the heads are not what is repeated"
-    if any(n != 1 for mask in root.given[3:] for n in mask.spec.shape[:-2]):
-        return "the mask differs between heads"
-    return k.spec.shape[:2] == v.spec.shape[:2]
+        if not isinstance(own[1], int) or not isinstance(q[1], int):
+            return "the heads are not known"
+    return True
 
 
-def _shared(root: Node, k: Value, v: Value, times_k: Node) -> Op:
-    """Heads that share keys beside each other, as heads of a batch of all keys."""
-    q, (batch, heads, count) = root.given[0], times_k.outputs[0].spec.shape[:3]
-    lead = batch * heads
-    few = [T.Reshape(x, shape=(lead, 1, *x.spec.shape[2:])) for x in (k, v)]
-    many = T.Reshape(q, shape=(lead, count, *q.spec.shape[2:]))
-    return T.Reshape(again(root, [many, *few, *root.inputs[3:]]), shape=root.outputs[0].spec.shape)
+def _shared(root: Node, k: Value, v: Value, times_k: Node, times_v: Node) -> Op:
+    few = [T.Reshape(x, shape=_own_heads(x, n)) for x, n in ((k, times_k), (v, times_v))]
+    return again(root, [root.inputs[0], *few, *root.inputs[3:]])
 
 
 def _shared_example(net: Any) -> None:
@@ -311,12 +286,11 @@ RULES = (
         _shared_when,
         benefit=40,
         exclusive=False,
-        device="cpu",
         example=_shared_example,
     ),
     Rule(
         "tactix.attention_first_keys",
-        T.Attention(_Q, _cut("k"), _cut("v")),
+        T.Attention(_Q, T.Slice(_K) >> "cut_k", T.Slice(_V) >> "cut_v"),
         _first_keys,
         _first_keys_when,
         benefit=40,

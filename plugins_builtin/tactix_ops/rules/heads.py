@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import mod
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import again
@@ -27,8 +28,10 @@ def _turned_when(root: Node, turned_q: Node, turned_k: Node, turned_v: Node) -> 
     if any(n.attrs.perm[-1:] != (3,) for n in (turned_q, turned_k, turned_v)):
         return "the heads' elements do not lie side by side"
     q, k, v = (n.outputs[0].spec.shape for n in (turned_q, turned_k, turned_v))
-    known = all(isinstance(d, int) for shape in (q, k, v) for d in shape[1::2])
-    return True if known and q[:2] == k[:2] == v[:2] else "the heads are not known, or are shared"
+    known = all(isinstance(d, int) and d for shape in (q, k, v) for d in shape[1::2])
+    if not known or not q[0] == k[0] == v[0]:
+        return "the heads are not known, or the batch differs"
+    return True if k[1] == v[1] and mod(q[1], k[1]) == 0 else "queries are repeated"
 
 
 def _flat(turned: Node) -> Op:
@@ -40,7 +43,7 @@ def _flat(turned: Node) -> Op:
 
 def _tokens(root: Node, turned_q: Node, turned_k: Node, turned_v: Node) -> Op:
     a, (b, heads, s, dim) = root.attrs, turned_q.outputs[0].spec.shape
-    value_dim = turned_v.outputs[0].spec.shape[3]
+    _, own, _, value_dim = turned_v.outputs[0].spec.shape
     y = T.TokenAttention(
         *map(_flat, (turned_q, turned_k, turned_v)),
         *root.inputs[3:],
@@ -49,13 +52,14 @@ def _tokens(root: Node, turned_q: Node, turned_k: Node, turned_v: Node) -> Op:
         value_dim=value_dim,
         scale=a.scale,
         nan_to_zero=a.nan_to_zero,
+        key_heads=None if own == heads else own,
     )
     rows = T.Reshape(y, shape=(b, s, heads, value_dim))
     return T.Transpose(rows, perm=TURN)
 
 
 def _tokens_example(net: Any) -> None:
-    q = net.add_input("q", "f32", [3, "n", 2, 4])
+    q = net.add_input("q", "f32", [3, "n", 6, 4])
     k, v = (net.add_input(name, "f32", ["n", 5, 2, dim]) for name, dim in (("k", 4), ("v", 6)))
     turns = ((q, (1, 2, 0, 3)), (k, TURN), (v, TURN))
     turned = [net.add_layer("tactix.Transpose", [x], perm=perm)[0] for x, perm in turns]

@@ -306,10 +306,11 @@ def attentions(dtype: str) -> list[simt.Case]:
     tactic = PLAIN_ATTENTION if dtype == "f32" else ATTENTION
 
     def tokens(
-        arrays: Sequence[Any], heads: int, dim: int, value_dim: int, *columns: int
+        arrays: Sequence[Any], heads: int, dim: int, value_dim: int, *columns: int, own: Any = None
     ) -> simt.Case:
         attrs = {
             "heads": heads,
+            "key_heads": own,
             "dim": dim,
             "value_dim": value_dim,
             "columns": columns or (0, 0, 0),
@@ -320,11 +321,15 @@ def attentions(dtype: str) -> list[simt.Case]:
     blind, nearly = real(dtype, 1, 1, 20, 30), causal(dtype, 70)
     blind[0, 0, 3], nearly[66, 3] = -np.inf, 1
     s, t, n = (dims.sym(x) for x in "stn")
-    specs = [TensorSpec(DType(dtype), (n, 2, x, 64)) for x in (s, t, t)]
+    specs = [TensorSpec(DType(dtype), (n, c, x, 64)) for c, x in ((6, s), (2, t), (2, t))]
     free = h.node("Attention", specs, scale=0.125)
+    wide = real(dtype, 2, 21, 5 * 32 + 2 * 16)
     return [
         make((2, 2, 70, 64), (2, 2, 90, 64), 64),
         make((1, 2, 33, 40), (1, 1, 150, 40), 24, real(dtype, 1, 1, 1, 150)),
+        make((2, 6, 21, 32), (2, 2, 40, 32), 24, real(dtype, 2, 6, 1, 40)),
+        tokens([wide] * 3, 4, 32, 16, 0, 128, 160, own=1),
+        tokens([real(dtype, 2, 21, 192), *[real(dtype, 2, 35, 64)] * 2], 6, 32, 32, own=2),
         make((1, 1, 5, 128), (1, 1, 200, 128), 96, real(dtype, 5, 200)),
         make((2, 1, 20, 33), (2, 1, 20, 33), 7, real(dtype, 2, 1, 20, 1)),
         make((1, 2, 140, 32), (1, 2, 140, 32), 32, causal(dtype, 140), constants=[3]),

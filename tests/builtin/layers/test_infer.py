@@ -73,6 +73,8 @@ def test_attention_of_symbolic_sequences() -> None:
     t = sym("t")
     q, k, v = f32(N, 12, S, 64), f32(N, 12, t, 64), f32(N, 12, t, 32)
     assert shapes("Attention", q, k, v, f32(N, 1, S, t)) == [(N, 12, S, 32)]
+    few = f32(N, 4, t, 64), f32(N, 3, t, 32)
+    assert shapes("Attention", q, *few) == [(N, 12, S, 32)]
     packed = {"heads": 4, "dim": 8, "value_dim": 6, "columns": (0, 32, 64)}
     assert shapes("TokenAttention", *[f32(N, S, 88)] * 3, **packed) == [(N, S, 24)]
 
@@ -143,6 +145,12 @@ REFUSED = [
         (f32(1, 3, 8),) * 3,
         {"heads": 2, "dim": 4, "value_dim": 5},
         "at least 10 columns",
+    ),
+    (
+        "TokenAttention",
+        (f32(1, 3, 12),) * 3,
+        {"heads": 3, "key_heads": 2, "dim": 4, "value_dim": 4},
+        "cannot share 2",
     ),
     ("LSTM", (f32(5, 3, 4), f32(1, 24, 5), f32(1, 24, 6)), {"hidden_size": 6}, "weights"),
     ("Range", (i64(), i64(), i64()), {}, "only known by running"),

@@ -116,6 +116,21 @@ def test_an_expanded_mask_is_read_narrow(net, apply):
     assert only_attention(apply(net)[1]).inputs[3].name == "mask"
 
 
+def test_heads_that_share_keys_are_read_in_rows_of_tokens(net, apply):
+    """Grouped queries as exporters write them: keys and values repeated for groups of heads."""
+    q = net.add("Transpose", net.x("n", "s", 12, 4, name="q"), perm=(0, 2, 1, 3))
+    few = []
+    for x in (heads(net, name, "t") for name in "kv"):
+        n, own, t, dim = x.spec.shape
+        x = net.add("Reshape", x, shape=(n, own, 1, t, dim))
+        x = net.add("Expand", x, shape=(n, own, 4, t, dim))
+        few.append(net.add("Reshape", x, shape=(n, 12, t, dim)))
+    mask = net.x("n", 12, "s", "t", name="mask")
+    net.mark_output(net.add("Attention", q, *few, mask), "y")
+    attrs = only_attention(apply(net)[1]).attrs
+    assert (attrs.heads, attrs.key_heads) == (12, 3)
+
+
 def test_keys_through_flat_heads(net, apply):
     """The transposed keys as torch's newer exporter emits them."""
     q, k, v = heads(net, "q", "s"), heads(net, "k", "t"), heads(net, "v", "t")

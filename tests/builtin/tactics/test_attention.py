@@ -61,6 +61,22 @@ def test_heads_broadcast() -> None:
     )
 
 
+def test_heads_of_queries_share_keys() -> None:
+    q, few, mask = floats(2, 6, 17, 16), floats(2, 2, 300, 16), floats(6, 17, 300)
+    names = [("b", 6, "s", 16), ("b", 2, "t", 16), ("b", 3, "t", 16)]
+    packed = floats(2, 9, 6 * 16 + 2 * 16 + 2 * 20)
+    attrs = {"heads": 6, "key_heads": 2, "dim": 16, "value_dim": 20, "columns": (0, 96, 128)}
+    tokens = h.Case(h.node("TokenAttention", [packed] * 3, **attrs), ATTENTION, [packed] * 3)
+    h.check_all(
+        [
+            attention(q, few, few, mask, nt=(1, 3)),
+            attention(q, few, floats(2, 3, 300, 16), symbols=names),
+            attention(q, floats(2, 1, 40, 16), floats(2, 2, 40, 32), keys=31),
+            tokens,
+        ]
+    )
+
+
 @pytest.mark.parametrize("dim", [16, 20])
 def test_the_first_rows_of_longer_keys(dim: int) -> None:
     """Read where they lie: those of the next head begin behind all rows."""

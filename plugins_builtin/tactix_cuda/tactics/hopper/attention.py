@@ -96,12 +96,12 @@ class HopperAttentionTactic(Tactic[Heads]):
             return None
         # waves of resident blocks, each with its stages one after the other; or all of it by the
         # device's memory, two bytes an element: queries and results, keys and values
-        lead, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), h.s, h.t))
+        lead, own, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), prod(h.k.count), h.s, h.t))
         teams, keys = variant.number("teams"), variant.number("keys")
         blocks, resident = lead * -(-s // (64 * teams)), _resident(h, teams, keys)
         waves = -(-blocks // (resident * max(1, ctx.device.cores)))
         work = -(-t // keys) * keys / 64 * CYCLES * _parts(h.d, h.e) / 2
-        traffic = 2 * lead * (s * (h.d + h.e) + t * (h.d + h.e))
+        traffic = 2 * (lead * s + own * t) * (h.d + h.e)
         return hopper.STARTED + max(
             waves * (work + LOADED) / hopper.CLOCK, traffic / hopper.BANDWIDTH
         )
@@ -200,6 +200,7 @@ def _map(h: Heads, m: Matrices, rows: Dim, width: int, box: int) -> TensorMap:
 
 def _coordinates(h: Heads, e: FlowEntry, m: Matrices) -> str:
     """The C text of a head's place along the map's axes of heads and batches."""
-    heads = e.dim(h.lead[1])
-    places = (f"(int)(item % {heads})", f"(int)(item / {heads})")
+    heads, sharing = e.dim(h.lead[1]), m.sharing(h.lead)
+    head = f"item % {heads}" + (f" / {sharing}" if sharing > 1 else "")
+    places = (f"(int)({head})", f"(int)(item / {heads})")
     return ", ".join("0" if n == 1 else p for n, p in zip(m.count[::-1], places, strict=True))

@@ -86,7 +86,10 @@ EXAMPLES: dict[str, list[Example]] = {
             "f32 2 4 20; f32 2 6 10; f32 2 6 6",
         ),
     ],
-    "RotaryEmbedding": [({}, "f32 2 3 4 10; f32 4 10; f32 1 1 4 10")],
+    "RotaryEmbedding": [
+        ({}, "f32 2 3 4 10; f32 4 10; f32 1 1 4 10"),
+        ({"heads": 2}, "f32 2 4 3 10; f32 4 1 8; f32 1 4 1 8"),
+    ],
     "ByteMatMul": [
         ({}, "u8 2 3 7; i8 2 7 5; i32 1; i32 1"),
         ({}, "i8 3 7; u8 7 5"),

@@ -16,6 +16,7 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.space import collapse
 from tactix_codegen.c.text import Args, block, comment, loop
 
+FLOATS = (DType.FP32, DType.FP16, DType.BF16)
 _NAMES = ("x", "c", "s", "y")
 """C names of the rows of the input, of cosines, of sines, and of the output."""
 
@@ -36,7 +37,7 @@ class RotaryTactic(Tactic[Node]):
     def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
         if node.is_fused:
             return Reject("it takes no epilogue")
-        if any(v.spec.dtype not in (DType.FP32, DType.FP16, DType.BF16) for v in node.given):
+        if any(v.spec.dtype not in FLOATS for v in node.given):
             return Reject("no rotation of these dtypes in C")
         return node
 
@@ -51,12 +52,13 @@ class RotaryTactic(Tactic[Node]):
 def _rows(args: Args, node: Node) -> list[str]:
     """All rows; positions are worked out once per run of the last loop of them."""
     shape, tables = node.outputs[0].spec.shape, [v.spec.shape for v in node.given[1:]]
-    own = c_text.contiguous_strides(shape)[:-1]
-    behind = [c_text.broadcast_strides(table, shape)[:-1] for table in tables]
+    own, width = c_text.contiguous_strides(shape)[:-1], tables[0][-1]
+    turned = (*shape[:-1], width)
+    behind = [c_text.broadcast_strides(table, turned)[:-1] for table in tables]
     space = collapse(shape[:-1], (own, *behind, own))
     outer = [f"i{k}" for k in range(len(space.sizes))]
     sizes = [args.dim(d) for d in space.sizes]
-    args.size("HALF", dims.floordiv(shape[-1], 2))
+    args.size("HALF", dims.floordiv(width, 2))
     bases = [*(args.input(i) for i in range(3)), args.output()]
     dtypes = [v.spec.dtype for v in (*node.given, *node.outputs)]
     rows = [
@@ -72,7 +74,7 @@ def _rows(args: Args, node: Node) -> list[str]:
         c_text.decode("o", outer, sizes),
         f"const int64_t run = {run} < hi - o ? {run} : hi - o;",
         *rows,
-        loop("r", "0", "run", *_row(dtypes), steps),
+        loop("r", "0", "run", *_row(args, node, dtypes), steps),
         "o += run;",
     ]
     total = args.size("ROWS", dims.prod(shape[:-1]))
@@ -83,12 +85,29 @@ def _rows(args: Args, node: Node) -> list[str]:
     ]
 
 
-def _row(dtypes: Sequence[DType]) -> list[str]:
-    return [
+def _row(args: Args, node: Node, dtypes: Sequence[DType]) -> list[str]:
+    """One row: what is turned, and a copy of the rest."""
+    shape, width, heads = node.outputs[0].spec.shape, node.given[1].spec.shape[-1], _heads(node)
+    turned = [
         "int64_t i = 0;",
         block("for (; i + TX_LANES <= HALF; i += TX_LANES)", *_vectors(dtypes, "")),
         block("if (i < HALF)", *_vectors(dtypes, "HALF - i")),
     ]
+    size = dtypes[0].itemsize
+    if width != shape[-1]:
+        rest = args.dim((shape[-1] - width) * size)
+        turned.append(f"memcpy(y + 2 * HALF, x + 2 * HALF, {rest});")
+    if heads is None:
+        return turned
+    copy = block("else", f"memcpy(y, x, {args.dim(shape[-1] * size)});")
+    return [block(f"if ((o + r) % {args.dim(shape[-2])} < {heads})", *turned), copy]
+
+
+def _heads(node: Node) -> int | None:
+    """How many of a row's heads are turned; None: all."""
+    assert node.anchor is not None
+    heads = node.anchor.attrs.heads
+    return None if heads is None or heads == node.outputs[0].spec.shape[-2] else int(heads)
 
 
 def _vectors(dtypes: Sequence[DType], count: str) -> list[str]:

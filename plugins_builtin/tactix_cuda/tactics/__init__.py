@@ -30,6 +30,7 @@ MODULES = (
     "tactics.attention",
     "tactics.hopper.attention",
     "tactics.attention_f32",
+    "tactics.rotary",
     "tactics.plain_conv",
     "tactics.plain_product",
     "tactics.rnn",

@@ -328,13 +328,23 @@ def token_attention(c: LayerCall) -> None:
 
 @writes("RotaryEmbedding")
 def rotary(c: LayerCall) -> None:
-    """Halves of the last axis change places, one of them with its sign."""
+    """Halves of the last axis change places, one of them with its sign; what lies behind them, and
+    other heads, are joined to that.
+    """
     g, (x, cosines, sines) = c.graph, c.inputs
-    half = c.spec().shape[-1] // 2
+    heads, width = c.attrs.heads, c.spec(1).shape[-1]
+    half = width // 2
     first = sliced(g, x, [0], [half], [-1], [1])
-    second = sliced(g, x, [half], [FURTHEST], [-1], [1])
+    second = sliced(g, x, [half], [width], [-1], [1])
     turned = g.one("Concat", g.one("Neg", second), first, axis=-1)
-    c.emit("Add", g.one("Mul", x, cosines), g.one("Mul", turned, sines))
+    whole = g.one("Concat", first, second, axis=-1)
+    y = g.one("Add", g.one("Mul", whole, cosines), g.one("Mul", turned, sines))
+    rest = sliced(g, x, [width], [FURTHEST], [-1], [1])
+    y = g.one("Concat", y, rest, axis=-1)
+    if heads is not None:
+        others = sliced(g, x, [heads], [FURTHEST], [-2], [1])
+        y = g.one("Concat", sliced(g, y, [0], [heads], [-2], [1]), others, axis=-2)
+    c.emit("Identity", y)
 
 
 # -- norms and reductions ------------------------------------------------------------------------

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, assume, broadcast_shapes, mod, prod
+from tactix.base.dims import Dim, assume, broadcast_shapes, compare, mod, prod
 from tactix.base.errors import ShapeError
 from tactix.base.tensor import TensorSpec
-from tactix.contracts.layer import Layer, NoAttrs
+from tactix.contracts.layer import Layer
 from tactix_ops.layers import work
 from tactix_ops.layers.common import (
     Array,
@@ -175,31 +175,61 @@ class TokenAttention(Layer):
         return (y.swapaxes(1, 2).reshape(*inputs[0].shape[:2], attrs.heads * attrs.value_dim),)
 
 
+def _at_least(size: Dim, least: Dim, broken: str) -> None:
+    """Raises ShapeError where it is known not to be so."""
+    if compare(size, least) == "<":
+        raise ShapeError(broken)
+    assume(size, ">=", least, broken)
+
+
+@dataclass(frozen=True)
+class RotaryEmbeddingAttrs:
+    """``heads``: how many are turned, the first ones along the axis before the last; None: all.
+    Others stay as they are.
+    """
+
+    heads: int | None = None
+
+
 class RotaryEmbedding(Layer):
     """``x cos + turned sin``, where ``turned`` is minus the second half of the last axis, then the
     first.
 
-    x: (..., 2 n); cos, sin: (..., 2 n), which broadcast to x. y is like x. (Su et al., "RoFormer:
-    Enhanced Transformer with Rotary Position Embedding", 2021; halves as GPT-NeoX has them.)
+    x: (..., at least 2 n), of which elements behind the first 2 n stay as they are; cos, sin:
+    (..., 2 n), which broadcast to the others. y is like x. (Su et al., "RoFormer: Enhanced
+    Transformer with Rotary Position Embedding", 2021; halves as GPT-NeoX has them.)
     """
 
     key = "tactix.RotaryEmbedding@1"
+    Attrs = RotaryEmbeddingAttrs
 
-    def infer(self, attrs: NoAttrs, inputs: Specs) -> list[TensorSpec]:
+    def infer(self, attrs: RotaryEmbeddingAttrs, inputs: Specs) -> list[TensorSpec]:
         x, cosines, sines = required(self, inputs, 3)
         float_only(x, self.key)
-        if not x.rank or mod(x.shape[-1], 2) != 0:
+        width = cosines.shape[-1] if cosines.rank else 1
+        if not x.rank or mod(width, 2) != 0:
             raise ShapeError(f"{self.key} takes two halves of the last axis, not {x}")
+        _at_least(x.shape[-1], width, f"{self.key}: {cosines} is wider than {x}")
+        turned = (*x.shape[:-1], width)
         for table in (cosines, sines):
-            whole = table.rank and table.shape[-1] == x.shape[-1]
-            if not whole or broadcast_shapes(x.shape, table.shape) != x.shape:
+            whole = table.rank and table.shape[-1] == width
+            if not whole or broadcast_shapes(turned, table.shape) != turned:
                 raise ShapeError(f"{self.key}: {table} does not broadcast to {x}")
+        if attrs.heads is not None:
+            if x.rank < 2:
+                raise ShapeError(f"{self.key}: {x} has no axis of heads")
+            _at_least(x.shape[-2], attrs.heads, f"{self.key}: {x} has no {attrs.heads} heads")
         return [TensorSpec(x.dtype, x.shape)]
 
-    def reference(self, attrs: NoAttrs, *inputs: Array) -> tuple[Array, ...]:
+    def reference(self, attrs: RotaryEmbeddingAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, cosines, sines = (wide(a) for a in inputs)
-        first, second = np.split(x, 2, axis=-1)
-        y = x * cosines + np.concatenate([-second, first], axis=-1) * sines
+        first, second = np.split(x[..., : cosines.shape[-1]], 2, axis=-1)
+        turned = np.concatenate([-second, first], axis=-1)
+        whole = np.concatenate([first, second], axis=-1)
+        y = x.copy()
+        y[..., : cosines.shape[-1]] = whole * cosines + turned * sines
+        if attrs.heads is not None:
+            y[..., attrs.heads :, :] = x[..., attrs.heads :, :]
         return (y.astype(inputs[0].dtype, copy=False),)
 
 

@@ -13,8 +13,8 @@ TOPICS = (
     "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize",
     "quantized_movement", "dequantized_weights", "blocks", "conv", "padded_pool", "einsum",
     "matmul", "integer_products",
-    "gelu", "norm", "attention", "heads", "sinking", "lifted", "enlarged", "tokens", "rnn",
-    "epilogue", "pointwise",
+    "gelu", "norm", "attention", "heads", "rotary", "sinking", "lifted", "enlarged", "tokens",
+    "rnn", "epilogue", "pointwise",
 )  # fmt: skip
 
 
@@ -27,9 +27,9 @@ def all_rules() -> list[Rule]:
 
 def processor_rules() -> list[Rule]:
     """The built-in rules for processors alone, which change no number."""
-    from tactix_ops.rules import blocks, chains, half, integer_products, prologue, rnn, rotary
+    from tactix_ops.rules import blocks, chains, half, integer_products, prologue, rnn
 
-    topics = (half.RULES, rotary.RULES, prologue.RULES, chains.RULES)
+    topics = (half.RULES, prologue.RULES, chains.RULES)
     parts = (rnn.PROCESSOR_RULES, integer_products.PROCESSOR_RULES, blocks.PROCESSOR_RULES)
     return [rule for rules in (*topics, *parts) for rule in rules]
 

@@ -4,6 +4,7 @@ q, k and v.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -71,14 +72,38 @@ def _tokens_example(net: Any) -> None:
 # -- products ------------------------------------------------------------------------------------
 
 
-def _product(letter: str) -> Any:
+def product(letter: str) -> Any:
+    """Of x, with constant weights and perhaps a bias."""
     made = T.MatMul(var("x"), const(f"w{letter}"))
     return any_of(T.Add(made, const(f"b{letter}")), made)
 
 
+def why_not_joined(root: Node, weights: Sequence[Value], biases: Sequence[Value | None]) -> str:
+    """Why products with those weights and biases that attention reads cannot be one; or nothing."""
+    if any(w.spec.rank != 2 for w in weights) or any(root.attrs.columns):
+        return "the weights are no matrices"
+    fit = all(
+        b is None or b.spec.shape == w.spec.shape[1:] for w, b in zip(weights, biases, strict=True)
+    )
+    alike = fit and len({b is None for b in biases}) == 1
+    return "" if alike else "some have a bias, others none"
+
+
+def joined_product(x: Value, weights: Sequence[Value], biases: Sequence[Value | None]) -> Op:
+    """Template: one product with all columns of the weights."""
+    y = T.MatMul(x, literal(np.concatenate([w.array for w in weights], axis=1)))
+    given = [b.array for b in biases if b is not None]
+    return T.Add(y, literal(np.concatenate(given))) if given else y
+
+
+def first_columns(weights: Sequence[Value]) -> tuple[int, ...]:
+    """Where the columns of each of them begin in the joined product."""
+    k, v = (int(n) for n in np.cumsum([w.array.shape[1] for w in weights[:2]]))
+    return 0, k, v
+
+
 def _joined_when(
     root: Node,
-    x: Value,
     wq: Value,
     wk: Value,
     wv: Value,
@@ -86,15 +111,7 @@ def _joined_when(
     bk: Value | None = None,
     bv: Value | None = None,
 ) -> bool | str:
-    weights, biases = (wq, wk, wv), (bq, bk, bv)
-    if any(w.spec.rank != 2 for w in weights) or any(root.attrs.columns):
-        return "the weights are no matrices"
-    fit = all(
-        b is None or b.spec.shape == w.spec.shape[1:] for w, b in zip(weights, biases, strict=True)
-    )
-    return (
-        True if fit and len({b is None for b in biases}) == 1 else "some have a bias, others none"
-    )
+    return why_not_joined(root, (wq, wk, wv), (bq, bk, bv)) or True
 
 
 def _joined(
@@ -107,11 +124,9 @@ def _joined(
     bk: Value | None = None,
     bv: Value | None = None,
 ) -> Op:
-    y = T.MatMul(x, literal(np.concatenate([w.const for w in (wq, wk, wv)], axis=1)))
-    if bq is not None and bk is not None and bv is not None:
-        y = T.Add(y, literal(np.concatenate([b.const for b in (bq, bk, bv)])))
-    k, v = (int(n) for n in np.cumsum([w.array.shape[1] for w in (wq, wk)]))
-    return again(root, [y, y, y, *root.inputs[3:]], columns=(0, k, v))
+    weights = (wq, wk, wv)
+    y = joined_product(x, weights, (bq, bk, bv))
+    return again(root, [y, y, y, *root.inputs[3:]], columns=first_columns(weights))
 
 
 def _joined_example(net: Any) -> None:
@@ -178,7 +193,7 @@ RULES = (
     ),
     Rule(
         "tactix.attention_products",
-        T.TokenAttention(_product("q"), _product("k"), _product("v")),
+        T.TokenAttention(product("q"), product("k"), product("v")),
         _joined,
         _joined_when,
         benefit=30,

@@ -1,19 +1,22 @@
 """Rotary embeddings as models spell them: halves of each head are turned into each other, where
 they lie.
 
-For processors, which have a kernel of it: the products of cosines and sines, of whole rows or of
-halves, slices and a Concat become one layer, above the Transpose of heads, so that attention reads
-rows of tokens.
+The products of cosines and sines, of whole rows or of halves, slices and a Concat become one layer,
+above the Transpose of heads, so that attention reads rows of tokens; and one for q and k of a
+product that is joined.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tactix.base.dims import Dim
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import Op, P, Rule, any_of, var
-from tactix_ops.rules.heads import TURN
+from tactix.contracts.rule import ANY, Op, P, Rule, any_of, var
+from tactix_ops.rules.facts import again
+from tactix_ops.rules.heads import TURN, first_columns, joined_product, product, why_not_joined
 
 T = P.tactix
 _X = var("x")
@@ -159,6 +162,91 @@ def _below_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.RotaryEmbedding", [x, cosines, sines])[0], "y")
 
 
+# -- of one product --------------------------------------------------------------------------------
+
+
+def _turned_product(letter: str) -> Any:
+    """The columns of a product, turned as heads."""
+    x = T.Reshape(product(letter), shape=ANY)
+    turned = T.RotaryEmbedding(x, var(f"cosines_{letter}"), var(f"sines_{letter}"))
+    return T.Reshape(turned >> f"turned_{letter}", shape=ANY)
+
+
+def _same(a: Value, b: Value) -> bool:
+    """Whether two tables are one, perhaps seen twice in the same way."""
+    if a is b or a.spec.shape != b.spec.shape:
+        return a is b
+    if a.const is not None and b.const is not None:
+        return bool(np.array_equal(a.array, b.array))
+    p, q = a.producer, b.producer
+    if p is None or q is None or p.layer.name != "Reshape" or q.layer.name != "Reshape":
+        return False
+    return _same(p.given[0], q.given[0])
+
+
+def _joined_when(
+    root: Node,
+    turned_q: Node,
+    turned_k: Node,
+    wq: Value,
+    wk: Value,
+    wv: Value,
+    bq: Value | None = None,
+    bk: Value | None = None,
+    bv: Value | None = None,
+) -> bool | str:
+    (heads, dim), (own, _), (_, value_dim) = root.attrs.parts
+    if value_dim != dim:
+        return "values have other columns"
+    for turned, count in ((turned_q, heads), (turned_k, own)):
+        if turned.outputs[0].spec.shape[2:] != (count, dim):
+            return "other heads are turned"
+        if any(t.spec.rank > 1 and t.spec.shape[-2] != 1 for t in turned.given[1:]):
+            return "each head is turned by angles of its own"
+    if not all(map(_same, turned_q.given[1:], turned_k.given[1:])):
+        return "q and k are turned by other angles"
+    return why_not_joined(root, (wq, wk, wv), (bq, bk, bv)) or True
+
+
+def _joined(
+    root: Node,
+    x: Value,
+    turned_q: Node,
+    wq: Value,
+    wk: Value,
+    wv: Value,
+    bq: Value | None = None,
+    bk: Value | None = None,
+    bv: Value | None = None,
+) -> Op:
+    """All heads side by side, of which those of q and k are turned."""
+    weights, (batch, s, _) = (wq, wk, wv), root.given[0].spec.shape
+    (heads, dim), (own, _), _ = root.attrs.parts
+    y = joined_product(x, weights, (bq, bk, bv))
+    rows = T.Reshape(y, shape=(batch, s, heads + 2 * own, dim))
+    turned = T.RotaryEmbedding(rows, *turned_q.given[1:], heads=heads + own)
+    parts = T.Reshape(turned, shape=(batch, s, (heads + 2 * own) * dim))
+    return again(root, [parts, parts, parts, *root.inputs[3:]], columns=first_columns(weights))
+
+
+def _joined_example(net: Any) -> None:
+    rng = np.random.default_rng(9)
+    x = net.add_input("x", "f32", ["n", 3, 5])
+    n = x.spec.shape[0]
+    cosines, sines = (net.add_input(name, "f32", [3, 1, 8]) for name in ("cos", "sin"))
+    parts = []
+    for heads, turns in ((4, True), (2, True), (2, False)):
+        w = net.add_constant(rng.standard_normal((5, heads * 8), dtype=np.float32))
+        (y,) = net.add_layer("tactix.MatMul", [x, w])
+        if turns:
+            (y,) = net.add_layer("tactix.Reshape", [y], shape=(n, 3, heads, 8))
+            (y,) = net.add_layer("tactix.RotaryEmbedding", [y, cosines, sines])
+            (y,) = net.add_layer("tactix.Reshape", [y], shape=(n, 3, heads * 8))
+        parts.append(y)
+    attrs = {"heads": 4, "key_heads": 2, "dim": 8, "value_dim": 8, "scale": 0.5}
+    net.mark_output(net.add_layer("tactix.TokenAttention", parts, **attrs)[0], "y")
+
+
 RULES = (
     Rule(
         "tactix.rotary",
@@ -166,7 +254,6 @@ RULES = (
         lambda x, cosines, sines: T.RotaryEmbedding(x, cosines, sines),
         _when,
         benefit=60,
-        device="cpu",
         example=lambda net: _example(net, split=False),
     ),
     Rule(
@@ -175,7 +262,6 @@ RULES = (
         _both_halves,
         _when_parts,
         benefit=60,
-        device="cpu",
         example=_parts_example,
     ),
     Rule(
@@ -183,7 +269,14 @@ RULES = (
         T.RotaryEmbedding(T.Transpose(_X, perm=TURN), var("cosines"), var("sines")),
         _below,
         benefit=30,
-        device="cpu",
         example=_below_example,
+    ),
+    Rule(
+        "tactix.rotary_of_one_product",
+        T.TokenAttention(_turned_product("q"), _turned_product("k"), product("v")),
+        _joined,
+        _joined_when,
+        benefit=30,
+        example=_joined_example,
     ),
 )

@@ -31,7 +31,7 @@ CARRIERS = frozenset({
     "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization",
     "ReduceMean", "ReduceMax", "ReduceMin", "Reshape", "Transpose", "Expand", "Tile", "Concat",
     "Split", "Slice", "Roll", "Pad", "GatherElements", "GatherND", "ScatterElements", "ScatterND",
-    "Resize",
+    "Resize", "RotaryEmbedding",
 })  # fmt: skip
 SENSITIVE = frozenset({
     "Exp", "Expm1", "Log", "Log1p", "Pow", "Reciprocal", "Softplus", "Sin", "Cos", "Tan", "Sinh",

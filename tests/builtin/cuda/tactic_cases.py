@@ -656,6 +656,36 @@ def reformats() -> list[Case]:
     return made + symbolic("reformat", nodes)
 
 
+def rotaries() -> list[Case]:
+    """Tables that broadcast, heads and elements that stay, sizes that no vector divides."""
+    parts: list[tuple[Mapping[str, Any], Sequence[tuple[int, ...]]]] = [
+        ({}, [(2, 3, 5, 64), (5, 64), (1, 1, 5, 64)]),
+        ({"heads": 2}, [(2, 5, 3, 64), (5, 1, 64), (2, 5, 1, 64)]),
+        ({"heads": 1}, [(3, 4, 2, 80), (4, 1, 32), (1, 32)]),
+        ({}, [(2, 3, 37), (3, 22), (22,)]),
+        ({"heads": 0}, [(1, 3, 8), (8,), (8,)]),
+        ({}, [(10,), (10,), (10,)]),
+        ({}, [(2, 0, 8), (8,), (8,)]),
+    ]
+    made = [
+        one(
+            "rotary",
+            "RotaryEmbedding",
+            [real(*s, dtype=t, seed=i) for i, s in enumerate(of)],
+            **attrs,
+        )
+        for t in FLOATS
+        for attrs, of in parts
+    ]
+    nodes = [
+        h.node(
+            "RotaryEmbedding", [spec(N, S, 3, 40, dtype=t), *[spec(S, 1, 40, dtype=t)] * 2], heads=e
+        )
+        for t, e in (("f16", None), ("bf16", 2))
+    ]
+    return made + symbolic("rotary", nodes)
+
+
 TABLE: dict[str, Callable[[], list[Case]]] = {
     f.__name__: f
     for f in (
@@ -676,5 +706,6 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
         depthwise,
         generated,
         reformats,
+        rotaries,
     )
 }

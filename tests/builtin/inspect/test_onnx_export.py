@@ -276,6 +276,11 @@ def rolled(net: NetworkDefinition) -> None:
 def rotated(net: NetworkDefinition) -> None:
     x, c, s = (net.add_input(name, "f32", (2, 3, 8)) for name in "xcs")
     net.mark_output(net.add_layer("tactix.RotaryEmbedding", [x, c, s])[0], "y")
+    wide = net.add_input("w", "f32", (2, 3, 10))
+    net.mark_output(net.add_layer("tactix.RotaryEmbedding", [wide, c, s], heads=2)[0], "z")
+    q, k = (net.add_input(name, "f32", (2, 3, n)) for name, n in (("q", 24), ("k", 8)))
+    attrs = {"heads": 6, "key_heads": 2, "dim": 4, "value_dim": 4}
+    net.mark_output(net.add_layer("tactix.TokenAttention", [q, k, k], **attrs)[0], "a")
 
 
 def rooted(net: NetworkDefinition) -> None:

@@ -13,7 +13,7 @@ from tactix_ops.rules import all_rules, processor_rules
 from tactix_ops.rules.heads import TURN
 from tactix_sdk.evaluate import evaluate
 
-RULES = {rule.key.removeprefix("tactix."): rule for rule in processor_rules()}
+RULES = {rule.key.removeprefix("tactix."): rule for rule in all_rules()}
 
 
 def kinds(net: Any, *names: str) -> list[str]:
@@ -43,7 +43,9 @@ def rotated(net: Any, x: Any, first: int = 0, axis: int = -1, tables: Any = None
     return net.add("Add", net.add("Mul", x, cosines), net.add("Mul", sines, turned))
 
 
-@pytest.mark.parametrize("name", ["rotary", "rotary_by_parts", "rotary_of_tokens"])
+@pytest.mark.parametrize(
+    "name", ["rotary", "rotary_by_parts", "rotary_of_tokens", "rotary_of_one_product"]
+)
 def test_examples_fire_alone(name, net):
     RULES[name].example(net)
     assert "RotaryEmbedding" in kinds(net, name)
@@ -93,6 +95,32 @@ def test_what_is_none(net, case):
         net.mark_output(net.add("Exp", y.producer.inputs[1]), "z")
     net.mark_output(y, "y")
     assert "RotaryEmbedding" not in kinds(net, "rotary")
+
+
+@pytest.mark.parametrize(
+    ("case", "rotations"),
+    [("plain", 1), ("bias", 1), ("other tables", 2), ("a bias alone", 2), ("read twice", 2)],
+)
+def test_one_product_is_turned_at_once(net, case, rotations):
+    """q of four heads and k of two, which share keys; values beside them stay."""
+    x, tables = net.x("n", 3, 5), [net.random(3, 8) for _ in range(4)]
+    parts = []
+    for i, heads in enumerate((4, 2, 2)):
+        y = net.add("MatMul", x, net.random(5, heads * 8))
+        if case == "bias" or (case == "a bias alone" and not i):
+            y = net.add("Add", y, net.random(heads * 8))
+        if case == "read twice" and i == 1:
+            net.mark_output(y, "k")
+        y = net.add("Reshape", y, shape=(x.spec.shape[0], 3, heads, 8))
+        y = net.add("Transpose", y, perm=TURN)
+        own = tables[2:] if case == "other tables" and i else tables[:2]
+        parts.append(rotated(net, y, tables=own) if i < 2 else y)
+    y = net.add("Attention", *parts, scale=0.5)
+    net.mark_output(net.add("Transpose", y, perm=TURN), "y")
+    found = kinds(net)
+    assert found.count("RotaryEmbedding") == rotations
+    assert ("Transpose" in found) is False
+    assert sum("MatMul" in k for k in found) == (1 if rotations == 1 else 3)
 
 
 def test_attention_reads_rows_of_tokens(net):

@@ -13,6 +13,12 @@ from tactix.contracts.tactic import Reject
 from tactix_cpu.tactics.rotary import RotaryTactic
 
 TACTIC = RotaryTactic()
+PARTS = [
+    ({"heads": 2}, (2, 5, 3, 40), (5, 1, 40), (1, 1, 40)),
+    ({"heads": 4}, (1, 1, 5, 64), (1, 1, 1, 64), (64,)),
+    ({}, (2, 3, 37), (3, 22), (22,)),
+    ({"heads": 1}, (3, 2, 80), (3, 1, 32), (1, 32)),
+]
 SHAPES = [
     ((2, 3, 5, 64), (5, 64), (1, 1, 5, 64)),
     ((2, 5, 3, 74), (5, 1, 74), (2, 5, 1, 74)),
@@ -35,6 +41,17 @@ def test_shapes(device, shapes):
     check_all([Case(node("RotaryEmbedding", arrays), TACTIC, arrays, device=device, nt=(1, 3))])
 
 
+@pytest.mark.parametrize("part", PARTS, ids=str)
+def test_what_stays_as_it_is(part):
+    """Heads behind the first ones, and what lies behind a head's halves."""
+    attrs, *shapes = part
+    cases = []
+    for code in ("f32", "bf16"):
+        arrays = [_rows(s, code) for s in shapes]
+        cases.append(Case(node("RotaryEmbedding", arrays, **attrs), TACTIC, arrays, nt=(1, 3)))
+    check_all(cases)
+
+
 @pytest.mark.parametrize("code", ["f16", "bf16"])
 def test_halves(code):
     arrays = [_rows(s, code) for s in SHAPES[0]]
@@ -45,7 +62,8 @@ def test_halves(code):
 def test_open_sizes(env):
     b, s = dims.sym("b"), dims.sym("s")
     specs = [TensorSpec(DType.FP32, x) for x in ((b, s, 3, 40), (b, s, 1, 40), (s, 1, 40))]
-    check_all([Case(node("RotaryEmbedding", specs), TACTIC, env=env, nt=(1, 3))])
+    made = [node("RotaryEmbedding", specs, heads=h) for h in (None, 2)]
+    check_all([Case(n, TACTIC, env=env, nt=(1, 3)) for n in made])
 
 
 def test_other_dtypes_and_epilogues_are_refused():

@@ -22,7 +22,10 @@ _SCALED = any_of(
     T.Mul(_RAW, const("scale")) >> "scaling", T.Div(_RAW, const("scale")) >> "scaling", _RAW
 )
 _MASKED = any_of(
-    T.Add(_SCALED, var("mask")), T.Where(var("keep"), _SCALED, const("never")), _SCALED
+    T.Add(T.Add(_SCALED, var("mask")), var("bias")),
+    T.Add(_SCALED, var("mask")),
+    T.Where(var("keep"), _SCALED, const("never")),
+    _SCALED,
 )
 _WEIGHTS = T.Softmax(_MASKED) >> "softmax"
 _GUARDED = T.Where(T.IsNaN(_WEIGHTS), const("zero"), _WEIGHTS)
@@ -41,6 +44,7 @@ def _when(
     scores: Node,
     scale: Value | None = None,
     mask: Value | None = None,
+    bias: Value | None = None,
     never: Value | None = None,
     zero: Value | None = None,
 ) -> bool | str:
@@ -53,7 +57,7 @@ def _when(
         zero is not None and uniform(zero) != 0
     ):
         return "what replaces scores or weights is not what attention replaces them with"
-    if mask is not None and mask.spec.dtype is not q.spec.dtype:
+    if any(m is not None and m.spec.dtype is not q.spec.dtype for m in (mask, bias)):
         return "the mask has another dtype"
     whole = softmax.inputs[0].spec.shape == scores.outputs[0].spec.shape  # type: ignore[union-attr]
     return (
@@ -70,6 +74,7 @@ def _attention(
     scale: Value | None = None,
     scaling: Node | None = None,
     mask: Value | None = None,
+    bias: Value | None = None,
     keep: Value | None = None,
     never: Value | None = None,
     zero: Value | None = None,
@@ -79,7 +84,7 @@ def _attention(
         c = scalar_const(scale)
         assert c is not None
         number = c if scaling.layer.name == "Mul" else 1 / c
-    more: list[Any] = [] if mask is None else [mask]
+    more: list[Any] = [] if mask is None else [mask if bias is None else T.Add(mask, bias)]
     if keep is not None:
         more = [T.Where(keep, literal(np.zeros((), q.spec.dtype.numpy)), never)]
     k = T.Transpose(kt, perm=(0, 1, 3, 2))

@@ -1,5 +1,5 @@
 """Attention over heads that lie side by side in the rows of tokens: no transposes, one product for
-q, k and v.
+q, k and v, or for k and v of other tokens.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from tactix.base.dims import mod
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
+from tactix.contracts.rule import ANY, Op, P, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import again
 
 T = P.tactix
@@ -72,10 +72,15 @@ def _tokens_example(net: Any) -> None:
 # -- products ------------------------------------------------------------------------------------
 
 
-def product(letter: str) -> Any:
+def product(letter: str, x: str = "x") -> Any:
     """Of x, with constant weights and perhaps a bias."""
-    made = T.MatMul(var("x"), const(f"w{letter}"))
+    made = T.MatMul(var(x), const(f"w{letter}"))
     return any_of(T.Add(made, const(f"b{letter}")), made)
+
+
+def _product_of_rows(letter: str, x: str = "x") -> Any:
+    """The same, its rows perhaps seen in another shape, as of windows of an image."""
+    return any_of(product(letter, x), T.Reshape(product(letter, x), shape=ANY))
 
 
 def why_not_joined(root: Node, weights: Sequence[Value], biases: Sequence[Value | None]) -> str:
@@ -111,7 +116,22 @@ def _joined_when(
     bk: Value | None = None,
     bv: Value | None = None,
 ) -> bool | str:
-    return why_not_joined(root, (wq, wk, wv), (bq, bk, bv)) or True
+    weights = (wq, wk, wv)
+    if not _are_columns(root.given[:3], weights):
+        return "columns are seen as rows"
+    return why_not_joined(root, weights, (bq, bk, bv)) or True
+
+
+def _are_columns(parts: Sequence[Value], weights: Sequence[Value]) -> bool:
+    """Whether rows of products are read whole, and as many of each."""
+    widths = [x.spec.shape[2] for x in parts]
+    rows = {x.spec.shape[:2] for x in parts}
+    return len(rows) == 1 and widths == [w.spec.shape[-1] for w in weights]
+
+
+def _in_rows(y: Op, like: Value, weights: Sequence[Value]) -> Op:
+    """Template: the joined product in the rows of what was read."""
+    return T.Reshape(y, shape=(*like.spec.shape[:2], sum(w.array.shape[1] for w in weights)))
 
 
 def _joined(
@@ -125,15 +145,45 @@ def _joined(
     bv: Value | None = None,
 ) -> Op:
     weights = (wq, wk, wv)
-    y = joined_product(x, weights, (bq, bk, bv))
+    y = _in_rows(joined_product(x, weights, (bq, bk, bv)), root.given[0], weights)
     return again(root, [y, y, y, *root.inputs[3:]], columns=first_columns(weights))
 
 
-def _joined_example(net: Any) -> None:
+def _joined_keys_when(
+    root: Node,
+    x: Value,
+    other: Value,
+    wk: Value,
+    wv: Value,
+    bk: Value | None = None,
+    bv: Value | None = None,
+) -> bool | str:
+    if other is x:
+        return "queries are of the same product"
+    if not _are_columns(root.given[1:3], (wk, wv)):
+        return "columns are seen as rows"
+    return why_not_joined(root, (wk, wv), (bk, bv)) or True
+
+
+def _joined_keys(
+    root: Node,
+    x: Value,
+    wk: Value,
+    wv: Value,
+    bk: Value | None = None,
+    bv: Value | None = None,
+) -> Op:
+    y = _in_rows(joined_product(x, (wk, wv), (bk, bv)), root.given[1], (wk, wv))
+    columns = (0, 0, int(wk.array.shape[1]))
+    return again(root, [root.inputs[0], y, y, *root.inputs[3:]], columns=columns)
+
+
+def _joined_example(net: Any, tokens: str = "x") -> None:
+    """``tokens``: those that k and v are of."""
     rng = np.random.default_rng(9)
-    x = net.add_input("x", "f32", ["n", 3, 5])
+    own = {name: net.add_input(name, "f32", ["n", 3, 5]) for name in dict.fromkeys(("x", tokens))}
     parts = []
-    for width in (8, 8, 12):
+    for x, width in ((own["x"], 8), (own[tokens], 8), (own[tokens], 12)):
         w, b = (
             net.add_constant(rng.standard_normal(s, dtype=np.float32))
             for s in ((5, width), (width,))
@@ -193,11 +243,21 @@ RULES = (
     ),
     Rule(
         "tactix.attention_products",
-        T.TokenAttention(product("q"), product("k"), product("v")),
+        T.TokenAttention(*map(_product_of_rows, "qkv")),
         _joined,
         _joined_when,
         benefit=30,
         example=_joined_example,
+    ),
+    Rule(
+        "tactix.attention_key_products",
+        T.TokenAttention(
+            _product_of_rows("q", "other"), _product_of_rows("k"), _product_of_rows("v")
+        ),
+        _joined_keys,
+        _joined_keys_when,
+        benefit=30,
+        example=lambda net: _joined_example(net, "other"),
     ),
     Rule(
         "tactix.attention_columns",

@@ -72,6 +72,39 @@ def test_added_masks(net, apply, shape):
     assert n.inputs[3].name == "mask"
 
 
+def test_a_bias_is_added_to_the_mask(net, apply):
+    """Positions relative to each other, beside a mask: as T5 adds both."""
+    q, k, v = heads(net, "q", "s"), heads(net, "k", "t"), heads(net, "v", "t")
+    y = net.add("MatMul", q, net.add("Transpose", k, perm=(0, 1, 3, 2)))
+    y = net.add(
+        "Add",
+        net.add("Add", y, net.x(1, 3, "s", "t", name="bias")),
+        net.x("n", 1, 1, "t", name="mask"),
+    )
+    net.mark_output(net.add("MatMul", net.add("Softmax", y, axis=-1), v), "y")
+    only_attention(apply(net)[1], "Add")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "rows", "products"), [("x", (), 1), ("z", (), 2), ("x", (2, 2), 1), ("z", (2, 2), 2)]
+)
+def test_products_are_joined(net, apply, tokens, rows, products):
+    """q, k and v of the same tokens, k and v of others; rows of windows are seen as rows of all."""
+    given = {
+        name: net.x("n", *(rows or (4,)), 6, name=name) for name in dict.fromkeys(("x", tokens))
+    }
+    n = given["x"].spec.shape[0]
+    parts = []
+    for x, width in ((given["x"], 8), (given[tokens], 8), (given[tokens], 4)):
+        y = net.add("Add", net.add("MatMul", x, net.random(6, width)), net.random(width))
+        y = net.add("Reshape", y, shape=(n, 4, 2, width // 2))
+        parts.append(net.add("Transpose", y, perm=(0, 2, 1, 3)))
+    net.mark_output(net.add("Transpose", net.add("Attention", *parts), perm=(0, 2, 1, 3)), "y")
+    kinds = apply(net)[0]
+    assert kinds.count("MatMul+Add") == products
+    assert kinds.count("TokenAttention") == 1
+
+
 def test_chosen_masks(net, apply):
     spelt(net, keep=net.x("n", 1, 1, "t", name="keep", dtype="bool"), fill=-3.4e38)
     only_attention(apply(net)[1], "Where")

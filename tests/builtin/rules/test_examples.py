@@ -31,5 +31,5 @@ def test_example_fires_alone(key, net, apply):
 def test_example_with_all_rules(key, net, apply):
     RULES[key].example(net)
     _, out, trace = apply(net)
-    assert len(out.nodes) <= len(net.nodes) + 1
+    assert sum(n.layer.name != "Reshape" for n in out.nodes) <= len(net.nodes) + 1
     assert trace.firings

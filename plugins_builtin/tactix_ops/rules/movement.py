@@ -1,9 +1,13 @@
 """Slice, Split, Concat and Pad: those that do nothing vanish, and what one undoes of another; and
-what is cut and joined again the other way round (``torch.roll``).
+what is cut and joined again the other way round (``torch.roll``), or pixels of each place of small
+windows (patches that are merged).
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+from dataclasses import dataclass
 from typing import Any
 
 from tactix.base.dims import Dim, Shape, compare
@@ -222,6 +226,100 @@ def _roll_twice_example(net: Any) -> None:
     net.mark_output(y, "y")
 
 
+# -- windows -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Of ``x``, windows of ``steps`` elements along ``axes``, whose places follow each other, those
+    of the last axis fastest.
+    """
+
+    x: Value
+    axes: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+def _cut_of(v: Value) -> tuple[Value, list[tuple[Dim, Dim, int]]]:
+    """What a value is a Slice of, of a Slice perhaps, and begin, size and step along each axis."""
+    ranges: list[tuple[Dim, Dim, int]] = [(0, d, 1) for d in v.spec.shape]
+    while (p := v.producer) is not None and p.layer.name == "Slice":
+        (v,) = p.given[:1]
+        for axis, (begin, size, step) in enumerate(ranges):
+            first, _, stride = _range_of(p, v.spec.shape, axis)
+            ranges[axis] = (first + begin * stride, size, stride * step)
+    return v, ranges
+
+
+def _places(root: Node) -> _Places | None:
+    """The windows of which the parts are all elements of one place each."""
+    (x, first), *others = (_cut_of(v) for v in root.given)
+    axes = [i for i, (_, _, step) in enumerate(first) if step > 1]
+    steps = [first[i][2] for i in axes]
+    joined = root.attrs.axis % x.spec.rank
+    if not axes or joined in axes or len(root.given) != math.prod(steps):
+        return None
+    for axis, step in zip(axes, steps, strict=True):
+        size = x.spec.shape[axis]
+        if not isinstance(size, int) or size % step:
+            return None
+    wanted = [
+        (size // steps[axes.index(i)] if i in axes else size) for i, size in enumerate(x.spec.shape)
+    ]
+    parts = [ranges for y, ranges in ((x, first), *others) if y is x]
+    alike = [
+        [r[1] for r in part] == wanted and [r[2] for r in part] == [r[2] for r in first]
+        for part in parts
+    ]
+    if len(parts) != len(root.given) or not all(alike):
+        return None
+    found = [tuple(part[i][0] for i in axes) for part in parts]
+    for order in itertools.permutations(range(len(axes))):
+        ranges = [range(steps[i]) for i in order]
+        if found == [_back(place, order) for place in itertools.product(*ranges)]:
+            return _Places(x, tuple(axes[i] for i in order), tuple(steps[i] for i in order))
+    return None
+
+
+def _back(place: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """The place along the axes as they come; ``order``: which of them each number is of."""
+    return tuple(place[order.index(i)] for i in range(len(order)))
+
+
+def _windows(root: Node) -> Op:
+    """Each axis apart as windows and places, and these moved before the joined axis."""
+    found = _places(root)
+    assert found is not None
+    shape: list[Dim] = []
+    windows, places = [], {}
+    for i, size in enumerate(found.x.spec.shape):
+        windows.append(len(shape))
+        if i not in found.axes:
+            shape.append(size)
+            continue
+        step = found.steps[found.axes.index(i)]
+        places[i] = len(shape) + 1
+        shape += [size // step, step]
+    joined = root.attrs.axis % found.x.spec.rank
+    perm = [*windows[:joined], *(places[i] for i in found.axes), *windows[joined:]]
+    apart = P.tactix.Reshape(found.x, shape=tuple(shape))
+    turned = P.tactix.Transpose(apart, perm=tuple(perm))
+    return P.tactix.Reshape(turned, shape=root.outputs[0].spec.shape)
+
+
+def _windows_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 4, 6, 3])
+    parts = []
+    for column, row in itertools.product(range(3), range(2)):
+        begins = ((1, row, 2, 2), (2, column, 2, 3))
+        y = x
+        for axis, begin, size, step in begins:
+            part = {"begins": (begin,), "sizes": (size,), "axes": (axis,), "steps": (step,)}
+            (y,) = net.add_layer("tactix.Slice", [y], **part)
+        parts.append(y)
+    net.mark_output(net.add_layer("tactix.Concat", parts, axis=-1)[0], "y")
+
+
 def _no_pads_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3])
     (y,) = net.add_layer("tactix.Pad", [x], pads=(0, 0, 0, 0), mode="constant", value=0.0)
@@ -292,6 +390,15 @@ RULES = (
         lambda root, x, last, first: _cut(root, x, last, first) is not None,
         benefit=50,
         example=_roll_example,
+    ),
+    Rule(
+        "tactix.windows",
+        P.tactix.Concat(),
+        _windows,
+        lambda root: len(root.given) > 1 and _places(root) is not None,
+        benefit=52,
+        exclusive=False,
+        example=_windows_example,
     ),
     Rule(
         "tactix.roll_twice",

@@ -61,6 +61,16 @@ def _ranges(root: Node, x: Value, split: Node) -> list[tuple[Dim, Dim, int]] | N
     return out
 
 
+def _is_rejoined(root: Node, graph: Any) -> bool:
+    """Whether the slice is joined with others of the same tensor alone, as where it is rolled."""
+    uses = graph.uses(root.outputs[0])
+    joined = uses[0][0] if len(uses) == 1 else None
+    if joined is None or joined.layer.name != "Concat":
+        return False
+    parts = [v.producer for v in joined.given]
+    return all(p is not None and p.given[:1] == root.given[:1] for p in parts)
+
+
 def _sliced_columns(root: Node, x: Value, split: Node) -> Op:
     begins, sizes, axes = zip(*(_ranges(root, x, split) or []), strict=True)
     y = T.Slice(x, begins=begins, sizes=sizes, axes=axes, steps=(1,) * len(axes))
@@ -123,7 +133,9 @@ RULES = (
         "tactix.slice_above_reshape",
         T.Slice(T.Reshape(var("x")) >> "split"),
         _sliced_columns,
-        lambda root, x, split: bool(_ranges(root, x, split)),
+        lambda root, x, split, graph: (
+            bool(_ranges(root, x, split)) and not _is_rejoined(root, graph)
+        ),
         benefit=50,
         exclusive=False,
         example=_sliced_columns_example,

@@ -12,6 +12,41 @@ def cut(net, x, begin, size, step=1, axis=1):
     return net.add("Slice", x, begins=(begin,), sizes=(size,), axes=(axis,), steps=(step,))
 
 
+def patches(net, x, order, steps=(2, 3), axis=-1):
+    """Pixels of the places of windows, joined in that order of places."""
+    parts = [
+        cut(net, cut(net, x, r, 4 // steps[0], steps[0]), c, 6 // steps[1], steps[1], 2)
+        for r, c in order
+    ]
+    return net.add("Concat", *parts, axis=axis)
+
+
+@pytest.mark.parametrize(("order", "axis", "found"), [
+    ([(r, c) for r in range(2) for c in range(3)], -1, True),
+    ([(r, c) for c in range(3) for r in range(2)], 3, True),
+    ([(r, c) for c in range(3) for r in range(2)], 0, True),
+    ([(0, 0), (1, 1), (0, 1), (1, 0), (0, 2), (1, 2)], -1, False),
+    ([(0, 0)] * 6, -1, False),
+    ([(r, c) for r in range(2) for c in range(2)], -1, False),
+])  # fmt: skip
+def test_pixels_of_windows_are_moved_once(net, apply, order, axis, found):
+    net.mark_output(patches(net, net.x("n", 4, 6, 3), order, axis=axis), "y")
+    kinds = apply(net)[0]
+    assert ("Concat" in kinds) is not found
+    assert not found or [k for k in kinds if k != "Reshape"] == ["Transpose"]
+
+
+def test_a_roll_of_rows_that_were_seen_flat(net, apply):
+    """``torch.roll`` along both axes of an image of tokens."""
+    y = net.add("Reshape", net.add("Exp", net.x("n", 20, 3)), shape=(sym("n"), 4, 5, 3))
+    for axis, size in ((1, 4), (2, 5)):
+        y = net.add(
+            "Concat", cut(net, y, 2, size - 2, axis=axis), cut(net, y, 0, 2, axis=axis), axis=axis
+        )
+    net.mark_output(y, "y")
+    assert [k for k in apply(net)[0] if k != "Reshape"] == ["Exp", "Roll"]
+
+
 def test_the_whole_is_no_slice(net, apply):
     x = net.x("n", 5)
     net.mark_output(net.add("Exp", cut(net, x, 0, 5)), "y")

@@ -82,6 +82,11 @@ def _single(c: Value) -> bool:
     return bool(c.array.size == 1)
 
 
+def _picks(root: Node, c: Value) -> bool:
+    """Whether each element of the result is the number: a Resize that weighs some may round."""
+    return _single(c) and (root.layer.name != "Resize" or root.attrs.mode == "nearest")
+
+
 def _moved(root: Node, c: Value) -> tuple[Op, ...]:
     element = c if not c.spec.rank else literal(c.array.reshape(()))
     return tuple(P.tactix.Expand(element, shape=v.spec.shape) for v in root.outputs)
@@ -141,9 +146,10 @@ RULES = (
             P.tactix.Transpose(_WIDE),
             P.tactix.Slice(_WIDE),
             P.tactix.Split(_WIDE),
+            P.tactix.Resize(_WIDE),
         ),
         _moved,
-        _single,
+        _picks,
         benefit=55,
         exclusive=False,
         example=_moved_example,

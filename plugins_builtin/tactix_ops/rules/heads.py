@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import mod
+from tactix.base.dims import mod, prod
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import ANY, Op, P, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import again
@@ -88,17 +88,25 @@ def why_not_joined(root: Node, weights: Sequence[Value], biases: Sequence[Value 
     if any(w.spec.rank != 2 for w in weights) or any(root.attrs.columns):
         return "the weights are no matrices"
     fit = all(
-        b is None or b.spec.shape == w.spec.shape[1:] for w, b in zip(weights, biases, strict=True)
+        b is None or b.spec.shape[-1:] == w.spec.shape[1:]
+        for w, b in zip(weights, biases, strict=True)
     )
-    alike = fit and len({b is None for b in biases}) == 1
-    return "" if alike else "some have a bias, others none"
+    rows = {b.spec.shape[:-1] for b in biases if b is not None if prod(b.spec.shape[:-1]) != 1}
+    return "" if fit and len(rows) < 2 else "a bias does not fit the columns of its weights"
 
 
 def joined_product(x: Value, weights: Sequence[Value], biases: Sequence[Value | None]) -> Op:
-    """Template: one product with all columns of the weights."""
+    """Template: one product with all columns of the weights; where there is no bias it is 0."""
     y = T.MatMul(x, literal(np.concatenate([w.array for w in weights], axis=1)))
-    given = [b.array for b in biases if b is not None]
-    return T.Add(y, literal(np.concatenate(given))) if given else y
+    if all(b is None for b in biases):
+        return y
+    parts = [
+        np.zeros(w.array.shape[1], w.array.dtype) if b is None else b.array
+        for w, b in zip(weights, biases, strict=True)
+    ]
+    rows = np.broadcast_shapes(*(p.shape[:-1] for p in parts))
+    wide = [np.broadcast_to(p, (*rows, p.shape[-1])) for p in parts]
+    return T.Add(y, literal(np.concatenate(wide, axis=-1)))
 
 
 def first_columns(weights: Sequence[Value]) -> tuple[int, ...]:

@@ -1,4 +1,6 @@
-"""Matrix products: Gemm said as MatMul and Add, constant factors in constant weights and biases."""
+"""Matrix products: Gemm said as MatMul and Add, constant factors in constant weights and biases,
+and constant terms behind the product.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.dims import evaluate, prod
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import (
@@ -168,7 +171,71 @@ _PRODUCT = P.tactix.MatMul(var("x"), const("w")) >> "product"
 _RESULT = any_of(P.tactix.Add(_PRODUCT, const("b")), _PRODUCT)
 _MOVED = any_of(P.tactix.Transpose(_RESULT) >> "turn", _RESULT)
 
+# -- terms ---------------------------------------------------------------------------------------
+
+
+def _term_when(c: Value, w: Value, sum_: Node, graph: Any) -> bool | str:
+    """A matrix, as positions are, that products alone read with what it is added to."""
+    if w.spec.rank != 2 or c.spec.rank < 2 or c.spec.shape[-2:][0] == 1:
+        return "it is no matrix beside tokens"
+    if c.spec.shape[-1] != w.spec.shape[0]:
+        return "columns are repeated"
+    readers = [n for n, _ in graph.uses(sum_.outputs[0])]
+    alone = all(n.layer.name == "MatMul" for n in readers) and not graph.is_output(sum_.outputs[0])
+    rows = evaluate(prod(c.spec.shape[:-1]), {})
+    few = rows * w.array.shape[1] <= max(c.array.size, w.array.size)
+    return True if alone and few else "the sum is read by others, or results are many"
+
+
+def _term(x: Value, c: Value, w: Value) -> Op:
+    return P.tactix.Add(P.tactix.MatMul(x, w), P.tactix.MatMul(c, w))
+
+
+def _term_example(net: Any) -> None:
+    rng = np.random.default_rng(6)
+    x = net.add_input("x", "f32", ["n", 3, 5])
+    c, w = (net.add_constant(rng.standard_normal(s, dtype=np.float32)) for s in ((3, 5), (5, 4)))
+    (y,) = net.add_layer("tactix.Add", [x, c])
+    net.mark_output(net.add_layer("tactix.MatMul", [y, w])[0], "y")
+
+
+def _no_larger(a: Value, b: Value) -> bool:
+    """Whether the sum of two constants has no more elements than one of them."""
+    shape = np.broadcast_shapes(a.array.shape, b.array.shape)
+    return int(np.prod(shape)) == max(a.array.size, b.array.size)
+
+
+def _two_terms_example(net: Any) -> None:
+    rng = np.random.default_rng(6)
+    (y,) = net.add_layer(
+        "tactix.MatMul", [net.add_input("x", "f32", ["n", 3, 5]), net.add_input("w", "f32", [5, 4])]
+    )
+    for shape in ((3, 4), (4,)):
+        c = net.add_constant(rng.standard_normal(shape, dtype=np.float32))
+        (y,) = net.add_layer("tactix.Add", [y, c])
+    net.mark_output(y, "y")
+
+
 RULES = (
+    Rule(
+        "tactix.term_behind_product",
+        P.tactix.MatMul(P.tactix.Add(var("x"), const("c")) >> "sum_", const("w")),
+        _term,
+        _term_when,
+        benefit=35,
+        numerics="reassociates",
+        exclusive=False,
+        example=_term_example,
+    ),
+    Rule(
+        "tactix.terms_of_product",
+        P.tactix.Add(P.tactix.Add(P.tactix.MatMul(var("x"), var("w")), const("a")), const("b")),
+        lambda x, w, a, b: P.tactix.Add(P.tactix.MatMul(x, w), P.tactix.Add(a, b)),
+        _no_larger,
+        benefit=36,
+        numerics="reassociates",
+        example=_two_terms_example,
+    ),
     Rule(
         "tactix.gemm",
         P.tactix.Gemm(alpha=1.0, beta=1.0),

@@ -96,7 +96,9 @@ def test_products_are_joined(net, apply, tokens, rows, products):
     n = given["x"].spec.shape[0]
     parts = []
     for x, width in ((given["x"], 8), (given[tokens], 8), (given[tokens], 4)):
-        y = net.add("Add", net.add("MatMul", x, net.random(6, width)), net.random(width))
+        y = net.add("MatMul", x, net.random(6, width))
+        if len(parts) != 1 or rows:  # Whisper's keys have no bias
+            y = net.add("Add", y, net.random(width))
         y = net.add("Reshape", y, shape=(n, 4, 2, width // 2))
         parts.append(net.add("Transpose", y, perm=(0, 2, 1, 3)))
     net.mark_output(net.add("Transpose", net.add("Attention", *parts), perm=(0, 2, 1, 3)), "y")

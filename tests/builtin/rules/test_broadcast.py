@@ -51,3 +51,12 @@ def test_one_number_moved_about_is_one_number(net, apply):
     part = net.add("Slice", zeros, begins=(2,), sizes=(2,), axes=(0,), steps=(1,))
     net.mark_output(net.add("Softmax", net.add("Add", x, part)), "y")
     assert apply(net)[0] == ["Softmax"]
+
+
+def test_a_resized_number_is_one_number(net, apply):
+    """A mask that hides nothing, as DETR resizes one."""
+    for mode in ("nearest", "linear"):
+        y = net.add("Expand", net.c(1), shape=(1, 1, 640, 640))
+        y = net.add("Resize", y, sizes=(1, 1, 2, 5), mode=mode)
+        net.mark_output(net.add("Mul", net.x("n", 4, 2, 5, name=mode), y), f"y_{mode}")
+    assert sorted(apply(net)[0]) == ["Expand", "Mul", "Mul", "Resize"]

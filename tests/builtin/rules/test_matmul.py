@@ -135,3 +135,31 @@ def test_a_factor_before_that_the_weights_cannot_hold_stays(net):
     net.mark_output(net.add("MatMul", x, net.c(np.full((4, 5), 0.01), np.float16)), "y")
     out, _ = fuse(net, matmul.RULES)
     assert [n.layer.name for n in out.nodes] == ["Mul", "MatMul"]
+
+
+@pytest.mark.parametrize(
+    ("case", "found"),
+    [
+        ("positions", True),
+        ("twice", True),
+        ("a vector", False),
+        ("read by others", False),
+        ("an output", False),
+        ("wide", False),
+    ],
+)
+def test_positions_are_added_behind_products(net, apply, case, found):
+    """Constant rows beside tokens, as encoders add them before q and k."""
+    rows, width = (20, 100) if case == "wide" else (3, 4)
+    x = net.x("n", rows, 8)
+    y = net.add("Add", x, net.random(8) if case == "a vector" else net.random(rows, 8))
+    y2 = net.add("Add", net.add("MatMul", y, net.random(8, width)), net.random(width))
+    net.mark_output(y2, "y")
+    if case == "twice":
+        net.mark_output(net.add("MatMul", y, net.random(8, 4)), "z")
+    if case == "read by others":
+        net.mark_output(net.add("Exp", y), "z")
+    if case == "an output":
+        net.mark_output(y, "z")
+    kinds = apply(net)[0]
+    assert (set(kinds) == {"MatMul+Add"}) is found

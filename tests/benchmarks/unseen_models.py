@@ -100,7 +100,8 @@ class Yolo(nn.Module):
         self.register_buffer("centres", torch.cat(centres))
         self.register_buffer("strides", torch.cat(strides))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def boxes(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Corners (batch, places, 4) and best scores (batch, places)."""
         fine, middle, coarse = self._features(x)
         middle = self.up[0](torch.cat([f.interpolate(coarse, scale_factor=2.0), middle], 1))
         fine = self.up[1](torch.cat([f.interpolate(middle, scale_factor=2.0), fine], 1))
@@ -108,10 +109,14 @@ class Yolo(nn.Module):
             [head(y).flatten(2) for head, y in zip(self.heads, (fine, middle, coarse))], 2
         )
         sides, scores = found.split([4 * self.bins, found.shape[1] - 4 * self.bins], 1)
-        sides = sides.reshape(1, 4, self.bins, -1).softmax(2)
-        sides = (sides * torch.arange(self.bins)[:, None]).sum(2).transpose(1, 2) * self.strides
+        sides = sides.reshape(len(x), 4, self.bins, -1).softmax(2)
+        steps = torch.arange(self.bins, device=x.device)[:, None]
+        sides = (sides * steps).sum(2).transpose(1, 2) * self.strides
         boxes = torch.cat([self.centres - sides[..., :2], self.centres + sides[..., 2:]], 2)
-        best = scores.sigmoid().amax(1)
+        return boxes, scores.sigmoid().amax(1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        boxes, best = self.boxes(x)
         kept = torch.onnx.ops.symbolic(
             "NonMaxSuppression",
             [boxes, best[:, None], torch.tensor([50]), torch.tensor([0.5]), torch.tensor([0.01])],
@@ -203,7 +208,7 @@ class DiffusionUNet(nn.Module):
         )
 
     def forward(self, x: Tensor, step: Tensor, text: Tensor) -> Tensor:
-        angles = step[:, None] * torch.exp(-0.3 * torch.arange(32))
+        angles = step[:, None] * torch.exp(-0.3 * torch.arange(32, device=step.device))
         time = self.time(torch.cat([angles.sin(), angles.cos()], 1))
         y, kept = self.enter(x), []
         for level, (block, attend) in enumerate(zip(self.down, self.attend)):

@@ -26,6 +26,8 @@ TO_BYTES = "tactix.dequantize"
 """The rule that reads bytes with one scale."""
 TO_FLOATS = "tactix.float_convolution_of_bytes"
 """The rule that gives a convolution of bytes to kernels of floats."""
+IN_FLOATS = frozenset({"tactix.rounded_in_floats", "tactix.dequantize_in_floats"})
+"""The rules that compute in floats what no kernel reads as bytes."""
 NO_KERNEL = (
     "its windows are computed in floats: kernels of bytes take one or two axes of fixed sizes, and "
     "groups of one channel"
@@ -194,7 +196,9 @@ class Fates:
             return INTEGERS  # it was taken along past moves, which bear its name
         if step.origin <= {name}:
             return ALONE
-        if not _is(self._source[name], DEQUANTIZE):
+        if not _is(self._source[name], DEQUANTIZE) or IN_FLOATS.intersection(
+            self._trails[name].rules
+        ):
             return FUSED
         if step.kind.startswith(INTEGER):
             return INTEGERS if any(map(step.is_around, self._products(name))) else FUSED

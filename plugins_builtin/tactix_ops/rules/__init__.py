@@ -43,9 +43,16 @@ def graphics_rules() -> list[Rule]:
 
 def reordering_rules() -> list[Rule]:
     """The built-in rules for processors alone, which change the order of sums."""
-    from tactix_ops.rules import affine_grid, pool, quantized_products, summary, transposed
+    from tactix_ops.rules import (
+        affine_grid,
+        pool,
+        quantized_pointwise,
+        quantized_products,
+        summary,
+        transposed,
+    )
 
-    products = quantized_products.PROCESSOR_RULES
+    products = (*quantized_products.PROCESSOR_RULES, *quantized_pointwise.PROCESSOR_RULES)
     return [*affine_grid.RULES, *pool.RULES, *summary.RULES, *transposed.RULES, *products]
 
 

@@ -406,3 +406,22 @@ def test_transposed_convolutions_without_a_kernel_stay(net: Any, case: str) -> N
     group = 2 if case == "groups" else 1
     net.mark_output(net.add("ConvTranspose", quantized(net, net.x("n", *shape)), w, group=group))
     assert not any("Integer" in name for name in names(with_processor_rules(net)[0]))
+
+
+@pytest.mark.parametrize("dtype", [DType.INT16, DType.UINT16, DType.INT4, DType.UINT8])
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_no_kernel_of_bytes_takes_is_rounded_in_floats(
+    net: Any, dtype: DType, shared: bool
+) -> None:
+    channels = 3 if dtype is DType.UINT8 else 1
+    s = net.c(np.linspace(0.25, 0.5, channels)[: None if channels > 1 else 1])
+    z = net.add_constant(np.full(channels, 2).astype(dtype.numpy))
+    q = net.add("QuantizeLinear", net.add("Exp", net.x("n", 3, 4)), s, z, dtype=dtype)
+    net.mark_output(net.add("Relu", net.add("DequantizeLinear", q, s, z)), "y")
+    if shared:
+        net.mark_output(q, "q")
+    out, inputs = with_processor_rules(net)
+    made = "+".join(names(out))
+    few = dtype is DType.INT4
+    assert ("QuantizeLinear" in made, "DequantizeLinear" in made) == (few and shared,) * 2
+    within_one_unit(net, out, inputs, 1.0)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from tactix.base.dims import Shape
 from tactix.base.dtypes import DType
 from tactix.base.errors import ShapeError
-from tactix.base.tensor import TensorSpec
+from tactix.base.tensor import LINEAR, Format, TensorSpec
 from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
 from tactix.contracts.graph import Node
 from tactix.contracts.region import BodyNode, Expressions
-from tactix.contracts.tactic import Reject
+from tactix.contracts.tactic import Reject, Variant
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.cuda import scalar
@@ -129,3 +129,11 @@ def _operands(
         strides = c_text.broadcast_strides(spec.shape, shape)
         found[v] = EpilogueOperand(leaves[v], spec.dtype, spec.shape, strides, spec.shape == shape)
     return found
+
+
+def variant_in(node: Node, found: Around, fmt: Format, **knobs: int) -> Variant:
+    """Input 0, full operands and outputs in ``fmt``, all else linear."""
+    formats = [fmt, *[LINEAR] * (len(node.given) - 1)]
+    for o in found.after.values():
+        formats[o.index] = fmt if o.is_full else LINEAR
+    return Variant.of(formats, [fmt] * len(node.outputs), **knobs)

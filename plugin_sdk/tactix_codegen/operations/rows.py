@@ -20,24 +20,30 @@ NORMALIZATIONS = (
     "tactix.InstanceNormalization@1",
     "tactix.GroupNormalization@1",
 )
-_PER_CHANNEL = ("InstanceNormalization", "GroupNormalization")
+PER_CHANNEL = ("InstanceNormalization", "GroupNormalization")
 """Normalisations of groups of channels, with a parameter for each channel."""
 
 
 def parameter_strides(anchor: BodyNode, parameter: Shape, shape: Shape) -> tuple[Dim, ...]:
     """Strides of a scale or bias along the dims of what is normalised. Raises ShapeError."""
-    if anchor.layer.name in _PER_CHANNEL:
+    if anchor.layer.name in PER_CHANNEL:
         return (0, 1, *(0 for _ in shape[2:]))
     return broadcast_strides(parameter, shape)
 
 
-def space(anchor: BodyNode, shape: Shape, strides: Sequence[Sequence[Dim]]) -> Space:
+def space(
+    anchor: BodyNode,
+    shape: Shape,
+    strides: Sequence[Sequence[Dim]],
+    channels_last: bool = False,
+) -> Space:
     """Tagged loops over the rows and, as the last ones, along them.
 
     ``shape``: of the anchor's first input; ``strides``: of each operand along its dims.
+    ``channels_last``: channels of a group are the innermost loop; for normalisations of these.
     """
-    if anchor.layer.name in _PER_CHANNEL:
-        return _groups(anchor, shape, strides)
+    if anchor.layer.name in PER_CHANNEL:
+        return _groups(anchor, shape, strides, channels_last)
     rank = len(shape)
     axis = anchor.attrs.axis % rank
     end = axis + 1 if anchor.layer.key in SOFTMAXES else rank
@@ -47,15 +53,22 @@ def space(anchor: BodyNode, shape: Shape, strides: Sequence[Sequence[Dim]]) -> S
     return _ending_in_a_row(collapse([shape[i] for i in order], moved, tags))
 
 
-def _groups(anchor: BodyNode, shape: Shape, strides: Sequence[Sequence[Dim]]) -> Space:
+def _groups(
+    anchor: BodyNode, shape: Shape, strides: Sequence[Sequence[Dim]], channels_last: bool
+) -> Space:
     """Rows are groups of channels."""
     groups: Dim = shape[1]
     if anchor.layer.name == "GroupNormalization":
         groups = anchor.attrs.num_groups
     each = dims.floordiv(shape[1], groups)
+
+    def ordered(batch: Dim, group: Dim, channel: Dim, *rest: Dim) -> tuple[Dim, ...]:
+        inner = (*rest, channel) if channels_last else (channel, *rest)
+        return (batch, group, *inner)
+
     tags = [OUTER, OUTER] + [ROW] * (len(shape) - 1)
-    grouped = [(batch, channel * each, channel, *rest) for batch, channel, *rest in strides]
-    return _ending_in_a_row(collapse((shape[0], groups, each, *shape[2:]), grouped, tags))
+    grouped = [ordered(batch, channel * each, channel, *rest) for batch, channel, *rest in strides]
+    return _ending_in_a_row(collapse(ordered(shape[0], groups, each, *shape[2:]), grouped, tags))
 
 
 def _ending_in_a_row(loops: Space) -> Space:

@@ -26,7 +26,6 @@ from tactix_codegen.cuda import fused, text
 from tactix_codegen.cuda.fused import Around
 from tactix_codegen.cuda.site import OutputSite
 from tactix_codegen.cuda.text import CudaArgs
-from tactix_cuda.tactics.pool import variant_in
 from tactix_cuda.tactics.rows import FLOATS
 
 SHARED = 0.5
@@ -121,7 +120,7 @@ class CudaDepthwiseTactic(Tactic[DepthwiseGeometry]):
         choices = [(4, 0), (2, 0), (1, 0)]
         if FEWEST <= g.kernel[0] <= MOST:
             choices += [(c, 1) for c in (4, 2) if c * g.kernel[0] <= PARTS]
-        made = [variant_in(g.node, g.around, NHWC, columns=c, apart=a) for c, a in choices]
+        made = [fused.variant_in(g.node, g.around, NHWC, columns=c, apart=a) for c, a in choices]
         try:
             OutputSite(CudaArgs(g.node), g.around, made[0])
         except ShapeError as e:

@@ -98,20 +98,12 @@ def _around(node: Node) -> Around | Reject:
 
 
 def _variant(work: CudaPoolWork, fmt: Format) -> Variant | None:
-    made = variant_in(work.node, work.around, fmt)
+    made = fused.variant_in(work.node, work.around, fmt)
     try:
         OutputSite(CudaArgs(work.node), work.around, made)
     except ShapeError:
         return None
     return made
-
-
-def variant_in(node: Node, found: Around, fmt: Format, **knobs: int) -> Variant:
-    """Input 0, full operands and outputs in ``fmt``, all else linear."""
-    formats = [fmt, *[LINEAR] * (len(node.given) - 1)]
-    for o in found.after.values():
-        formats[o.index] = fmt if o.is_full else LINEAR
-    return Variant.of(formats, [fmt] * len(node.outputs), **knobs)
 
 
 class _Pool:

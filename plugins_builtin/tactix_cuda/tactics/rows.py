@@ -1,5 +1,5 @@
 """Softmax, LogSoftmax and normalisations in CUDA, with pointwise layers before and behind; f32, f16
-and bf16, linear.
+and bf16, linear; of groups of channels, with what is behind, in nhwc, too.
 
 A row belongs to a warp, or to a whole block where it is long. Rows of known length stay in
 registers, so that every element is read once; longer ones, and those of unknown length, are read
@@ -9,12 +9,13 @@ again for each pass. Mean and variance take two passes, so that nothing cancels.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tactix.base import dims
-from tactix.base.dims import Dim
+from tactix.base.dims import Dim, Shape
 from tactix.base.dtypes import DType
 from tactix.base.errors import ShapeError
+from tactix.base.tensor import LINEAR, NHWC, Format
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -22,7 +23,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import EpilogueOperand
 from tactix_codegen.c.scalar import float_literal
-from tactix_codegen.c.space import Space
+from tactix_codegen.c.space import Space, strides_in
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import fused, scalar, text
 from tactix_codegen.cuda.fused import Around
@@ -66,6 +67,13 @@ class RowsWork:
     order: tuple[tuple[bool, int], ...]
     parameters: tuple[int, ...]
 
+    def lying(self, fmt: Format) -> RowsWork:
+        """The same of images in that format. Raises ShapeError where an operand cannot be walked
+        in it.
+        """
+        space = _space(self.node, self.around, self.order, self.parameters, fmt)
+        return replace(self, space=space)
+
     def operand(self, key: tuple[bool, int]) -> EpilogueOperand:
         """The operand of an entry of ``order``."""
         return (self.around.before if key[0] else self.around.after)[key[1]]
@@ -83,18 +91,34 @@ class RowsWork:
 
 
 def _space(
-    node: Node, found: Around, order: Sequence[tuple[bool, int]], parameters: Sequence[int]
+    node: Node,
+    found: Around,
+    order: Sequence[tuple[bool, int]],
+    parameters: Sequence[int],
+    fmt: Format = LINEAR,
 ) -> Space:
-    """Loops over the rows and along them. Raises ShapeError."""
+    """Loops over the rows and along them, of images in that format. Raises ShapeError."""
     assert node.anchor is not None
     shape = found.shape
-    operands = [(found.before if first else found.after)[v].strides for first, v in order]
+    operands = [(found.before if first else found.after)[v] for first, v in order]
+    of_operands = [o.strides if fmt.is_linear else _strides(node, o, shape, fmt) for o in operands]
     of_parameters = [
         rows.parameter_strides(node.anchor, node.given[i].spec.shape, shape) for i in parameters
     ]
-    return rows.space(
-        node.anchor, shape, [c_text.contiguous_strides(shape), *operands, *of_parameters]
-    )
+    own = _of_axes(c_text.contiguous_strides(fmt.storage_shape(shape)), fmt)
+    strides = [own, *of_operands, *of_parameters]
+    return rows.space(node.anchor, shape, strides, channels_last=not fmt.is_linear)
+
+
+def _strides(node: Node, operand: EpilogueOperand, shape: Shape, fmt: Format) -> tuple[Dim, ...]:
+    """Of an operand along the axes of an image in nhwc; those that broadcast are linear."""
+    spec = node.given[operand.index].spec
+    return _of_axes(strides_in(spec, fmt if operand.is_full else LINEAR, shape, fmt), fmt)
+
+
+def _of_axes(strides: Sequence[Dim], fmt: Format) -> tuple[Dim, ...]:
+    """Strides along what is stored as strides along the axes."""
+    return tuple(strides) if fmt.is_linear else (strides[0], strides[-1], *strides[1:-1])
 
 
 class RowsTactic(Tactic[RowsWork]):
@@ -121,21 +145,24 @@ class RowsTactic(Tactic[RowsWork]):
             return Reject(e.what)
 
     def variants(self, work: RowsWork, device: DeviceProperties) -> Sequence[Variant]:
-        length = work.length
-        if not isinstance(length, int):
-            return [Variant.of(threads=t) for t in ((1, 32) if work.is_crosswise else (32, 256))]
-        # of the blocks half of whose threads at least have something to read, the smallest that
-        # keep their row in registers, two in all; for short rows a single thread is one of the two
-        width = _width(work)
-        busy = [t for t in (32, 128, 256, 512, _LARGEST) if t == 32 or t * width < 2 * length]
-        kept = [t for t in busy if -(-length // (t * width)) * width <= _REGISTERS]
-        own = [1] if work.is_crosswise or length <= _SHORT else []
-        return [Variant.of(threads=t) for t in [*own, *(kept[: 2 - len(own)] or [_LARGEST])]]
+        found = [Variant.of(threads=t) for t in _threads(work)]
+        anchor = work.node.anchor
+        assert anchor is not None
+        if anchor.layer.name != "GroupNormalization" or not work.around.is_plain:
+            return found
+        try:
+            last = work.lying(NHWC)
+        except ShapeError:
+            return found
+        # rows in which neighbours in memory are of one channel are no faster than moving the image
+        own = [] if last.is_crosswise else _threads(last)
+        return [*found, *(fused.variant_in(work.node, work.around, NHWC, threads=t) for t in own)]
 
     def cost(self, work: RowsWork, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = text.traffic(work.node, variant, ctx)
         if seconds is None:
             return None
+        work = work.lying(variant.input_format(0))
         length, threads = text.known(work.length, ctx), variant.number("threads")
         if threads == 1 or work.is_crosswise:
             return seconds * (1 if threads == 1 else _CROSSWISE)
@@ -147,6 +174,7 @@ class RowsTactic(Tactic[RowsWork]):
     def compile(self, work: RowsWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         anchor = work.node.anchor
         assert anchor is not None
+        work = work.lying(variant.input_format(0))
         writer = CudaRowKernel(CudaArgs(work.node), work, variant.number("threads"))
         name = anchor.layer.name
         if name.endswith("Softmax"):
@@ -157,6 +185,20 @@ class RowsTactic(Tactic[RowsWork]):
         return text.kernel(
             writer.args, body, ctx, writer.blocks, threads=writer.block, more=("block.cuh",)
         )
+
+
+def _threads(work: RowsWork) -> list[int]:
+    """Of a row: two choices at most, best guess first."""
+    length = work.length
+    if not isinstance(length, int):
+        return [1, 32] if work.is_crosswise else [32, 256]
+    # of the blocks half of whose threads at least have something to read, the smallest that keep
+    # their row in registers, two in all; for short rows a single thread is one of the two
+    width = _width(work)
+    busy = [t for t in (32, 128, 256, 512, _LARGEST) if t == 32 or t * width < 2 * length]
+    kept = [t for t in busy if -(-length // (t * width)) * width <= _REGISTERS]
+    own = [1] if work.is_crosswise or length <= _SHORT else []
+    return [*own, *(kept[: 2 - len(own)] or [_LARGEST])]
 
 
 def _width(work: RowsWork) -> int:

@@ -1,5 +1,5 @@
 """Normalisations that models spell out: LayerNormalization and RMSNormalization, with their factor
-and term.
+and term, and GroupNormalization.
 """
 
 from __future__ import annotations
@@ -116,7 +116,42 @@ def _bias_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Add", [y, c])[0], "y")
 
 
+# -- groups of channels ----------------------------------------------------------------------------
+
+
+def _is_of_groups(root: Node, x: Value, split: Node, scale: Value, bias: Value) -> bool | str:
+    """Whether rows of channels are parted into groups, and put together again."""
+    made, channels = split.outputs[0].spec.shape, x.spec.shape[1] if x.spec.rank > 2 else None
+    if root.outputs[0].spec.shape != x.spec.shape or made[0] != x.spec.shape[0]:
+        return "what is normalised is no image of the same samples"
+    groups = made[1]
+    if isinstance(channels, int) and isinstance(groups, int) and groups and not channels % groups:
+        return True
+    return "groups are no whole channels"
+
+
+def _of_groups(x: Value, split: Node, norm: Node, scale: Value, bias: Value) -> Op:
+    groups, channels = split.outputs[0].spec.shape[1], x.spec.shape[1]
+    assert isinstance(groups, int)
+    assert isinstance(channels, int)
+    each = channels // groups
+    parameters = (literal(np.repeat(v.array, each)) for v in (scale, bias))
+    epsilon = norm.attrs.epsilon
+    return T.GroupNormalization(x, *parameters, num_groups=groups, epsilon=epsilon)
+
+
+def _groups_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 6, 4, 5])
+    (y,) = net.add_layer("tactix.Reshape", [x], shape=(x.spec.shape[0], 3, 40))
+    scale, bias = (net.add_constant(np.array(v, np.float32)) for v in ((1, 2, 3), (0, 1, -1)))
+    (y,) = net.add_layer("tactix.InstanceNormalization", [y, scale, bias], epsilon=1e-3)
+    net.mark_output(net.add_layer("tactix.Reshape", [y], shape=x.spec.shape)[0], "y")
+
+
 _LN, _ANY = T.LayerNormalization() >> "norm", T.RMSNormalization() >> "norm"
+
+_PARTED = T.Reshape(var("x")) >> "split"
+_GROUPS = T.InstanceNormalization(_PARTED, const("scale"), const("bias")) >> "norm"
 
 RULES = (
     Rule(
@@ -152,5 +187,13 @@ RULES = (
         _bias_when,
         benefit=40,
         example=_bias_example,
+    ),
+    Rule(
+        "tactix.group_norm",
+        T.Reshape(_GROUPS),
+        _of_groups,
+        _is_of_groups,
+        benefit=45,
+        example=_groups_example,
     ),
 )

@@ -252,11 +252,19 @@ def rows_norm() -> list[Case]:
         )
         made.append(one("rows", "InstanceNormalization", [y, s, b]))
         made += [one("rows", "GroupNormalization", [y, s, b], num_groups=g) for g in (1, 3)]
+    for t, channels, side in (("f16", 32, 9), ("bf16", 24, 5), ("f32", 16, 3), ("f16", 16, 70)):
+        y, s, b = (
+            real(2, channels, side, 3, dtype=t) * 2 + 1,
+            real(channels, seed=1, dtype=t),
+            real(channels, seed=2, dtype=t),
+        )
+        made.append(one("rows", "GroupNormalization", [y, s, b], num_groups=2))
     big = real(4, 1000) + 1000
     made.append(one("rows", "LayerNormalization", [big, np.ones(1000, np.float32)]))
     p = spec(48, dtype="bf16")
     nodes = [h.node("LayerNormalization", [spec(N, S, 48, dtype="bf16"), p, p]),
              h.node("InstanceNormalization", [spec(N, 6, S, S), spec(6), spec(6)]),
+             h.node("GroupNormalization", [spec(N, 16, S, S), spec(16), spec(16)], num_groups=2),
              h.node("LayerNormalization", [spec(N, S), spec(S)])]  # fmt: skip
     return made + symbolic("rows", nodes)
 
@@ -297,6 +305,8 @@ def rows_fused() -> list[Case]:
         ("Add", [5, 3], {}),
     ]
     made.append(group("rows", [y, gate, real(6, seed=2), y], chain, anchor=0))
+    y, gate = real(2, 8, 5, 7, dtype="f16"), real(1, 8, 1, 1, seed=1, dtype="f16")
+    made.append(group("rows", [y, gate, real(8, seed=2, dtype="f16"), y], chain, anchor=0))
     return made
 
 

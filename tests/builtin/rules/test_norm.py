@@ -94,3 +94,20 @@ def test_one_term_only(net, apply):
     y = net.add("LayerNormalization", net.x("n", 6), net.random(6), net.random(6))
     net.mark_output(net.add("Add", y, net.random(6)), "y")
     assert apply(net)[0] == ["LayerNormalization+Add"]
+
+
+@pytest.mark.parametrize("spatial", [(4, 5), (20,), (2, 3, 4)])
+def test_groups_of_channels_are_one_layer(net, apply, spatial):
+    x = net.x("n", 6, *spatial)
+    y = net.add("Reshape", x, shape=(x.spec.shape[0], 3, int(2 * np.prod(spatial))))
+    y = net.add("InstanceNormalization", y, net.random(3), net.random(3), epsilon=1e-3)
+    net.mark_output(net.add("Swish", net.add("Reshape", y, shape=x.spec.shape)), "y")
+    assert apply(net)[0] == ["GroupNormalization+Swish"]
+
+
+def test_parts_of_channels_are_no_groups(net, apply):
+    x = net.x(2, 6, 4, 5)
+    y = net.add("Reshape", x, shape=(2, 4, 30))
+    y = net.add("InstanceNormalization", y, net.random(4), net.random(4))
+    net.mark_output(net.add("Reshape", y, shape=(2, 6, 4, 5)), "y")
+    assert "tactix.group_norm" not in apply(net)[2].counts

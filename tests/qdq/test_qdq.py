@@ -34,6 +34,12 @@ def test_engines(building: Trial, chunk: int) -> None:
     assert {seed: faults for seed, faults in found.items() if faults} == {}
 
 
+@pytest.mark.compiler
+def test_a_product_with_a_long_epilogue_has_a_kernel(building: Trial) -> None:
+    found = building(grown(707))
+    assert (found.faults, found.references) == ([], "")
+
+
 def test_networks_follow_from_their_seed_and_hold_every_operator() -> None:
     networks = [grown(seed) for seed in range(RULES)]
     assert {name for n in networks for name in n.operators} == OPERATORS.keys()

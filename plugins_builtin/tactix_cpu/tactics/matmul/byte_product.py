@@ -237,7 +237,7 @@ class _Kernel:
     def _tile(self, rows: int) -> None:
         p, each = self.p, range(self.vectors)
         tile = DotTile(byte.BYTES, (0,) * rows, self.vectors, self.lanes)
-        start = "z{n} + tx_splat_i(sums[{m}])" if self.work.sums_rows else "z{n}"
+        start = "z{n} + tx_splat_i(row_sums[{m}])" if self.work.sums_rows else "z{n}"
         first = [f"const vi z{n} = tx_load_i32(first + {n * self.lanes});" for n in each]
         sums = [f"s{m}_{n} = {start.format(m=m, n=n)}" for m, n in tile.places]
         left = "" if isinstance(p.n, int) and p.n % self.width == 0 else "(N - col)"
@@ -252,7 +252,7 @@ class _Kernel:
         ]
         about = f"{rows} rows of y from row on, and {self.width} columns from col on."
         parameters = (
-            "const uint8_t* x, const uint8_t* w, const int32_t* first, const int32_t* sums, "
+            "const uint8_t* x, const uint8_t* w, const int32_t* first, const int32_t* row_sums, "
             "int64_t row, int64_t col"
         )
         self.functions.add(f"t{rows}", parameters, body, about)

@@ -208,7 +208,8 @@ class DiffusionUNet(nn.Module):
         )
 
     def forward(self, x: Tensor, step: Tensor, text: Tensor) -> Tensor:
-        angles = step[:, None] * torch.exp(-0.3 * torch.arange(32, device=step.device))
+        rates = torch.exp(-0.3 * torch.arange(32, device=step.device)).to(step.dtype)
+        angles = step[:, None] * rates
         time = self.time(torch.cat([angles.sin(), angles.cos()], 1))
         y, kept = self.enter(x), []
         for level, (block, attend) in enumerate(zip(self.down, self.attend)):

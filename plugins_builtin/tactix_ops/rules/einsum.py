@@ -103,9 +103,21 @@ def _when(root: Node) -> bool | str:
 # -- one tensor ----------------------------------------------------------------------------------
 
 
-def _without_ones(tensor: Pattern, labels: Labels, shape: Shape) -> EinsumTerm:
-    """Without axes of size 1, which say nothing but how often the rest repeats."""
-    kept = [(c, d) for c, d in zip(labels, shape, strict=True) if d != 1]
+def _batch_ones(names: Sequence[Labels], sizes: AxisSizes) -> frozenset[str]:
+    """Axes of size 1 that all of two tensors and the result have: a MatMul's batch, so that a batch
+    of 1 is no other product than one of 2.
+    """
+    one = (c for c in sizes.result if sizes.of[c] == 1)
+    if len(names) != 2:
+        return frozenset()
+    return frozenset(c for c in one if all(labels.count(c) == 1 for labels in names))
+
+
+def _without_ones(
+    tensor: Pattern, labels: Labels, shape: Shape, batch: Collection[str]
+) -> EinsumTerm:
+    """Without axes of size 1, which say how often the rest repeats, but for those of a batch."""
+    kept = [(c, d) for c, d in zip(labels, shape, strict=True) if d != 1 or c in batch]
     left = tuple(d for _, d in kept)
     narrow = tensor if len(left) == len(shape) else T.Reshape(tensor, shape=left)
     return EinsumTerm(narrow, tuple(c for c, _ in kept))
@@ -205,10 +217,10 @@ def _einsum(root: Node) -> Pattern:
     names, sizes = _named(root)
     dtype, result = root.given[0].spec.dtype, root.outputs[0].spec
     wide = dtype in NARROW and len(root.given) > 2
-    terms = []
+    terms, batch = [], _batch_ones(names, sizes)
     for labels, v in zip(names, root.given, strict=True):
         tensor = T.Cast(v, to=DType.FP32) if wide else v
-        terms.append(_with_diagonals(_without_ones(tensor, labels, v.spec.shape), sizes))
+        terms.append(_with_diagonals(_without_ones(tensor, labels, v.spec.shape, batch), sizes))
     while len(terms) > 1:
         i, j = _next_pair(terms, sizes)
         a, b = terms[i], terms[j]

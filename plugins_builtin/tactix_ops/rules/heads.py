@@ -207,28 +207,46 @@ def _joined_example(net: Any, tokens: str = "x") -> None:
 
 
 def _source(x: Value) -> tuple[Value, int] | None:
-    """The tensor of which ``x`` is some columns, and the first of them."""
+    """The tensor of which ``x``, or what a Reshape with the same columns makes it of, is some
+    columns; and the first of them.
+    """
+    if x.spec.rank != 3:
+        return None
     p = x.producer
-    if p is None or p.layer.name not in ("Slice", "Split") or x.spec.rank != 3:
+    flattened = p is not None and p.layer.name == "Reshape"
+    if p is not None and flattened and p.given[0].spec.shape[-1:] == x.spec.shape[-1:]:
+        return _columns_of(p.given[0])
+    return _columns_of(x)
+
+
+def _columns_of(x: Value) -> tuple[Value, int] | None:
+    """The tensor of whose last axis a Slice or a Split took this part, and where it begins."""
+    p, last = x.producer, x.spec.rank - 1
+    if p is None or p.layer.name not in ("Slice", "Split"):
         return None
     (whole,), a = p.given[:1], p.attrs
     if p.layer.name == "Split":
         begins = a.sizes[: x.index]
-        return (
-            (whole, sum(begins))
-            if a.axis in (-1, 2) and all(isinstance(n, int) for n in begins)
-            else None
-        )
-    ranges = dict(zip((i % 3 for i in a.axes), zip(a.begins, a.steps, strict=True), strict=True))
-    begin, step = ranges.pop(2, (0, 1))
-    plain = step == 1 and isinstance(begin, int) and whole.spec.shape[:2] == x.spec.shape[:2]
+        known = a.axis in (-1, last) and all(isinstance(n, int) for n in begins)
+        return (whole, sum(begins)) if known else None
+    axes = (i % x.spec.rank for i in a.axes)
+    ranges = dict(zip(axes, zip(a.begins, a.steps, strict=True), strict=True))
+    begin, step = ranges.pop(last, (0, 1))
+    plain = step == 1 and isinstance(begin, int) and whole.spec.shape[:-1] == x.spec.shape[:-1]
     return (whole, begin) if plain and all(r == (0, 1) for r in ranges.values()) else None
 
 
 def _columns(root: Node) -> Op:
     found = [_source(x) or (x, 0) for x in root.given[:3]]
     columns = tuple(old + new for old, (_, new) in zip(root.attrs.columns, found, strict=True))
-    return again(root, [*(x for x, _ in found), *root.inputs[3:]], columns=columns)
+    rows = [_as_rows(whole, x) for x, (whole, _) in zip(root.given[:3], found, strict=True)]
+    return again(root, [*rows, *root.inputs[3:]], columns=columns)
+
+
+def _as_rows(whole: Value, part: Value) -> Any:
+    """Template: the tensor in the rows of its part."""
+    shape = (*part.spec.shape[:2], whole.spec.shape[-1])
+    return whole if whole.spec.shape == shape else T.Reshape(whole, shape=shape)
 
 
 def _columns_example(net: Any) -> None:

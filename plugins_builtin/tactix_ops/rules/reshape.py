@@ -232,9 +232,12 @@ def _sinking(root: Node, graph: Any) -> Value | None:
 
 def _fits_beside(v: Value, x: Value, out: Shape, root: Node, graph: Any) -> bool:
     other = _source(v)
-    if other is not None and other.spec.shape == x.spec.shape and v.spec.shape == out:
+    if other is None or v.spec.shape != out:
+        return _fits_source(v, out, x.spec.shape)
+    if other.spec.shape == x.spec.shape:
         return used_only_by(graph, v, root)
-    return _fits_source(v, out, x.spec.shape)
+    # a view that is there in any case may have the kernel's shape as well
+    return x.producer is not None and x.producer.anchor is not None
 
 
 def _sink(root: Node, graph: Any) -> Op:
@@ -247,8 +250,9 @@ def _sink(root: Node, graph: Any) -> Op:
 
 def _beside(v: Value, x: Value, shape: Shape) -> Any:
     source = _source(v)
-    if source is not None and source.spec.shape == x.spec.shape and v.spec.shape == shape:
-        return source
+    if source is not None and v.spec.shape == shape:
+        same = source.spec.shape == x.spec.shape
+        return source if same else P.tactix.Reshape(source, shape=x.spec.shape)
     return P.tactix.Reshape(v, shape=()) if v.spec.rank > x.spec.rank else v
 
 

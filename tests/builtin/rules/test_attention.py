@@ -180,11 +180,11 @@ def test_keys_through_flat_heads(net, apply):
 
 @pytest.mark.parametrize("case", ["axis", "rank", "weights read", "scale per head", "heads differ"])
 def test_what_is_not_attention(net, apply, case):
-    shape = (3, "s", 4) if case == "rank" else ("n", 3, "s", 4)
+    shape = ("s", 4) if case == "rank" else ("n", 3, "s", 4)
     q = net.x(*shape, name="q")
     other = ("n", 1, "s", 4) if case == "heads differ" else shape
     k, v = net.x(*other, name="k"), net.x(*other, name="v")
-    perm = (0, 2, 1) if case == "rank" else (0, 1, 3, 2)
+    perm = (1, 0) if case == "rank" else (0, 1, 3, 2)
     y = net.add("MatMul", q, net.add("Transpose", k, perm=perm))
     y = net.add("Mul", y, net.random(3, 1, 1)) if case == "scale per head" else y
     p = net.add("Softmax", y, axis=-2 if case == "axis" else -1)
@@ -232,3 +232,65 @@ def test_sequences_first(net, apply, batch):
     kinds, out, _ = apply(net)
     assert kinds == ["MatMul+Add", "TokenAttention", "MatMul+Add"]
     assert out.nodes[1].attrs.columns == (0, 6, 12)
+
+
+LEADS = [("n",), (6,), (2, 3, 4), ("n", 2, 3), (2, 1, 2, 3)]
+
+
+def of_rank(net, lead, mask=None, keep=None):
+    """q k' with axes ``lead`` before those of rows, and a mask of that shape."""
+    q, k, v = (net.x(*lead, rows, 4, name=name) for name, rows in (("q", 3), ("k", 5), ("v", 5)))
+    rank = len(lead) + 2
+    k = net.add("Transpose", k, perm=(*range(rank - 2), rank - 1, rank - 2))
+    y = net.add("MatMul", net.add("Mul", q, net.c(0.5)), k)
+    if mask is not None:
+        y = net.add("Add", y, net.random(*mask))
+    if keep is not None:
+        y = net.add("Where", net.c(net.rng.random(keep) > 0.3, bool), y, net.c(-np.inf))
+    p = net.add("Softmax", y)
+    net.mark_output(net.add("Softmax", net.add("MatMul", p, v)), "y")
+
+
+@pytest.mark.parametrize("lead", LEADS)
+def test_other_ranks_are_batches_of_heads(net, apply, lead):
+    of_rank(net, lead)
+    assert [k for k in apply(net)[0] if k != "Reshape"] == ["Attention", "Softmax"]
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+@pytest.mark.parametrize(
+    ("lead", "mask"),
+    [((6,), (6, 3, 5)), ((6,), (3, 5)), ((6,), (6, 1, 5)), ((2, 3, 4), (2, 3, 4, 3, 5)), ((2, 3, 4), (4, 3, 5)),
+     ((2, 3, 4), (1, 1, 4, 1, 5)), ((2, 3, 4), (2, 3, 1, 3, 5)), ((2, 3, 4), (5,))],
+)  # fmt: skip
+def test_masks_of_other_ranks(net, apply, lead, mask, chosen):
+    of_rank(net, lead, **{"keep" if chosen else "mask": mask})
+    assert "Attention" in apply(net)[0]
+
+
+def test_a_mask_that_repeats_along_a_part_of_the_batch_is_another_meaning(net, apply):
+    of_rank(net, (2, 3, 4), (1, 3, 4, 3, 5))
+    assert "Attention" not in apply(net)[0]
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("scaled", ["q", "k"])
+def test_windows_by_einsum_attend_to_columns_of_one_product(net, apply, batch, scaled):
+    """As in MaxViT: windows beside batches, q, k and v of one product, a batch of 1, too."""
+    x = net.add("MatMul", net.x(batch, 5, 7, 12), net.random(12, 36))
+    parts = net.add_layer("tactix.Split", [x], axis=3, sizes=(12, 12, 12))
+    q, k, v = (
+        net.add(
+            "Transpose", net.add("Reshape", part, shape=(batch, 5, 7, 3, 4)), perm=(0, 1, 3, 2, 4)
+        )
+        for part in parts
+    )
+    q = net.add("Mul", q, net.c(0.5)) if scaled == "q" else q
+    k = net.add("Mul", k, net.c(0.5)) if scaled == "k" else k
+    y = net.add("Einsum", q, k, equation="BGHID,BGHJD->BGHIJ")
+    y = net.add("Softmax", net.add("Add", y, net.random(3, 7, 7)))
+    y = net.add("Einsum", y, v, equation="BGHIJ,BGHJD->BGHID")
+    y = net.add("Reshape", net.add("Transpose", y, perm=(0, 1, 3, 2, 4)), shape=(batch, 5, 7, 12))
+    net.mark_output(net.add("Softmax", net.add("MatMul", y, net.random(12, 12))), "y")
+    kinds = [k for k in apply(net)[0] if k != "Reshape"]
+    assert kinds == ["MatMul", "TokenAttention", "MatMul", "Softmax"]

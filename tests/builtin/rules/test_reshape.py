@@ -146,3 +146,13 @@ def test_empty_batches(net):
     net.mark_output(y, "y")
     out, _ = fuse(net, all_rules())
     assert evaluate(out, {"x": np.zeros((0, 3, 6), np.float32)})["y"].shape == (0, 3, 5)
+
+
+def test_a_sum_with_another_view_joins_the_kernel_before_the_reshape(net, apply):
+    x = net.add("Transpose", net.x(2, 3, 5, 2), perm=(0, 2, 1, 3))
+    x = net.add("Reshape", x, shape=(2, 5, 6))
+    y = net.add("MatMul", net.x(10, 4, name="y"), net.random(4, 6))
+    y = net.add("Add", net.add("Reshape", y, shape=(2, 5, 6)), x)
+    net.mark_output(net.add("Softmax", y), "y")
+    net.mark_output(net.add("Softmax", x, axis=1), "z")
+    assert "MatMul+Add" in apply(net)[0]

@@ -19,7 +19,7 @@ from tactix_codegen.c.text import broadcast_strides
 from tactix_codegen.c.tile import with_term
 from tactix_codegen.cuda import results
 from tactix_codegen.cuda.text import CudaArgs
-from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
+from tactix_codegen.operations.convolution import FLAT, ConvolutionGeometry, geometry
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def window(node: Node) -> ConvolutionWindow | Reject:
     if isinstance(epi, Reject):
         return epi
     assert anchor is not None
-    found = geometry(node)
+    found = geometry(node, axes=(1, 2, 3))
+    found = found if isinstance(found, Reject) else _over_two_axes(found)
     if isinstance(found, Reject):
         return found
     dtype = node.given[found.x].spec.dtype
@@ -97,6 +98,29 @@ def window(node: Node) -> ConvolutionWindow | Reject:
         dtype=dtype,
         epi=whole,
         pad_value=anchor.attrs.pad_value if is_integer else 0,
+    )
+
+
+def _over_two_axes(g: ConvolutionGeometry) -> ConvolutionGeometry | Reject:
+    """The same, where a convolution over three axes is one over two as channels lie last: slices
+    are images where windows are within them, and their pixels columns where windows are across.
+    """
+    d = g.depth
+    if not g.has_depth:
+        return g
+    if d.kernel == d.stride == 1 and d.pad == d.pad_behind == 0:
+        return replace(g, n=g.n * d.size, depth=FLAT)
+    if not g.has_pointwise_planes:
+        return Reject("these kernels take windows within slices or across them, not both")
+    return replace(
+        g,
+        size=(d.size, prod(g.size)),
+        out=(d.out, prod(g.out)),
+        kernel=(d.kernel, 1),
+        strides=(d.stride, 1),
+        dilations=(d.dilation, 1),
+        pads=(d.pad, 0, d.pad_behind, 0),
+        depth=FLAT,
     )
 
 

@@ -112,16 +112,7 @@ def _over_two_axes(g: ConvolutionGeometry) -> ConvolutionGeometry | Reject:
         return replace(g, n=g.n * d.size, depth=FLAT)
     if not g.has_pointwise_planes:
         return Reject("these kernels take windows within slices or across them, not both")
-    return replace(
-        g,
-        size=(d.size, prod(g.size)),
-        out=(d.out, prod(g.out)),
-        kernel=(d.kernel, 1),
-        strides=(d.stride, 1),
-        dilations=(d.dilation, 1),
-        pads=(d.pad, 0, d.pad_behind, 0),
-        depth=FLAT,
-    )
+    return g.across_slices()
 
 
 def _biased(node: Node, epi: Epilogue, index: int) -> Epilogue:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
-from tactix.base.dims import Dim, Shape
+from tactix.base.dims import Dim, Shape, prod
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
 from tactix_codegen.c.epilogue import anchor_spec
@@ -85,6 +85,22 @@ class ConvolutionGeometry:
         """Whether every output pixel is made of the one input pixel at its place."""
         d = self.depth
         return self.has_pointwise_planes and d.kernel == d.stride == 1 and d.pad == 0
+
+    def across_slices(self) -> Self:
+        """The same over two axes, the depth and the pixels of a slice, where
+        ``has_pointwise_planes``.
+        """
+        d = self.depth
+        return replace(
+            self,
+            size=(d.size, prod(self.size)),
+            out=(d.out, prod(self.out)),
+            kernel=(d.kernel, 1),
+            strides=(d.stride, 1),
+            dilations=(d.dilation, 1),
+            pads=(d.pad, 0, d.pad_behind, 0),
+            depth=FLAT,
+        )
 
 
 def geometry(node: Node, axes: tuple[int, ...] = (1, 2)) -> ConvolutionGeometry | Reject:

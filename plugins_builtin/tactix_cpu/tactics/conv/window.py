@@ -20,7 +20,7 @@ from tactix_codegen.c.prologue import Prologue, prologue
 from tactix_codegen.c.scalar import keeps_zero
 from tactix_codegen.c.text import Args, block, load, loop, splat, store, vector_type
 from tactix_codegen.c.tile import flat, is_row_major, with_term
-from tactix_codegen.operations.convolution import FLAT, ConvolutionGeometry, geometry
+from tactix_codegen.operations.convolution import ConvolutionGeometry, geometry
 
 PATTERNS = 5
 """Most kinds of tiles in a row; each is a function of its own. Usual windows need 3 or 4: at either
@@ -154,17 +154,7 @@ def _flattened(win: CpuConvolutionWindow) -> CpuConvolutionWindow:
         return win
     flat = {v: o for v, o in operands.items() if o is not None}
     epi = replace(win.epi, operands=flat, shape=(*win.epi.shape[:-2], prod(sizes)))
-    return replace(
-        win,
-        epi=epi,
-        size=(d.size, prod(win.size)),
-        out=(d.out, prod(win.out)),
-        kernel=(d.kernel, 1),
-        strides=(d.stride, 1),
-        dilations=(d.dilation, 1),
-        pads=(d.pad, 0, d.pad_behind, 0),
-        depth=FLAT,
-    )
+    return replace(win.across_slices(), epi=epi)
 
 
 def _with_flat_planes(o: EpilogueOperand, sizes: Shape) -> EpilogueOperand | None:

@@ -209,7 +209,7 @@ class Taken:
         """In how many formats the tensor is read in which it does not lie as it is made."""
         wanted = self._wanted.get(v, ())
         made = produced_format(v, self.candidates)
-        return sum(f != made and not f.lies_as(made, v.spec.shape) for f in wanted)
+        return sum(not f.lies_as(made, v.spec.shape) for f in wanted)
 
     def _count(self, v: Value, f: Format, by: int) -> None:
         wanted = self._wanted.setdefault(v, {})

@@ -19,8 +19,7 @@ from tactix_codegen.c.space import collapse
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.text import CudaArgs
-
-FLOATS = (DType.FP32, DType.FP16, DType.BF16)
+from tactix_cuda.tactics.rows import FLOATS
 
 
 def tactics() -> list[Tactic]:

@@ -71,6 +71,8 @@ class RowsWork:
         """The same of images in that format. Raises ShapeError where an operand cannot be walked
         in it.
         """
+        if fmt.is_linear:
+            return self
         space = _space(self.node, self.around, self.order, self.parameters, fmt)
         return replace(self, space=space)
 

@@ -3,7 +3,7 @@
 turns.
 
     python tests/benchmarks/gpu_peers.py [--models resnet50,bert_base:1/8] [--batches 1,8,128] [--level 3] [--rounds 5]
-        [--compile MODELS] [--xla MODELS] [--limit 240] [--sources cuda_c,cublaslt]
+        [--compile MODELS] [--mode default] [--xla MODELS] [--limit 240] [--sources cuda_c,cublaslt]
         [--precision fp32,tf32,fp16,bf16,int8] [--plans FOLDER]
 
 Networks are in float16; with ``--precision`` they are exported in float32 and built with that
@@ -13,9 +13,9 @@ beside torch in float16. Networks are those of gpu_models.py and gpu_unseen_mode
 here; those of XLA are of gpu_jax.py. Each figure is the median over rounds of the time of one
 inference, by CUDA events around 20 of them (XLA's by the clock); "sustained" is that of one second
 after another; outputs are compared with float32. ``--compile`` and ``--xla`` name the models that
-torch.compile (max-autotune, inside a CUDA graph) and XLA run too, each in a process of its own,
-which has ``--limit`` seconds to build its network before anything is timed. Needs torch,
-torchvision, onnx; XLA needs jax.
+torch.compile (max-autotune, or without a search with ``--mode default``; inside a CUDA graph) and
+XLA run too, each in a process of its own, which has ``--limit`` seconds to build its network before
+anything is timed. Needs torch, torchvision, onnx; XLA needs jax.
 """
 
 from __future__ import annotations
@@ -189,9 +189,8 @@ def start(jobs: list[Key], options: argparse.Namespace, folder: Path) -> dict[Ke
         for peer, models in (("xla", options.xla), ("torch.compile", options.compile)):
             if name in models:
                 lock = str(folder / (peer if peer == "xla" else name))
-                process = Served(
-                    [str(RIVALS), peer, name, str(batch), "--lock", lock], ANSWER, QUIET
-                )
+                command = [str(RIVALS), peer, name, str(batch), "--lock", lock]
+                process = Served([*command, "--mode", options.mode], ANSWER, QUIET)
                 out[name, batch].append(Rival(peer, process, {}))
     end = time.monotonic() + options.limit
     for rival in (r for rivals in out.values() for r in rivals):
@@ -310,6 +309,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
         "--compile", type=lambda s: s.split(","), default=[], help="models for torch.compile, too"
+    )
+    parser.add_argument(
+        "--mode", default="max-autotune", help="of torch.compile: max-autotune or default"
     )
     parser.add_argument(
         "--xla",

@@ -2,12 +2,13 @@
 """A peer of gpu_peers.py in a process of its own: it builds a network, then times a round for every
 line on stdin.
 
-    python tests/benchmarks/gpu_rivals.py torch.compile|xla MODEL BATCH --lock FILE
+    python tests/benchmarks/gpu_rivals.py torch.compile|xla MODEL BATCH --lock FILE [--mode default]
 
 Answers are as those of peer_engines.py: first the facts, then the seconds of one inference for each
-line. Who holds the lock builds alone. torch.compile is max-autotune inside a CUDA graph; for
-networks with batch norms these are folded first, where torch.fx can follow the network, and only
-ATen's kernels are searched: a search of Triton's as well does not end within minutes.
+line. Who holds the lock builds alone. torch.compile is max-autotune inside a CUDA graph, or with
+``--mode default`` what it takes without a search, in a graph as well; for networks with batch norms
+these are folded first, where torch.fx can follow the network, and only ATen's kernels are searched:
+a search of Triton's as well does not end within minutes.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from typing import Any
 
 from peer_engines import answer
 
+MODES = {"max-autotune": "max-autotune-no-cudagraphs", "default": "default"}
+"""torch.compile's names of modes that leave the graph to us."""
 
-def compiled(name: str, batch: int) -> tuple[Callable[[], float], dict[str, Any]]:
+
+def compiled(name: str, batch: int, mode: str) -> tuple[Callable[[], float], dict[str, Any]]:
     import gpu_models
     import torch
     from gpu_times import departure, listed, seconds, torch_graph
@@ -45,14 +49,14 @@ def compiled(name: str, batch: int) -> tuple[Callable[[], float], dict[str, Any]
             model.to(memory_format=torch.channels_last),
             x.to(memory_format=torch.channels_last),
         )
-    fast = torch.compile(model, mode="max-autotune-no-cudagraphs")
+    fast = torch.compile(model, mode=MODES[mode])
     with torch.no_grad():
         error = departure(listed(fast(x)), want)
     call = torch_graph(fast, x)
     return lambda: seconds(call), {"error": error}
 
 
-def xla(name: str, batch: int) -> tuple[Callable[[], float], dict[str, Any]]:
+def xla(name: str, batch: int, _mode: str) -> tuple[Callable[[], float], dict[str, Any]]:
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     import gpu_jax
 
@@ -69,11 +73,15 @@ def main() -> None:
     parser.add_argument(
         "--lock", type=Path, required=True, help="a file; who holds it builds alone"
     )
+    parser.add_argument(
+        "--mode", choices=tuple(MODES), default="max-autotune", help="of torch.compile"
+    )
     args = parser.parse_args()
+    build = {"torch.compile": compiled, "xla": xla}[args.peer]
     with args.lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         start = time.perf_counter()
-        sample, facts = {"torch.compile": compiled, "xla": xla}[args.peer](args.model, args.batch)
+        sample, facts = build(args.model, args.batch, args.mode)
         fcntl.flock(file, fcntl.LOCK_UN)  # compilers' own processes may hold the file as well
     answer({**facts, "seconds": time.perf_counter() - start})
     for _ in sys.stdin:

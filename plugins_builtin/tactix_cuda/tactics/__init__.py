@@ -35,6 +35,7 @@ MODULES = (
     "tactics.plain_product",
     "tactics.rnn",
     "tactics.lines",
+    "tactics.top",
     "tactics.scatter",
     "tactics.sample",
     "tactics.quantize",

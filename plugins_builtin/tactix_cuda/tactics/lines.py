@@ -1,8 +1,5 @@
-"""Along one axis in CUDA: ArgMax, ArgMin, Hardmax, CumSum, CumProd, TopK, LpNormalization, LRN; a
-warp for each line.
-
-TopK counts for each element how many come before it, which is quick for lines of some thousand
-elements.
+"""Along one axis in CUDA: ArgMax, ArgMin, Hardmax, CumSum, CumProd, LpNormalization, LRN; a warp
+for each line.
 """
 
 from __future__ import annotations
@@ -20,11 +17,9 @@ from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.text import BLOCK, CudaArgs
 
-NAMES = ("ArgMax", "ArgMin", "Hardmax", "CumSum", "CumProd", "TopK", "LpNormalization", "LRN")
+NAMES = ("ArgMax", "ArgMin", "Hardmax", "CumSum", "CumProd", "LpNormalization", "LRN")
 WARPS = BLOCK // 32
 """Lines of a block."""
-COMPARED = 5e12
-"""Comparisons of TopK per second that estimates assume; no measurement of it is recorded."""
 
 
 def tactics() -> list[Tactic]:
@@ -51,17 +46,11 @@ class LinesTactic(Tactic[Node]):
         return node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
-        seconds = text.traffic(node, variant, ctx)
-        if seconds is None or node.layer.name != "TopK":
-            return seconds
-        # a thread compares its element with all of its line
-        x = node.given[0].spec
-        return seconds + dims.evaluate(x.numel * x.shape[node.attrs.axis], ctx.opt) / COMPARED
+        return text.traffic(node, variant, ctx)
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         w = _Writer(CudaArgs(node))
         write = {
-            "TopK": w.top,
             "Hardmax": w.hard,
             "CumSum": w.running,
             "CumProd": w.running,
@@ -165,28 +154,4 @@ class _Writer:
         return [
             *self._lines(),
             block(f"for (int64_t j = threadIdx.x % 32; j < {self.n}; j += 32)", *around),
-        ]
-
-    def top(self) -> list[str]:
-        """A thread for each element."""
-        a, total = self.node.attrs, self.spec.numel
-        self.blocks = text.blocks(total)
-        k, (y, at) = self.args.dim(a.k), (self.args.output(i) for i in range(2))
-        size = f"{self.n} * {self.step}"
-        other, mine = ("x(i)", "own") if a.largest else ("own", "x(i)")
-        ahead = f"tx_above({other}, {mine}) || (!tx_above({mine}, {other}) && i < j)"
-        place = f"t / ({size}) * {k} * {self.step} + rank * {self.step} + t % {self.step}"
-        return [
-            *text.flat(self.args, "int64_t", total),
-            f"const int64_t j = t / {self.step} % {self.n}, base = t - j * {self.step};",
-            f"const auto x = [&](int64_t j) {{ return {self._x('j')}; }};",
-            f"const {self.wide} own = x(j);",
-            "int64_t rank = 0;",
-            block(
-                f"for (int64_t i = 0; i < {self.n} && rank < {k}; i++)",
-                f"rank += i != j && ({ahead});",
-            ),
-            f"if (rank >= {k}) return;",
-            f"{y}[{place}] = {self.args.input(0)}[t];",
-            f"{at}[{place}] = j;",
         ]

@@ -280,10 +280,33 @@ def lines() -> list[Case]:
             for a, k in rows
             for e, r in ways
         ]
-    for largest in (True, False):
-        some = ((x, 1, 6), (ties, 1, 70), (real(2, 3, 50, dtype="bf16"), -1, 1), (big, 1, 4))
-        out += [one("lines", "TopK", [a], k=n, axis=k, largest=largest) for a, k, n in some]
     return out
+
+
+def best() -> list[Case]:
+    """The k best: ties, both zeros, NaN, all of a line, every way to find them."""
+    x = real(3, 40, 5, seed=7)
+    x[0, 3], x[1, 7, 2], x[2, 9, 4] = x[0, 1], np.nan, np.inf
+    zeros = np.array([[0.0, -0.0, -1.0, -0.0, 0.0, 1.0]], np.float32)
+    ties, big = whole(4, 70, dtype="i64"), (whole(3, 9, dtype="u64").astype(np.uint64) << 60) + 1
+    some = [
+        (x, 1, 6),
+        (x, 1, 40),
+        (zeros, 1, 4),
+        (ties, 1, 70),
+        (real(2, 3, 50, dtype="bf16"), -1, 1),
+        (big, 1, 4),
+        (real(2, 3000, seed=3), 1, 300),
+        (real(1, 5000, dtype="f16"), 1, 33),
+        (whole(2, 2100, dtype="i32") - 50, 1, 17),
+        (whole(2, 300, dtype="u8"), 1, 129),
+        (whole(2, 300, dtype="i8"), 1, 16),
+    ]
+    return [
+        one("top", "TopK", [a], k=n, axis=k, largest=largest)
+        for largest in (True, False)
+        for a, k, n in some
+    ]
 
 
 def norms() -> list[Case]:
@@ -403,9 +426,16 @@ def symbolic_lines() -> list[Case]:
     nodes = [
         h.node("ArgMax", [x], axis=1),
         h.node("CumSum", [x], axis=1),
-        h.node("TopK", [x], k=1, axis=1),
     ]
     return symbolic("lines", nodes, [{"n": 1, "s": 1}, {"n": 3, "s": 37}])
+
+
+def symbolic_best() -> list[Case]:
+    nodes = [
+        h.node("TopK", [spec(N, S, 3)], k=1, axis=1),
+        h.node("TopK", [spec(N, 3, 60)], k=7),
+    ]
+    return symbolic("top", nodes, [{"n": 1, "s": 1}, {"n": 3, "s": 37}])
 
 
 def scatters() -> list[Case]:
@@ -511,7 +541,9 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
     "transposed": transposed,
     "transposed symbolic": symbolic_transposed,
     "lines": lines,
+    "best": best,
     "lines symbolic": symbolic_lines,
+    "best symbolic": symbolic_best,
     "norms": norms,
     "resize": resizes,
     "resize symbolic": symbolic_resizes,

@@ -12,6 +12,7 @@ from tactix.contracts.tactic import Tactic
 MODULES = (
     "tactics.pointwise",
     "tactics.rows",
+    "tactics.group_norm",
     "tactics.reduce",
     "tactics.move",
     "tactics.pad",

@@ -12,7 +12,7 @@ from typing import Any
 import harness as h
 import numpy as np
 from simt import Case
-from tactic_cases import TACTICS, N, S, one, real, spec, symbolic, whole
+from tactic_cases import FLOATS, TACTICS, N, S, group, one, real, spec, symbolic, whole
 
 from tactix.base.dims import floordiv
 from tactix.base.dtypes import DType
@@ -283,6 +283,36 @@ def lines() -> list[Case]:
     return out
 
 
+def group_norms() -> list[Case]:
+    """Slices of pixels that end anywhere, every width, what is behind, symbols."""
+    made = []
+    shapes = (
+        ("f16", 32, 4, (9, 3)),
+        ("bf16", 24, 3, (5, 5)),
+        ("f32", 16, 2, (40,)),
+        ("f16", 66, 6, (17, 31)),
+        ("f16", 8, 1, (3, 4, 5)),
+        ("f32", 320, 32, (8, 9)),
+        ("f16", 16, 16, (70, 10)),
+    )
+    for t, channels, groups, spatial in shapes:
+        x = real(2, channels, *spatial, dtype=t) * 2 + 9
+        s, b = real(channels, seed=1, dtype=t), real(channels, seed=2, dtype=t)
+        made.append(one("group_norm", "GroupNormalization", [x, s, b], num_groups=groups))
+    chain = [
+        ("GroupNormalization", [0, 2, 2], {"num_groups": 2}),
+        ("Mul", [4, 1], {}),
+        ("Add", [5, 3], {}),
+        ("Sub", [6, 0], {}),
+    ]
+    for t in FLOATS:
+        y, gate = real(2, 8, 5, 7, dtype=t), real(1, 8, 1, 1, seed=1, dtype=t)
+        operands = [y, gate, real(8, seed=2, dtype=t), y]
+        made.append(group("group_norm", operands, chain, results=(7, 6), anchor=0))
+    node = h.node("GroupNormalization", [spec(N, 16, S, 3), spec(16), spec(16)], num_groups=4)
+    return made + symbolic("group_norm", [node])
+
+
 def best() -> list[Case]:
     """The k best: ties, both zeros, NaN, all of a line, every way to find them."""
     x = real(3, 40, 5, seed=7)
@@ -542,6 +572,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
     "transposed symbolic": symbolic_transposed,
     "lines": lines,
     "best": best,
+    "group norms": group_norms,
     "lines symbolic": symbolic_lines,
     "best symbolic": symbolic_best,
     "norms": norms,

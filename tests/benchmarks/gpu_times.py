@@ -4,6 +4,8 @@ float32.
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,15 +16,22 @@ Call = Callable[[], Any]
 
 
 def torch_graph(model: Any, x: Any) -> Call:
-    """A replayed graph of the model."""
+    """A replayed graph of the model, or calls of it where torch can capture none of it: it copies
+    numbers from the host's memory on the way.
+    """
     side = torch.cuda.Stream()
     with torch.no_grad(), torch.cuda.stream(side):
         for _ in range(3):
             model(x)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.no_grad(), torch.cuda.graph(graph):
-        model(x)
+    try:
+        with torch.no_grad(), torch.cuda.graph(graph):
+            model(x)
+    except RuntimeError as e:
+        print(f"no CUDA graph: {str(e).splitlines()[0]}", file=sys.stderr)
+        torch.cuda.synchronize()
+        return functools.partial(torch.no_grad()(model), x)
     return graph.replay
 
 

@@ -28,6 +28,7 @@ MODULES = (
     "tactics.hopper.conv",
     "tactics.hopper.stem",
     "tactics.direct_conv",
+    "tactics.few_channels",
     "tactics.attention",
     "tactics.hopper.attention",
     "tactics.attention_f32",

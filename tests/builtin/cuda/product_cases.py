@@ -8,9 +8,11 @@ on a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import asked
 import harness as h
 import numpy as np
 import simt
@@ -18,13 +20,22 @@ import simt
 from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
-from tactix.contracts.tactic import Tactic
-from tactix_cuda.tactics import attention, attention_f32, conv, direct_conv, gemm, gemv
+from tactix.contracts.tactic import Reject, Tactic
+from tactix_cuda.tactics import (
+    attention,
+    attention_f32,
+    conv,
+    direct_conv,
+    few_channels,
+    gemm,
+    gemv,
+)
 
 GEMM, TF32_GEMM, BYTE_GEMM = gemm.tactics()
 (GEMV,) = gemv.tactics()
 CONV, TF32_CONV, BYTE_CONV = conv.tactics()
 (DIRECT,) = direct_conv.tactics()
+(FEW_CHANNELS,) = few_channels.tactics()
 (ATTENTION,), (PLAIN_ATTENTION,) = attention.tactics(), attention_f32.tactics()
 DTYPES = ("f16", "bf16", "f32")
 BYTES = ("i8", "u8")
@@ -211,6 +222,32 @@ GROUPED: list[Image] = [
 ]  # fmt: skip
 
 
+FEW: list[Image] = [
+    ((2, 3, 17, 15), 32, (7, 7), {"strides": (2, 2), "pads": (3, 3, 3, 3)}),
+    ((3, 1, 9, 9), 8, (5, 5), {"pads": (2, 2, 2, 2)}),
+    ((1, 4, 9, 10), 40, (3, 3), {"strides": (1, 2), "pads": (0, 1, 1, 0), "dilations": (2, 1)}),
+    ((2, 3, 33), 16, (4,), {"strides": (4,), "pads": (1, 2)}),
+]
+
+
+def few_channels_of(dtype: str) -> list[simt.Case]:
+    """Every strip of pixels and channels; an activation and a sum behind, symbols."""
+    body = [
+        ("Convolution", (0, 1), {"pads": (1, 1, 1, 1)}),
+        ("Relu", (3,), {}),
+        ("Add", (4, 2), {}),
+    ]
+    arrays = [real(dtype, 2, 3, 6, 7), real(dtype, 16, 3, 3, 3), real(dtype, 2, 16, 6, 7)]
+    free = [replace(c, tactic=FEW_CHANNELS) for c in symbolic_images(dtype, into=16)[:2]]
+    fused = group(FEW_CHANNELS, arrays, body, [1])
+    out = []
+    for case in (*images(FEW_CHANNELS, dtype, FEW), fused, *free):
+        offered = asked.variants(case.tactic, case.node, simt.DEVICE)
+        assert not isinstance(offered, Reject)
+        out += [replace(case, only=[v]) for v in offered]
+    return out
+
+
 def images(tactic: Tactic, dtype: str, table: Any) -> list[simt.Case]:
     out = []
     for size, co, kernel, attrs in table:
@@ -276,11 +313,11 @@ def residual(dtype: str) -> simt.Case:
     return group(CONV, [real(dtype, *s) for s in shapes], nodes, [1, 2, 5], results=[9, 10])
 
 
-def symbolic_images(dtype: str) -> list[simt.Case]:
+def symbolic_images(dtype: str, into: int = 12) -> list[simt.Case]:
     t, n, s = DType(dtype), dims.sym("n"), dims.sym("s")
     out = []
     for c in (3, 16):
-        w = TensorSpec(t, (12, c, 3, 3), const=real(dtype, 12, c, 3, 3))
+        w = TensorSpec(t, (into, c, 3, 3), const=real(dtype, into, c, 3, 3))
         node = h.node(
             "Convolution", [TensorSpec(t, (n, c, s, 8)), w], strides=(2, 2), pads=(1, 1, 1, 1)
         )
@@ -390,6 +427,7 @@ _GROUPS: dict[str, Callable[[], list[simt.Case]]] = {
     **{f"conv {t}": partial(byte_convs, BYTE_CONV, t) for t in BYTES},
     "conv tf32": lambda: images(TF32_CONV, "f32", IMAGES[:3]),
     **{f"direct {t}": partial(images, DIRECT, t, GROUPED) for t in DTYPES},
+    **{f"few channels {t}": partial(few_channels_of, t) for t in DTYPES},
     **{f"attention {t}": partial(attentions, t) for t in DTYPES},
     **{f"attention of large heads {t}": partial(large_heads, t) for t in DTYPES},
 }

@@ -71,6 +71,7 @@ MODULES = (
     "conv.winograd_bf16",
     "conv.bf16_amx",
     "pointwise.int8",
+    "pointwise.table",
     "pool.int8",
     "quantize",
     "plain_integer",

@@ -45,7 +45,7 @@ BUDGETS = {DType.FP64: 1e-12, DType.FP32: 1e-5, DType.FP16: 2e-3, DType.BF16: 1.
 ABSOLUTE = 1e-7
 """Error that is always allowed for floats."""
 V3, V4 = (tuple(sorted(LEVELS[level][2])) for level in ("x86-64-v3", "x86-64-v4"))
-EXTRAS = {"avx512_vnni", "avx512_bf16", "avx512_vbmi"}
+EXTRAS = {"avx512_vnni", "avx512_bf16", "avx512vbmi"}
 
 
 def devices() -> list[DeviceProperties]:

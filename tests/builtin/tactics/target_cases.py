@@ -458,6 +458,11 @@ def integer_products() -> Iterator[h.Case]:
         ("Add", (2, 3), {}), ("Quantize", (4,), {"zero": 7, "dtype": DType.INT8}),
     ]  # fmt: skip
     yield case("int8_pointwise", h.fused([a, b], steps), [a, b])
+    steps = [
+        ("Dequantize", (0,), {"zero": 3, "scale": 0.03}), ("Sigmoid", (1,), {}), ("Quantize", (2,), {"zero": 7}),
+    ]  # fmt: skip
+    row = whole_range(np.uint8, 5, 67)
+    yield case("byte_table", h.fused([row], steps, (2, 3)), [row])
 
 
 def integer_windows() -> Iterator[h.Case]:

@@ -220,18 +220,23 @@ class Nest:
 
     def _compute(self, leaves: Sequence[str], index: str, count: str, tag: str) -> list[str]:
         """Compute and store; lanes past ``count`` of a block are stored as zero."""
-        bytes_ = [rounded_part(e) for e in self.expressions]
-        floats = [b.x if b else e for b, e in zip(bytes_, self.expressions, strict=True)]
-        code = c_scalar.emit_vector(floats, leaves, [o.dtype for o in self.operands], tag)
-        out = list(code.statements)
-        for k, (b, result) in enumerate(zip(bytes_, code.results, strict=True)):
-            t, name = (b.dtype, b.text(result)) if b else (code.dtypes[k], result)
+        out, values = self._values(leaves, tag)
+        for k, (t, name) in enumerate(values):
             place = f"{self._pointer('q', k)} + {index}"
             if self.valid is not None:
                 out.append(c_text.store(t, place, c_text.keep(t, name, "count")))
             else:
                 out.append(c_text.store(t, place, name, count))
         return out
+
+    def _values(self, leaves: Sequence[str], tag: str) -> tuple[list[str], list[tuple[DType, str]]]:
+        """Statements that compute the expressions of vectors, and dtype and text of each."""
+        bytes_ = [rounded_part(e) for e in self.expressions]
+        floats = [b.x if b else e for b, e in zip(bytes_, self.expressions, strict=True)]
+        code = c_scalar.emit_vector(floats, leaves, [o.dtype for o in self.operands], tag)
+        made = zip(bytes_, code.results, code.dtypes, strict=True)
+        values = [(b.dtype, b.text(name)) if b else (t, name) for b, name, t in made]
+        return list(code.statements), values
 
     def _elements(self) -> list[str]:
         """The last loop's body for single elements."""

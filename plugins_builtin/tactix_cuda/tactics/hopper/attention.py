@@ -32,9 +32,13 @@ from tactix_cuda.tensor_maps import ROW, TensorMap
 
 KINDS = {DType.FP16: "tx_wide_f16", DType.BF16: "tx_wide_bf16"}
 PRELUDES = (*hopper.PRELUDES, "wide.cuh", "attention.cuh", "hopper_attention.cuh")
-OPTIONS = ((2, 64), (1, 64), (1, 128), (2, 128), (3, 64))
+OPTIONS = ((2, 64), (1, 64), (1, 128), (2, 128), (3, 64), (3, 128))
 """Teams, and keys of a stage, chosen by hand: one team for few rows, several that share each stage
 for more; stages of 128 keys halve the waits, but double the scores that a thread holds.
+"""
+MANY_ROWS = 512
+"""Rows of queries from which on three teams are tried in small heads: stages are then fetched a
+third as often, and where the other blocks leave a second wave half empty, there is none.
 """
 STAGES, FEW = 4, 3
 """Stages of keys and values that are wanted; and those that are enough, where more blocks then fit
@@ -82,11 +86,13 @@ class HopperAttentionTactic(Tactic[Heads]):
 
     def variants(self, h: Heads, device: DeviceProperties) -> Sequence[Variant]:
         limit = int(device.facts["shared_per_block"])
-        # no stage of twice the keys there are, three teams only for heads of more than 64 columns
-        # (chosen by hand), and no team without rows
+        # no stage of twice the keys there are, three teams only for large heads or many rows, and
+        # no team without rows
         few = [(t, n) for t, n in OPTIONS if not isinstance(h.t, int) or n == 64 or h.t > 64]
         few = [
-            (t, n) for t, n in few if _shared(h, t, n) <= limit and (t < 3 or _parts(h.d, h.e) > 2)
+            (t, n)
+            for t, n in few
+            if _shared(h, t, n) <= limit and (t < 3 or _is_large(h)) and _fits(h, t, n)
         ]
         few = [(t, n) for t, n in few if not isinstance(h.s, int) or h.s > 64 * (t - 1)]
         return [Variant.of(teams=t, keys=n) for t, n in few]
@@ -133,6 +139,16 @@ class HopperAttentionTactic(Tactic[Heads]):
         return replace(made, params={**made.params, "maps": [[m.to_json() for _, _, m in e.maps]]})
 
 
+def _is_large(h: Heads) -> bool:
+    """Whether heads have more than 64 columns, or many rows of queries."""
+    return _parts(h.d, h.e) > 2 or not isinstance(h.s, int) or h.s >= MANY_ROWS
+
+
+def _fits(h: Heads, teams: int, keys: int) -> bool:
+    """Whether a thread has registers for its scores and results; three teams have 168 each."""
+    return teams < 3 or teams * TEAM * _registers(h, keys) <= REGISTERS
+
+
 def _parts(*widths: int) -> int:
     """Rows of 128 bytes that so many columns take."""
     return sum(-(-w // DEPTH) for w in widths)
@@ -173,14 +189,16 @@ def _resident(h: Heads, teams: int, keys: int) -> int:
 
 
 def _blocks_by_registers(h: Heads, teams: int, keys: int) -> int:
-    """Blocks that a multiprocessor has registers for.
+    """Blocks that a multiprocessor has registers for."""
+    return max(1, REGISTERS // (teams * TEAM * _registers(h, keys)))
 
-    A team's 128 threads share 64 x ``keys`` scores and 64 results for each column of v, 64 columns
-    a part. Where there is one stage, scores are over when results begin.
+
+def _registers(h: Heads, keys: int) -> int:
+    """Of a thread: a team's 128 share 64 x ``keys`` scores and 64 results for each column of v, 64
+    columns a part. Where there is one stage, scores are over when results begin.
     """
     scores, results, once = keys // 2, _parts(h.e) * 32, isinstance(h.t, int) and h.t <= keys
-    registers = OTHERS + (max(scores, results) if once else scores + results)
-    return max(1, REGISTERS // (teams * TEAM * registers))
+    return OTHERS + (max(scores, results) if once else scores + results)
 
 
 def _operands(h: Heads, rows: int, keys: int) -> list[tuple[Matrices, tuple[Dim, int, int]]]:

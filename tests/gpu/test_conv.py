@@ -9,7 +9,7 @@ from product_cases import TABLE
 from tactix_cuda.device import CudaDevice
 
 pytestmark = pytest.mark.gpu
-NAMES = [n for n in TABLE if n.split()[0] in ("conv", "direct")]
+NAMES = [n for n in TABLE if n.split()[0] in ("conv", "direct", "few")]
 
 
 @pytest.mark.parametrize("name", NAMES)

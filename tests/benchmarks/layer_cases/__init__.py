@@ -11,6 +11,7 @@ from layer_cases import (
     classical,
     convolutions,
     moves,
+    odd,
     pointwise,
     products,
     quantized,
@@ -38,6 +39,7 @@ FAMILIES: dict[str, Callable[[], Iterable[Case]]] = {
     "quantized": quantized.quantized,
     "attention": attention.attention,
     "classical": classical.classical,
+    "odd shapes": odd.odd_shapes,
 }
 
 

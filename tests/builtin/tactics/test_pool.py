@@ -139,3 +139,16 @@ def test_what_it_rejects():
     )
     assert isinstance(found, Reject)
     assert "f64" in found.reason
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "i8"])
+def test_rows_of_several_lines_and_windows_that_no_line_holds(dtype):
+    """Rows of more windows than are held at a time; a window of more elements than a line."""
+    x = (_f32(1, 2, 3, 700, seed=3) * 20).astype(DType(dtype).numpy)
+    wide = (_f32(1, 1, 4700, seed=4) * 20).astype(DType(dtype).numpy)
+    ops = BOTH if dtype != "i8" else BOTH[:1]
+    cases = [Case(node(op, [x], **g), TACTIC, [x], nt=(1, 3)) for op in ops for g in GEOMETRY]
+    cases += [
+        Case(node(op, [wide], kernel_shape=(4400,), strides=(7,)), TACTIC, [wide]) for op in ops
+    ]
+    check_all(cases)

@@ -105,8 +105,7 @@ class PoolKernel:
         inside.
         """
         w, a = self.w, self.last
-        kind, acc, largest = ("float", "one", "TX_MAX") if single else ("vf", "acc", "tx_max")
-        join = f"{acc} = {acc} + v;" if w.average else f"{acc} = {largest}({acc}, v);"
+        kind, join = ("float", self._join("one", "TX_MAX")) if single else ("vf", self._join())
 
         def tap(k: str) -> list[str]:
             return [
@@ -126,6 +125,13 @@ class PoolKernel:
         for i in reversed(range(a)):
             text = loop(f"k{i}", f"f{i}", f"e{i}", text)
         return [block("", text)]
+
+    def _join(self, acc: str = "acc", largest: str = "tx_max") -> str:
+        return f"{acc} = {acc} + v;" if self.w.average else f"{acc} = {largest}({acc}, v);"
+
+    def _neutral(self) -> str:
+        """The vector that changes nothing that it is joined to."""
+        return "tx_zero()" if self.w.average else f"tx_splat({self._lowest()})"
 
     def _row(self) -> str:
         """Offset in the plane of the last axis's first tap, at the taps of the other axes."""
@@ -220,10 +226,9 @@ class PoolKernel:
     ) -> list[str]:
         element = c_text.load(self.dtype, "{p}" if channel == "0" else "{p} + c", count)
         element = f"tx_to_f({element})" if self.dtype in BYTES else element
-        start = "tx_zero()" if self.w.average else f"tx_splat({self._lowest()})"
         mean = f"acc = acc / (float)({self._count(full)});" if self.w.average else ""
         return [
-            f"vf acc = {start};",
+            f"vf acc = {self._neutral()};",
             *self._taps(element, full),
             mean,
             *self._finish("acc", names, count, keep),
@@ -232,8 +237,8 @@ class PoolKernel:
     # Windows in vectors
 
     def linear(self) -> list[str]:
-        """Windows of a row side by side; those that are not wholly inside are computed one after
-        the other.
+        """Windows of a row side by side; those that are not wholly inside, and all of floats of 16
+        bits, are computed one after the other.
         """
         outer = [
             ("n", self.batch),
@@ -258,7 +263,6 @@ class PoolKernel:
         the one before.
         """
         names = ["n", "c", *(f"o{i}" for i in range(self.last)), "g"]
-        start = "tx_zero()" if self.w.average else f"tx_splat({self._lowest()})"
         singles = [
             f"const int64_t stop = g < {first} ? {first} : g < end ? end : {size};",
             "w = stop - g < TX_LANES ? stop - g : TX_LANES;",
@@ -267,13 +271,13 @@ class PoolKernel:
             "acc = tx_load_f32(part);",
         ]
         if self.dtype in (DType.FP16, DType.BF16):
-            return [f"vf acc = {start};", *singles, *self._finish("acc", names, "w")]
+            return [f"vf acc = {self._neutral()};", *singles, *self._finish("acc", names, "w")]
         mean = f"acc = acc / (float)({self._count(True)});" if self.w.average else ""
         load = f"tx_load_step{f'_{self.dtype.value}' if self.dtype in BYTES else ''}"
         taps = self._taps(f"{load}({{p}}, {self.w.strides[self.last]})", True)
         return [
             f"const int whole = g >= {first} && g < end && end - TX_LANES >= {first};",
-            f"vf acc = {start};",
+            f"vf acc = {self._neutral()};",
             block(
                 "if (whole)",
                 "w = TX_LANES;",

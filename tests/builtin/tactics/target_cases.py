@@ -141,10 +141,10 @@ def reductions() -> Iterator[h.Case]:
         yield from (plain("softmax", op, [floats(5, 37, 3) * 5], axis=axis) for axis in (1, 2))
     for op, shape in (("LayerNormalization", (37,)), ("RMSNormalization", (37,))):
         yield plain("norm", op, [floats(7, 37), floats(*shape)])
-    yield plain("norm", "InstanceNormalization", [floats(2, 19, 5, 7), floats(19), floats(19)])
-    yield plain(
-        "norm", "GroupNormalization", [floats(2, 18, 5, 7), floats(18), floats(18)], num_groups=3
-    )
+    for tactic in ("norm", "group_norm"):
+        yield plain(tactic, "InstanceNormalization", [floats(2, 19, 5, 7), floats(19), floats(19)])
+        given = [floats(2, 18, 5, 7), floats(18), floats(18)]
+        yield plain(tactic, "GroupNormalization", given, num_groups=3)
 
 
 def movement() -> Iterator[h.Case]:

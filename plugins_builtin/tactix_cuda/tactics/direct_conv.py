@@ -81,7 +81,7 @@ class DirectConvTactic(Tactic[ConvolutionWindow]):
         # busy
         size, cols = dict(ctx.opt), variant.number("cols")
         work = evaluate(win.pixels, size) * win.co * win.taps * (win.c // win.group)
-        threads = evaluate(_threads(win, variant), size)
+        threads = evaluate(strip_threads(win, variant), size)
         idle = max(1.0, ctx.device.cores * BUSY / max(1, threads))
         # every further column adds ``strides`` pixels to the taps of the first one: a factor in
         # favour of few columns, of which no measurement is recorded
@@ -96,7 +96,7 @@ class DirectConvTactic(Tactic[ConvolutionWindow]):
         self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
         e = KernelEntry(win.node, THREADS)
-        blocks = ceildiv(_threads(win, variant), THREADS)
+        blocks = ceildiv(strip_threads(win, variant), THREADS)
         return artifact([e.kernel(*_body(win, e, variant))], [e.launch(blocks)], [e], ctx)
 
 
@@ -106,13 +106,13 @@ def _channels(win: ConvolutionWindow) -> int:
     return next(c for c in (WIDTH, 4, 2, 1) if win.c % c == 0) if depthwise else 1
 
 
-def _threads(win: ConvolutionWindow, v: Variant) -> Dim:
+def strip_threads(win: ConvolutionWindow, v: Variant) -> Dim:
     """Of the launch: one for each strip of columns of an output row, and ``channels`` of it."""
     strips = ceildiv(win.out[1], v.number("cols"))
     return win.n * win.out[0] * strips * (win.co // v.number("channels"))
 
 
-def _pack(win: ConvolutionWindow) -> Packed:
+def by_taps(win: ConvolutionWindow) -> Packed:
     """(input channels of a group, taps, output channels)."""
     inner = win.c // win.group
     steps: tuple[tuple[str, Any], ...] = (
@@ -133,7 +133,7 @@ def _body(win: ConvolutionWindow, e: KernelEntry, v: Variant) -> list[str]:
         rows.store(channels),
     )
     return [
-        *_place(win, e, cols, channels),
+        *place(win, e, cols, channels),
         f"float sum[{cols}][{channels}] = {{}};",
         *_taps(win, e, cols, channels, kind),
         f"const int64_t line = ((int64_t)image * {e.dim(win.out[0])} + y) * {wide};",
@@ -142,7 +142,7 @@ def _body(win: ConvolutionWindow, e: KernelEntry, v: Variant) -> list[str]:
     ]
 
 
-def _place(win: ConvolutionWindow, e: KernelEntry, cols: int, channels: int) -> list[str]:
+def place(win: ConvolutionWindow, e: KernelEntry, cols: int, channels: int) -> list[str]:
     """Declare what the thread sums: ``col``, columns from ``begin`` on, row ``y`` of ``image``.
 
     Neighbouring threads have neighbouring channels, so that a warp reads and writes runs of memory.
@@ -161,7 +161,7 @@ def _place(win: ConvolutionWindow, e: KernelEntry, cols: int, channels: int) -> 
 
 def _taps(win: ConvolutionWindow, e: KernelEntry, cols: int, channels: int, kind: str) -> list[str]:
     """Add the products of all taps and input channels."""
-    x, w = e.input(win.x), e.constant("w", _pack(win), win.dtype)
+    x, w = e.input(win.x), e.constant("w", by_taps(win), win.dtype)
     inner, high, wide = win.c // win.group, e.dim(win.size[0]), e.dim(win.size[1])
     (down, across), (dy, dx), (top, left) = win.kernel, win.dilations, win.begins
     source = "col" if win.co == win.c == win.group else f"col / {win.co // win.group} * {inner} + q"

@@ -9,11 +9,10 @@ memory needs 3. Weights lie in shared memory in float32, where all threads read 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from tactix.base.dims import Dim, ceildiv, evaluate, symbols
+from tactix.base.dims import ceildiv, evaluate, symbols
 from tactix.base.tensor import LINEAR, NHWC
-from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
@@ -24,14 +23,11 @@ from tactix_codegen.cuda.results import RowResults
 from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics import tile
 from tactix_cuda.tactics.conv import FEW_CHANNELS
+from tactix_cuda.tactics.direct_conv import PRODUCTS, THREADS, by_taps, place, strip_threads
 from tactix_cuda.tactics.rows import FLOATS
 
-THREADS = 128
-"""Of a block, which share the weights; chosen by hand."""
 MOST_OUTPUTS = 64
 """Output channels: with more, tensor cores are well filled."""
-PRODUCTS = 64
-"""Products that a multiprocessor makes in a cycle beside their loads: half of what it can."""
 CHOICES = ((2, 16), (4, 8), (1, 16), (2, 32), (4, 16), (2, 8))
 """Pixels and channels of a thread, whose sums are its registers."""
 
@@ -75,7 +71,7 @@ class CudaFewChannelsTactic(Tactic[ConvolutionWindow]):
         moved = evaluate(elements, size) * win.dtype.itemsize / tile.BANDWIDTH
         products = evaluate(win.pixels, size) * win.co * win.taps * win.c
         # each block brings the weights into its shared memory
-        blocks = -(-evaluate(_threads(win, variant), size) // THREADS)
+        blocks = -(-evaluate(strip_threads(win, variant), size) // THREADS)
         cycles = products / PRODUCTS + blocks * _shared(win) / 4 / THREADS * 2
         # a product needs its weight once for all pixels of the thread
         cycles *= 1 + 1 / variant.number("cols") / 4
@@ -86,7 +82,7 @@ class CudaFewChannelsTactic(Tactic[ConvolutionWindow]):
         self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
         e = KernelEntry(win.node, THREADS)
-        blocks = ceildiv(_threads(win, variant), THREADS)
+        blocks = ceildiv(strip_threads(win, variant), THREADS)
         return artifact([e.kernel(*_body(win, e, variant))], [e.launch(blocks)], [e], ctx)
 
 
@@ -97,12 +93,6 @@ def _choices(win: ConvolutionWindow) -> list[tuple[int, int]]:
 def _shared(win: ConvolutionWindow) -> int:
     """Bytes of all weights in float32."""
     return win.c * win.taps * win.co * 4
-
-
-def _threads(win: ConvolutionWindow, v: Variant) -> Dim:
-    """Of the launch: one for each strip of pixels of an output row, and ``channels`` of it."""
-    strips = ceildiv(win.out[1], v.number("cols"))
-    return win.n * win.out[0] * strips * (win.co // v.number("channels"))
 
 
 def _body(win: ConvolutionWindow, e: KernelEntry, v: Variant) -> list[str]:
@@ -117,7 +107,8 @@ def _body(win: ConvolutionWindow, e: KernelEntry, v: Variant) -> list[str]:
     )
     return [
         *_weights(win, e),
-        *_place(win, e, cols, channels),
+        *place(win, e, cols, channels),
+        "const int from = col;",
         f"float sum[{cols}][{channels}] = {{}};",
         _products(win, e, cols, channels),
         f"const int64_t line = ((int64_t)image * {e.dim(win.out[0])} + y) * {wide};",
@@ -134,31 +125,12 @@ def _body(win: ConvolutionWindow, e: KernelEntry, v: Variant) -> list[str]:
 
 def _weights(win: ConvolutionWindow, e: KernelEntry) -> list[str]:
     """All weights into shared memory, as (input channels, taps, output channels)."""
-    steps: tuple[tuple[str, Any], ...] = (
-        ("reshape", (win.co, win.c, win.taps)),
-        ("transpose", (1, 2, 0)),
-    )
-    w, count = e.constant("w", Packed(win.w, steps), win.dtype), win.c * win.taps * win.co
+    w, count = e.constant("w", by_taps(win), win.dtype), win.c * win.taps * win.co
     load = f"tx_load_{win.dtype.value}<1>(weights + i, {w} + i);"
     return [
         f"alignas(16) __shared__ float weights[{count}];",
         block(f"for (int i = threadIdx.x; i < {count}; i += {THREADS})", load),
         "__syncthreads();",
-    ]
-
-
-def _place(win: ConvolutionWindow, e: KernelEntry, cols: int, channels: int) -> list[str]:
-    """Declare what the thread sums: outputs from ``from`` on of pixels from ``begin`` on, of row
-    ``y`` of ``image``.
-    """
-    parts, strips = win.co // channels, e.dim(ceildiv(win.out[1], cols))
-    return [
-        f"const int64_t t = (int64_t)blockIdx.x * {THREADS} + threadIdx.x, strip = t / {parts};",
-        f"const int from = (int)(t % {parts}) * {channels}, "
-        f"begin = (int)(strip % {strips}) * {cols};",
-        f"const int y = (int)(strip / {strips} % {e.dim(win.out[0])});",
-        f"const int64_t image = strip / {strips} / {e.dim(win.out[0])};",
-        f"if (image >= {e.dim(win.n)}) return;",
     ]
 
 

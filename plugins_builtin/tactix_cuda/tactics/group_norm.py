@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tactix.base import dims
 from tactix.base.dims import Dim
+from tactix.base.errors import ShapeError
 from tactix.base.tensor import NHWC
 from tactix.contracts.artifact import KernelArtifact, Launch
 from tactix.contracts.device import DeviceProperties
@@ -108,6 +109,11 @@ class CudaGroupNormTactic(Tactic[Groups]):
         work = Groups(node, found, channels, anchor.attrs.num_groups, parameters)
         if work.vectors > MOST_THREADS:
             return Reject(f"a block takes {MOST_THREADS} vectors of channels at most")
+        try:
+            for operand in found.after.values():
+                operand_strides(node, operand, found.shape, NHWC)
+        except ShapeError as e:
+            return Reject(e.what)
         return work
 
     def variants(self, work: Groups, device: DeviceProperties) -> Sequence[Variant]:

@@ -61,6 +61,13 @@ class LinesTactic(Tactic[Node]):
         return text.kernel(w.args, body, ctx, w.blocks, more=("lines.cuh",))
 
 
+def wide_type(dtype: DType) -> str:
+    """The C type that holds every number of the dtype and orders them alike."""
+    if dtype.is_float:
+        return "double" if dtype is DType.FP64 else "float"
+    return "uint64_t" if dtype is DType.UINT64 else "int64_t"
+
+
 class _Writer:
     """The text of one kernel. Names: ``line``; ``j`` along it; ``base``: element 0 of the line in
     x.
@@ -74,9 +81,7 @@ class _Writer:
         self.inner = dims.prod(self.spec.shape[self.axis + 1 :])
         self.n, self.step = args.dim(self.spec.shape[self.axis]), args.dim(self.inner)
         self.blocks: Dim = text.blocks(self.outer * self.inner, WARPS)
-        t = self.spec.dtype
-        self.wide = "double" if t is DType.FP64 else "float" if t.is_float else "int64_t"
-        self.wide = "uint64_t" if t is DType.UINT64 else self.wide
+        self.wide = wide_type(self.spec.dtype)
 
     def _lines(self) -> list[str]:
         lines, step = self.args.dim(self.outer * self.inner), self.step

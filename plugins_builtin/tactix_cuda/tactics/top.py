@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from tactix.base import dims
 from tactix.base.dims import Dim
-from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -19,6 +18,7 @@ from tactix_codegen.c.scalar import element
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.text import CudaArgs
+from tactix_cuda.tactics.lines import wide_type
 from tactix_cuda.tactics.tile import CLOCK, START
 
 MOST_SELECTED = 4096
@@ -126,10 +126,9 @@ class _Writer:
     def __init__(self, args: CudaArgs, work: Chosen) -> None:
         self.args, self.work = args, work
         self.n, self.step, self.k = (args.dim(d) for d in (work.n, work.step, work.k))
-        self.dtype = t = work.node.given[0].spec.dtype
+        self.dtype = work.node.given[0].spec.dtype
         self.is_largest = work.node.anchor is not None and work.node.anchor.attrs.largest
-        self.wide = "double" if t is DType.FP64 else "float" if t.is_float else "int64_t"
-        self.wide = "uint64_t" if t is DType.UINT64 else self.wide
+        self.wide = wide_type(self.dtype)
 
     def _x(self) -> str:
         at = f"{self.args.input(0)}[base + j * {self.step}]"

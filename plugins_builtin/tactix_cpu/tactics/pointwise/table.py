@@ -30,8 +30,8 @@ from tactix_codegen.numerics import evaluate
 from tactix_codegen.operations import pointwise
 from tactix_cpu.tactics.dot_tile import rounds_sums, without_fma
 from tactix_cpu.tactics.estimates import CLOCK
-from tactix_cpu.tactics.pointwise.nest import LoopOperand, Nest
-from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic, PointwiseWork
+from tactix_cpu.tactics.pointwise.nest import Nest
+from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic, PointwiseWork, loop_operands
 
 BLOCK = 1024
 """Bytes that are computed before they are looked up: they stay in the first cache."""
@@ -116,15 +116,7 @@ class ByteTableTactic(Tactic[ByteFunction]):
     def compile(self, work: ByteFunction, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args, node, group = Args(work.node), work.node, work.work.group
         loops = pointwise.loops(node, group, variant)
-        strides = loops.space.strides
-        operands = [
-            LoopOperand(args.input(i), group.dtypes[k], strides[k])
-            for k, i in enumerate(group.program.leaves)
-        ]
-        results = [
-            LoopOperand(args.output(j), v.spec.dtype, strides[-1])
-            for j, v in enumerate(node.outputs)
-        ]
+        operands, results = loop_operands(args, group, loops.space.strides)
         packed = [_packed(work, j, ctx.device) for j in range(len(results))]
         tables = tuple(args.constant(f"table{j}", p, DType.UINT8) for j, p in enumerate(packed))
         sizes = loops.space.sizes
@@ -258,7 +250,7 @@ def _looking_up(dtype: DType, device: DeviceProperties) -> float:
     lanes = max(4, device.lanes)
     if _by_planes(device):
         return BYTE_STEPS if dtype in BYTES else FLOAT_STEPS
-    return SHUFFLED if dtype in BYTES and lanes >= 4 and device.features else ALONE * lanes
+    return SHUFFLED if dtype in BYTES and device.features else ALONE * lanes
 
 
 def _by_planes(device: DeviceProperties) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tactix.base.dims import Dim
 from tactix.base.errors import ShapeError
 from tactix.base.tensor import LINEAR, NHWC, Format, blocked
 from tactix.contracts.artifact import KernelArtifact
@@ -53,6 +54,21 @@ class PointwiseWork:
         return self.vector and any(rounded_part(r) for r in self.group.program.results)
 
 
+def loop_operands(
+    args: c_text.Args, group: PointwiseGroup, strides: Sequence[tuple[Dim, ...]]
+) -> tuple[list[LoopOperand], list[LoopOperand]]:
+    """What a group reads and what it writes, with their strides along the loops."""
+    operands = [
+        LoopOperand(args.input(i), group.dtypes[k], strides[k])
+        for k, i in enumerate(group.program.leaves)
+    ]
+    results = [
+        LoopOperand(args.output(j), v.spec.dtype, strides[-1])
+        for j, v in enumerate(args.node.outputs)
+    ]
+    return operands, results
+
+
 class CpuPointwiseTactic(Tactic[PointwiseWork]):
     """One variant per format that all full operands share; operands that broadcast stay linear
     where they can.
@@ -91,15 +107,7 @@ class CpuPointwiseTactic(Tactic[PointwiseWork]):
     def compile(self, work: PointwiseWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args, group = c_text.Args(work.node), work.group
         loops = pointwise.loops(work.node, group, variant)
-        strides = loops.space.strides
-        operands = [
-            LoopOperand(args.input(i), group.dtypes[k], strides[k])
-            for k, i in enumerate(group.program.leaves)
-        ]
-        results = [
-            LoopOperand(args.output(j), v.spec.dtype, strides[-1])
-            for j, v in enumerate(work.node.outputs)
-        ]
+        operands, results = loop_operands(args, group, loops.space.strides)
         nest = Nest(
             args,
             loops.space.sizes,

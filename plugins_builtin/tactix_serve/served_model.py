@@ -87,6 +87,11 @@ def open_model(folder: Path, config: ModelConfig, cache: Path) -> ServedModel:
     else:
         do = f"Put a {PLAN} or a {MODEL} there"
         raise ConfigError("there is no model", who=str(folder), do=do)
+    return warm(engine, config)
+
+
+def warm(engine: Engine, config: ModelConfig) -> ServedModel:
+    """What serves an engine, which is closed if that cannot be. Raises TactixError."""
     try:
         return _warm(engine, config)
     except BaseException:

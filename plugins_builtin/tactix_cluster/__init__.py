@@ -1,0 +1,1 @@
+"""What works on other machines by Ray has in common."""

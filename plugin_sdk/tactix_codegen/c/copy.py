@@ -181,7 +181,7 @@ class _Writer:
         body = [
             c_text.decode("o", [*(f"i{i}" for i in outer), "tb", "ta"], sizes),
             *self._places(outer),
-            "const int64_t a = ta * TX_TILE, b = tb * TX_TILE;",
+            f"const int64_t a = tx_tile(ta, {a}), b = tx_tile(tb, {b});",
             (
                 f"const int64_t na = {a} - a < TX_TILE ? {a} - a : TX_TILE, "
                 f"nb = {b} - b < TX_TILE ? {b} - b : TX_TILE;"

@@ -274,6 +274,8 @@ def reformats(lanes: int) -> Iterator[h.Case]:
         (LINEAR, NHWC),
     ):
         yield plain("reformat", REFORMAT, [floats(2, 35, 5, 7)], source=a, target=b)
+        for x in (whole_range(np.uint8, 2, 35, 5, 7), halves(2, 35, 5, 7)):
+            yield plain("reformat", REFORMAT, [x], source=a, target=b)
     yield plain("rotary", "RotaryEmbedding", [floats(2, 3, 5, 74), floats(3, 1, 74), floats(1, 74)])
 
 

@@ -64,6 +64,28 @@ def test_short_elements_are_turned_in_squares(device, code, lanes):
     check_all(cases)
 
 
+@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
+@pytest.mark.parametrize("code", ["u8", "bf16", "f32"])
+def test_tiles_reach_no_further_than_tensors(device, code):
+    """Channels and pixels that are whole tiles, fewer than one, and no multiple of one."""
+    shapes = [
+        (1, 64, 8, 8),
+        (2, 17, 3, 11),
+        (1, 3, 40),
+        (1, 40, 5),
+        (1, 9, 9),
+        (2, 31, 1),
+        (0, 64, 4),
+    ]
+    cases = []
+    for shape in shapes:
+        x = np.random.default_rng(0).integers(0, 99, shape).astype(DType(code).numpy)
+        for a, b in ((LINEAR, NHWC), (NHWC, LINEAR)):
+            made = node(REFORMAT, [x], source=a, target=b)
+            cases.append(Case(made, TACTIC, [x], device=device, nt=(1, 3)))
+    check_all(cases)
+
+
 def test_blocks_that_are_not_the_devices():
     x = _f32(2, 20, 3, 7)
     pairs = [

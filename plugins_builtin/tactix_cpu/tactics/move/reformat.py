@@ -161,25 +161,21 @@ class _Blocks:
         return [loop("k", "0", "run", inner)]
 
     def _squares(self) -> list[str]:
-        """Squares of as many short elements as 16 bytes are, turned; what is left by elements."""
+        """Squares of as many short elements as 16 bytes are, turned, and parts of squares."""
         space, b, n = self.args.dim(self.space), self.lanes, SQUARE // self.width
         turn = f"tx_turn_{8 * self.width}"
+        part = f"tx_turn_some_{8 * self.width}"
         linear, block_of = "{x} + l * " + space + " + k", "{x} + k * " + f"{b} + l"
         if self.to_blocks:
-            move = f"{turn}({block_of.format(x='q')}, {b}, {linear.format(x='p')}, {space});"
-            each = f"q[i * {b} + j] = j < v ? p[j * {space} + i] : 0;"
-            end = f"(l + {n} < {b} ? l + {n} : {b})"
+            places = f"{block_of.format(x='q')}, {b}, {linear.format(x='p')}, {space}"
+            rest, end = f"{part}({places}, v - l, pixels, {n});", str(b)
         else:
-            move = f"{turn}({linear.format(x='q')}, {space}, {block_of.format(x='p')}, {b});"
-            each = f"q[j * {space} + i] = p[i * {b} + j];"
-            end = f"(l + {n} < v ? l + {n} : v)"
-        rest = [
-            f"const int64_t last = k + {n} < run ? k + {n} : run, end = {end};",
-            loop("i", "k", "last", loop("j", "l", "end", each)),
-        ]
-        whole = f"if (k + {n} <= run && l + {n} <= v) {move}"
-        squares = loop("l", "0", str(b), whole, block("else", *rest), step=n)
-        return [loop("k", "0", "run", squares, step=n)]
+            places = f"{linear.format(x='q')}, {space}, {block_of.format(x='p')}, {b}"
+            rest, end = f"{part}({places}, pixels, v - l < {n} ? v - l : {n}, pixels);", "v"
+        whole = f"if (pixels == {n} && l + {n} <= v) {turn}({places});"
+        pixels = f"const int64_t pixels = k + {n} <= run ? {n} : run - k;"
+        squares = loop("l", "0", end, whole, f"else {rest}", step=n)
+        return [loop("k", "0", "run", pixels, squares, step=n)]
 
     def _rows(self, pixel: str) -> list[str]:
         """Pixel by pixel; whole blocks apart, since a number of lanes that the compiler knows is a

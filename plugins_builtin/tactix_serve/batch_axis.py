@@ -71,12 +71,26 @@ class BatchAxes:
         self, results: Mapping[str, Array], requests: Sequence[Mapping[str, Array]]
     ) -> list[dict[str, Array]]:
         """The results of each, without rows and ends that are others'."""
+        if not self.padded:
+            return self._rows_apart(results, requests)
         out, start = list[dict[str, Array]](), 0
         for feeds in requests:
             sizes = self._sizes(feeds)
             end = start + sizes[self.batch]
             cuts = {io.name: self._cut(io, sizes) for io in self.outputs}
             out.append({name: results[name][(slice(start, end), *c)] for name, c in cuts.items()})
+            start = end
+        return out
+
+    def _rows_apart(
+        self, results: Mapping[str, Array], requests: Sequence[Mapping[str, Array]]
+    ) -> list[dict[str, Array]]:
+        """Where only rows are others'."""
+        first, rows = self.inputs[0].name, list(results.items())
+        out, start = list[dict[str, Array]](), 0
+        for feeds in requests:
+            end = start + len(feeds[first])
+            out.append({name: x[start:end] for name, x in rows})
             start = end
         return out
 

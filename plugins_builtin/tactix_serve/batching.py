@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from tactix.base.arrays import Array
 from tactix.base.errors import (
@@ -26,6 +27,8 @@ UNBOUNDED_BATCH = 32
 """Rows of a batch where neither the profile nor the caller has a limit. No measurement is on
 record; it bounds the memory of a context.
 """
+MOST_SHAPES = 1024
+"""Shapes of requests of which it is remembered that they fit."""
 FORGETTING = 0.2
 """Weight of the newest run in the estimate of how long one takes."""
 
@@ -66,15 +69,41 @@ class BatchStats:
     queued: int = 0
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class PendingRequest:
-    """``arrived``: by ``time.perf_counter``."""
+    """``key``: the same for those that can go together. ``arrived``: by ``time.perf_counter``.
+    ``late``: what ends it at its timeout.
+    """
 
     feeds: Mapping[str, Array]
     rows: int
+    key: Key
     arrived: float
-    answer: asyncio.Future[dict[str, Array]]
+    answer: asyncio.Future[Mapping[str, Array]]
     queued: bool = True
+    late: asyncio.TimerHandle | None = None
+
+
+class RequestGroup:
+    """Requests that wait and can go together, in order, and their ``rows``."""
+
+    def __init__(self) -> None:
+        self.waiting, self.rows = deque[PendingRequest](), 0
+
+    def add(self, request: PendingRequest) -> None:
+        self.waiting.append(request)
+        self.rows += request.rows
+
+    def take(self) -> PendingRequest:
+        """The first."""
+        request = self.waiting.popleft()
+        self.rows -= request.rows
+        request.queued = False
+        return request
+
+    def remove(self, request: PendingRequest) -> None:
+        self.waiting.remove(request)
+        self.rows -= request.rows
 
 
 class Crowd:
@@ -120,10 +149,12 @@ class Batcher:
         self.axes = batch_axes(engine.plan, self._options.pad)
         limits = [n for n in (self._options.max_batch, self.axes.highest) if n]
         self.max_batch = min(limits, default=UNBOUNDED_BATCH)
-        self._groups: dict[Key, deque[PendingRequest]] = {}
+        self._groups: dict[Key, RequestGroup] = {}
+        self._fitting: dict[tuple[object, ...], tuple[int, Key]] = {}
         self._queued = self._running = 0
         self._contexts = engine.pool_size
         self._timer: asyncio.TimerHandle | None = None
+        self._sending = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._took: dict[int, float] = {}
         self._closed, self._crowd = False, Crowd()
@@ -135,27 +166,36 @@ class Batcher:
 
     async def infer(
         self, feeds: Mapping[str, Array], timeout: float | None = None
-    ) -> dict[str, Array]:
+    ) -> Mapping[str, Array]:
         """Outputs by name for inputs by name, which must stay as they are until it returns.
 
         Cancelled, or later than ``timeout`` (seconds), a request that waits never starts. Raises
         InvalidArgument, DTypeError, ShapeError, QueueFull, DeadlineExceeded, ExecutionError,
         EngineClosed.
         """
-        request, late = self._queue(feeds), None
+        return await self.ask(feeds, timeout)
+
+    def ask(
+        self, feeds: Mapping[str, Array], timeout: float | None = None
+    ) -> asyncio.Future[Mapping[str, Array]]:
+        """As ``infer``, without a coroutine for each request. Requests that are asked within one
+        turn of the loop are there at once.
+        """
+        request = self._queue(feeds)
         if timeout is not None:
             loop = asyncio.get_running_loop()
-            late = loop.call_later(timeout, self._expire, request, timeout)
+            request.late = loop.call_later(timeout, self._expire, request, timeout)
+        request.answer.add_done_callback(partial(self._left, request))
         self._crowd.came()
-        self._send()
-        try:
-            return await request.answer
-        finally:
-            if late is not None:
-                late.cancel()
-            self._crowd.left()
-            if request.queued:
-                self._forget(request)
+        self._send_soon()
+        return request.answer
+
+    def _left(self, request: PendingRequest, answer: asyncio.Future[Mapping[str, Array]]) -> None:
+        if request.late is not None:
+            request.late.cancel()
+        self._crowd.left()
+        if request.queued:
+            self._forget(request)
 
     def _expire(self, request: PendingRequest, timeout: float) -> None:
         error = DeadlineExceeded(f"no answer within {timeout:g} s", who=self._engine.name)
@@ -164,28 +204,51 @@ class Batcher:
     def _queue(self, feeds: Mapping[str, Array]) -> PendingRequest:
         if self._closed:
             raise EngineClosed("the batcher is closed", who=self._engine.name)
-        rows = self.axes.checked(feeds)
+        rows, key = self._rows_and_key(feeds)
         if self._queued >= self._options.max_queue:
             what = f"{self._options.max_queue} requests wait already"
             raise QueueFull(what, who=self._engine.name, do="Try again later, or allow more")
         answer = asyncio.get_running_loop().create_future()
-        request = PendingRequest(feeds, rows, time.perf_counter(), answer)
-        self._groups.setdefault(self.axes.key(feeds), deque()).append(request)
+        request = PendingRequest(feeds, rows, key, time.perf_counter(), answer)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = RequestGroup()
+        group.add(request)
         self._queued += 1
         return request
 
+    def _rows_and_key(self, feeds: Mapping[str, Array]) -> tuple[int, Key]:
+        """Of a request that fits, which one of the same names, shapes and dtypes told before."""
+        try:
+            seen = tuple([(name, x.shape, x.dtype) for name, x in feeds.items()])
+        except AttributeError:
+            seen = ()  # no arrays, which is told below
+        found = self._fitting.get(seen)
+        if found is None:
+            found = self.axes.checked(feeds), self.axes.key(feeds)
+            if len(self._fitting) >= MOST_SHAPES:
+                self._fitting.clear()
+            self._fitting[seen] = found
+        return found
+
     def _forget(self, request: PendingRequest) -> None:
-        key = self.axes.key(request.feeds)
-        group = self._groups[key]
+        group = self._groups[request.key]
         group.remove(request)
         self._queued -= 1
-        if not group:
-            del self._groups[key]
+        if not group.waiting:
+            del self._groups[request.key]
 
     # -- when -------------------------------------------------------------------------------------
 
+    def _send_soon(self) -> None:
+        """At the end of this turn of the loop, in which others may come."""
+        if not self._sending:
+            self._sending = True
+            asyncio.get_running_loop().call_soon(self._send)
+
     def _send(self) -> None:
         """What is due, while a context is free; else the timer comes back."""
+        self._sending = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -195,7 +258,7 @@ class Batcher:
             if wait > 0:
                 self._timer = asyncio.get_running_loop().call_later(wait, self._send)
                 return
-            if not self._complete(sum(r.rows for r in self._groups[key])):
+            if not self._complete(self._groups[key].rows):
                 self._crowd.window_ended()
             self._start(self._taken(key))
 
@@ -203,9 +266,9 @@ class Batcher:
         """Whether a group need not wait for others."""
         return self._closed or rows >= self.max_batch or self._crowd.all_wait(self._queued)
 
-    def _due(self, group: deque[PendingRequest]) -> float:
+    def _due(self, group: RequestGroup) -> float:
         """When the first of a group has to go."""
-        first, rows = group[0].arrived, sum(r.rows for r in group)
+        first, rows = group.waiting[0].arrived, group.rows
         if self._complete(rows):
             return first
         wait = self._options.window
@@ -221,12 +284,12 @@ class Batcher:
     def _taken(self, key: Key) -> list[PendingRequest]:
         """The first of a group, as many as fit; one alone may be larger."""
         group, batch, rows = self._groups[key], list[PendingRequest](), 0
-        while group and (not batch or rows + group[0].rows <= self._most(rows)):
-            batch.append(group.popleft())
-            batch[-1].queued = False
+        waiting = group.waiting
+        while waiting and (not batch or rows + waiting[0].rows <= self._most(rows)):
+            batch.append(group.take())
             rows += batch[-1].rows
         self._queued -= len(batch)
-        if not group:
+        if not waiting:
             del self._groups[key]
         return batch
 

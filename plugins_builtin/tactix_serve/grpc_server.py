@@ -19,7 +19,8 @@ from tactix.base.errors import (
     TactixError,
 )
 from tactix_serve import tracing
-from tactix_serve.datatypes import NAMES, OBJECTS, to_bytes
+from tactix_serve.datatypes import NAMES, OBJECTS
+from tactix_serve.directory import ModelNotFound
 from tactix_serve.http_json import MICROSECONDS, refuse_sequences, region_slice
 from tactix_serve.inference import (
     EXTENSIONS,
@@ -32,7 +33,7 @@ from tactix_serve.inference import (
     WantedOutput,
 )
 from tactix_serve.messages import PACKAGE, Rpc, protocol
-from tactix_serve.repository import ModelNotFound
+from tactix_serve.shared_memory import RegionState
 
 SERVICE = f"{PACKAGE}.GRPCInferenceService"
 
@@ -68,9 +69,15 @@ class GrpcFrontend:
         self._service = service
         self._made = protocol().messages
 
-    def server(self, most: int) -> grpc.aio.Server:
-        """One that listens nowhere yet. ``most``: bytes of a request."""
-        options = [("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", -1)]
+    def server(self, most: int, shared: bool = False) -> grpc.aio.Server:
+        """One that listens nowhere yet. ``most``: bytes of a request. ``shared``: others may listen
+        at its port, too.
+        """
+        options = [
+            ("grpc.max_receive_message_length", most),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", int(shared)),
+        ]
         server = grpc.aio.server(options=options)
         handlers = {rpc.name: self._handler(rpc) for rpc in protocol().methods}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
@@ -110,7 +117,7 @@ class GrpcFrontend:
 
     async def ModelReady(self, asked: Any, context: Any) -> Any:
         try:
-            self._service.repository.find(asked.name, asked.version)
+            self._service.directory.find(asked.name, asked.version)
         except ModelNotFound:
             return self._made["ModelReadyResponse"](ready=False)
         return self._made["ModelReadyResponse"](ready=True)
@@ -120,18 +127,18 @@ class GrpcFrontend:
         return self._made["ServerMetadataResponse"](**named, extensions=EXTENSIONS)
 
     async def ModelMetadata(self, asked: Any, context: Any) -> Any:
-        found = self._service.repository.find(asked.name, asked.version)
+        found = self._service.directory.find(asked.name, asked.version)
         out = self._made["ModelMetadataResponse"](
-            name=found.name, versions=[found.version], platform=found.model.platform
+            name=found.name, versions=[found.version], platform=found.platform
         )
-        for rows, tensors in ((out.inputs, found.model.inputs), (out.outputs, found.model.outputs)):
+        for rows, tensors in ((out.inputs, found.inputs), (out.outputs, found.outputs)):
             for t in tensors:
                 rows.add(name=t.name, datatype=t.datatype, shape=t.shape)
         return out
 
     async def RepositoryIndex(self, asked: Any, context: Any) -> Any:
         out = self._made["RepositoryIndexResponse"]()
-        for r in self._service.repository.index():
+        for r in self._service.directory.index():
             if r.ready or not asked.ready:
                 state = "READY" if r.ready else "UNAVAILABLE"
                 out.models.add(name=r.name, version=r.version, state=state, reason=r.reason)
@@ -141,18 +148,18 @@ class GrpcFrontend:
 
     async def SystemSharedMemoryStatus(self, asked: Any, context: Any) -> Any:
         out = self._made["SystemSharedMemoryStatusResponse"]()
-        for r in self._service.shared_memory.regions(asked.name):
+        for r in await self._service.regions(asked.name):
             row = out.regions[r.name]
             row.name, row.key, row.offset, row.byte_size = r.name, r.key, r.offset, r.size
         return out
 
     async def SystemSharedMemoryRegister(self, asked: Any, context: Any) -> Any:
-        memory = self._service.shared_memory
-        memory.register(asked.name, asked.key, asked.offset, asked.byte_size)
+        region = RegionState(asked.name, asked.key, asked.offset, asked.byte_size)
+        await self._service.register(region)
         return self._made["SystemSharedMemoryRegisterResponse"]()
 
     async def SystemSharedMemoryUnregister(self, asked: Any, context: Any) -> Any:
-        self._service.shared_memory.unregister(asked.name)
+        await self._service.unregister(asked.name)
         return self._made["SystemSharedMemoryUnregisterResponse"]()
 
     # -- inference --------------------------------------------------------------------------------
@@ -186,21 +193,20 @@ class GrpcFrontend:
         )
         for output in answer.outputs:
             m = output.metadata
-            row = out.outputs.add(name=m.name, datatype=m.datatype, shape=output.array.shape)
-            content = bytes(to_bytes(m.datatype, output.array))
+            row = out.outputs.add(name=m.name, datatype=m.datatype, shape=output.shape)
             if output.wanted.region is None:
-                out.raw_output_contents.append(content)
+                out.raw_output_contents.append(bytes(output.content))
             else:
-                _note_region(row, output, len(content))
+                _note_region(row, output)
         return out
 
 
-def _note_region(row: Any, output: OutputTensor, size: int) -> None:
+def _note_region(row: Any, output: OutputTensor) -> None:
     place = output.wanted.region
     assert place is not None
     row.parameters["shared_memory_region"].string_param = place.region
     row.parameters["shared_memory_offset"].int64_param = place.offset
-    row.parameters["shared_memory_byte_size"].int64_param = size
+    row.parameters["shared_memory_byte_size"].int64_param = output.size
 
 
 def _request(asked: Any, remaining: float | None, carrier: Mapping[str, str]) -> InferenceRequest:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tactix.base.errors import InvalidArgument
-from tactix_serve.datatypes import NO_NUMBERS, TensorMetadata, to_bytes, to_values
+from tactix_serve.datatypes import NO_NUMBERS, TensorMetadata, from_bytes, to_values
 from tactix_serve.inference import (
     InferenceAnswer,
     InferenceRequest,
@@ -85,7 +85,7 @@ def answered(answer: InferenceAnswer) -> tuple[bytes, list[bytes | memoryview]]:
         row = {
             "name": output.metadata.name,
             "datatype": output.metadata.datatype,
-            "shape": list(output.array.shape),
+            "shape": list(output.shape),
         }
         rows.append({**row, **_content(output, behind)})
     named = {"model_name": answer.model, "model_version": answer.version, "outputs": rows}
@@ -93,20 +93,21 @@ def answered(answer: InferenceAnswer) -> tuple[bytes, list[bytes | memoryview]]:
 
 
 def _content(output: OutputTensor, behind: list[bytes | memoryview]) -> Json:
-    datatype, place = output.metadata.datatype, output.wanted.region
+    place = output.wanted.region
     if place is not None:
-        used = memoryview(to_bytes(datatype, output.array)).nbytes
         return {
             "parameters": {
                 "shared_memory_region": place.region,
                 "shared_memory_offset": place.offset,
-                "shared_memory_byte_size": used,
+                "shared_memory_byte_size": output.size,
             }
         }
     if output.wanted.binary:
-        behind.append(to_bytes(datatype, output.array))
-        return {"parameters": {"binary_data_size": memoryview(behind[-1]).nbytes}}
-    return {"data": to_values(output.metadata.name, datatype, output.array)}
+        behind.append(output.content)
+        return {"parameters": {"binary_data_size": output.size}}
+    name, datatype = output.metadata.name, output.metadata.datatype
+    array = from_bytes(name, datatype, output.shape, memoryview(output.content))
+    return {"data": to_values(name, datatype, array)}
 
 
 def metadata_rows(tensors: Sequence[TensorMetadata]) -> list[Json]:

@@ -25,8 +25,10 @@ from tactix_serve.asgi import (
     Send,
     as_json,
 )
+from tactix_serve.directory import ModelDescription, ModelNotFound
 from tactix_serve.inference import EXTENSIONS, InferenceService, RequestTooLarge
-from tactix_serve.repository import LoadedVersion, ModelNotFound
+from tactix_serve.metrics import CONTENT_TYPE
+from tactix_serve.shared_memory import RegionState
 
 STATUS: tuple[tuple[type[TactixError], int], ...] = (
     (ModelNotFound, 404),
@@ -96,16 +98,16 @@ class HttpFrontend:
             {
                 "name": found.name,
                 "versions": [found.version],
-                "platform": found.model.platform,
-                "inputs": http_json.metadata_rows(found.model.inputs),
-                "outputs": http_json.metadata_rows(found.model.outputs),
+                "platform": found.platform,
+                "inputs": http_json.metadata_rows(found.inputs),
+                "outputs": http_json.metadata_rows(found.outputs),
             }
         )
 
     async def index(self, request: HttpRequest) -> HttpAnswer:
         body = await request.body(self._most)
         asked = http_json.document(bytes(body)) if body.nbytes else {}
-        rows = [r for r in self._service.repository.index() if r.ready or not asked.get("ready")]
+        rows = [r for r in self._service.directory.index() if r.ready or not asked.get("ready")]
         return as_json(
             [
                 {
@@ -119,18 +121,16 @@ class HttpFrontend:
         )
 
     async def metrics(self, request: HttpRequest) -> HttpAnswer:
-        self._service.update_metrics()
-        found = self._service.metrics
-        return HttpAnswer(found.text(), kind=found.content_type)
+        return HttpAnswer(await self._service.metrics(), kind=CONTENT_TYPE)
 
-    def _find(self, request: HttpRequest) -> LoadedVersion:
+    def _find(self, request: HttpRequest) -> ModelDescription:
         path = request.path
-        return self._service.repository.find(path["model"], path.get("version", ""))
+        return self._service.directory.find(path["model"], path.get("version", ""))
 
     # -- shared memory ----------------------------------------------------------------------------
 
     async def regions(self, request: HttpRequest) -> HttpAnswer:
-        found = self._service.shared_memory.regions(request.path.get("region", ""))
+        found = await self._service.regions(request.path.get("region", ""))
         rows = [
             {"name": r.name, "key": r.key, "offset": r.offset, "byte_size": r.size} for r in found
         ]
@@ -142,11 +142,11 @@ class HttpFrontend:
         if not isinstance(key, str) or type(offset) is not int or type(size) is not int:
             do = 'Give {"key": text, "offset": bytes, "byte_size": bytes}'
             raise InvalidArgument("this registers no region", do=do)
-        self._service.shared_memory.register(request.path["region"], key, offset, size)
+        await self._service.register(RegionState(request.path["region"], key, offset, size))
         return as_json({})
 
     async def unregister(self, request: HttpRequest) -> HttpAnswer:
-        self._service.shared_memory.unregister(request.path.get("region", ""))
+        await self._service.unregister(request.path.get("region", ""))
         return as_json({})
 
     # -- inference --------------------------------------------------------------------------------

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,17 +10,13 @@ from tactix.base.arrays import Array
 from tactix.base.errors import (
     ConfigError,
     DeadlineExceeded,
-    EngineClosed,
     InvalidArgument,
     QueueFull,
     TactixError,
 )
-from tactix_serve.datatypes import TensorMetadata, from_bytes, from_values, to_bytes
-from tactix_serve.metrics import ServerMetrics
-from tactix_serve.repository import LoadedVersion, ModelNotFound, Repository
-from tactix_serve.served_model import ServedModel
-from tactix_serve.shared_memory import RegionSlice, SharedMemory
-from tactix_serve.tracing import span
+from tactix_serve.datatypes import TensorMetadata, from_bytes, from_values
+from tactix_serve.directory import ModelDescription, ModelDirectory, ModelNotFound
+from tactix_serve.shared_memory import RegionSlice, RegionState
 
 EXTENSIONS = ("binary_tensor_data", "model_repository(index)", "system_shared_memory")
 
@@ -69,10 +64,14 @@ class InferenceRequest:
 
 @dataclass(frozen=True)
 class OutputTensor:
-    """``array`` is what it holds, unless it lies in the region that was asked for."""
+    """``content``: its bytes, of ``size`` in all; empty where they lie in the region that was asked
+    for.
+    """
 
     metadata: TensorMetadata
-    array: Array
+    shape: tuple[int, ...]
+    content: bytes | memoryview
+    size: int
     wanted: WantedOutput
 
 
@@ -84,99 +83,75 @@ class InferenceAnswer:
     id: str = ""
 
 
-class InferenceService:
+class InferenceService(ABC):
     """What both servers ask. ``stopping``: no more requests are taken."""
 
-    def __init__(
-        self, repository: Repository, shared_memory: SharedMemory, metrics: ServerMetrics
-    ) -> None:
-        self.repository, self.shared_memory = repository, shared_memory
-        self.metrics, self.stopping = metrics, False
+    stopping: bool = False
+
+    @property
+    @abstractmethod
+    def directory(self) -> ModelDirectory:
+        """What serves now."""
 
     @property
     def ready(self) -> bool:
-        return self.repository.ready and not self.stopping
+        return self.directory.ready and not self.stopping
 
+    @abstractmethod
     async def infer(self, request: InferenceRequest) -> InferenceAnswer:
         """Raises ModelNotFound, InvalidArgument, QueueFull, DeadlineExceeded, EngineClosed, and
         what running raises.
         """
-        start, model, outcome = time.perf_counter(), "", "error"
-        self.metrics.began()
-        try:
-            if self.stopping:
-                raise EngineClosed("the server is stopping", do="Ask another one")
-            with self.repository.find(request.model, request.version) as loaded:
-                model = loaded.name
-                with span("infer", request.carrier, model=loaded.name, version=loaded.version):
-                    answer = await self._infer(loaded, request)
-            outcome = "ok"
-            return answer
-        except asyncio.CancelledError:
-            outcome = "cancelled"
-            raise
-        except TactixError as e:
-            outcome = outcome_of(e)
-            raise
-        finally:
-            self.metrics.ended(model, outcome, time.perf_counter() - start)
 
-    async def _infer(self, loaded: LoadedVersion, request: InferenceRequest) -> InferenceAnswer:
-        wanted = _wanted(loaded.model, request)
-        known = {m.name: m for m in loaded.model.inputs}
-        feeds = {x.name: self._array(known, x) for x in request.inputs}
-        if len(feeds) < len(request.inputs):
-            raise InvalidArgument("an input is given twice")
-        results = await _answered(loaded, feeds, request.timeout)
-        metadata = {m.name: m for m in loaded.model.outputs}
-        outputs = []
-        for w in wanted:
-            array = results[w.name]
-            if w.region is not None:
-                content = to_bytes(metadata[w.name].datatype, array)
-                self.shared_memory.write(w.region, content)
-            outputs.append(OutputTensor(metadata[w.name], array, w))
-        return InferenceAnswer(loaded.name, loaded.version, outputs, request.id)
+    @abstractmethod
+    async def metrics(self) -> bytes:
+        """In Prometheus' format."""
 
-    def _array(self, known: Mapping[str, TensorMetadata], x: InputTensor) -> Array:
-        wanted = known.get(x.name)
-        if wanted is None:
-            do = f"There are: {', '.join(known) or 'none'}"
-            raise InvalidArgument(f"no input is named {x.name!r}", do=do)
-        if x.datatype != wanted.datatype:
-            raise InvalidArgument(f"input {x.name!r} is {wanted.datatype}, got {x.datatype}")
-        if not _fits(x.shape, wanted.shape):
-            what = f"input {x.name!r} is {list(wanted.shape)}, got {list(x.shape)}"
-            raise InvalidArgument(what, do="-1 stands for any size")
-        if x.region is not None:
-            return from_bytes(x.name, x.datatype, x.shape, self.shared_memory.read(x.region))
-        if x.content is not None:
-            return from_bytes(x.name, x.datatype, x.shape, x.content)
-        return from_values(x.name, x.datatype, x.shape, x.values)
+    @abstractmethod
+    async def regions(self, name: str) -> Sequence[RegionState]:
+        """One of the shared memory, or all. Raises InvalidArgument."""
 
-    def update_metrics(self) -> None:
-        """Those of the repository."""
-        rows = self.repository.index()
-        loads, failures = self.repository.loads, self.repository.failures
-        self.metrics.repository(sum(r.ready for r in rows), loads, failures)
+    @abstractmethod
+    async def register(self, region: RegionState) -> None:
+        """Raises InvalidArgument, ConfigError."""
+
+    @abstractmethod
+    async def unregister(self, name: str) -> None:
+        """One, or all."""
 
 
-async def _answered(
-    loaded: LoadedVersion, feeds: Mapping[str, Array], timeout: float | None
-) -> Mapping[str, Array]:
-    """Results by name; what a client can do about an error is told in its own terms."""
-    try:
-        return await loaded.model.infer(feeds, timeout)
-    except QueueFull as e:
-        do = "Try again later; max_queue and contexts in its config.toml allow more"
-        raise QueueFull(e.what, who=loaded.name, do=do) from None
-    except DeadlineExceeded as e:
-        do = "Give the request more time, or the model more contexts in its config.toml"
-        raise DeadlineExceeded(e.what, who=loaded.name, do=do) from None
+def checked_input(described: ModelDescription, x: InputTensor) -> TensorMetadata:
+    """What the model says of it. Raises InvalidArgument where they do not fit."""
+    wanted = next((m for m in described.inputs if m.name == x.name), None)
+    if wanted is None:
+        do = f"There are: {', '.join(m.name for m in described.inputs) or 'none'}"
+        raise InvalidArgument(f"no input is named {x.name!r}", do=do)
+    if x.datatype != wanted.datatype:
+        raise InvalidArgument(f"input {x.name!r} is {wanted.datatype}, got {x.datatype}")
+    if not _fits(x.shape, wanted.shape):
+        what = f"input {x.name!r} is {list(wanted.shape)}, got {list(x.shape)}"
+        raise InvalidArgument(what, do="-1 stands for any size")
+    return wanted
 
 
-def _wanted(model: ServedModel, request: InferenceRequest) -> Sequence[WantedOutput]:
-    known = [m.name for m in model.outputs]
+def input_array(x: InputTensor) -> Array:
+    """Of one that lies in no region. Raises InvalidArgument."""
+    if x.content is not None:
+        return from_bytes(x.name, x.datatype, x.shape, x.content)
+    return from_values(x.name, x.datatype, x.shape, x.values)
+
+
+def refuse_twice(inputs: Sequence[InputTensor]) -> None:
+    """Raises InvalidArgument."""
+    if len({x.name for x in inputs}) < len(inputs):
+        raise InvalidArgument("an input is given twice")
+
+
+def wanted_outputs(
+    described: ModelDescription, request: InferenceRequest
+) -> Sequence[WantedOutput]:
+    """Raises InvalidArgument for one that there is not."""
+    known = [m.name for m in described.outputs]
     if not request.outputs:
         return [WantedOutput(name, request.binary_outputs) for name in known]
     for w in request.outputs:
@@ -184,6 +159,17 @@ def _wanted(model: ServedModel, request: InferenceRequest) -> Sequence[WantedOut
             do = f"There are: {', '.join(known)}"
             raise InvalidArgument(f"no output is named {w.name!r}", do=do)
     return request.outputs
+
+
+def for_clients(error: TactixError, model: str) -> TactixError:
+    """The error in the terms of a client, who can do other things about it than a caller."""
+    if isinstance(error, QueueFull):
+        do = "Try again later; max_queue and contexts in its config.toml allow more"
+        return QueueFull(error.what, who=model, do=do)
+    if isinstance(error, DeadlineExceeded):
+        do = "Give the request more time, or the model more contexts in its config.toml"
+        return DeadlineExceeded(error.what, who=model, do=do)
+    return error
 
 
 def _fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:

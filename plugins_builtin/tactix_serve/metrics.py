@@ -15,6 +15,9 @@ from prometheus_client.core import (
     Metric,
 )
 
+from tactix_serve.repository import Repository
+
+CONTENT_TYPE: str = CONTENT_TYPE_LATEST
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Upper ends of the buckets of latencies."""
 
@@ -36,8 +39,6 @@ class ServerMetrics:
     asks.
     """
 
-    content_type = CONTENT_TYPE_LATEST
-
     def __init__(self) -> None:
         self._ended: dict[tuple[str, str], int] = {}
         self._times: dict[str, AnswerTimes] = {}
@@ -58,9 +59,6 @@ class ServerMetrics:
             if times is None:
                 times = self._times[model] = AnswerTimes()
             times.add(seconds)
-
-    def repository(self, ready: int, loads: int, failures: int) -> None:
-        self._ready, self._loads, self._failures = ready, loads, failures
 
     def collect(self) -> Iterable[Metric]:
         """What the registry asks for."""
@@ -86,6 +84,8 @@ class ServerMetrics:
         ):
             yield GaugeMetricFamily(name, text, value)
 
-    def text(self) -> bytes:
-        """In Prometheus' format."""
+    def of(self, repository: Repository) -> bytes:
+        """With the repository's own numbers, in Prometheus' format."""
+        self._ready = len(repository.directory.serving)
+        self._loads, self._failures = repository.loads, repository.failures
         return generate_latest(self._registry)

@@ -5,13 +5,14 @@ beside what serves, and takes its place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from tactix.base.errors import TactixError
 from tactix.base.logger import Logger
 from tactix_serve.config import CONFIG, ModelConfig, read_config
+from tactix_serve.directory import ModelDescription, ModelDirectory
 from tactix_serve.served_model import MODEL, PLAN, ServedModel
 
 Opens = Callable[[Path, ModelConfig], ServedModel]
@@ -19,21 +20,21 @@ Signature = tuple[tuple[str, int, int, int], ...]
 """Of files: name, inode, bytes, nanoseconds of the last change."""
 
 
-class ModelNotFound(TactixError):
-    """No model of that name and version serves."""
-
-
 @dataclass
 class LoadedVersion:
     """A version that serves. ``users``: requests that run; it closes when there are none."""
 
-    name: str
-    version: str
+    described: ModelDescription
     model: ServedModel
     signature: Signature
     users: int = 0
     retired: bool = False
     idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @cached_property
+    def datatypes(self) -> Mapping[str, str]:
+        """Of outputs, by name."""
+        return {m.name: m.datatype for m in self.described.outputs}
 
     def __enter__(self) -> LoadedVersion:
         self.users += 1
@@ -53,18 +54,9 @@ class LoadedVersion:
         await self.model.close()
 
 
-@dataclass(frozen=True)
-class ModelState:
-    """A row of the repository's index. ``reason``: why a version is not served."""
-
-    name: str
-    version: str
-    ready: bool
-    reason: str = ""
-
-
 class Repository:
     """``open_model``: gives the model of a version's folder, in a thread. Of one event loop.
+    ``directory``: what serves now; ``watchers`` are called when it is another one.
 
     Of each model the highest version serves; where that cannot be loaded, the one before, or what
     served before.
@@ -72,6 +64,7 @@ class Repository:
 
     def __init__(self, folder: Path, open_model: Opens, logger: Logger) -> None:
         self._folder, self._open, self._logger = folder, open_model, logger
+        self.directory, self.watchers = ModelDirectory(), list[Callable[[], object]]()
         self._serving: dict[str, LoadedVersion] = {}
         self._failed: dict[tuple[str, str], tuple[Signature, str]] = {}
         self._retiring: set[asyncio.Task[None]] = set()
@@ -80,38 +73,46 @@ class Repository:
 
     def find(self, name: str, version: str = "") -> LoadedVersion:
         """What serves. Raises ModelNotFound."""
-        found = self._serving.get(name)
-        if found is None:
-            failed = [why for (n, _), (_, why) in self._failed.items() if n == name]
-            known = f"There are: {', '.join(sorted(self._serving)) or 'none'}"
-            raise ModelNotFound(f"no model {name!r} serves", why="; ".join(failed), do=known)
-        if version not in ("", found.version):
-            what = f"version {version!r} of model {name!r} does not serve"
-            raise ModelNotFound(what, do=f"Version {found.version} does")
-        return found
+        return self._serving[self.directory.find(name, version).name]
 
-    @property
-    def ready(self) -> bool:
-        """Whether every model that is in the folder serves in some version."""
-        return bool(self._serving) and not {n for n, _ in self._failed} - self._serving.keys()
-
-    def index(self) -> list[ModelState]:
-        """What serves, and what could not be loaded."""
-        serving = [ModelState(v.name, v.version, True) for v in self._serving.values()]
-        failed = [ModelState(n, v, False, why) for (n, v), (_, why) in self._failed.items()]
-        return sorted([*serving, *failed], key=lambda s: (s.name, s.version))
+    def _note(self) -> None:
+        """The directory, after a change."""
+        self.directory = ModelDirectory(
+            {name: v.described for name, v in self._serving.items()},
+            {key: why for key, (_, why) in self._failed.items()},
+        )
+        for watcher in self.watchers:
+            watcher()
 
     async def refresh(self) -> None:
         """Load what is new or has changed, retire what is gone. Raises nothing of a model's."""
         async with self._lock:
             there = await asyncio.to_thread(self._scan)
-            for key in self._failed.keys() - {(n, v) for n, vs in there.items() for v in vs}:
-                del self._failed[key]
-            for name in sorted(self._serving.keys() - there.keys()):
-                self._logger.info(f"model {name} is gone")
-                self._retire(self._serving.pop(name))
+            self._drop(there)
             for name, versions in sorted(there.items()):
                 await self._refresh_model(name, versions)
+
+    async def watch(self, poll: float) -> None:
+        """Refresh every ``poll`` seconds, until it is cancelled."""
+        while True:
+            await asyncio.sleep(poll)
+            try:
+                await self.refresh()
+            except OSError as e:
+                self._logger.error(f"{self._folder} cannot be read: {e}")
+
+    def _drop(self, there: Mapping[str, Mapping[str, Signature]]) -> None:
+        """What is not in the folder any more."""
+        known = {(n, v) for n, versions in there.items() for v in versions}
+        forgotten = self._failed.keys() - known
+        for key in forgotten:
+            del self._failed[key]
+        gone = [self._serving.pop(name) for name in sorted(self._serving.keys() - there.keys())]
+        if forgotten or gone:
+            self._note()
+        for version in gone:
+            self._logger.info(f"model {version.described.name} is gone")
+            self._retire(version)
 
     async def _refresh_model(self, name: str, versions: dict[str, Signature]) -> None:
         """The highest version that can be loaded serves; where one cannot, none takes the place of
@@ -120,9 +121,12 @@ class Repository:
         serving, failed = self._serving.get(name), False
         for version in sorted(versions, key=int, reverse=True):
             signature = versions[version]
-            if serving and (serving.version, serving.signature) == (version, signature):
+            if serving and (serving.described.version, serving.signature) == (
+                version,
+                signature,
+            ):
                 return
-            if serving and failed and int(version) < int(serving.version):
+            if serving and failed and int(version) < int(serving.described.version):
                 return
             known = self._failed.get((name, version), ((), ""))[0] == signature
             if not known and await self._load(name, version, signature):
@@ -137,12 +141,15 @@ class Repository:
         except Exception as e:  # whatever it is, the others serve on
             self._failed[name, version] = signature, str(e) or repr(e)
             self.failures += 1
+            self._note()
             self._logger.error(f"model {name} version {version} is not loaded: {e}")
             return False
         self._failed.pop((name, version), None)
         before = self._serving.get(name)
-        self._serving[name] = LoadedVersion(name, version, model, signature)
+        described = ModelDescription(name, version, model.platform, model.inputs, model.outputs)
+        self._serving[name] = LoadedVersion(described, model, signature)
         self.loads += 1
+        self._note()
         self._logger.info(f"model {name} version {version} serves")
         if before is not None:
             self._retire(before)
@@ -156,8 +163,11 @@ class Repository:
     async def close(self) -> None:
         """Nothing serves any more; requests that run are waited for."""
         async with self._lock:
-            while self._serving:
-                self._retire(self._serving.popitem()[1])
+            serving = list(self._serving.values())
+            self._serving.clear()
+            self._note()
+            for version in serving:
+                self._retire(version)
         while self._retiring:
             await asyncio.wait(self._retiring)
 

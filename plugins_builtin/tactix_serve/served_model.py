@@ -21,6 +21,9 @@ PLAN, MODEL = "model.plan", "model.onnx"
 """What a version's folder holds: one of the two; the plan comes first."""
 
 
+Answering = asyncio.Future[Mapping[str, Array]]
+
+
 class ServedModel(ABC):
     """``platform``: what runs it. ``inputs``, ``outputs``: what it takes and gives."""
 
@@ -31,6 +34,12 @@ class ServedModel(ABC):
     @abstractmethod
     async def infer(self, feeds: Mapping[str, Array], timeout: float | None) -> Mapping[str, Array]:
         """Outputs by name. Raises TactixError."""
+
+    def ask(self, feeds: Mapping[str, Array], timeout: float | None) -> Answering:
+        """As ``infer``, for callers that wait for many; cancelled, it is given up. Raises
+        TactixError at once or later.
+        """
+        return asyncio.ensure_future(self.infer(feeds, timeout))
 
     @abstractmethod
     async def close(self) -> None:
@@ -50,10 +59,18 @@ class EngineModel(ServedModel):
             check_rows(engine, self.batcher.axes)
 
     async def infer(self, feeds: Mapping[str, Array], timeout: float | None) -> Mapping[str, Array]:
-        limit = timeout or self._config.timeout or None
+        limit = self._limit(timeout)
         if self.batcher is not None:
             return await self.batcher.infer(feeds, limit)
         return await self._engine.run_async(feeds, timeout=limit)
+
+    def ask(self, feeds: Mapping[str, Array], timeout: float | None) -> Answering:
+        if self.batcher is not None:
+            return self.batcher.ask(feeds, self._limit(timeout))
+        return super().ask(feeds, timeout)
+
+    def _limit(self, timeout: float | None) -> float | None:
+        return timeout or self._config.timeout or None
 
     async def close(self) -> None:
         if self.batcher is not None:

@@ -40,13 +40,20 @@ class SharedObjectFile:
 
 
 @dataclass(frozen=True)
-class SharedRegion:
+class RegionState:
     """``offset``, ``size``: bytes of the object ``key`` that clients may use."""
 
     name: str
     key: str
     offset: int
     size: int
+
+
+@dataclass(frozen=True)
+class SharedRegion:
+    """A region and its object, which is open."""
+
+    state: RegionState
     file: SharedObjectFile
 
 
@@ -66,12 +73,13 @@ class SharedMemory:
         self.allowed = allowed
         self._regions: dict[str, SharedRegion] = {}
 
-    def register(self, name: str, key: str, offset: int, size: int) -> None:
+    def register(self, state: RegionState) -> None:
         """Raises ConfigError where it is not allowed, InvalidArgument for what is not there."""
         if not self.allowed:
             raise ConfigError(
                 "this server takes no shared memory", do="Start it with --shared-memory"
             )
+        name, key, offset, size = state.name, state.key, state.offset, state.size
         if name in self._regions:
             raise InvalidArgument(f"region {name!r} is registered", do="Unregister it first")
         if not KEY.fullmatch(key):
@@ -83,7 +91,7 @@ class SharedMemory:
         if offset < 0 or size < 1 or offset + size > file.size:
             what = f"{size} bytes at {offset} of shared memory {key!r}"
             raise InvalidArgument(what, why=f"it has {file.size}")
-        self._regions[name] = SharedRegion(name, key, offset, size, file)
+        self._regions[name] = SharedRegion(state, file)
 
     def unregister(self, name: str = "") -> None:
         """One, or all. One that is not there is none afterwards."""
@@ -92,16 +100,15 @@ class SharedMemory:
         else:
             self._regions.clear()
 
-    def regions(self, name: str = "") -> list[SharedRegion]:
+    def regions(self, name: str = "") -> list[RegionState]:
         """One, or all. Raises InvalidArgument for one that is not there."""
-        if not name:
-            return list(self._regions.values())
-        return [self._region(name)]
+        found = [self._region(name)] if name else self._regions.values()
+        return [region.state for region in found]
 
     def read(self, place: RegionSlice) -> memoryview:
         """What lies there now. Raises InvalidArgument."""
         region = self._checked(place)
-        found = region.file.read(region.offset + place.offset, place.size)
+        found = region.file.read(region.state.offset + place.offset, place.size)
         if len(found) < place.size:
             what = f"region {place.region!r} has become smaller"
             raise InvalidArgument(what, do="Keep it until it is unregistered")
@@ -110,16 +117,17 @@ class SharedMemory:
     def write(self, place: RegionSlice, content: bytes | memoryview) -> None:
         """Raises InvalidArgument where it does not fit."""
         region, size = self._checked(place), memoryview(content).nbytes
-        if size > place.size or region.offset + place.offset + size > region.file.size:
+        start = region.state.offset + place.offset
+        if size > place.size or start + size > region.file.size:
             what = f"an output of {size} bytes does not fit in region {place.region!r}"
             raise InvalidArgument(what, why=f"the request names {place.size}")
-        region.file.write(region.offset + place.offset, content)
+        region.file.write(start, content)
 
     def _checked(self, place: RegionSlice) -> SharedRegion:
         region = self._region(place.region)
-        if place.offset < 0 or place.size < 0 or place.offset + place.size > region.size:
+        if place.offset < 0 or place.size < 0 or place.offset + place.size > region.state.size:
             what = f"{place.size} bytes at {place.offset} of region {place.region!r}"
-            raise InvalidArgument(what, why=f"it has {region.size}")
+            raise InvalidArgument(what, why=f"it has {region.state.size}")
         return region
 
     def _region(self, name: str) -> SharedRegion:

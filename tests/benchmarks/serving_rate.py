@@ -158,7 +158,8 @@ def serving(plan: Path, folder: Path, config: str) -> Iterator[int]:
 
 
 def serve(folder: Path) -> None:
-    from tactix_serve.server import ModelServer, ServerOptions
+    from tactix_serve.options import ServerOptions
+    from tactix_serve.server import ModelServer
 
     options = ServerOptions(folder, folder / "cache", http=None, grpc=0)
     told = lambda ports: print(json.dumps(ports.grpc), flush=True)  # noqa: E731

@@ -63,7 +63,8 @@ DATATYPES = {"float32": "FP32", "int64": "INT64"}
 
 def serve(folder: Path, cache: Path, backend: str) -> None:
     """In a process of its own; tells its ports."""
-    from tactix_serve.server import ModelServer, ServerOptions
+    from tactix_serve.options import ServerOptions
+    from tactix_serve.server import ModelServer
 
     opens = onnxruntime_model if backend == "onnxruntime" else None
     options = ServerOptions(folder, cache, http=0, grpc=0, poll=0.2)

@@ -102,7 +102,8 @@ def running(models: Path, cache: Path, opens: Any = None, **options: Any) -> Ite
     pytest.importorskip("uvicorn")
     pytest.importorskip("grpc")
     pytest.importorskip("prometheus_client")
-    from tactix_serve.server import ModelServer, ServerOptions
+    from tactix_serve.options import ServerOptions
+    from tactix_serve.server import ModelServer
 
     ready, found, log = threading.Event(), list[Any](), Kept()
     given = {"http": 0, "grpc": 0, "poll": 0.05, "grace": 10.0, **options}

@@ -336,7 +336,8 @@ def test_a_stop_waits_for_requests(plans: Any, tmp_path: Path, serving: Any, put
 def test_options_and_ports_that_are_taken(tmp_path: Path) -> None:
     pytest.importorskip("uvicorn")
     pytest.importorskip("grpc")
-    from tactix_serve.server import ModelServer, ServerOptions
+    from tactix_serve.options import ServerOptions
+    from tactix_serve.server import ModelServer
 
     for wrong in ({"http": None, "grpc": None}, {"http": 70000}, {"poll": 0.0}, {"grace": -1.0}):
         with pytest.raises(InvalidArgument):

@@ -5,6 +5,11 @@
 The layers of ResNet-50 and BERT-base at batch 1, 8 and 128 in float16. Both sides: a CUDA graph of
 20 repeats, the median of seven replays between events. Prints microseconds, TFLOPS, torch's time
 over ours, and the variant that won.
+
+Names that begin with ``int4``, ``int8`` or ``fp16`` are products of few rows with the weights of a
+decoder's layer, in blocks of 32. Weights come from memory in every run: both sides go round through
+copies of them, of 96 MiB together or more. Prints what part of BANDWIDTH reading weights and scales
+alone would take, and the other variants' times.
 """
 
 from __future__ import annotations
@@ -32,12 +37,15 @@ import gpu_cases  # noqa: E402
 import harness as h  # noqa: E402
 
 from tactix.contracts.graph import Node  # noqa: E402
+from tactix.contracts.launcher import Runnable  # noqa: E402
 from tactix.contracts.tactic import CompileContext, Reject, Tactic  # noqa: E402
-from tactix.select.bench import sample  # noqa: E402
+from tactix.select.bench import Bench, sample  # noqa: E402
 from tactix.select.compile import Toolchain, with_binary  # noqa: E402
+from tactix_codegen.cuda.target import COLD  # noqa: E402
+from tactix_cuda.bench import CudaBench  # noqa: E402
 from tactix_cuda.device import CudaDevice, the_device  # noqa: E402
 from tactix_cuda.nvrtc import NvrtcCompiler  # noqa: E402
-from tactix_cuda.tactics import attention, conv, gemm, gemv  # noqa: E402
+from tactix_cuda.tactics import attention, conv, few_bits, gemm, gemv  # noqa: E402
 from tactix_cuda.tactics.hopper import conv as hopper_conv  # noqa: E402
 from tactix_cuda.tactics.hopper import gemm as hopper_gemm  # noqa: E402
 from tactix_cuda.tactics.hopper import stem as hopper_stem  # noqa: E402
@@ -58,6 +66,10 @@ BERT = [
     ("down", 3072, 768, False),
 ]
 SEQUENCE, HEADS, DIM = 128, 12, 64
+DECODER = [(4096, 14336), (14336, 4096), (4096, 4096)]
+ROWS, BLOCK = (1, 4, 8, 16, 64), 32
+BANDWIDTH = 4.27e12
+"""Bytes a second that an H200's memory gives to a kernel which only reads."""
 
 
 @dataclass
@@ -159,6 +171,43 @@ def bert(batch: int) -> Iterator[Layer]:
     )
 
 
+@dataclass
+class Weights:
+    """A product of few rows, the tactics to try, bytes of weights and scales, and the same of
+    float16 in torch.
+    """
+
+    name: str
+    node: Node
+    tactics: list[Tactic]
+    stored: int
+    peer: Callable[[], Any]
+
+
+def decoder() -> Iterator[Weights]:
+    import torch
+
+    rng = np.random.default_rng(1)
+    for (k, n), m in itertools.product(DECODER, ROWS):
+        x, w = half(m, k), half(k, n)
+        turned = on_gpu(np.ascontiguousarray(w.T))
+        copies = [turned.clone() for _ in range(-(-COLD // w.nbytes))]
+        left, turns = on_gpu(x), itertools.cycle(copies)
+
+        def peer(left: Any = left, turns: Any = turns) -> Any:
+            return torch.nn.functional.linear(left, next(turns))
+
+        for bits in (4, 8):
+            raw = rng.integers(0, 256, (n, k // BLOCK, BLOCK * bits // 8), np.uint8)
+            scale = (rng.random((n, k // BLOCK)) / 100).astype(np.float16)
+            node = h.node("FewBitsMatMul", [x, raw, scale], [1, 2], bits=bits, block_size=BLOCK)
+            name = f"int{bits} {m} x {k} x {n}"
+            yield Weights(name, node, few_bits.tactics(), raw.nbytes + scale.nbytes, peer)
+        tactics = [*gemv.tactics(), *hopper_gemm.tactics(), *gemm.tactics()]
+        node = h.node("MatMul", [x, w], [1])
+        yield Weights(f"fp16 {m} x {k} x {n}", node, tactics, w.nbytes, peer)
+
+
 def torch_seconds(peer: Callable[[], Any]) -> float:
     import torch
 
@@ -183,27 +232,60 @@ def torch_seconds(peer: Callable[[], Any]) -> float:
     return statistics.median(times)
 
 
-def our_seconds(device: CudaDevice, layer: Layer) -> tuple[float, str]:
-    """The least median over all variants, and which it was."""
-    properties, runs, best = device.properties(), gpu_cases.bench(device), (float("inf"), "none")
-    arrays = sample(layer.node, {})
+def prepared(
+    device: CudaDevice, runs: Bench, node: Node, tactics: list[Tactic]
+) -> Iterator[tuple[Runnable, str]]:
+    """What all variants of the tactics run, with their names."""
+    properties, arrays = device.properties(), sample(node, {})
     made = []
-    for tactic in layer.tactics:
-        offered = asked.variants(tactic, layer.node, properties)
+    for tactic in tactics:
+        offered = asked.variants(tactic, node, properties)
         if not isinstance(offered, Reject):
             made += [
-                (tactic, v, asked.artifact(tactic, layer.node, v, CompileContext(properties)))
+                (tactic, v, asked.artifact(tactic, node, v, CompileContext(properties)))
                 for v in offered
             ]
     binaries = Toolchain([NvrtcCompiler()]).compile([a for _, _, a in made], properties)
     for tactic, variant, artifact in made:
-        runnable, _ = runs.prepare(layer.node, with_binary(artifact, binaries), variant, arrays, {})
+        runnable, _ = runs.prepare(node, with_binary(artifact, binaries), variant, arrays, {})
+        yield runnable, f"{tactic.key.split('.')[1]} {variant}"
+
+
+def our_seconds(device: CudaDevice, layer: Layer) -> tuple[float, str]:
+    """The least median over all variants, and which it was."""
+    runs, best = gpu_cases.bench(device), (float("inf"), "none")
+    for runnable, variant in prepared(device, runs, layer.node, layer.tactics):
         device.measure(runnable, REPEATS)
         seconds = statistics.median(
             device.measure(runnable, REPEATS) / REPEATS for _ in range(ROUNDS)
         )
-        best = min(best, (seconds, f"{tactic.key.split('.')[1]} {variant}"))
+        best = min(best, (seconds, variant))
     return best
+
+
+def cold_seconds(device: CudaDevice, layer: Weights) -> list[tuple[float, str]]:
+    """The medians of all variants, the least first; constants are in no cache."""
+    runs, found = gpu_cases.bench(device, CudaBench), []
+    for runnable, variant in prepared(device, runs, layer.node, layer.tactics):
+        runs.measure(runnable, REPEATS)
+        times = [runs.measure(runnable, REPEATS) / REPEATS for _ in range(ROUNDS)]
+        found.append((statistics.median(times), variant))
+    return sorted(found)
+
+
+def weights(device: CudaDevice, wanted: str) -> None:
+    print(f"{'product':24} {'us':>8} {'% of bandwidth':>15} {'torch us':>9} {'ratio':>6}  variants")
+    for layer in decoder():
+        if wanted not in layer.name:
+            continue
+        found = cold_seconds(device, layer)
+        seconds, peer = found[0][0], torch_seconds(layer.peer)
+        share = 100 * layer.stored / BANDWIDTH / seconds
+        variants = ", ".join(f"{v}: {s * 1e6:.2f}" for s, v in found)
+        print(
+            f"{layer.name:24} {seconds * 1e6:8.2f} {share:15.1f} {peer * 1e6:9.2f} {peer / seconds:6.2f}  {variants}",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -211,6 +293,10 @@ def main() -> None:
     if why := device.available():
         raise SystemExit(why)
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    if wanted[:4] in ("", "int4", "int8", "fp16"):
+        weights(device, wanted)
+    if wanted[:4] in ("int4", "int8", "fp16"):
+        return
     print(f"{'layer':44} {'us':>8} {'TFLOPS':>7} {'torch us':>9} {'ratio':>6}  variant")
     for batch in (1, 8, 128):
         for layer in itertools.chain(resnet(batch), bert(batch)):

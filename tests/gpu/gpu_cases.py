@@ -20,11 +20,11 @@ from tactix_cuda.nvrtc import NvrtcCompiler
 from tactix_ops.layers import all_layers
 
 
-def bench(device: CudaDevice) -> Bench:
-    """A bench over the device's own pool."""
+def bench(device: CudaDevice, kind: type[Bench] = Bench) -> Bench:
+    """A bench of that kind over the device's own pool."""
     found = {x.key: x for x in all_layers()}
     context = LinkContext(device, 1, found.__getitem__)
-    return Bench(
+    return kind(
         context,
         {x.key: x for p in (tactix_cuda, tactix_cublaslt, tactix_cudnn) for x in p.launchers()},
         PoolAllocator(device),

@@ -24,6 +24,7 @@ MODULES = (
     "tactics.gemm",
     "tactics.hopper.gemm",
     "tactics.gemv",
+    "tactics.few_bits",
     "tactics.conv",
     "tactics.hopper.conv",
     "tactics.hopper.stem",

@@ -27,10 +27,10 @@ def all_rules() -> list[Rule]:
 
 def processor_rules() -> list[Rule]:
     """The built-in rules for processors alone, which change no number."""
-    from tactix_ops.rules import blocks, chains, half, integer_products, prologue, rnn
+    from tactix_ops.rules import chains, half, integer_products, prologue, rnn
 
     topics = (half.RULES, prologue.RULES, chains.RULES)
-    parts = (rnn.PROCESSOR_RULES, integer_products.PROCESSOR_RULES, blocks.PROCESSOR_RULES)
+    parts = (rnn.PROCESSOR_RULES, integer_products.PROCESSOR_RULES)
     return [rule for rules in (*topics, *parts) for rule in rules]
 
 
@@ -58,6 +58,7 @@ def reordering_rules() -> list[Rule]:
 
 def lowering_rules() -> list[Rule]:
     """The built-in rules that lower precision: they fire only where a build allows it."""
-    from tactix_ops.rules import lower_precision, rounded, sixteen
+    from tactix_ops.rules import few_bits, lower_precision, rounded, sixteen
 
-    return [*lower_precision.RULES, *rounded.RULES, *sixteen.RULES]
+    rules = (lower_precision.RULES, rounded.RULES, sixteen.RULES, few_bits.LOWERING_RULES)
+    return [rule for topic in rules for rule in topic]

@@ -257,9 +257,6 @@ RULES = (
         exclusive=False,
         example=_rows_example,
     ),
-)
-
-PROCESSOR_RULES = (
     Rule(
         "tactix.scales_in_16_bits",
         T.FewBitsMatMul(var("x"), const("w"), const("s")),
@@ -267,7 +264,6 @@ PROCESSOR_RULES = (
         _is_wide,
         fits=_fits_half,
         example=_narrow_example,
-        device="cpu",
     ),
     Rule(
         "tactix.scales_of_rows_in_16_bits",
@@ -276,6 +272,5 @@ PROCESSOR_RULES = (
         _is_wide,
         fits=_fits_half,
         example=_narrow_rows_example,
-        device="cpu",
     ),
 )

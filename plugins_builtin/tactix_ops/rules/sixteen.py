@@ -24,8 +24,10 @@ from tactix_ops.rules.facts import again
 
 PRODUCTS = frozenset({
     "Convolution", "ConvTranspose", "MatMul", "Gemm", "Attention", "TokenAttention", "LSTM", "GRU",
-    "RNN", "Gather",
+    "RNN", "Gather", "FewBitsMatMul",
 })  # fmt: skip
+SCALED = "FewBitsMatMul"
+"""A product of which the first input alone is lowered: scales have rules of their own."""
 CARRIERS = frozenset({
     "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Softmax", "LogSoftmax",
     "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization",
@@ -103,8 +105,14 @@ def _is_product(root: Node) -> bool:
     return name in PRODUCTS and not (name == "MatMul" and first.spec.shape[-1] == 1)
 
 
+def _read(root: Node) -> list[Value]:
+    """What is lowered with it."""
+    given = root.given[:1] if root.layer.name == SCALED else root.given
+    return [v for v in given if v.spec.dtype.is_float]
+
+
 def _lowers(dtype: DType, root: Node) -> bool:
-    name, floats = root.layer.name, [v for v in root.given if v.spec.dtype.is_float]
+    name, floats = root.layer.name, _read(root)
     square = name == "Mul" and root.inputs[0] is root.inputs[1]
     known = (
         not (square or name in SENSITIVE)
@@ -126,7 +134,7 @@ def _lowers(dtype: DType, root: Node) -> bool:
 
 
 def _fits(dtype: DType, root: Node) -> bool | str:
-    constants = (v for v in root.given if v.spec.dtype.is_float and v.const is not None)
+    constants = (v for v in _read(root) if v.const is not None)
     held = all(_holds(v, dtype, root.layer.is_pointwise) for v in constants)
     return True if held else f"{dtype.name} does not hold its constants"
 
@@ -146,7 +154,8 @@ def _infers(root: Node, dtype: DType) -> bool:
 
 
 def _lowered(dtype: DType, root: Node, graph: Any) -> tuple[Any, ...]:
-    op = again(root, [_narrow(v, dtype, root, graph) for v in root.inputs])
+    read = _read(root)
+    op = again(root, [_narrow(v, dtype, root, graph) if v in read else v for v in root.inputs])
     last = max(
         i for i, v in enumerate(root.outputs) if i == 0 or graph.uses(v) or graph.is_output(v)
     )

@@ -20,12 +20,13 @@ import simt
 from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
-from tactix.contracts.tactic import Reject, Tactic
+from tactix.contracts.tactic import Reject, Tactic, Variant
 from tactix_cuda.tactics import (
     attention,
     attention_f32,
     conv,
     direct_conv,
+    few_bits,
     few_channels,
     gemm,
     gemv,
@@ -33,6 +34,7 @@ from tactix_cuda.tactics import (
 
 GEMM, TF32_GEMM, BYTE_GEMM = gemm.tactics()
 (GEMV,) = gemv.tactics()
+(FEW_BITS,) = few_bits.tactics()
 CONV, TF32_CONV, BYTE_CONV = conv.tactics()
 (DIRECT,) = direct_conv.tactics()
 (FEW_CHANNELS,) = few_channels.tactics()
@@ -161,6 +163,50 @@ def gemvs(dtype: str) -> list[simt.Case]:
         )
     )
     return [*out, plain(GEMV, "MatMul", [real(dtype, 70), real(dtype, 70, 20)], [1])]
+
+
+def bits_arrays(
+    dtype: str, m: int, k: int, n: int, bits: int, block: int, zeros: str = "", scales: str = "f32"
+) -> list[Any]:
+    """Rows, weights as stored, scales, and zero points of a dtype, or none."""
+    blocks, limit = -(-k // block), 1 << bits
+    raw = _RNG.integers(0, 256, (n, blocks, block * bits // 8), np.uint8)
+    scale = _RNG.uniform(0.01, 0.1, (n, blocks)).astype(DType(scales).numpy)
+    points = _RNG.integers(0, limit, (n, blocks)) + (0.5 if zeros.startswith("f") else 0)
+    return [real(dtype, m, k), raw, scale, *([points.astype(DType(zeros).numpy)] if zeros else [])]
+
+
+def bits_of(arrays: Sequence[Any], bits: int, block: int) -> simt.Case:
+    constants = range(1, len(arrays))
+    return plain(FEW_BITS, "FewBitsMatMul", arrays, constants, bits=bits, block_size=block)
+
+
+def few_bits_products(dtype: str) -> list[simt.Case]:
+    """Rows that fill no tile, columns that fill no panel, depths that end within a chunk and a
+    block; with and without zero points; an epilogue; open sizes.
+    """
+    sizes = [
+        (1, 520, 40, 4, 32, "", "f16"), (2, 96, 33, 4, 64, "u8", "f32"), (5, 131, 70, 8, 32, "", "f32"),
+        (16, 300, 24, 4, 128, "u8", "f16"), (1, 45, 9, 8, 45, "", "f32"), (3, 1, 1, 4, 32, "f32", "bf16"),
+        (2, 160, 8, 8, 64, "f16", "f16"), (7, 64, 100, 8, 32, "u8", "f16"), (33, 70, 17, 4, 32, "", "f32"),
+    ]  # fmt: skip
+    out = []
+    for m, k, n, bits, block, zeros, scales in sizes:
+        out.append(bits_of(bits_arrays(dtype, m, k, n, bits, block, zeros, scales), bits, block))
+    for bits, tiles in ((4, 4), (8, 2)):  # x in the ring, of several tiles
+        large = bits_of(bits_arrays(dtype, 19, 1030, 40, bits, 32, "u8"), bits, 32)
+        only = [Variant.of(tiles=tiles, slices=4, stages=4)]
+        out.append(replace(large, only=only))
+    attrs = {"bits": 4, "block_size": 32}
+    arrays = bits_arrays(dtype, 6, 64, 44, 4, 32)
+    body: list[Any] = [("FewBitsMatMul", (0, 1, 2), attrs), ("Add", (5, 3), {})]
+    body += [("Gelu", (6,), {}), ("Add", (7, 4), {})]
+    more = [*arrays, real(dtype, 44), real(dtype, 6, 44)]
+    out.append(group(FEW_BITS, more, body, [1, 2, 3]))
+    const = [TensorSpec(DType.of(a.dtype), a.shape, const=a) for a in arrays[1:]]
+    free = TensorSpec(DType(dtype), (dims.sym("n"), dims.sym("s"), 64))
+    node = h.node("FewBitsMatMul", [free, *const], **attrs)
+    return [*out, *(simt.Case(node, FEW_BITS, env=e) for e in SIZES)]
 
 
 def requantized(first: tuple[str, tuple[int, ...], dict[str, Any]], scale: int) -> list[Any]:
@@ -423,6 +469,7 @@ _GROUPS: dict[str, Callable[[], list[simt.Case]]] = {
     "gemm tf32": tf32_gemms,
     **{f"gemm {t}": partial(byte_gemms, BYTE_GEMM, t) for t in BYTES},
     **{f"gemv {t}": partial(gemvs, t) for t in DTYPES},
+    **{f"few bits {t}": partial(few_bits_products, t) for t in DTYPES},
     **{f"conv {t}": partial(convs, t) for t in DTYPES},
     **{f"conv {t}": partial(byte_convs, BYTE_CONV, t) for t in BYTES},
     "conv tf32": lambda: images(TF32_CONV, "f32", IMAGES[:3]),

@@ -30,6 +30,12 @@ static uint32_t __float_as_uint(float x) { uint32_t u; memcpy(&u, &x, 4); return
 static double __longlong_as_double(long long x) { double f; memcpy(&f, &x, 8); return f; }
 static long long __double_as_longlong(double f) { long long x; memcpy(&x, &f, 8); return x; }
 static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t s) {
+  const uint64_t both = (uint64_t)y << 32 | x;
+  uint32_t r = 0;
+  for (int i = 0; i < 4; i++) r |= (uint32_t)(both >> (s >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+  return r;
+}
 
 // -- threads -----------------------------------------------------------------------------------------------------------
 
@@ -296,6 +302,14 @@ static uint16_t tx_to_bf16(float f) {
 }
 static uint32_t tx_pair_f16(float a, float b) { return tx_to_f16(a) | (uint32_t)tx_to_f16(b) << 16; }
 static uint32_t tx_pair_bf16(float a, float b) { return tx_to_bf16(a) | (uint32_t)tx_to_bf16(b) << 16; }
+template <float (*FROM)(uint16_t), uint32_t (*PAIR)(float, float)>
+static uint32_t simt_fma2(uint32_t a, uint32_t b, uint32_t c) {
+  const auto one = [&](int i) { return fmaf(FROM((uint16_t)(a >> i)), FROM((uint16_t)(b >> i)), FROM((uint16_t)(c >> i))); };
+  return PAIR(one(0), one(16));
+}
+static uint32_t tx_sub2_f16(uint32_t a, uint32_t b) { return simt_fma2<tx_from_f16, tx_pair_f16>(b, 0xbc00bc00u, a); }
+static uint32_t tx_fma2_f16(uint32_t a, uint32_t b, uint32_t c) { return simt_fma2<tx_from_f16, tx_pair_f16>(a, b, c); }
+static uint32_t tx_fma2_bf16(uint32_t a, uint32_t b, uint32_t c) { return simt_fma2<tx_from_bf16, tx_pair_bf16>(a, b, c); }
 template <class T>
 static int simt_dot(int a, int b, int c) {
   for (int i = 0; i < 4; i++) c += (int)(T)(a >> 8 * i) * (int)(int8_t)(b >> 8 * i);
@@ -368,6 +382,8 @@ struct tx_bf16 {
   static uint32_t pack(float low, float high) { return tx_pair_bf16(low, high); }
   static void round(uint32_t&) {}
 };
+static void tx_first_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { d[0] = d[1] = d[2] = d[3] = 0, tx_f16::mma(d, a, b0, b1); }
+static void tx_first_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { d[0] = d[1] = d[2] = d[3] = 0, tx_bf16::mma(d, a, b0, b1); }
 struct tx_tf32 {
   typedef float sum;
   static const int size = 4;

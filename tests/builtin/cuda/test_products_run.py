@@ -16,10 +16,13 @@ from product_cases import (
     BYTE_CONV,
     BYTE_GEMM,
     CONV,
+    FEW_BITS,
     GEMM,
     TABLE,
     TF32_BUDGET,
     TF32_GEMM,
+    bits_arrays,
+    bits_of,
     byte_residual,
     epilogues,
     images,
@@ -122,6 +125,25 @@ def test_a_fault_is_noticed(old: str, new: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
+        ("row < left && k + e < C::K", "row < left - 1 && k + e < C::K"),
+        ("tx_copy_wait<C::STAGES - 2>();", "tx_copy_wait<C::STAGES - 1>();"),
+        ("float(1 << (C::BITS - 1)) - zero", "zero"),
+        ("if (slot < SLOTS)", "if (slot < SLOTS - 1)"),
+        ("i % 2 ? 0x7632 : 0x5410", "i % 2 ? 0x5410 : 0x7632"),
+    ],
+)  # fmt: skip
+def test_a_fault_of_few_bits_is_noticed(old: str, new: str, tmp_path: Path) -> None:
+    case = bits_of(bits_arrays("f16", 5, 300, 40, 4, 32, "u8", "f16"), 4, 32)
+    assert case.arrays is not None
+    case.arrays[0][:] += 1
+    wrong = replace(few(case), tactic=Mutated(FEW_BITS, old, new))
+    with pytest.raises(AssertionError, match=r"times the budget|block|wrote outside|no number"):
+        simt.check_all([wrong], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
         ("if (G::PAD == 0 || ok)", "if (true)"),
         ("tx_set<BYTES>(place, G::PAD)", "tx_set<BYTES>(place, G::PAD + 1)"),
         ("row + i * 16 + m % 2 * 8 + r, step * 2 + m / 2", "row + i * 16 + m / 2 * 8 + r, step * 2 + m % 2"),
@@ -141,6 +163,35 @@ def test_bytes_without_packed_weights_are_left_to_others() -> None:
         "IntegerConvolution", [whole("u8", 1, 8, 5, 5), whole("i8", 8, 4, 3, 3)], [1], group=2
     )
     assert isinstance(asked.variants(BYTE_CONV, grouped, simt.DEVICE), Reject)
+
+
+def test_what_a_product_of_few_bits_leaves_to_others() -> None:
+    x, *weights = bits_arrays("f32", 3, 96, 9, 4, 32)
+    attrs = {"bits": 4, "block_size": 32}
+    nodes = [
+        simt.h.node("FewBitsMatMul", [x, *weights], [], **attrs),
+        simt.h.node("FewBitsMatMul", [x.astype(np.float64), *weights], [1, 2], **attrs),
+        simt.h.node("FewBitsMatMul", [x[:0], *weights], [1, 2], **attrs),
+        bits_of(bits_arrays("f32", 3, 96, 9, 4, 16), 4, 16).node,
+        bits_of(bits_arrays("f32", 3, 96, 9, 2, 32), 2, 32).node,
+    ]
+    for node in nodes:
+        offered = asked.variants(FEW_BITS, node, simt.DEVICE)
+        assert isinstance(offered, Reject)
+        assert offered.reason
+
+
+def test_plans_hold_few_bits_in_the_order_of_lanes() -> None:
+    """As many bytes as the network has, where panels are whole."""
+    arrays = bits_arrays("f16", 1, 512, 64, 4, 32, scales="f16")
+    node = bits_of(arrays, 4, 32).node
+    offered = asked.variants(FEW_BITS, node, simt.DEVICE)
+    assert not isinstance(offered, Reject)
+    made = asked.artifact(FEW_BITS, node, offered[0], CompileContext(simt.DEVICE))
+    packed = [p.apply(arrays) for _, p in made.constants]
+    assert sum(p.nbytes for p in packed) == arrays[1].nbytes + arrays[2].nbytes
+    words = packed[0].reshape(2, 16, 32, 4, 4)  # panel, chunk, lane, column / 8, bytes
+    assert (words[1, 3, 4 * 5 + 2, 1] == arrays[1][32 + 8 + 5, 3, 8:12]).all()
 
 
 def test_which_masks_are_causal() -> None:

@@ -1,4 +1,6 @@
-"""Weights of few bits are written out for GPUs; on a processor they stay, however a model says it."""
+"""Weights of few bits stay as they are, however a model says it; on GPUs they are written out where
+no kernel reads them, and compete as floats where there may be many rows.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +10,56 @@ import pytest
 from tests.builtin.rules.conftest import arrays, compare, names
 
 from tactix.fuse.rewrite import fuse
-from tactix_ops.rules import all_rules, graphics_rules, processor_rules
+from tactix.fuse.rivals import rival
+from tactix_ops.rules import all_rules, graphics_rules, lowering_rules, processor_rules
 
 RNG = np.random.default_rng(38)
 
 
-def product(net, zero, dtype="f32"):
+def product(net, zero, dtype="f32", rows="n", block=32, least=0.1):
     """Rows of 40 numbers times 5 rows of 4 bits."""
-    raw = net.c(RNG.integers(0, 256, (5, 2, 16)), np.uint8)
-    scale = net.c(RNG.uniform(0.1, 0.2, (5, 2)))
+    raw = net.c(RNG.integers(0, 256, (5, 2, block // 2)), np.uint8)
+    scale = net.c([[least, 0.1], *RNG.uniform(0.1, 0.2, (4, 2))])
     zeros = [net.c(RNG.integers(0, 16, (5, 2)), np.uint8)] if zero else []
-    x = net.x("n", 40, dtype=dtype)
-    net.mark_output(net.add("FewBitsMatMul", x, raw, scale, *zeros), "y")
+    x = net.x(rows, 40, dtype=dtype)
+    attrs = {"block_size": block}
+    net.mark_output(net.add("FewBitsMatMul", x, raw, scale, *zeros, **attrs), "y")
+
+
+GRAPHICS = [*all_rules(), *graphics_rules()]
 
 
 @pytest.mark.parametrize("zero", [False, True])
-def test_written_out_for_a_gpu(net, zero):
-    product(net, zero)
-    out, _ = fuse(net, [*all_rules(), *graphics_rules()])
+def test_written_out_for_a_gpu_where_no_kernel_reads_the_blocks(net, zero):
+    product(net, zero, block=24)
+    out, _ = fuse(net, GRAPHICS)
     assert names(out) == ["MatMul"]
     compare(net, out, arrays(net, 3, (4,)))
+
+
+@pytest.mark.parametrize(("rows", "other"), [(16, False), (17, True), ("n", True)])
+def test_floats_compete_on_a_gpu_for_more_than_few_rows(net, rows, other):
+    product(net, True, rows=rows)
+    out, _ = fuse(net, GRAPHICS)
+    assert names(out) == ["FewBitsMatMul"]
+    form = rival(out, out.nodes[0], GRAPHICS)
+    assert (form is not None) == other
+    if form is not None:
+        assert names(form.network) == ["MatMul"]
+
+
+@pytest.mark.parametrize(("kind", "to"), [("fp16", "f16"), ("bf16", "bf16")])
+@pytest.mark.parametrize(("least", "scales"), [(0.1, "f16"), (1e-6, "f32")])
+def test_lowered_on_a_gpu(net, kind, to, least, scales):
+    """x is, and scales become float16 that it has all digits for."""
+    product(net, False, rows=4, least=least)
+    lower = [r for r in lowering_rules() if r.device == "cuda" and r.numerics == kind]
+    out, _ = fuse(net, [*GRAPHICS, *lower])
+    (node,) = (n for n in out.nodes if "FewBitsMatMul" in [b.layer.name for b in n.body.nodes])
+    (scale,) = (v for v in node.given if v.spec.dtype.is_float and v.spec.shape == (5, 2))
+    assert scale.spec.dtype.value == scales
+    (x,) = (v for v in node.given if v.spec.shape == (4, 40))
+    assert x.spec.dtype.value == to
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])

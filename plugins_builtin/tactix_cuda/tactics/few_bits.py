@@ -1,0 +1,355 @@
+"""FewBitsMatMul in CUDA: few rows times constant weights of 4 or 8 bits, which plans and kernels
+keep as they are, with any epilogue.
+
+A plan has the weights as the network does, in another order of bytes: ``[panel][chunk][lane]``, 16
+bytes for each of 32 lanes, so that a warp reads 512 bytes in one access. A panel is 32 columns of
+the result, a chunk 32 numbers along k. Scales and zero points lie ``[panel][block][column]``. A
+warp keeps a ring of chunks in shared memory, ``stages`` - 1 of them on the way by ``cp.async``, and
+makes numbers of them in registers, which tensor cores multiply (lib/few_bits.cuh).
+
+x in float16 or bfloat16 is multiplied as it is, float32 as the sum of three bfloat16 numbers, which
+is exact. Sums are float32; those of a chunk get the block's scale.
+Knobs: ``tiles``, of eight rows of x (two of float32), that a warp takes with each weight that it
+reads; ``slices``: warps that share the k of a panel; ``stages`` of a warp's ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tactix.base.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
+from tactix.base.dtypes import DType
+from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix_codegen.c.epilogue import Epilogue, epilogue
+from tactix_codegen.c.text import block
+from tactix_codegen.cuda import results, text
+from tactix_codegen.cuda.entry import KernelEntry, artifact
+from tactix_codegen.cuda.results import RowResults
+from tactix_cuda.tactics import tile
+
+PANEL, CHUNK = 32, 32
+"""Columns of a panel; numbers of a chunk along k."""
+LANE_ROWS, GROUPS, LANE_PARTS = 4, 8, 4
+"""A lane holds of LANE_ROWS columns, GROUPS apart, one of LANE_PARTS parts of a chunk."""
+BITS = (4, 8)
+KINDS = {DType.FP16: "f16", DType.BF16: "bf16", DType.FP32: "bf16"}
+"""In which floats numbers are multiplied, by the dtype of x."""
+SCALES = (DType.FP32, DType.FP16, DType.BF16)
+ZEROS = (DType.UINT8, DType.FP32, DType.FP16)
+WARPS = 8
+"""Of a block at least."""
+TILES, SLICES, STAGES = (1, 2, 4), (8, 4, 16), (8, 4)
+AHEAD = 32 << 10
+"""Bytes of shared memory for the x of a block's warps, up to which they have all of it: then the
+constants are asked for before the kernel that makes x is over.
+"""
+PITCH = 36
+"""``tx_few_bits::PITCH``."""
+STEP_CYCLES, TILE_CYCLES = 70, 14
+"""Instructions of a warp for a chunk, and for each tile of it: counted in the text. No measurement
+of them is on record.
+"""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [CudaFewBitsTactic()]
+
+
+@dataclass(frozen=True)
+class CudaFewBits:
+    """``inputs``: given ones for x, weights, scales and zero points, -1 for none; ``lead``: the
+    axes that rows flatten; ``block``: numbers along k that share a scale.
+    """
+
+    node: Node
+    inputs: tuple[int, int, int, int]
+    lead: Shape
+    n: int
+    k: int
+    bits: int
+    block: int
+    epi: Epilogue
+
+    @property
+    def m(self) -> Dim:
+        """Rows of x."""
+        return prod(self.lead)
+
+    @property
+    def dtype(self) -> DType:
+        """Of x."""
+        return self.node.given[self.inputs[0]].spec.dtype
+
+    @property
+    def panels(self) -> int:
+        return -(-self.n // PANEL)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.k // self.block)
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.blocks * self.block // CHUNK)
+
+    @property
+    def rows_of_tile(self) -> int:
+        """Rows of x in eight slots of the right matrix."""
+        return 2 if self.dtype is DType.FP32 else 8
+
+    def scale_bytes(self) -> int:
+        return 2 if self.node.given[self.inputs[2]].spec.dtype is DType.FP16 else 4
+
+    def zero_bytes(self) -> int:
+        """Of a zero point; 0 if all are mid-range."""
+        return self.node.given[self.inputs[3]].spec.dtype.itemsize if self.inputs[3] >= 0 else 0
+
+
+def few_bits(node: Node) -> CudaFewBits | Reject:
+    """What a node computes, or why this kernel cannot take it."""
+    epi, anchor = epilogue(node, vector=False), node.anchor
+    if isinstance(epi, Reject):
+        return epi
+    assert anchor is not None
+    a, w, scale, zero = (*anchor.inputs, -1)[:4]
+    x, weights, attrs = node.given[a].spec, node.given[w].spec, anchor.attrs
+    n, k = weights.shape[0], x.shape[-1]
+    if not all(i < 0 or node.given[i].spec.is_const for i in (w, scale, zero)):
+        return Reject("this kernel takes constant weights, scales and zero points")
+    if x.dtype not in KINDS or node.given[scale].spec.dtype not in SCALES:
+        return Reject("this kernel takes float16, bfloat16 and float32")
+    if zero >= 0 and node.given[zero].spec.dtype not in ZEROS:
+        return Reject("this kernel takes zero points of u8, float32 or float16")
+    if attrs.bits not in BITS or (attrs.block_size % CHUNK and weights.shape[1] != 1):
+        return Reject(f"this kernel takes 4 or 8 bits, in blocks of {CHUNK} numbers or a multiple")
+    if 0 in (k, *epi.shape):
+        return Reject("a tensor is empty")
+    if reason := results.why_not(epi):
+        return Reject(reason)
+    assert isinstance(n, int)
+    assert isinstance(k, int)
+    inputs = (a, w, scale, zero)
+    return CudaFewBits(node, inputs, epi.shape[:-1], n, k, attrs.bits, attrs.block_size, epi)
+
+
+class CudaFewBitsTactic(Tactic[CudaFewBits]):
+    """Any sizes; rows may be symbolic."""
+
+    key = "tactix.cuda_few_bits@1"
+    implements = ("tactix.FewBitsMatMul@1",)
+    device = "cuda"
+    source = "cuda_c"
+    by_signature = True
+    spreads = True
+    """Infinities in a row of x leave no number: zero points are taken off by sums of it, and parts
+    of float32 are differences.
+    """
+
+    def match(self, node: Node, device: DeviceProperties) -> CudaFewBits | Reject:
+        return few_bits(node)
+
+    def variants(self, p: CudaFewBits, device: DeviceProperties) -> Sequence[Variant]:
+        found = [
+            v
+            for tiles in _tiles(p)
+            for slices in _slices(p)
+            for stages in STAGES
+            if _Layout(p, v := Variant.of(tiles=tiles, slices=slices, stages=stages)).shared
+            <= int(device.facts["shared_per_block"])
+        ]
+        rows = p.m if isinstance(p.m, int) else 1
+        return sorted(found, key=lambda v: _seconds(p, v, rows, device))[: tile.OFFERED]
+
+    def cost(self, p: CudaFewBits, variant: Variant, ctx: CompileContext) -> float | None:
+        if not symbols(p.m) <= set(ctx.opt):
+            return None
+        return _seconds(p, variant, evaluate(p.m, ctx.opt), ctx.device)
+
+    def compile(self, p: CudaFewBits, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        layout = _Layout(p, variant)
+        e = KernelEntry(p.node, 32 * layout.warps)
+        body = _body(e, layout)
+        launch = e.launch(ceildiv(p.m, layout.rows) * layout.columns, layout.shared)
+        head = _struct(layout)
+        more = ("ptx.cuh", "pairs.cuh", "few_bits.cuh")
+        return artifact([head, e.kernel(*body, wait="")], [launch], [e], ctx, more=more)
+
+
+def _tiles(p: CudaFewBits) -> list[int]:
+    """None of which is empty by itself."""
+    if not isinstance(p.m, int):
+        return list(TILES)
+    need = -(-p.m // p.rows_of_tile)
+    return [t for t in TILES if t == 1 or t < 2 * need]
+
+
+def _slices(p: CudaFewBits) -> list[int]:
+    """None of which has nothing to do."""
+    return [s for s in SLICES if s == min(SLICES) or s <= p.chunks]
+
+
+class _Layout:
+    """How a variant shares the work. ``rows`` of x a block has, ``per``: chunks of a warp,
+    ``columns``: blocks beside each other, ``groups``: panels of a block.
+    """
+
+    def __init__(self, p: CudaFewBits, variant: Variant) -> None:
+        self.p = p
+        self.tiles, self.slices = variant.number("tiles"), variant.number("slices")
+        self.stages = variant.number("stages")
+        self.warps = max(WARPS, self.slices)
+        self.groups = self.warps // self.slices
+        most = self.tiles * p.rows_of_tile
+        self.rows = min(most, p.m) if isinstance(p.m, int) else most
+        self.per = -(-p.chunks // self.slices)
+        self.columns = -(-p.panels // self.groups)
+        line = self.rows * CHUNK * p.dtype.itemsize
+        self.ahead = self.warps * self.per * line <= AHEAD
+        front = p.bits * 128 + 32 * (p.scale_bytes() + p.zero_bytes())
+        ring = self.stages * (front if self.ahead else front + line)
+        self.shared = self.warps * max(
+            ring + (self.per * line if self.ahead else 0), self.slots * PITCH * 4
+        )
+
+    @property
+    def slots(self) -> int:
+        """``tx_few_bits::SLOTS``."""
+        odd = self.rows - 1
+        return odd // 2 * 8 + odd % 2 * 3 + 3 if self.p.dtype is DType.FP32 else self.rows
+
+
+def _seconds(p: CudaFewBits, v: Variant, rows: int, device: DeviceProperties) -> float:
+    """An estimate: constants once from memory and for each further tile of rows from the L2 cache,
+    or the instructions, or one warp's way along k, whichever takes longest.
+    """
+    layout, cores = _Layout(p, v), max(1, device.cores)
+    down = -(-rows // layout.rows)
+    stored = p.n * p.k * p.bits / 8 + p.n * p.blocks * (p.scale_bytes() + p.zero_bytes())
+    steps = down * layout.columns * layout.groups * p.chunks
+    issue = steps * (STEP_CYCLES + TILE_CYCLES * layout.tiles) / (4 * cores * tile.CLOCK)
+    resident = max(1, int(device.facts["shared_per_multiprocessor"]) // layout.shared)
+    waves = -(-down * layout.columns // (cores * min(resident, 2048 // (32 * layout.warps))))
+    chain = waves * layout.per * max(STEP_CYCLES * 2, tile.LATENCY / (layout.stages - 1))
+    seconds: float = tile.START + max(stored / tile.BANDWIDTH, issue, chain / tile.CLOCK)
+    return seconds
+
+
+def _pack_weights(p: CudaFewBits) -> Packed:
+    """Bytes (n, blocks, bytes) as [panel][chunk][lane][16 bytes]; of 8 bits as [panel][chunk][half
+    of the panel][lane][16 bytes].
+    """
+    stored, deep = p.blocks * p.block * p.bits // 8, p.chunks * CHUNK * p.bits // 8
+    part = CHUNK * p.bits // 8 // LANE_PARTS
+    halves = p.bits // 4
+    split = (p.panels, halves, LANE_ROWS // halves, GROUPS, p.chunks, LANE_PARTS, part)
+    return Packed(
+        p.inputs[1],
+        (
+            ("reshape", (p.n, stored)),
+            ("pad", ((0, p.panels * PANEL - p.n), (0, deep - stored))),
+            ("reshape", split),
+            ("transpose", (0, 4, 1, 3, 5, 2, 6)),
+        ),
+    )
+
+
+def _pack_blocks(p: CudaFewBits, index: int) -> Packed:
+    """Numbers (n, blocks) as [panel][block][column % 8][column / 8]."""
+    steps: tuple[tuple[str, Any], ...] = (
+        ("reshape", (p.n, p.blocks)),
+        ("pad", ((0, p.panels * PANEL - p.n), (0, 0))),
+        ("reshape", (p.panels, LANE_ROWS, GROUPS, p.blocks)),
+        ("transpose", (0, 3, 2, 1)),
+    )
+    wide = p.node.given[index].spec.dtype is DType.BF16
+    return Packed(index, (("cast", "f32"), *steps) if wide else steps)
+
+
+def _struct(layout: _Layout) -> str:
+    p = layout.p
+    values = {
+        "BITS": p.bits,
+        "TILES": layout.tiles,
+        "ROWS": layout.rows,
+        "STAGES": layout.stages,
+        "PER": layout.per,
+        "K": p.k,
+        "BLOCK": -(-p.block // CHUNK),
+        "SCALE": p.scale_bytes(),
+        "ZERO": p.zero_bytes(),
+        "AHEAD": int(layout.ahead),
+    }
+    about = {
+        "TILES": "of eight slots of x",
+        "ROWS": "of x that a block has",
+        "PER": "chunks of a warp",
+        "BLOCK": "chunks that share a scale",
+        "SCALE": "bytes of a scale",
+        "ZERO": "bytes of a zero point, none if it is mid-range",
+        "AHEAD": "whether a warp has all of its x in shared memory",
+    }
+    element = "float" if p.dtype is DType.FP32 else "uint16_t"
+    types = (f"typedef tx_bits_{KINDS[p.dtype]} numbers;", f"typedef {element} element;")
+    return text.struct("bits", values, about, *types)
+
+
+def _body(e: KernelEntry, layout: _Layout) -> list[str]:
+    p = layout.p
+    x = e.input(p.inputs[0])
+    w = e.constant("w", _pack_weights(p), DType.UINT8)
+    scale = p.node.given[p.inputs[2]].spec.dtype
+    s = e.constant(
+        "s", _pack_blocks(p, p.inputs[2]), DType.FP16 if scale is DType.FP16 else DType.FP32
+    )
+    z = "nullptr"
+    if p.inputs[3] >= 0:
+        dtype = p.node.given[p.inputs[3]].spec.dtype
+        z = f"(const char*){e.constant('z', _pack_blocks(p, p.inputs[3]), dtype)}"
+        z += f" + (int64_t)panel * {p.blocks} * work::ZEROS"
+    m = e.size("M", p.m)
+    return [
+        "typedef tx_few_bits<TX_NAME(bits)> work;",
+        "TX_SHARED(memory);",
+        f"const int warp = threadIdx.x / 32, slice = warp % {layout.slices};",
+        f"const int panel0 = blockIdx.x % {layout.columns} * {layout.groups};",
+        f"const int64_t row0 = (int64_t)(blockIdx.x / {layout.columns}) * {layout.rows};",
+        f"const int left = (int)({m} - row0 < {layout.rows} ? {m} - row0 : {layout.rows});",
+        f"const int panel = panel0 + warp / {layout.slices}, first = slice * {layout.per};",
+        f"const int last = first + {layout.per} < {p.chunks} ? first + {layout.per} : {p.chunks};",
+        f"const int count = panel < {p.panels} && last > first ? last - first : 0;",
+        "work task;",
+        f"task.w = (const char*){w} + (int64_t)panel * {p.chunks} * work::WEIGHTS;",
+        f"task.s = (const char*){s} + (int64_t)panel * {p.blocks} * work::SCALES;",
+        f"task.z = {z};",
+        f"task.x = {x} + row0 * {p.k}, task.left = left, task.own = memory + warp * work::WARP;",
+        f"float sum[{layout.tiles}][2][4] = {{}};",
+        "task.add(sum, first, count);",
+        "__syncthreads();",
+        "float* part = (float*)memory;",
+        "work::put(sum, part + warp * work::SLOTS * work::PITCH);",
+        "__syncthreads();",
+        *_results(e, layout),
+    ]
+
+
+def _results(e: KernelEntry, layout: _Layout) -> list[str]:
+    """The sums of all slices through the epilogue, eight a thread."""
+    p, each = layout.p, PANEL // results.WIDTH
+    part = f"part + (group * {layout.slices} + s) * work::SLOTS * work::PITCH"
+    body = [
+        f"const int c = t % {each} * {results.WIDTH}, r = t / {each} % {layout.rows};",
+        f"const int group = t / {each * layout.rows}, col = (panel0 + group) * {PANEL} + c;",
+        "const int64_t row = row0 + r;",
+        "if (r >= left) continue;",
+        f"float v[{results.WIDTH}] = {{}};",
+        f"for (int s = 0; s < {layout.slices}; s++) work::take(v, {part}, r, c);",
+        RowResults(e, p.node, p.epi, p.lead, p.n).store(),
+    ]
+    total = layout.groups * layout.rows * each
+    return [block(f"for (int t = threadIdx.x; t < {total}; t += {32 * layout.warps})", *body)]

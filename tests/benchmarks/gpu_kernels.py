@@ -6,10 +6,10 @@ The layers of ResNet-50 and BERT-base at batch 1, 8 and 128 in float16. Both sid
 20 repeats, the median of seven replays between events. Prints microseconds, TFLOPS, torch's time
 over ours, and the variant that won.
 
-Names that begin with ``int4``, ``int8`` or ``fp16`` are products of few rows with the weights of a
-decoder's layer, in blocks of 32. Weights come from memory in every run: both sides go round through
-copies of them, of 96 MiB together or more. Prints what part of BANDWIDTH reading weights and scales
-alone would take, and the other variants' times.
+Names like ``int4 1 x 4096 x 14336`` are products of few rows with the weights of a decoder's layer,
+of ``int4`` and ``int8`` in blocks of 32, and ``fp16``. Weights come from memory in every run: both
+sides go round through copies of them, of 96 MiB together or more. Prints the share of BANDWIDTH at
+which weights and scales are read, and all variants' times. A name of these runs these alone.
 """
 
 from __future__ import annotations
@@ -184,11 +184,14 @@ class Weights:
     peer: Callable[[], Any]
 
 
-def decoder() -> Iterator[Weights]:
+def decoder(wanted: str) -> Iterator[Weights]:
     import torch
 
     rng = np.random.default_rng(1)
     for (k, n), m in itertools.product(DECODER, ROWS):
+        names = {bits: f"{bits} {m} x {k} x {n}" for bits in ("int4", "int8", "fp16")}
+        if not any(wanted in name for name in names.values()):
+            continue
         x, w = half(m, k), half(k, n)
         turned = on_gpu(np.ascontiguousarray(w.T))
         copies = [turned.clone() for _ in range(-(-COLD // w.nbytes))]
@@ -201,11 +204,12 @@ def decoder() -> Iterator[Weights]:
             raw = rng.integers(0, 256, (n, k // BLOCK, BLOCK * bits // 8), np.uint8)
             scale = (rng.random((n, k // BLOCK)) / 100).astype(np.float16)
             node = h.node("FewBitsMatMul", [x, raw, scale], [1, 2], bits=bits, block_size=BLOCK)
-            name = f"int{bits} {m} x {k} x {n}"
-            yield Weights(name, node, few_bits.tactics(), raw.nbytes + scale.nbytes, peer)
+            yield Weights(
+                names[f"int{bits}"], node, few_bits.tactics(), raw.nbytes + scale.nbytes, peer
+            )
         tactics = [*gemv.tactics(), *hopper_gemm.tactics(), *gemm.tactics()]
         node = h.node("MatMul", [x, w], [1])
-        yield Weights(f"fp16 {m} x {k} x {n}", node, tactics, w.nbytes, peer)
+        yield Weights(names["fp16"], node, tactics, w.nbytes, peer)
 
 
 def torch_seconds(peer: Callable[[], Any]) -> float:
@@ -273,11 +277,14 @@ def cold_seconds(device: CudaDevice, layer: Weights) -> list[tuple[float, str]]:
     return sorted(found)
 
 
-def weights(device: CudaDevice, wanted: str) -> None:
+def weights(device: CudaDevice, wanted: str) -> bool:
+    """Whether any product has such a name."""
+    shown = False
     print(f"{'product':24} {'us':>8} {'% of bandwidth':>15} {'torch us':>9} {'ratio':>6}  variants")
-    for layer in decoder():
+    for layer in decoder(wanted):
         if wanted not in layer.name:
             continue
+        shown = True
         found = cold_seconds(device, layer)
         seconds, peer = found[0][0], torch_seconds(layer.peer)
         share = 100 * layer.stored / BANDWIDTH / seconds
@@ -286,6 +293,7 @@ def weights(device: CudaDevice, wanted: str) -> None:
             f"{layer.name:24} {seconds * 1e6:8.2f} {share:15.1f} {peer * 1e6:9.2f} {peer / seconds:6.2f}  {variants}",
             flush=True,
         )
+    return shown
 
 
 def main() -> None:
@@ -293,9 +301,7 @@ def main() -> None:
     if why := device.available():
         raise SystemExit(why)
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    if wanted[:4] in ("", "int4", "int8", "fp16"):
-        weights(device, wanted)
-    if wanted[:4] in ("int4", "int8", "fp16"):
+    if weights(device, wanted) and wanted:
         return
     print(f"{'layer':44} {'us':>8} {'TFLOPS':>7} {'torch us':>9} {'ratio':>6}  variant")
     for batch in (1, 8, 128):

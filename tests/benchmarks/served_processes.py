@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +25,7 @@ class Served:
     def processes(self) -> dict[str, list[int]]:
         """The process that has the models, and front ends, which may be others each time."""
         children = _children(self.pid)
-        orders = {p: Path(f"/proc/{p}/cmdline").read_bytes() for p in children}
-        found = {p: text for p, text in orders.items() if b"tactix_serve.child" in text}
+        found = {p: text for p in children if b"tactix_serve.child" in (text := _command(p))}
         if not found:
             return {"engine": [self.pid], "front ends": []}
         fronts = [p for p, text in found.items() if b'"listening": null' in text]
@@ -46,6 +45,14 @@ def _children(pid: int) -> list[int]:
     return list(map(int, text.split()))
 
 
+def _command(pid: int) -> bytes:
+    """Empty for one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def seconds(pid: int) -> float:
     """Of the processor, of all threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -63,8 +70,14 @@ def resident(pid: int) -> float:
 def serving(folder: Path, options: Sequence[str]) -> Iterator[Served]:
     """A server of a folder; ``options``: of ``tactix serve``."""
     command = [sys.executable, "-m", "tactix", "serve", str(folder)]
-    command += ["--http", "0", "--grpc", "0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with started([*command, "--http", "0", "--grpc", "0", *options]) as server:
+        yield server
+
+
+@contextmanager
+def started(command: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[Served]:
+    """A server of any command that tells its ports as ``tactix serve`` does."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()

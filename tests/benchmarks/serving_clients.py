@@ -16,18 +16,17 @@ import numpy as np
 
 DATATYPES = {"float32": "FP32", "int64": "INT64", "int32": "INT32"}
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
-OUTSTANDING, COMPARED, CHANNELS = 64, 50, 4
-"""``OUTSTANDING``: requests of a client at once, where it asks as fast as it is answered. One of
-``COMPARED`` answers is compared. ``CHANNELS``: connections of a client over gRPC, which the server's
-processes share.
+COMPARED, CHANNELS = 50, 4
+"""One of ``COMPARED`` answers is compared. ``CHANNELS``: connections of a client over gRPC, which
+the server's processes share.
 """
 Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class ClientOrder:
-    """``rate``: requests a second of this client; 0: as fast as it is answered. ``feeds``: different
-    requests. ``want``: the engine's answers by output, for each.
+    """``rate``: requests a second of this client; 0: as fast as it is answered, ``outstanding`` at
+    once. ``feeds``: different requests. ``want``: the engine's answers by output, for each.
     """
 
     protocol: str
@@ -37,6 +36,7 @@ class ClientOrder:
     seconds: float
     feeds: Sequence[Arrays]
     want: Sequence[Arrays]
+    outstanding: int = 64
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class HttpWire(Wire):
         self._order, self._free = order, list[tuple[asyncio.StreamReader, Any]]()
 
     async def open(self) -> None:
-        self._free = [await self._connected() for _ in range(OUTSTANDING)]
+        self._free = [await self._connected() for _ in range(self._order.outstanding)]
 
     async def _connected(self) -> tuple[asyncio.StreamReader, Any]:
         return await asyncio.open_connection("127.0.0.1", self._order.port)
@@ -212,7 +212,7 @@ class Client:
                 await self._one(k, now)
                 k += 1
 
-        await asyncio.gather(*(again(k) for k in range(OUTSTANDING)))
+        await asyncio.gather(*(again(k) for k in range(self._order.outstanding)))
 
     async def _one(self, k: int, due: float) -> None:
         k %= len(self._requests)

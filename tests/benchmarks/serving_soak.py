@@ -1,18 +1,23 @@
 """Does the server stay right, quick and small under load? Clients of NVIDIA's over HTTP and gRPC ask
 three models with mixed shapes, check every answer, and give some requests up, while versions come,
-break and go.
+break and go, and processes of the server are killed.
 
-    python tests/benchmarks/serving_soak.py --seconds 900
-    python tests/benchmarks/serving_soak.py --seconds 120 --peer onnxruntime
-    python tests/benchmarks/serving_soak.py --seconds 180 --peer onnxruntime --models DIR --only mlp
+    python tests/benchmarks/serving_soak.py --minutes 15
+    python tests/benchmarks/serving_soak.py --minutes 2 --front-ends 1
+    python tests/benchmarks/serving_soak.py --minutes 2 --peer onnxruntime
+    python tests/benchmarks/serving_soak.py --minutes 3 --peer onnxruntime --models DIR --only mlp
+
+With several front ends (2 by default) one of them is killed every minute, and the process that has
+the models after a third of the time. Errors that such an end brings are allowed from the kill until
+the server is ready again, and a second longer; memory is that of the processes that live longest.
 
 With ``--peer`` the same server serves the same models once by tactix and once by ONNX Runtime, both
 without batching, on one thread a request and a request a core; both run what takes microseconds in
-the thread of the event loop. Load goes to each in turns, model by model, and ratios are those of
-turns that follow each other. ``--models``: ONNX files in place of the three small ones.
-``--cache``: keep plans there, so that another run builds nothing. Needs
-``tritonclient[http,grpc]``. Exits with 1 if an answer was wrong, or an error came that nobody asked
-for.
+the thread of the event loop. Load goes to each in turns, model by model, by clients that cost
+little (``serving_clients.py``), and ratios are those of turns that follow each other. ``--models``:
+ONNX files in place of the three small ones. ``--cache``: keep plans there, so that another run
+builds nothing. Needs ``tritonclient[http,grpc]`` but for ``--peer``. Exits with 1 if an answer was
+wrong, or an error came that nobody asked for.
 """
 
 from __future__ import annotations
@@ -25,21 +30,24 @@ import multiprocessing
 import os
 import random
 import shutil
+import signal
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from served_processes import Served, resident, started
+from serving_clients import DATATYPES, ClientOrder, client
 from serving_workloads import (
     Sample,
     ServedFile,
@@ -53,26 +61,44 @@ from serving_workloads import (
 from tactix.run.request_stats import LatencyHistogram
 from tactix.run.run_times import QUICK
 
-RELOAD, GIVEN_UP = 5.0, 0.02
-"""Seconds between reloads; the share of requests that is given up."""
-DATATYPES = {"float32": "FP32", "int64": "INT64"}
+RELOAD, GIVEN_UP, EVERY = 5.0, 0.02, 60.0
+"""Seconds between reloads; the share of requests that is given up; seconds between kills."""
+BROUGHT = ("UNAVAILABLE", "503", "the process that", "reset", "closed", "refused", "EOF", "broken")
+"""What is in the errors of requests whose process was killed."""
+CLIENTS, OUTSTANDING, DEPARTURE = 2, 4, 2e-3
+"""With a peer: processes of clients, requests of each at once, and the largest departure relative
+to the largest magnitude of an output.
+"""
+REST = 0.02
+"""Seconds that a client waits after an error."""
 
 
 # -- the server -----------------------------------------------------------------------------------
 
 
-def serve(folder: Path, cache: Path, backend: str) -> None:
-    """In a process of its own; tells its ports."""
+def serve(folder: Path, cache: Path, backend: str, front_ends: int) -> None:
+    """In a process of its own, and its children; tells its ports."""
+    from tactix.base.logger import Logger, Severity
+    from tactix_serve import served_model
     from tactix_serve.options import ServerOptions
     from tactix_serve.server import ModelServer
+    from tactix_serve.supervisor import OPENS, Supervisor
 
-    opens = onnxruntime_model if backend == "onnxruntime" else None
+    def told(ports: Any) -> None:
+        print(f"http://127.0.0.1:{ports.http} grpc://127.0.0.1:{ports.grpc}", flush=True)
+
     options = ServerOptions(folder, cache, http=0, grpc=0, poll=0.2)
-    told = lambda ports: print(json.dumps([ports.http, ports.grpc]), flush=True)  # noqa: E731
-    asyncio.run(ModelServer(options, opens=opens, ready=told).serve())
+    logger, peer = Logger(Severity.ERROR), backend == "onnxruntime"
+    if front_ends > 1:
+        opens = "serving_soak:onnxruntime_model" if peer else OPENS
+        asyncio.run(Supervisor(options, front_ends, logger, opens, told).serve())
+    else:
+        chosen = onnxruntime_model if peer else served_model.open_model
+        server = ModelServer(options, logger, lambda f, c: chosen(f, c, cache), told)
+        asyncio.run(server.serve())
 
 
-def onnxruntime_model(folder: Path, config: Any) -> Any:
+def onnxruntime_model(folder: Path, config: Any, cache: Path) -> Any:
     """As tactix's own: on one thread a request and a request a core; at shapes where the least run
     took microseconds in the thread of the event loop.
     """
@@ -128,41 +154,14 @@ def repository(folder: Path, files: Mapping[str, ServedFile]) -> None:
         (folder / name / "config.toml").write_text(text)
 
 
-@dataclass
-class Served:
-    """A server that runs. ``pid``: of its process."""
-
-    folder: Path
-    pid: int
-    http: int
-    grpc: int
-
-    def resident(self) -> float:
-        """MiB."""
-        text = Path(f"/proc/{self.pid}/status").read_text()
-        (line,) = (x for x in text.splitlines() if x.startswith("VmRSS"))
-        return int(line.split()[1]) / 1024
-
-    def processor(self) -> float:
-        """Seconds of all cores so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 @contextmanager
-def served(folder: Path, cache: Path, backend: str) -> Iterator[Served]:
+def served(folder: Path, cache: Path, backend: str, front_ends: int) -> Iterator[Served]:
     command = [sys.executable, __file__, "--serve", str(folder), "--backend", backend]
-    command += ["--cache", str(cache)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            http, grpc = json.loads(process.stdout.readline())
-            yield Served(folder, process.pid, http, grpc)
-        finally:
-            process.terminate()
-            code = process.wait(60)
-            if code:
-                print(f"the server ended with {code}")
+    command += ["--cache", str(cache), "--front-ends", str(front_ends)]
+    here = str(Path(__file__).parent)
+    given = filter(None, [here, os.environ.get("PYTHONPATH")])
+    with started(command, {**os.environ, "PYTHONPATH": os.pathsep.join(given)}) as server:
+        yield server
 
 
 def reload_models(
@@ -184,6 +183,52 @@ def reload_models(
                 shutil.rmtree(old)
 
 
+@dataclass
+class Kills:
+    """Processes that were killed, and when errors of it are allowed: from and to, by
+    time.monotonic, which is one clock for all processes of Linux.
+    """
+
+    server: Served
+    counts: Counter[str] = field(default_factory=Counter)
+    spans: list[tuple[float, float]] = field(default_factory=list)
+
+    def run(self, seconds: float, stop: threading.Event) -> None:
+        """Until it is stopped: the youngest front end every minute, and once the models' process."""
+        begin, engine_at = time.monotonic(), seconds / 3
+        while not stop.wait(min(EVERY, engine_at)):
+            if not self.counts["engine"] and time.monotonic() - begin >= engine_at:
+                self._kill("engine")
+            else:
+                self._kill("front ends")
+
+    def _kill(self, role: str) -> None:
+        pids = self.server.processes()[role]
+        began = time.monotonic()
+        os.kill(max(pids), signal.SIGKILL)
+        self.counts[role] += 1
+        count = len(pids)
+        while max(pids) in self.server.processes()[role] or not self._whole(role, count):
+            time.sleep(0.1)
+        self.spans.append((began, time.monotonic() + 1.0))
+
+    def _whole(self, role: str, count: int) -> bool:
+        """As many as before, and ready."""
+        if len(self.server.processes()[role]) < count:
+            return False
+        try:
+            place = f"http://127.0.0.1:{self.server.http}/v2/health/ready"
+            with urllib.request.urlopen(place, timeout=5):
+                return True
+        except OSError:
+            return False
+
+    def allow(self, when: float, text: str) -> bool:
+        """Whether an error is one that a kill brings."""
+        kind = any(word in text for word in BROUGHT)
+        return kind and any(begin <= when <= end for begin, end in self.spans)
+
+
 # -- clients --------------------------------------------------------------------------------------
 
 
@@ -194,7 +239,7 @@ class Load:
     right: int = 0
     wrong: int = 0
     given_up: int = 0
-    errors: Counter[str] = field(default_factory=Counter)
+    errors: list[tuple[float, str]] = field(default_factory=list)
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     seconds: float = 0.0
 
@@ -263,7 +308,10 @@ class Client:
         while time.perf_counter() - start < self._order.seconds:
             name, sample, given = self._random.choice(self._requests)
             if self._random.random() < self._order.given_up:
-                _give_up(self._protocol, client, self._port, name, given)
+                try:
+                    _give_up(self._protocol, client, self._port, name, given)
+                except OSError as e:
+                    out.errors.append((time.monotonic(), f"{type(e).__name__}: {e}"))
                 out.given_up += 1
             else:
                 self._one(client, name, sample, given, out)
@@ -276,7 +324,8 @@ class Client:
         try:
             found = client.infer(name, given)
         except Exception as e:
-            out.errors[str(e)[:120]] += 1
+            out.errors.append((time.monotonic(), f"{type(e).__name__}: {e}"[:160]))
+            time.sleep(REST)
             return
         seconds, response = time.perf_counter() - began, found.get_response()
         http = self._protocol == "http"
@@ -301,14 +350,6 @@ def _give_up(protocol: str, client: Any, port: int, name: str, given: list[Any])
         s.sendall((head + body).encode())
 
 
-@dataclass
-class Turn:
-    """Load of both protocols at once. ``processor``: seconds of the server's, for each answer."""
-
-    loads: dict[str, Load]
-    processor: float
-
-
 @dataclass(frozen=True)
 class Bench:
     """What turns have in common."""
@@ -327,118 +368,168 @@ class Bench:
         given: Path | None = self.options.cache
         return given or self.folder / "cache"
 
-    def turn(self, server: Served, seconds: float, models: tuple[str, ...], give_up: float) -> Turn:
+    @property
+    def seconds(self) -> float:
+        return float(self.options.minutes * 60)
+
+    def turn(self, server: Served, seconds: float) -> dict[str, Load]:
+        """Of both protocols at once."""
         seed, ports = random.randrange(1 << 20), (server.http, server.grpc)
-        threads = self.options.threads
-        order = Order(self.samples, models, ports, seconds, seed, threads, give_up)
-        before = server.processor()
+        threads, models = self.options.threads, tuple(self.files)
+        order = Order(self.samples, models, ports, seconds, seed, threads, GIVEN_UP)
         asked = {p: self.pool.submit(load, p, order) for p in ("http", "grpc")}
-        loads = {p: x.result() for p, x in asked.items()}
-        used = server.processor() - before
-        return Turn(loads, used / max(1, sum(x.right for x in loads.values())))
+        return {p: x.result() for p, x in asked.items()}
 
 
-# -- what it says ---------------------------------------------------------------------------------
+# -- a soak ---------------------------------------------------------------------------------------
 
 
 def soak(bench: Bench) -> bool:
-    """One server, reloads, memory."""
-    folder, seconds, models = bench.folder / "models", bench.options.seconds, tuple(bench.files)
+    """One server, reloads, kills, memory."""
+    folder, length = bench.folder / "models", bench.options.turn
     repository(folder, bench.files)
-    stop, told, turns, memory = threading.Event(), Counter[str](), list[Turn](), list[float]()
-    length = bench.options.turn
-    with served(folder, bench.cache, "tactix") as server:
-        bench.turn(server, min(length, seconds / 4), models, GIVEN_UP)  # pools and caches fill
-        args = (folder, bench.files["mlp"], stop, told)
-        thread = threading.Thread(target=reload_models, args=args)
-        thread.start()
-        end = time.monotonic() + seconds
+    stop, told, turns = threading.Event(), Counter[str](), list[dict[str, Load]]()
+    memory: dict[int, list[float]] = {}
+    with served(folder, bench.cache, "tactix", bench.options.front_ends) as server:
+        bench.turn(server, min(length, bench.seconds / 4))  # pools and caches fill
+        kills = Kills(server)
+        work: list[Callable[[], None]] = [
+            lambda: reload_models(folder, bench.files["mlp"], stop, told)
+        ]
+        if bench.options.front_ends > 1:
+            work.append(lambda: kills.run(bench.seconds, stop))
+        threads = [threading.Thread(target=run) for run in work]
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + bench.seconds
         while time.monotonic() < end:
-            turns.append(bench.turn(server, length, models, GIVEN_UP))
-            memory.append(server.resident())
+            turns.append(bench.turn(server, length))
+            for pid, size in memory_of(server).items():
+                memory.setdefault(pid, []).append(size)
         stop.set()
-        thread.join()
-    right = report(turns)
-    first = memory[: max(1, len(memory) // 4)]
-    last = memory[-len(first) :]
+        for thread in threads:
+            thread.join()
+        names = {p: role for role, pids in server.processes().items() for p in pids}
+    right = report(turns, kills)
     print(
-        f"{told['reloads']} reloads, {told['broken versions']} broken versions; resident MiB: "
-        f"{statistics.median(first):.1f} in the first quarter, {statistics.median(last):.1f} in "
-        f"the last, {max(memory):.1f} at most"
+        f"{told['reloads']} reloads, {told['broken versions']} broken versions; killed: "
+        f"{kills.counts['front ends']} front ends, {kills.counts['engine']} processes with models"
     )
+    for role in ("engine", "front ends"):
+        alive = [sizes for pid, sizes in memory.items() if names.get(pid) == role]
+        if alive:
+            print(f"{role}: {grown(max(alive, key=len), length)}")
     return right
+
+
+def memory_of(server: Served) -> dict[int, float]:
+    """MiB by process; one that ends meanwhile is left out."""
+    out = {}
+    for pid in [p for pids in server.processes().values() for p in pids]:
+        with suppress(OSError, ValueError):
+            out[pid] = resident(pid)
+    return out
+
+
+def grown(sizes: Sequence[float], length: float) -> str:
+    first = sizes[: max(1, len(sizes) // 4)]
+    last = sizes[-len(first) :]
+    return (
+        f"resident MiB over {len(sizes) * length:.0f} s: {statistics.median(first):.1f} in the "
+        f"first quarter, {statistics.median(last):.1f} in the last, {max(sizes):.1f} at most"
+    )
+
+
+def report(turns: Sequence[Mapping[str, Load]], kills: Kills) -> bool:
+    """Whether all was right."""
+    right = True
+    for protocol in ("http", "grpc"):
+        x = merged([t[protocol] for t in turns])
+        rate = statistics.median(t[protocol].right / t[protocol].seconds for t in turns)
+        p50, p99 = (x.latency.quantile(q) * 1e3 for q in (0.5, 0.99))
+        odd = Counter(text for when, text in x.errors if not kills.allow(when, text))
+        print(
+            f"{protocol}: {x.right} right, {x.wrong} wrong, {x.given_up} given up, "
+            f"{len(x.errors) - odd.total()} ended by kills, {odd.total()} other errors; "
+            f"{rate:.0f} a second, p50 {p50:.2f} ms, p99 {p99:.2f} ms"
+        )
+        for text, count in odd.most_common(5):
+            print(f"{protocol}: {count} x {text}")
+        right &= not x.wrong and not odd and all(t[protocol].right > 0 for t in turns)
+    return right
+
+
+# -- a peer ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PeerTurn:
+    """Answers a second, and processor seconds of the server for each."""
+
+    rate: float
+    processor: float
 
 
 def against(bench: Bench) -> bool:
     """Two servers in turns, one of which runs ONNX Runtime; a row of the table for each model."""
-    peer, length = bench.options.peer, bench.options.turn
+    peer, front_ends = bench.options.peer, bench.options.front_ends
     for backend in ("tactix", peer):
         repository(bench.folder / backend, bench.files)
-    found: dict[str, list[tuple[Turn, Turn]]] = {name: [] for name in bench.files}
+    pairs: dict[tuple[str, str], list[tuple[PeerTurn, PeerTurn]]] = {}
+    kinds = [(name, protocol) for name in bench.files for protocol in ("http", "grpc")]
     with (
-        served(bench.folder / "tactix", bench.cache, "tactix") as ours,
-        served(bench.folder / peer, bench.cache, peer) as theirs,
+        served(bench.folder / "tactix", bench.cache, "tactix", front_ends) as ours,
+        served(bench.folder / peer, bench.cache, peer, front_ends) as theirs,
     ):
-        for name in bench.files:
+        for name, protocol in kinds:
             for server in (ours, theirs):
-                bench.turn(server, length / 2, (name,), 0.0)  # pools and caches fill
-        end = time.monotonic() + bench.options.seconds
+                peer_turn(bench, server, protocol, name, bench.options.turn / 2)  # caches fill
+        end = time.monotonic() + bench.seconds
         while time.monotonic() < end:
-            for name, turns in found.items():
-                a, b = (bench.turn(s, length, (name,), 0.0) for s in (ours, theirs))
-                turns.append((a, b))
-    for name, turns in found.items():
-        print(f"| {name} | {' | '.join(_row(turns))} |")
-    good = [_good(x) for turns in found.values() for pair in turns for x in pair]
-    return all(good)
+            for name, protocol in kinds:
+                a, b = (
+                    peer_turn(bench, s, protocol, name, bench.options.turn) for s in (ours, theirs)
+                )
+                pairs.setdefault((name, protocol), []).append((a, b))
+    for (name, protocol), turns in pairs.items():
+        print(f"| {name} | {protocol} | {' | '.join(_row(turns))} |")
+    return True
 
 
-def _row(turns: list[tuple[Turn, Turn]]) -> Iterator[str]:
-    """Of each protocol answers a second of both, and their ratio with its range; processor time."""
-    for protocol in ("http", "grpc"):
-        rates = [(_rate(a.loads[protocol]), _rate(b.loads[protocol])) for a, b in turns]
-        ratios = [a / b for a, b in rates]
-        for side in (0, 1):
-            yield f"{statistics.median(r[side] for r in rates):.0f}"
-        yield f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+def peer_turn(bench: Bench, server: Served, protocol: str, name: str, seconds: float) -> PeerTurn:
+    """Raises AssertionError where an answer is wrong, or none came."""
+    samples = bench.files[name].samples
+    port = {"http": server.http, "grpc": server.grpc}[protocol]
+    feeds, want = [s.feeds for s in samples], [s.right[1] for s in samples]
+    order = ClientOrder(protocol, port, name, 0.0, seconds, feeds, want, OUTSTANDING)
+    before = server.processor()
+    begin = time.perf_counter()
+    loads = list(bench.pool.map(client, [order] * CLIENTS))
+    took = time.perf_counter() - begin
+    used = sum(map(sum, server.processor().values())) - sum(map(sum, before.values()))
+    failed = [text for x in loads for text in x.failed]
+    assert not failed, failed[0]
+    assert max(x.departure for x in loads) <= DEPARTURE, (name, [x.departure for x in loads])
+    count = sum(len(x.times) for x in loads)
+    return PeerTurn(count / took, used / count)
+
+
+def _row(turns: list[tuple[PeerTurn, PeerTurn]]) -> Iterator[str]:
+    """Answers a second of both, and their ratio with its range; processor time in microseconds."""
+    for side in (0, 1):
+        yield f"{statistics.median(t[side].rate for t in turns):.0f}"
+    ratios = [a.rate / b.rate for a, b in turns]
+    yield f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
     for side in (0, 1):
         yield f"{statistics.median(t[side].processor for t in turns) * 1e6:.0f}"
 
 
-def _rate(x: Load) -> float:
-    return x.right / x.seconds
-
-
-def _good(turn: Turn) -> bool:
-    """Whether all was right; what was not is told."""
-    for protocol, x in turn.loads.items():
-        for text, count in x.errors.most_common(5):
-            print(f"{protocol}: {count} x {text}")
-        if x.wrong:
-            print(f"{protocol}: {x.wrong} wrong")
-    return all(not x.wrong and not x.errors and x.right > 0 for x in turn.loads.values())
-
-
-def report(turns: list[Turn]) -> bool:
-    """Whether all was right."""
-    for protocol in ("http", "grpc"):
-        x = merged([t.loads[protocol] for t in turns])
-        rate = statistics.median(_rate(t.loads[protocol]) for t in turns)
-        p50, p99 = (x.latency.quantile(q) * 1e3 for q in (0.5, 0.99))
-        print(
-            f"{protocol}: {x.right} right, {x.wrong} wrong, {x.given_up} given up, "
-            f"{sum(x.errors.values())} errors; {rate:.0f} a second, p50 {p50:.2f} ms, "
-            f"p99 {p99:.2f} ms"
-        )
-    good = [_good(t) for t in turns]
-    return all(good)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--turn", type=float, default=10.0, help="seconds of a turn")
     parser.add_argument("--threads", type=int, default=2, help="clients of each protocol")
+    parser.add_argument("--front-ends", type=int, default=2)
     parser.add_argument("--peer", choices=["onnxruntime"])
     parser.add_argument("--models", type=Path, help="a folder of NAME.onnx, for --peer")
     parser.add_argument("--only", default="", help="names, with commas")
@@ -447,7 +538,7 @@ def main() -> int:
     parser.add_argument("--backend", default="tactix", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(options.serve, options.cache, options.backend)
+        serve(options.serve, options.cache, options.backend, options.front_ends)
         return 0
     if options.models and not options.peer:
         parser.error("--models is for --peer")

@@ -110,9 +110,10 @@ class Tactic(Generic[Work]):
     beside a device with memory of its own, which the ledger tells. ``vendor``: its steps need a
     library of the device's maker in the very version that the build had; not asked under
     ``VERSION_COMPATIBLE``. ``breadth``: how many times as many variants are measured as the
-    optimization level says, for those that need no compiling. ``numerics``: ``exact``, or ``tf32``
-    if it rounds float32 operands so: builder flags gate that, and the accuracy gate then grants
-    float16's budget. ``requires``: features of the device without which it is not asked.
+    optimization level says, for those that need no compiling. ``numerics``: ``exact``; ``tf32``
+    if it rounds float32 operands so, which builder flags gate; ``short_sums`` if it sums products
+    of narrow operands in fewer bits than float32 has. The accuracy gate grants float16's budget to
+    the last two. ``requires``: features of the device without which it is not asked.
     ``beyond``: why no example of a layer that it implements reaches it, for the checks of packs.
     """
 

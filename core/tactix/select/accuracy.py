@@ -62,9 +62,10 @@ BUDGET = {
 must be equal.
 """
 
-GRANTED = {"tf32": BUDGET[DType.FP16] / BUDGET[DType.FP32]}
+_HALF = BUDGET[DType.FP16] / BUDGET[DType.FP32]
+GRANTED = {"tf32": _HALF, "short_sums": _HALF}
 """Budgets that a tactic's kind of numerics grants, one if it is not here: tf32 has the mantissa of
-float16.
+float16, and short sums have more.
 """
 
 LEAST = 1e-3

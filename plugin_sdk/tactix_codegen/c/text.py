@@ -90,6 +90,10 @@ class Args:
         self._sizes: dict[str, Dim] = {}
         self.refusals: list[tuple[str, str]] = []
 
+    def element_type(self, dtype: DType) -> str:
+        """The C type of a stored element. Raises DTypeError."""
+        return ctype(dtype)
+
     def _add(self, arg: Arg, name: str, ctype_: str) -> str:
         if arg not in self._args:
             self._args[arg] = name
@@ -101,12 +105,12 @@ class Args:
         return self._add(
             art.tensor_in(index),
             f"{self.prefix}x{index}",
-            f"const {ctype(self.node.given[index].spec.dtype)}*",
+            f"const {self.element_type(self.node.given[index].spec.dtype)}*",
         )
 
     def output(self, index: int = 0) -> str:
         """Typed pointer to output ``index``."""
-        kind = ctype(self.node.outputs[index].spec.dtype)
+        kind = self.element_type(self.node.outputs[index].spec.dtype)
         return self._add(art.tensor_out(index), f"{self.prefix}y{index}", f"{kind}*")
 
     def bytes_in(self, index: int) -> str:

@@ -56,12 +56,14 @@ def artifact(
     preludes.
     """
     constants: dict[str, Packed] = {}
+    own: dict[str, None] = {}
     for e in entries:
         constants |= e.constants
+        own |= dict.fromkeys(e.preludes())
     return KernelArtifact(
         launcher=text.LAUNCHER,
         launches=tuple(launches),
-        code=Source("cuda_c", "\n".join(texts), text.preludes(*more)),
+        code=Source("cuda_c", "\n".join(texts), text.preludes(*own, *more)),
         workspace=workspace,
         constants=tuple(constants.items()),
         requires=required_features(ctx.device),

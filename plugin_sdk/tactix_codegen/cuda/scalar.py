@@ -14,6 +14,7 @@ from tactix.contracts import expr
 from tactix.contracts.expr import Scalar
 from tactix_codegen.c.scalar import WIDE, CannotEmit, Code, emitted
 from tactix_codegen.c.scalar_ops import ScalarEmitter
+from tactix_codegen.cuda.text import FP8, computed
 
 _BYTES = {DType.INT8: (-128, 127), DType.UINT8: (0, 255)}
 
@@ -24,6 +25,24 @@ def _is_whole(value: float | None) -> bool:
 
 class CudaEmitter(ScalarEmitter):
     """The C table, with what differs on the device."""
+
+    def variable_type(self, dtype: DType) -> DType:
+        return computed(dtype) if dtype in FP8 else super().variable_type(dtype)
+
+    def result(self, node: Scalar, dtype: DType) -> str:
+        # what is cast to 8 bits is rounded where it is stored
+        if node.op == "cast" and dtype in FP8 and node.dtype is dtype:
+            return self.arg(self._within(node), DType.FP32)
+        return self.arg(node, computed(dtype))
+
+    def _within(self, node: Scalar) -> Scalar:
+        """What a cast to 8 bits reads, but for what keeps it within their range, as every store
+        does. Raises CannotEmit for a cast that does not saturate.
+        """
+        inner = node.args[0]
+        if inner.op == "select" and inner.args[0].op == "isnan":
+            return inner.args[1]
+        raise CannotEmit(f"a cast to {node.dtype.value} that does not saturate")
 
     def literal(self, value: float, dtype: DType) -> str:
         if not dtype.is_float or math.isfinite(value):
@@ -36,6 +55,9 @@ class CudaEmitter(ScalarEmitter):
             return _primitive(node, [self.arg(a, dtype) for a in node.args])
         if node.op == "cast" and (of := self._quantized(node)) is not None:
             return f"tx_round_{node.dtype.value}({self.arg(of, DType.FP32)})"
+        if node.op == "cast" and node.dtype in FP8:
+            name = node.dtype.value
+            return f"tx_from_{name}(tx_to_{name}({self.arg(self._within(node), DType.FP32)}))"
         return super().operation(node, dtype)
 
     def _quantized(self, node: Scalar) -> Scalar | None:

@@ -33,6 +33,8 @@ BANDWIDTH = 3e12
 """Bytes per second that estimates assume."""
 _WIDEST = 16
 """Bytes that one access moves at most."""
+FP8 = (DType.FP8, DType.FP8E5M2)
+"""Floats of 8 bits that kernels read and write (``fp8.cuh``); they are computed in float32."""
 
 
 @functools.cache
@@ -51,6 +53,14 @@ def preludes(*more: str) -> tuple[str, ...]:
 
 class CudaArgs(c_text.Args):
     """The argument list of a kernel as parameters of a ``__global__`` function."""
+
+    def element_type(self, dtype: DType) -> str:
+        return "uint8_t" if dtype in FP8 else super().element_type(dtype)
+
+    def preludes(self) -> tuple[str, ...]:
+        """Names of preludes that the node's dtypes need beside those of all kernels."""
+        found = {v.spec.dtype for v in (*self.node.given, *self.node.outputs)}
+        return ("fp8_convert.cuh", "fp8.cuh") if found & set(FP8) else ()
 
     def parameters(self) -> str:
         """The parameter list, one for each name given so far."""
@@ -81,7 +91,11 @@ def kernel(
     return KernelArtifact(
         launcher=LAUNCHER,
         launches=(Launch(args.arguments(), (dims.dmax(grid, 1),), (threads,)),),
-        code=Source("cuda_c", f"{helpers}\n{text}\n" if helpers else f"{text}\n", preludes(*more)),
+        code=Source(
+            "cuda_c",
+            f"{helpers}\n{text}\n" if helpers else f"{text}\n",
+            preludes(*args.preludes(), *more),
+        ),
         constants=tuple(args.constants.items()),
         requires=required_features(ctx.device),
         params=WAITS,
@@ -154,7 +168,22 @@ def _even(v: int, strides: Sequence[Dim]) -> bool:
 
 def number_type(dtype: DType) -> str:
     """The C type that elements of a dtype are computed in."""
-    return c_text.ctype(c_scalar.WIDE.get(dtype, dtype))
+    return c_text.ctype(computed(dtype))
+
+
+def computed(dtype: DType) -> DType:
+    """What elements of a dtype are computed in."""
+    return DType.FP32 if dtype in FP8 else c_scalar.WIDE.get(dtype, dtype)
+
+
+def element(dtype: DType, place: str) -> str:
+    """The stored element at an lvalue as a number."""
+    return f"tx_from_{dtype.value}({place})" if dtype in FP8 else c_scalar.element(dtype, place)
+
+
+def stored(dtype: DType, value: str) -> str:
+    """A number as the stored element."""
+    return f"tx_to_{dtype.value}({value})" if dtype in FP8 else c_scalar.stored(dtype, value)
 
 
 def fetch(
@@ -165,14 +194,14 @@ def fetch(
     """
     kind = number_type(dtype)
     if step == 0 or v == 1:
-        return [f"const {kind} {name} = {c_scalar.element(dtype, f'*({place})')};"], name
+        return [f"const {kind} {name} = {element(dtype, f'*({place})')};"], name
     if step == 1:
         each = min(v, widest(dtype))
         loads = [f"tx_load_{dtype.value}<{each}>({name}, {place});"]
         for i in range(each, v, each):
             loads.append(f"tx_load_{dtype.value}<{each}>({name} + {i}, {place} + {i});")
         return [f"{kind} {name}[{v}];", *loads], f"{name}[k]"
-    one = c_scalar.element(dtype, f"({place})[k * {args.dim(step)}]")
+    one = element(dtype, f"({place})[k * {args.dim(step)}]")
     return [f"{kind} {name}[{v}];", *lanes(v, f"{name}[k] = {one};")], f"{name}[k]"
 
 
@@ -180,7 +209,7 @@ def put(args: CudaArgs, name: str, place: str, dtype: DType, step: Dim, v: int) 
     """Statements that store the array ``name`` of ``v`` numbers from the pointer ``place`` on."""
     if step == 1:
         return [f"tx_store_{dtype.value}<{v}>({place}, {name});"]
-    return lanes(v, f"({place})[k * {args.dim(step)}] = {c_scalar.stored(dtype, f'{name}[k]')};")
+    return lanes(v, f"({place})[k * {args.dim(step)}] = {stored(dtype, f'{name}[k]')};")
 
 
 def lanes(v: int, *body: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""QuantizeLinear and DequantizeLinear in CUDA between floats and integers of 8 to 32 bits.
+"""QuantizeLinear and DequantizeLinear in CUDA between floats and integers of 8 to 32 bits, or
+8-bit floats.
 
 A scale is for the tensor, for each index of an axis, or for blocks along it. Linear format; a
 thread for each element.
@@ -25,7 +26,7 @@ def tactics() -> list[Tactic]:
 
 
 class QuantizeTactic(Tactic[Node]):
-    """f32, f16 and bf16 on one side, integers on the other."""
+    """f32, f16 and bf16 on one side, integers or 8-bit floats on the other."""
 
     key = "tactix.cuda_quantize@1"
     implements = ("tactix.QuantizeLinear@1", "tactix.DequantizeLinear@1")
@@ -41,12 +42,13 @@ class QuantizeTactic(Tactic[Node]):
         if (
             number not in FLOATS
             or node.given[1].spec.dtype not in FLOATS
-            or not whole.is_int
-            or whole.bits > 32
+            or not (whole in text.FP8 or (whole.is_int and whole.bits <= 32))
         ):
             return Reject(f"no scaling between {number.value} and {whole.value} in CUDA")
-        if not c_text.has_ctype(whole):
+        if whole not in text.FP8 and not c_text.has_ctype(whole):
             return Reject(f"no elements of {whole.value} in CUDA")
+        if node.layer.name == "QuantizeLinear" and whole in text.FP8 and not node.attrs.saturate:
+            return Reject("it does not saturate, as kernels do")
         return node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
@@ -58,7 +60,12 @@ class QuantizeTactic(Tactic[Node]):
         zero = f"(int){args.input(2)}[s]" if len(node.given) > 2 else "0"
         head = [*text.flat(args, "int64_t", x.numel), f"const int64_t s = {_place(args, node)};"]
         own = element(x.dtype, f"{args.input(0)}[t]")
-        if node.layer.name == "QuantizeLinear":
+        if y.dtype in text.FP8:
+            value = [f"{args.output(0)}[t] = {text.stored(y.dtype, f'{own} / {scale}')};"]
+        elif x.dtype in text.FP8:
+            number = f"{text.element(x.dtype, f'{args.input(0)}[t]')} * {scale}"
+            value = [f"{args.output(0)}[t] = {stored(y.dtype, number)};"]
+        elif node.layer.name == "QuantizeLinear":
             low, high = limits(y.dtype)
             inside = f"fminf(fmaxf(q, {low}.0f), {high}.0f)"
             value = [

@@ -534,6 +534,31 @@ def quantized() -> list[Case]:
         out.append(one("quantize", "DequantizeLinear", [q, scale, zero], axis=1))
         out.append(one("quantize", "DequantizeLinear", [q, blocks], axis=-2, block_size=2))
         out.append(one("quantize", "DequantizeLinear", [q, np.float16([0.25])], dtype=DType.FP16))
+    return [*out, *small_floats()]
+
+
+def small_floats() -> list[Case]:
+    """All codes of 8 bits, what lies half way between two, beyond them and below, and no numbers."""
+    far = np.float32(
+        [1e30, -1e30, np.inf, -np.inf, np.nan, -0.0, 464, -465, 1e-3, 2**-10, 57344, 61441]
+    )
+    out = []
+    for t in (DType.FP8, DType.FP8E5M2):
+        codes = np.arange(256, dtype=np.uint8).view(t.numpy)
+        finite = np.sort(codes.astype(np.float32)[np.isfinite(codes.astype(np.float32))])
+        between = (finite[1:] + finite[:-1]) / 2
+        numbers = np.r_[finite, between, np.nextafter(between, np.float32(np.inf)), far]
+        finite8, scale = finite.astype(t.numpy)[:240].reshape(4, 60), np.abs(real(4)) + 0.1
+        blocks = np.abs(real(2, 60)) + 0.1
+        out += [
+            one("pointwise", "Cast", [codes], to=DType.FP32),
+            one("pointwise", "Cast", [numbers.astype(np.float32)], to=t),
+            one("pointwise", "Cast", [numbers.astype(np.float32)[:99]], to=t),
+            one("quantize", "QuantizeLinear", [real(4, 6) * 9, scale], axis=0, dtype=t),
+            one("quantize", "DequantizeLinear", [finite8, scale], axis=0),
+            one("quantize", "DequantizeLinear", [finite8, blocks], axis=0, block_size=2),
+            one("quantize", "DequantizeLinear", [finite8, np.float16([0.25])], dtype=DType.FP16),
+        ]
     return out
 
 

@@ -310,6 +310,28 @@ static uint32_t simt_fma2(uint32_t a, uint32_t b, uint32_t c) {
 static uint32_t tx_sub2_f16(uint32_t a, uint32_t b) { return simt_fma2<tx_from_f16, tx_pair_f16>(b, 0xbc00bc00u, a); }
 static uint32_t tx_fma2_f16(uint32_t a, uint32_t b, uint32_t c) { return simt_fma2<tx_from_f16, tx_pair_f16>(a, b, c); }
 static uint32_t tx_fma2_bf16(uint32_t a, uint32_t b, uint32_t c) { return simt_fma2<tx_from_bf16, tx_pair_bf16>(a, b, c); }
+// The nearest of all codes of 8 bits, of two as near the even one; beyond the largest that.
+static float simt_of_8_bits(int code, int mantissa, int bias) {
+  const int e = (code & 0x7f) >> mantissa, m = code & ((1 << mantissa) - 1);
+  const float x = e ? ldexpf((float)(m | 1 << mantissa), e - bias - mantissa) : ldexpf((float)m, 1 - bias - mantissa);
+  return code & 0x80 ? -x : x;
+}
+static int simt_to_8_bits(float x, int mantissa, int bias, int top) {
+  if (x != x) return 0x7f;
+  const int sign = std::signbit(x) ? 0x80 : 0;
+  int best = 0;
+  for (int code = 1; code <= top; code++) {
+    const float a = fabsf(simt_of_8_bits(code, mantissa, bias) - fabsf(x)), b = fabsf(simt_of_8_bits(best, mantissa, bias) - fabsf(x));
+    if (a < b || (a == b && code % 2 == 0) || std::isinf(x)) best = code;
+  }
+  return sign | best;
+}
+static float tx_from_f8e4m3(uint8_t b) { return (b & 0x7f) == 0x7f ? NAN : simt_of_8_bits(b, 3, 7); }
+static float tx_from_f8e5m2(uint8_t b) {
+  return (b & 0x7f) < 0x7c ? simt_of_8_bits(b, 2, 15) : (b & 0x7f) > 0x7c ? NAN : b & 0x80 ? -INFINITY : INFINITY;
+}
+static uint32_t tx_pair_f8e4m3(float a, float b) { return simt_to_8_bits(a, 3, 7, 0x7e) | simt_to_8_bits(b, 3, 7, 0x7e) << 8; }
+static uint32_t tx_pair_f8e5m2(float a, float b) { return simt_to_8_bits(a, 2, 15, 0x7b) | simt_to_8_bits(b, 2, 15, 0x7b) << 8; }
 template <class T>
 static int simt_dot(int a, int b, int c) {
   for (int i = 0; i < 4; i++) c += (int)(T)(a >> 8 * i) * (int)(int8_t)(b >> 8 * i);

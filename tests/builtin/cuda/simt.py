@@ -36,7 +36,15 @@ from tactix_cuda.tensor_maps import TensorMap, maps_of
 HERE = Path(__file__).parent
 DEVICE = target("sm_90")
 HEADERS = ("simt.h", "simt_hopper.h")
-ASSEMBLY = ("ptx.cuh", "half.cuh", "pairs.cuh", "dp4a.cuh", "hopper.cuh", "wide.cuh")
+ASSEMBLY = (
+    "ptx.cuh",
+    "half.cuh",
+    "pairs.cuh",
+    "dp4a.cuh",
+    "hopper.cuh",
+    "wide.cuh",
+    "fp8_convert.cuh",
+)
 PRODUCT = re.compile(
     r'asm volatile\(\s*"\{[^"]*"\s*"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k\d+\.\w+\.(\w+)\..*?\);(?=\n)',
     re.DOTALL,

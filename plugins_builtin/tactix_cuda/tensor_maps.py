@@ -33,6 +33,8 @@ _TYPES = {
     DType.BF16: "BFLOAT16",
     DType.INT8: "UINT8",
     DType.UINT8: "UINT8",
+    DType.FP8: "UINT8",
+    DType.FP8E5M2: "UINT8",
 }
 """What the driver calls elements; of bytes it knows one kind, and copies and zeros are the same."""
 

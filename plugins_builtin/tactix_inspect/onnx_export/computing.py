@@ -164,6 +164,7 @@ def _like(spec: TensorSpec, dtype: DType) -> TensorSpec:
 writes("WideConvolution")(_summed_wide(convolution))
 writes("WideConvTranspose")(_summed_wide(transposed))
 writes("WideMatMul")(_summed_wide(_product))
+writes("Float8MatMul")(_summed_wide(_product))
 writes("WideGlobalAveragePool")(_summed_wide(_mean))
 
 

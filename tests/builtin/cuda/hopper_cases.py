@@ -27,7 +27,7 @@ from tactix_cuda.tactics.hopper import stem as hopper_stem
 DEVICE = target("sm_90a")
 ALONE = replace(DEVICE, cores=1)
 """One multiprocessor: a block of several teams makes all tiles, one after the other."""
-GEMM, BYTE_GEMM = hopper_gemm.tactics()
+GEMM, BYTE_GEMM, FLOAT8_GEMM = hopper_gemm.tactics()
 (CONV, BYTE_CONV), (STEM, BYTE_STEM) = hopper_conv.tactics(), hopper_stem.tactics()
 (ATTENTION,) = hopper_attention.tactics()
 IMAGES: list[pc.Image] = [
@@ -121,6 +121,27 @@ def byte_gemms(dtype: str) -> list[simt.Case]:
     return [whole, *(c for c in pc.byte_gemms(BYTE_GEMM, dtype) if takes(c)), byte_tiles(dtype)]
 
 
+def float8_gemms(dtype: str) -> list[simt.Case]:
+    """The same depths, with results in float32, float16 and 8 bits behind a scale and a bias."""
+    arrays = [pc.real(dtype, 300, 528), pc.real(dtype, 528, 264)]
+    rest = [pc.real("f32", 264), pc.real("f32", 264), pc.real("f16", 300, 264)]
+    body = [
+        ("Float8MatMul", (0, 1), {}), ("Mul", (5, 2), {}), ("Add", (6, 3), {}), ("Relu", (7,), {}),
+        ("Cast", (4,), {"to": DType.FP32}), ("Add", (8, 9), {}),
+        ("Cast", (10,), {"to": DType(dtype)}), ("Cast", (10,), {"to": DType.FP16}),
+    ]  # fmt: skip
+    scaled = pc.group(FLOAT8_GEMM, [*arrays, *rest], body, [1, 2, 3], results=[11, 12])
+    free = TensorSpec(DType(dtype), (dims.sym("n"), 3, 48))
+    node = simt.h.node(
+        "Float8MatMul", [free, TensorSpec(DType(dtype), (48, 9), const=pc.real(dtype, 48, 9))]
+    )
+    return [
+        pc.plain(FLOAT8_GEMM, "Float8MatMul", arrays, [1]),
+        scaled,
+        *(simt.Case(node, FLOAT8_GEMM, env={"n": n}) for n in (0, 1, 40)),
+    ]
+
+
 def byte_convs(dtype: str) -> list[simt.Case]:
     """Of images with zeros around, the same that floats have."""
     own = [*pc.byte_images(BYTE_CONV, dtype, IMAGES), *pc.byte_convs(BYTE_CONV, dtype)]
@@ -177,18 +198,22 @@ def every_flow(case: simt.Case) -> simt.Case:
     return replace(case, only=[replace(offered[0], knobs=k) for k in knobs])
 
 
-TABLE: dict[str, Callable[[], list[simt.Case]]] = {
-    f"{name} {t}": partial(make, t)
-    for name, make in (
-        ("gemm", gemms),
-        ("conv", convs),
-        ("stem", stems),
-        ("attention", attentions),
-        ("causal", causals),
-    )
-    for t in ("f16", "bf16")
-} | {
-    f"{name} {t}": partial(make, t)
-    for name, make in (("gemm", byte_gemms), ("conv", byte_convs), ("stem", byte_stems))
-    for t in pc.BYTES
-}
+TABLE: dict[str, Callable[[], list[simt.Case]]] = (
+    {
+        f"{name} {t}": partial(make, t)
+        for name, make in (
+            ("gemm", gemms),
+            ("conv", convs),
+            ("stem", stems),
+            ("attention", attentions),
+            ("causal", causals),
+        )
+        for t in ("f16", "bf16")
+    }
+    | {
+        f"{name} {t}": partial(make, t)
+        for name, make in (("gemm", byte_gemms), ("conv", byte_convs), ("stem", byte_stems))
+        for t in pc.BYTES
+    }
+    | {f"gemm {t}": partial(float8_gemms, t) for t in ("f8e4m3", "f8e5m2")}
+)

@@ -163,6 +163,15 @@ struct simt_halves {
 };
 typedef simt_halves<tx_from_f16> simt_f16;
 typedef simt_halves<tx_from_bf16> simt_bf16;
+template <float (*FROM)(uint8_t)>
+struct simt_small {
+  typedef uint8_t a, b;
+  typedef float sum;
+  static float left(uint8_t x) { return FROM(x); }
+  static float right(uint8_t x) { return FROM(x); }
+};
+typedef simt_small<tx_from_f8e4m3> simt_e4m3;
+typedef simt_small<tx_from_f8e5m2> simt_e5m2;
 // 32 bytes of such a row.
 template <class T>
 static void simt_read32(T (&x)[32 / sizeof(T)], tx_shared_t at) {

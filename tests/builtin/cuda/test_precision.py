@@ -164,3 +164,36 @@ def test_every_layer_lowered_has_a_kernel(name: str) -> None:
     ]
     assert weights
     assert {s.inputs[0].spec.dtype.value for s in weights} == {"f16"}
+
+
+def float8(builder: tactix.Builder) -> Any:
+    """Two products of 8-bit floats, with what quantises and dequantises around them."""
+    rng = np.random.default_rng(4)
+    net = builder.create_network()
+    (v,), w = [net.add_input("x", np.float32, ("n", 64))], rng.standard_normal((64, 64))
+    for name in ("first", "second"):
+        scale = net.add_constant(np.float32(0.125))
+        (v,) = net.add_layer("tactix.QuantizeLinear", [v, scale], dtype=DType.FP8)
+        (v,) = net.add_layer("tactix.DequantizeLinear", [v, scale])
+        scales = net.add_constant(rng.random(64, dtype=np.float32) + 0.5)
+        weights = net.add_constant(w.astype(DType.FP8.numpy))
+        (dw,) = net.add_layer("tactix.DequantizeLinear", [weights, scales], axis=1)
+        (v,) = net.add_layer("tactix.Relu", [net.add_layer("tactix.MatMul", [v, dw], name)[0]])
+    net.mark_output(v, "y")
+    return net
+
+
+@pytest.mark.parametrize(
+    ("target", "product"),
+    [("sm_90a", "tactix.Float8MatMul@1"), ("sm_80", "tactix.WideMatMul@1")],
+)
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_products_of_8_bit_floats_need_no_host(target: str, product: str, precision: str) -> None:
+    """Where nothing multiplies 8 bits, kernels of 16 take them."""
+    builder = tactix.Builder()
+    config = configure(
+        device="tactix.cuda@1", target=target, level=0, timing_cache=False, precision=precision
+    )
+    steps = builder.build_plan(float8(builder), config).steps
+    assert not [s for s in steps if s.info["tactic"] == HostTactic.key]
+    assert [s.info["kind"] for s in steps].count(product) == 2

@@ -47,7 +47,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix_codegen.c.epilogue import EpilogueOperand
-from tactix_codegen.c.text import block, ctype, indent
+from tactix_codegen.c.text import block, indent
 from tactix_codegen.cuda import entry
 from tactix_codegen.cuda.results import WIDTH, RowResults
 from tactix_codegen.cuda.text import struct
@@ -107,6 +107,11 @@ BYTES = {
     DType.UINT8: WgmmaTypes("u8", "s8", 1, "s32"),
 }
 """The same of 8-bit integers, which are multiplied by signed ones."""
+FLOATS8 = {
+    DType.FP8: WgmmaTypes("e4m3", "e4m3", 1, "f32"),
+    DType.FP8E5M2: WgmmaTypes("e5m2", "e5m2", 1, "f32"),
+}
+"""The same of 8-bit floats."""
 HALVES = KINDS[DType.FP16]
 PRELUDES = ("ptx.cuh", "tile.cuh", "hopper.cuh", "hopper_flow.cuh")
 DEPTH = HALVES.depth
@@ -242,12 +247,14 @@ def multiply(cols: int, kind: WgmmaTypes) -> str:
 
     The instruction's last operands (PTX ISA, ``wgmma.mma_async``): the predicate that adds, where
     zeros that the compiler would set between products would make it wait for each of them; of
-    floats 1, 1: neither a nor b is negated; 0, 0: both lie along k, as integers always do.
+    floats 1, 1: neither a nor b is negated; 0, 0: both lie along k, as operands of a byte always
+    do.
     """
     n = cols // 2
     rows = [range(i, min(i + ON_A_LINE, n)) for i in range(0, n, ON_A_LINE)]
     sums = [", ".join(f"%{i}" for i in row) for row in rows]
-    code, last = ("r", "") if kind.is_integer else ("f", ", 1, 1, 0, 0")
+    code = "r" if kind.is_integer else "f"
+    last = "" if kind.is_integer else ", 1, 1, 0, 0" if kind.size == 2 else ", 1, 1"
     outputs = [", ".join(f'"+{code}"(d[{i}])' for i in row) for row in rows]
     shape = f"m64n{cols}k{32 // kind.size}"
     instruction = f"wgmma.mma_async.sync.aligned.{shape}.{kind.sum}.{kind.a}.{kind.b}"
@@ -415,12 +422,15 @@ class PreloadedRows(RowResults):
     def is_preloaded(self, operand: EpilogueOperand) -> bool:
         return self.width() == WIDTH and operand.dtype.itemsize <= 2 and operand.strides[-1] != 0
 
+    def _kind(self, operand: EpilogueOperand) -> str:
+        return self.args.element_type(operand.dtype)
+
     def _preloaded(self) -> list[tuple[str, EpilogueOperand]]:
         return [(f"o{v}", o) for v, o in self.epi.operands.items() if self.is_preloaded(o)]
 
     def struct(self) -> str:
         """The type of what is held."""
-        lines = [f"tx_pack<{ctype(o.dtype)}, {WIDTH}> {name};" for name, o in self._preloaded()]
+        lines = [f"tx_pack<{self._kind(o)}, {WIDTH}> {name};" for name, o in self._preloaded()]
         return block("struct TX_NAME(held)", *lines) + ";\n"
 
     def load(self, rows: str, is_whole: bool) -> list[str]:
@@ -436,7 +446,7 @@ class PreloadedRows(RowResults):
         lines = [f"const int64_t row = {row};", f"const int at = {at};"]
         for name, o in self._preloaded():
             lines.append(
-                f"held.{name} = *(const tx_pack<{ctype(o.dtype)}, {WIDTH}>*)({self._pointer(o)});"
+                f"held.{name} = *(const tx_pack<{self._kind(o)}, {WIDTH}>*)({self._pointer(o)});"
             )
         return lines
 
@@ -446,7 +456,7 @@ class PreloadedRows(RowResults):
     def _place(self, operand: EpilogueOperand) -> str:
         for name, o in self._preloaded():
             if o is operand:
-                return f"(const {ctype(o.dtype)}*)&held.{name}"
+                return f"(const {self._kind(o)}*)&held.{name}"
         return self._pointer(operand)
 
 

@@ -31,7 +31,7 @@ UNIT = 16
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [HopperGemmTactic(), HopperIntegerGemmTactic()]
+    return [HopperGemmTactic(), HopperIntegerGemmTactic(), HopperFloat8GemmTactic()]
 
 
 class HopperGemmTactic(Tactic[CudaProduct]):
@@ -82,6 +82,17 @@ class HopperIntegerGemmTactic(HopperGemmTactic):
     key = "tactix.cuda_hopper_integer_gemm@1"
     implements = ("tactix.IntegerMatMul@1",)
     kinds = hopper.BYTES
+
+
+class HopperFloat8GemmTactic(HopperGemmTactic):
+    """8-bit floats by a constant b of the same type. The instruction sums in fewer bits than
+    float32 has.
+    """
+
+    key = "tactix.cuda_hopper_float8_gemm@1"
+    implements = ("tactix.Float8MatMul@1",)
+    kinds = hopper.FLOATS8
+    numerics = "short_sums"
 
 
 def _row(p: CudaProduct) -> int:

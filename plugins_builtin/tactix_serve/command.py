@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tactix_serve.options import ServerOptions
     from tactix_serve.ports import Listening
 
-PARTS = ("uvicorn", "grpc", "google", "prometheus_client")
+PARTS = ("httptools", "grpc", "google", "prometheus_client")
 MEBIBYTE = 1 << 20
 
 

@@ -14,18 +14,14 @@ from tactix.base.errors import (
     TactixError,
 )
 from tactix_serve import http_json, tracing
-from tactix_serve.asgi import (
-    ClientGone,
+from tactix_serve.directory import ModelDescription, ModelNotFound
+from tactix_serve.http_routes import (
     HttpAnswer,
     HttpRequest,
     HttpRoute,
     HttpRouter,
-    Message,
-    Receive,
-    Send,
     as_json,
 )
-from tactix_serve.directory import ModelDescription, ModelNotFound
 from tactix_serve.inference import EXTENSIONS, InferenceService, RequestTooLarge
 from tactix_serve.metrics import CONTENT_TYPE
 from tactix_serve.shared_memory import RegionState
@@ -47,10 +43,10 @@ def status_of(error: Exception) -> int:
 
 
 class HttpFrontend:
-    """The handlers, each told by its path. ``most``: bytes of a request."""
+    """The handlers, each told by its path."""
 
-    def __init__(self, service: InferenceService, most: int) -> None:
-        self._service, self._most = service, most
+    def __init__(self, service: InferenceService) -> None:
+        self._service = service
 
     def app(self) -> HttpApplication:
         model, region = "/v2/models/{model}", "/v2/systemsharedmemory/region/{region}"
@@ -105,7 +101,7 @@ class HttpFrontend:
         )
 
     async def index(self, request: HttpRequest) -> HttpAnswer:
-        body = await request.body(self._most)
+        body = request.body
         asked = http_json.document(bytes(body)) if body.nbytes else {}
         rows = [r for r in self._service.directory.index() if r.ready or not asked.get("ready")]
         return as_json(
@@ -121,87 +117,82 @@ class HttpFrontend:
         )
 
     async def metrics(self, request: HttpRequest) -> HttpAnswer:
-        return HttpAnswer(await self._service.metrics(), kind=CONTENT_TYPE)
+        return HttpAnswer([await self._service.metrics()], kind=CONTENT_TYPE)
 
     def _find(self, request: HttpRequest) -> ModelDescription:
-        path = request.path
-        return self._service.directory.find(path["model"], path.get("version", ""))
+        named = request.parameters
+        return self._service.directory.find(named["model"], named.get("version", ""))
 
     # -- shared memory ----------------------------------------------------------------------------
 
     async def regions(self, request: HttpRequest) -> HttpAnswer:
-        found = await self._service.regions(request.path.get("region", ""))
+        found = await self._service.regions(request.parameters.get("region", ""))
         rows = [
             {"name": r.name, "key": r.key, "offset": r.offset, "byte_size": r.size} for r in found
         ]
         return as_json(rows)
 
     async def register(self, request: HttpRequest) -> HttpAnswer:
-        asked = http_json.document(bytes(await request.body(self._most)))
+        asked = http_json.document(bytes(request.body))
         key, offset, size = asked.get("key"), asked.get("offset", 0), asked.get("byte_size")
         if not isinstance(key, str) or type(offset) is not int or type(size) is not int:
             do = 'Give {"key": text, "offset": bytes, "byte_size": bytes}'
             raise InvalidArgument("this registers no region", do=do)
-        await self._service.register(RegionState(request.path["region"], key, offset, size))
+        await self._service.register(RegionState(request.parameters["region"], key, offset, size))
         return as_json({})
 
     async def unregister(self, request: HttpRequest) -> HttpAnswer:
-        await self._service.unregister(request.path.get("region", ""))
+        await self._service.unregister(request.parameters.get("region", ""))
         return as_json({})
 
     # -- inference --------------------------------------------------------------------------------
 
     async def infer(self, request: HttpRequest) -> HttpAnswer:
-        """A client that goes away cancels its request."""
         self._find(request)  # before what is wrong with the request itself
         coding = request.header("content-encoding") or "identity"
         if coding != "identity":
             what = f"content encoding {coding[:40]!r} is not taken"
             raise InvalidArgument(what, do="Send the request as it is")
-        body = await request.body(self._most)
         named = http_json.RequestHead(
-            request.path["model"],
-            request.path.get("version", ""),
+            request.parameters["model"],
+            request.parameters.get("version", ""),
             request.header(http_json.HEADER.lower()),
             request.headers() if tracing.traced() else {},
         )
-        asked = http_json.parsed(named, body)
-        with request.held():
-            answer = await self._service.infer(asked)
+        answer = await self._service.infer(http_json.parsed(named, request.body))
         content, behind = http_json.answered(answer)
         if not behind:
-            return HttpAnswer(content)
+            return HttpAnswer([content])
         headers = {http_json.HEADER: str(len(content))}
-        whole = b"".join((content, *behind))
-        return HttpAnswer(whole, kind="application/octet-stream", headers=headers)
+        return HttpAnswer([content, *behind], kind="application/octet-stream", headers=headers)
 
 
 @dataclass(frozen=True)
 class HttpApplication:
-    """As ASGI calls it. Errors are the protocol's JSON."""
+    """The answer to a request. Errors are the protocol's JSON."""
 
     router: HttpRouter
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        handler, path, known = self.router.find(scope["method"], scope["path"])
+    async def __call__(self, request: HttpRequest) -> HttpAnswer:
+        handler, request.parameters, known = self.router.find(request.method, request.path)
+        if handler is None:
+            return _no_path(request, known)
         try:
-            if handler is None:
-                answer = _no_path(scope, known)
-            else:
-                answer = await handler(HttpRequest(scope, receive, path))
-        except ClientGone:
-            return
-        except TactixError as e:
-            status = status_of(e)
-            answer = as_json(
-                {"error": str(e)}, status, {"Retry-After": "1"} if status == 503 else None
-            )
+            return await handler(request)
         except Exception as e:
-            answer = as_json({"error": f"the server failed: {type(e).__name__}: {e}"}, 500)
-        await answer.send(send)
+            return error_answer(e)
 
 
-def _no_path(scope: Message, known: bool) -> HttpAnswer:
+def error_answer(error: Exception) -> HttpAnswer:
+    """The protocol's, for what was raised."""
+    if not isinstance(error, TactixError):
+        return as_json({"error": f"the server failed: {type(error).__name__}: {error}"}, 500)
+    status = status_of(error)
+    again = {"Retry-After": "1"} if status == 503 else None
+    return as_json({"error": str(error)}, status, again)
+
+
+def _no_path(request: HttpRequest, known: bool) -> HttpAnswer:
     """``known``: for another method."""
-    what = f"{scope['method']} is not for this path" if known else "no such path"
-    return as_json({"error": f"{scope['path']}: {what}"}, 405 if known else 404)
+    what = f"{request.method} is not for this path" if known else "no such path"
+    return as_json({"error": f"{request.path}: {what}"}, 405 if known else 404)

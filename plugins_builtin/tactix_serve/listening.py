@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Iterator
-
 import grpc.aio
-import uvicorn
 
 from tactix_serve.grpc_server import GrpcFrontend
-from tactix_serve.http_server import HttpFrontend
+from tactix_serve.http_connections import BACKLOG, HttpServer
+from tactix_serve.http_server import HttpFrontend, error_answer
 from tactix_serve.inference import InferenceService
 from tactix_serve.ports import ListenAt, Listening, bound, place, port_taken
-
-BACKLOG = 2048
-"""Connections of HTTP that wait to be taken."""
 
 
 class Listener:
@@ -23,9 +16,8 @@ class Listener:
 
     def __init__(self, service: InferenceService, at: ListenAt) -> None:
         self._service, self._at = service, at
-        self._http: uvicorn.Server | None = None
+        self._http: HttpServer | None = None
         self._grpc: grpc.aio.Server | None = None
-        self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> Listening:
         """Raises ConfigError for ports that are taken."""
@@ -36,19 +28,10 @@ class Listener:
             http = listener.getsockname()[1]
         grpc_port = await self._start_grpc()
         if listener is not None:
-            self._http = self._uvicorn()
-            self._serving = asyncio.create_task(self._http.serve(sockets=[listener]))
+            application = HttpFrontend(self._service).app()
+            self._http = HttpServer(application, error_answer, at.most)
+            await self._http.start(listener)
         return Listening(http, grpc_port)
-
-    def _uvicorn(self) -> uvicorn.Server:
-        config = uvicorn.Config(
-            HttpFrontend(self._service, self._at.most).app(),
-            log_config=None,
-            lifespan="off",
-            ws="none",
-            timeout_graceful_shutdown=max(1, round(self._at.grace)),
-        )
-        return _QuietServer(config)
 
     async def _start_grpc(self) -> int | None:
         at = self._at
@@ -67,14 +50,5 @@ class Listener:
         self._service.stopping = True
         if self._grpc is not None:
             await self._grpc.stop(self._at.grace)
-        if self._http is not None and self._serving is not None:
-            self._http.should_exit = True
-            await self._serving
-
-
-class _QuietServer(uvicorn.Server):
-    """Signals are the server's as a whole."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+        if self._http is not None:
+            await self._http.stop(self._at.grace)

@@ -99,7 +99,7 @@ class Kept(Logger):
 @contextmanager
 def running(models: Path, cache: Path, opens: Any = None, **options: Any) -> Iterator[Running]:
     """A server on ports that are free; it is stopped at the end."""
-    pytest.importorskip("uvicorn")
+    pytest.importorskip("httptools")
     pytest.importorskip("grpc")
     pytest.importorskip("prometheus_client")
     from tactix_serve.options import ServerOptions

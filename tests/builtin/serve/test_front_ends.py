@@ -75,7 +75,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Processes]:
-    for part in ("uvicorn", "grpc", "prometheus_client"):
+    for part in ("httptools", "grpc", "prometheus_client"):
         pytest.importorskip(part)
     (folder / ".log").mkdir()
     log = folder / ".log" / "server"

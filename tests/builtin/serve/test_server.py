@@ -334,7 +334,7 @@ def test_a_stop_waits_for_requests(plans: Any, tmp_path: Path, serving: Any, put
 
 
 def test_options_and_ports_that_are_taken(tmp_path: Path) -> None:
-    pytest.importorskip("uvicorn")
+    pytest.importorskip("httptools")
     pytest.importorskip("grpc")
     from tactix_serve.options import ServerOptions
     from tactix_serve.server import ModelServer
@@ -353,7 +353,7 @@ def test_options_and_ports_that_are_taken(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGTERM")
 def test_the_command_ends_cleanly_on_sigterm(plans: Any, tmp_path: Path, put_plan: Any) -> None:
-    for part in ("uvicorn", "grpc", "prometheus_client"):
+    for part in ("httptools", "grpc", "prometheus_client"):
         pytest.importorskip(part)
     put_plan(tmp_path, "scaled", 1, plans.path("scaled"))
     command = "import sys; from tactix_tools.cli import main; sys.exit(main(sys.argv[1:]))"

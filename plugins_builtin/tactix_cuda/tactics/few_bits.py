@@ -10,11 +10,13 @@ makes numbers of them in registers, which tensor cores multiply (lib/few_bits.cu
 x in float16 or bfloat16 is multiplied as it is, float32 as the sum of three bfloat16 numbers, which
 is exact. Sums are float32; those of a chunk get the block's scale.
 Knobs: ``tiles``, of eight rows of x (two of float32), that a warp takes with each weight that it
-reads; ``slices``: warps that share the k of a panel; ``stages`` of a warp's ring.
+reads; ``slices``: warps that share the k of a panel; ``stages`` of a warp's ring, of ``step``
+chunks each: what a turn of the loop takes beside its products is shared by them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,16 +45,18 @@ SCALES = (DType.FP32, DType.FP16, DType.BF16)
 ZEROS = (DType.UINT8, DType.FP32, DType.FP16)
 WARPS = 8
 """Of a block at least."""
-TILES, SLICES, STAGES = (1, 2, 4), (8, 4, 16), (8, 4)
+TILES, SLICES = (1, 2, 4), (8, 4, 16)
+RINGS = {4: ((2, 4), (4, 3), (4, 4), (1, 8)), 8: ((1, 4), (2, 3), (2, 4), (4, 3))}
+"""Steps and stages, by bits."""
 AHEAD = 32 << 10
 """Bytes of shared memory for the x of a block's warps, up to which they have all of it: then the
 constants are asked for before the kernel that makes x is over.
 """
 PITCH = 36
 """``tx_few_bits::PITCH``."""
-STEP_CYCLES, TILE_CYCLES = 70, 14
-"""Instructions of a warp for a chunk, and for each tile of it: counted in the text. No measurement
-of them is on record.
+CHUNK_CYCLES, TURN_CYCLES, TILE_CYCLES = 50, 50, 14
+"""Instructions of a warp for a chunk, for a turn of the loop, and for each tile of a chunk: read in
+the machine code of 9.0.
 """
 
 
@@ -97,6 +101,10 @@ class CudaFewBits:
     @property
     def chunks(self) -> int:
         return -(-self.blocks * self.block // CHUNK)
+
+    @property
+    def chunks_of_block(self) -> int:
+        return -(-self.block // CHUNK)
 
     @property
     def rows_of_tile(self) -> int:
@@ -155,14 +163,8 @@ class CudaFewBitsTactic(Tactic[CudaFewBits]):
         return few_bits(node)
 
     def variants(self, p: CudaFewBits, device: DeviceProperties) -> Sequence[Variant]:
-        found = [
-            v
-            for tiles in _tiles(p)
-            for slices in _slices(p)
-            for stages in STAGES
-            if _Layout(p, v := Variant.of(tiles=tiles, slices=slices, stages=stages)).shared
-            <= int(device.facts["shared_per_block"])
-        ]
+        most = int(device.facts["shared_per_block"])
+        found = [v for v in _choices(p) if _Layout(p, v).shared <= most]
         rows = p.m if isinstance(p.m, int) else 1
         return sorted(found, key=lambda v: _seconds(p, v, rows, device))[: tile.OFFERED]
 
@@ -176,9 +178,19 @@ class CudaFewBitsTactic(Tactic[CudaFewBits]):
         e = KernelEntry(p.node, 32 * layout.warps)
         body = _body(e, layout)
         launch = e.launch(ceildiv(p.m, layout.rows) * layout.columns, layout.shared)
-        head = _struct(layout)
+        texts = [_struct(layout), e.kernel(*body, blocks=layout.resident, wait="")]
         more = ("ptx.cuh", "pairs.cuh", "few_bits.cuh")
-        return artifact([head, e.kernel(*body, wait="")], [launch], [e], ctx, more=more)
+        return artifact(texts, [launch], [e], ctx, more=more)
+
+
+def _choices(p: CudaFewBits) -> list[Variant]:
+    return [
+        Variant.of(tiles=tiles, slices=slices, step=step, stages=stages)
+        for tiles in _tiles(p)
+        for slices in _slices(p)
+        for step, stages in RINGS[p.bits]
+        if step <= -(-p.chunks // slices)
+    ]
 
 
 def _tiles(p: CudaFewBits) -> list[int]:
@@ -196,26 +208,37 @@ def _slices(p: CudaFewBits) -> list[int]:
 
 class _Layout:
     """How a variant shares the work. ``rows`` of x a block has, ``per``: chunks of a warp,
-    ``columns``: blocks beside each other, ``groups``: panels of a block.
+    ``step``: chunks of a stage, ``share``: of these with the same scales, ``columns``: blocks
+    beside each other, ``groups``: panels of a block.
     """
 
     def __init__(self, p: CudaFewBits, variant: Variant) -> None:
         self.p = p
         self.tiles, self.slices = variant.number("tiles"), variant.number("slices")
-        self.stages = variant.number("stages")
+        self.step, self.stages = variant.number("step"), variant.number("stages")
         self.warps = max(WARPS, self.slices)
         self.groups = self.warps // self.slices
         most = self.tiles * p.rows_of_tile
         self.rows = min(most, p.m) if isinstance(p.m, int) else most
         self.per = -(-p.chunks // self.slices)
+        self.per = -(-self.per // self.step) * self.step
+        self.share = math.gcd(self.step, p.chunks_of_block)
         self.columns = -(-p.panels // self.groups)
         line = self.rows * CHUNK * p.dtype.itemsize
         self.ahead = self.warps * self.per * line <= AHEAD
-        front = p.bits * 128 + 32 * (p.scale_bytes() + p.zero_bytes())
-        ring = self.stages * (front if self.ahead else front + line)
+        sets = self.step // self.share
+        front = self.step * p.bits * 128 + sets * 32 * (p.scale_bytes() + p.zero_bytes())
+        ring = self.stages * (front if self.ahead else front + self.step * line)
         self.shared = self.warps * max(
             ring + (self.per * line if self.ahead else 0), self.slots * PITCH * 4
         )
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor has registers for: the compiler is told so."""
+        small = self.step < 4 and self.p.dtype is not DType.FP32
+        of_eight_warps = {1: 4 if small else 3, 2: 2}.get(self.tiles, 1)
+        return max(1, of_eight_warps * WARPS // self.warps)
 
     @property
     def slots(self) -> int:
@@ -231,13 +254,17 @@ def _seconds(p: CudaFewBits, v: Variant, rows: int, device: DeviceProperties) ->
     layout, cores = _Layout(p, v), max(1, device.cores)
     down = -(-rows // layout.rows)
     stored = p.n * p.k * p.bits / 8 + p.n * p.blocks * (p.scale_bytes() + p.zero_bytes())
-    steps = down * layout.columns * layout.groups * p.chunks
-    issue = steps * (STEP_CYCLES + TILE_CYCLES * layout.tiles) / (4 * cores * tile.CLOCK)
-    resident = max(1, int(device.facts["shared_per_multiprocessor"]) // layout.shared)
-    waves = -(-down * layout.columns // (cores * min(resident, 2048 // (32 * layout.warps))))
-    chain = waves * layout.per * max(STEP_CYCLES * 2, tile.LATENCY / (layout.stages - 1))
-    seconds: float = tile.START + max(stored / tile.BANDWIDTH, issue, chain / tile.CLOCK)
-    return seconds
+    each = CHUNK_CYCLES + TURN_CYCLES / layout.step + TILE_CYCLES * layout.tiles
+    issue = down * layout.columns * layout.groups * p.chunks * each / (4 * cores * tile.CLOCK)
+    fitting = max(1, int(device.facts["shared_per_multiprocessor"]) // layout.shared)
+    together = cores * min(fitting, layout.resident)
+    blocks = down * layout.columns
+    waves = -(-blocks // together)
+    idle = waves * together / blocks if waves > 1 else 1.0
+    flying = layout.step * (layout.stages - 1)
+    chain = waves * layout.per * max(2 * each, tile.LATENCY / flying)
+    most = max(stored * idle / tile.BANDWIDTH, issue * idle, chain / tile.CLOCK)
+    return float(tile.START + most)
 
 
 def _pack_weights(p: CudaFewBits) -> Packed:
@@ -278,9 +305,13 @@ def _struct(layout: _Layout) -> str:
         "TILES": layout.tiles,
         "ROWS": layout.rows,
         "STAGES": layout.stages,
+        "STEP": layout.step,
+        "SHARE": layout.share,
         "PER": layout.per,
+        "EVEN": int(p.chunks % layout.per == 0),
         "K": p.k,
-        "BLOCK": -(-p.block // CHUNK),
+        "BLOCK": p.chunks_of_block,
+        "BLOCKS": p.blocks,
         "SCALE": p.scale_bytes(),
         "ZERO": p.zero_bytes(),
         "AHEAD": int(layout.ahead),
@@ -288,7 +319,10 @@ def _struct(layout: _Layout) -> str:
     about = {
         "TILES": "of eight slots of x",
         "ROWS": "of x that a block has",
+        "STEP": "chunks of a stage",
+        "SHARE": "chunks of a stage that have the same scales",
         "PER": "chunks of a warp",
+        "EVEN": "whether all warps have so many",
         "BLOCK": "chunks that share a scale",
         "SCALE": "bytes of a scale",
         "ZERO": "bytes of a zero point, none if it is mid-range",
@@ -321,15 +355,15 @@ def _body(e: KernelEntry, layout: _Layout) -> list[str]:
         f"const int64_t row0 = (int64_t)(blockIdx.x / {layout.columns}) * {layout.rows};",
         f"const int left = (int)({m} - row0 < {layout.rows} ? {m} - row0 : {layout.rows});",
         f"const int panel = panel0 + warp / {layout.slices}, first = slice * {layout.per};",
-        f"const int last = first + {layout.per} < {p.chunks} ? first + {layout.per} : {p.chunks};",
-        f"const int count = panel < {p.panels} && last > first ? last - first : 0;",
+        f"const int end = first + {layout.per} < {p.chunks} ? first + {layout.per} : {p.chunks};",
+        f"const int last = panel < {p.panels} ? end : 0;",
         "work task;",
         f"task.w = (const char*){w} + (int64_t)panel * {p.chunks} * work::WEIGHTS;",
         f"task.s = (const char*){s} + (int64_t)panel * {p.blocks} * work::SCALES;",
         f"task.z = {z};",
         f"task.x = {x} + row0 * {p.k}, task.left = left, task.own = memory + warp * work::WARP;",
         f"float sum[{layout.tiles}][2][4] = {{}};",
-        "task.add(sum, first, count);",
+        "task.add(sum, first, last);",
         "__syncthreads();",
         "float* part = (float*)memory;",
         "work::put(sum, part + warp * work::SLOTS * work::PITCH);",

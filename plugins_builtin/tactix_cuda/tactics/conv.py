@@ -2,15 +2,19 @@
 
 A stage of k is some channels of one or more taps; windows are copied from the image as they are
 needed. Channels that do not fill copies of 16 bytes (8 of bytes; of up to four channels four) are
-padded by a first launch; images of fewer than four are read linear there. Knobs: those of a
-BlockTile, ``split`` as in gemm, ``channels`` of a padded pixel.
+padded by a first launch; images of fewer than four are read linear there. Groups of few channels
+are computed several together, as one with weights of zero between them. Knobs: those of a
+BlockTile, ``split`` as in gemm, ``channels`` of a pixel that a tile reads.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from tactix.base.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix.base.dtypes import DType
@@ -22,7 +26,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c.text import block, ctype
 from tactix_codegen.cuda import window
 from tactix_codegen.cuda.entry import KernelEntry, artifact
-from tactix_codegen.cuda.results import RowResults
+from tactix_codegen.cuda.results import WIDTH, RowResults
 from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics import tile
 from tactix_cuda.tactics.tile import BlockTile, ProductSizes, tile_of
@@ -41,8 +45,28 @@ def tactics() -> list[Tactic]:
     return [CudaConvTactic(), Tf32ConvTactic(), IntegerWindowTactic()]
 
 
+JOINED = 24
+"""Channels that groups which are computed together give at least, where there are as many: a tile
+has 16 columns or more.
+"""
+
+
+@dataclass(frozen=True)
+class Bundles:
+    """Groups of channels, ``joined`` of which are computed together: ``count`` times ``channels``
+    read, ``co`` made. One group's channels may be padded.
+    """
+
+    count: int
+    joined: int
+    channels: int
+    co: int
+
+
 class CudaConvTactic(Tactic[ConvolutionWindow]):
-    """float16, bfloat16 and float32, summed in float32; one group, constant weights."""
+    """float16, bfloat16 and float32, summed in float32; constant weights, groups of more than one
+    channel.
+    """
 
     key = "tactix.cuda_conv@1"
     implements: tuple[str, ...] = ("tactix.Convolution@1", "tactix.WideConvolution@1")
@@ -55,9 +79,13 @@ class CudaConvTactic(Tactic[ConvolutionWindow]):
 
     def match(self, node: Node, device: DeviceProperties) -> ConvolutionWindow | Reject:
         win = window.window(node)
-        if isinstance(win, Reject) or (self.kind(win.dtype) and win.group == 1):
+        if isinstance(win, Reject):
             return win
-        return Reject("it takes one group of a dtype that is multiplied in tiles")
+        if not self.kind(win.dtype):
+            return Reject("it takes dtypes that are multiplied in tiles")
+        if win.group > 1 and not _is_bundled(win):
+            return Reject("its groups have one channel, or fill no copies of 4 bytes")
+        return win
 
     def variants(
         self, win: ConvolutionWindow, device: DeviceProperties
@@ -65,23 +93,25 @@ class CudaConvTactic(Tactic[ConvolutionWindow]):
         found = window.formats(win, _source(win))
         if isinstance(found, Reject):
             return found
-        outputs, channels = (NHWC,) * len(win.node.outputs), _channels(win)
-        sizes = [_work(win, channels, s) for s in win.sizes()]
+        outputs, b = (NHWC,) * len(win.node.outputs), bundles(win)
+        sizes = [_work(win, b, s) for s in win.sizes()]
         choices = tile.best(sizes, tile.tiles(self.kind(win.dtype), device), device)
         return [
-            Variant.of(found, outputs, **vars(t), split=s, channels=channels) for t, s in choices
+            Variant.of(found, outputs, **vars(t), split=s, channels=b.channels)
+            for t, s in choices
+            if s == 1 or b.count == 1 or b.co % WIDTH == 0
         ]
 
     def cost(self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
             return None
-        channels = variant.number("channels")
-        w = _work(win, channels, dict(ctx.opt))
+        b = bundles(win)
+        w = _work(win, b, dict(ctx.opt))
         # where channels are padded, a launch before the product reads and writes the image once
         padding = 0.0
-        if channels != win.c:
+        if _is_padded(win, b):
             elements = evaluate(win.n * win.size[0] * win.size[1], dict(ctx.opt)) * (
-                channels + win.c
+                b.channels + win.c
             )
             padding = tile.START + elements * win.dtype.itemsize / tile.BANDWIDTH
         return padding + tile.seconds(w, tile_of(variant), variant.number("split"), ctx.device)
@@ -103,7 +133,7 @@ class Tf32ConvTactic(CudaConvTactic):
 
 
 class IntegerWindowTactic(CudaConvTactic):
-    """8-bit integers by signed ones, summed in int32; one group, constant weights."""
+    """8-bit integers by signed ones, summed in int32; constant weights."""
 
     key = "tactix.cuda_integer_windows@1"
     implements = ("tactix.IntegerConvolution@1",)
@@ -112,9 +142,31 @@ class IntegerWindowTactic(CudaConvTactic):
         return tile.BYTES.get(dtype, "")
 
 
+def bundles(win: ConvolutionWindow) -> Bundles:
+    """How the groups of a convolution are computed together."""
+    if win.group == 1:
+        return Bundles(1, 1, _channels(win), win.co)
+    inner, outer = win.c // win.group, win.co // win.group
+    joined = next(
+        (j for j in range(1, win.group) if win.group % j == 0 and outer * j >= JOINED), win.group
+    )
+    return Bundles(win.group // joined, joined, inner * joined, outer * joined)
+
+
+def _is_bundled(win: ConvolutionWindow) -> bool:
+    """Whether groups have several channels, and those read together fill copies of 4 bytes, the
+    smallest.
+    """
+    return win.c > win.group and bundles(win).channels * win.dtype.itemsize % 4 == 0
+
+
+def _is_padded(win: ConvolutionWindow, b: Bundles) -> bool:
+    return b.count * b.channels != win.c
+
+
 def _channels(win: ConvolutionWindow) -> int:
-    """Channels of a pixel as they are read: whole copies of 16 bytes, of 8 where a channel is a
-    byte, or four where there are few.
+    """Channels of a pixel of one group as they are read: whole copies of 16 bytes, of 8 where a
+    channel is a byte, or four where there are few.
     """
     unit = (
         4 if win.c <= FEW_CHANNELS else 8 if win.dtype.itemsize == 1 else 16 // win.dtype.itemsize
@@ -126,47 +178,65 @@ def _source(win: ConvolutionWindow) -> Format:
     return LINEAR if win.c < FEW_CHANNELS else NHWC
 
 
-def _work(win: ConvolutionWindow, channels: int, size: dict[str, int]) -> ProductSizes:
-    """The product that it is, at these sizes."""
-    image = evaluate(win.n * win.size[0] * win.size[1], size) * channels
-    return ProductSizes(1, evaluate(win.pixels, size), win.co, win.taps * channels, image)
+def _work(win: ConvolutionWindow, b: Bundles, size: dict[str, int]) -> ProductSizes:
+    """The products that it is, at these sizes."""
+    image = evaluate(win.n * win.size[0] * win.size[1], size) * b.channels * b.count
+    return ProductSizes(b.count, evaluate(win.pixels, size), b.co, win.taps * b.channels, image)
 
 
-def pack_weights(win: ConvolutionWindow, channels: int, t: BlockTile) -> Packed:
-    """(panels of output channels, stages, output channels, taps and channels of a stage), zero
-    outside.
+def pack_weights(win: ConvolutionWindow, b: Bundles, t: BlockTile) -> Packed:
+    """(bundles, panels of output channels, stages, output channels, taps and channels of a stage),
+    zero outside.
     """
-    depth, panels = win.taps * channels, -(-win.co // t.cols)
+    depth, panels = win.taps * b.channels, -(-b.co // t.cols)
     stages = -(-depth // t.depth)
+    each = win.c // win.group * b.joined
     steps: tuple[tuple[str, Any], ...] = (
-        ("reshape", (win.co, win.c, win.taps)),
-        ("transpose", (0, 2, 1)),
-        ("pad", ((0, 0), (0, 0), (0, channels - win.c))),
-        ("reshape", (win.co, depth)),
-        ("pad", ((0, panels * t.cols - win.co), (0, stages * t.depth - depth))),
-        ("reshape", (panels, t.cols, stages, t.depth)),
-        ("transpose", (0, 2, 1, 3)),
+        ("reshape", (b.count, b.co, each, win.taps)),
+        ("transpose", (0, 1, 3, 2)),
+        ("pad", ((0, 0), (0, 0), (0, 0), (0, b.channels - each))),
+        ("reshape", (b.count, b.co, depth)),
+        ("pad", ((0, 0), (0, panels * t.cols - b.co), (0, stages * t.depth - depth))),
+        ("reshape", (b.count, panels, t.cols, stages, t.depth)),
+        ("transpose", (0, 1, 3, 2, 4)),
     )
-    return Packed(win.w, steps)
+    if b.joined == 1:
+        return Packed(win.w, steps)
+    return Packed(-1, steps, array=lambda given: _apart(given[win.w], b))
+
+
+def _apart(w: Any, b: Bundles) -> Any:
+    """Weights of groups that are computed together, (bundles, groups, groups, output channels, ...)
+    from one group to another: zero but from each to itself, so on the diagonal of the two axes. A
+    row that is as long as all of them and one more puts each a place behind the last.
+    """
+    inner = w.shape[1] * math.prod(w.shape[2:])
+    own = b.co // b.joined * inner
+    rows = np.pad(w.reshape(b.count, b.joined, own), ((0, 0), (0, 0), (0, b.joined * own)))
+    flat = rows.reshape(b.count, -1)[:, : b.joined * b.joined * own]
+    shape = (b.count, b.joined, b.joined, b.co // b.joined, inner)
+    return flat.reshape(shape).transpose(0, 1, 3, 2, 4)
 
 
 def _compile(win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-    t, channels = tile_of(variant), variant.number("channels")
-    stages = -(-win.taps * channels // t.depth)
-    made = Tiled(win.node, t, 1, win.pixels, win.co, stages, variant.number("split"))
-    e, image = made.entry, win.n * win.size[0] * win.size[1] * (channels * t.size)
-    padded = channels != win.c
+    t, b = tile_of(variant), bundles(win)
+    stages = -(-win.taps * b.channels // t.depth)
+    each = b.co if b.count > 1 else 0
+    made = Tiled(win.node, t, 1, win.pixels, win.co, stages, variant.number("split"), each)
+    e, image = made.entry, win.n * win.size[0] * win.size[1] * (b.channels * t.size)
+    padded = _is_padded(win, b)
     x = e.workspace(made.workspace, f"{ctype(win.dtype)}") if padded else e.input(win.x)
-    loaders = [*_windows(win, made, x, channels), *_weights(win, made, channels)]
+    loaders = [*_windows(win, made, x, b), *_weights(win, made, b)]
 
     def rows(entry: KernelEntry) -> RowResults:
         turned = window.pointers(win, entry)
-        return RowResults(entry, win.node, win.epi, win.lead, win.co, turned)
+        part = each if entry is e else 0
+        return RowResults(entry, win.node, win.epi, win.lead, win.co, turned, part)
 
     texts, launches, entries = made.finish(loaders, t.warp(), rows)
     if not padded:
         return artifact(
-            [_geometry(win, channels, t), *texts],
+            [_geometry(win, b, t), *texts],
             launches,
             entries,
             ctx,
@@ -174,8 +244,8 @@ def _compile(win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> K
             workspace=made.workspace,
         )
     pad = KernelEntry(win.node, PAD_THREADS, "pad")
-    first = _pad(pad, win, channels, made.workspace, variant.input_format(win.x))
-    head = [_geometry(win, channels, t), first[0]]
+    first = _pad(pad, win, b.channels, made.workspace, variant.input_format(win.x))
+    head = [_geometry(win, b, t), first[0]]
     workspace = made.workspace + image
     return artifact(
         [*head, *texts],
@@ -187,10 +257,11 @@ def _compile(win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> K
     )
 
 
-def _geometry(win: ConvolutionWindow, channels: int, t: BlockTile) -> str:
+def _geometry(win: ConvolutionWindow, b: Bundles, t: BlockTile) -> str:
     """The constants that tx_windows asks for."""
     values = {
-        "CHANNEL": channels * t.size,
+        "CHANNEL": b.channels * t.size,
+        "PIXEL": b.channels * b.count * t.size,
         "DOWN": win.kernel[0],
         "ACROSS": win.kernel[1],
         "STRIDE_Y": win.strides[0],
@@ -210,23 +281,25 @@ def _geometry(win: ConvolutionWindow, channels: int, t: BlockTile) -> str:
     )
 
 
-def _windows(win: ConvolutionWindow, made: Tiled, x: str, channels: int) -> list[str]:
+def _windows(win: ConvolutionWindow, made: Tiled, x: str, b: Bundles) -> list[str]:
     """Declare the loader of windows; of rows where a window is a pixel."""
-    t, e = made.tile, made.entry
-    piece = next(b for b in (16, 8, 4, 2) if channels * t.size % b == 0)
+    t, e, depth = made.tile, made.entry, b.channels * made.tile.size
+    piece = next(size for size in (16, 8, 4, 2) if depth % size == 0)
     shape = f"{t.rows}, {t.chunks}, {t.threads}, {piece}"
+    own = x if b.count == 1 else f"{x} + group * {b.channels}"
     if win.is_pointwise:
-        row = f"(int64_t){channels * t.size}"
-        return [f"tx_rows<{shape}> a;", f"a.start({x}, row0, {e.dim(win.pixels)}, {row}, {row});"]
+        pitch = f"(int64_t){depth * b.count}, (int64_t){depth}"
+        return [f"tx_rows<{shape}> a;", f"a.start({own}, row0, {e.dim(win.pixels)}, {pitch});"]
     sizes = ", ".join(f"(int){e.dim(d)}" for d in (*win.size, *win.out))
-    start = f"a.start({x}, row0, {e.dim(win.pixels)}, {sizes});"
+    start = f"a.start({own}, row0, {e.dim(win.pixels)}, {sizes});"
     return [f"tx_windows<{shape}, TX_NAME(window)> a;", start]
 
 
-def _weights(win: ConvolutionWindow, made: Tiled, channels: int) -> list[str]:
+def _weights(win: ConvolutionWindow, made: Tiled, b: Bundles) -> list[str]:
+    """Declare the loader of weights. Tile ``j`` counts the panels of all bundles."""
     t = made.tile
     dtype = win.node.given[win.w].spec.dtype
-    w = made.entry.constant("w", pack_weights(win, channels, t), dtype)
+    w = made.entry.constant("w", pack_weights(win, b, t), dtype)
     panel = int(made.stages) * t.cols * t.depth  # type: ignore[arg-type]
     return [
         f"tx_packed<{t.cols}, {t.chunks}, {t.threads}> b;",

@@ -24,15 +24,27 @@ REDUCE_THREADS = 128
 class Tiled:
     """``batch`` products of m rows and n columns, ``stages`` of k, in ``splits`` parts.
 
+    ``each``: where that is not 0, columns come in groups of so many, and no tile has columns of
+    two; a multiple of eight where k is split.
+
     The C variables of a tile: ``item`` of the batch, tile ``i``, ``j``, its first ``row0``
-    (int64_t) and ``col0`` (int), its stages ``first`` to ``first + count``. Loaders ``a`` and ``b``
-    are for the caller to declare.
+    (int64_t) and ``col0`` (int), its stages ``first`` to ``first + count``; with ``each`` the
+    ``group`` and the column behind its last one, ``end``. Loaders ``a`` and ``b`` are for the
+    caller to declare.
     """
 
     def __init__(
-        self, node: Node, tile: BlockTile, batch: Dim, m: Dim, n: Dim, stages: Dim, splits: int
+        self,
+        node: Node,
+        tile: BlockTile,
+        batch: Dim,
+        m: Dim,
+        n: Dim,
+        stages: Dim,
+        splits: int,
+        each: int = 0,
     ) -> None:
-        self.node, self.tile, self.splits = node, tile, splits
+        self.node, self.tile, self.splits, self.each = node, tile, splits, each
         self.batch, self.m, self.n, self.stages = batch, m, n, stages
         self.entry = KernelEntry(node, tile.threads)
         self.pitch = ceildiv(n, WIDTH) * WIDTH
@@ -69,10 +81,19 @@ class Tiled:
         )
         return texts, launches, [e, reduce]
 
+    @property
+    def panels(self) -> Dim:
+        """Tiles side by side: of a group of columns, or of all."""
+        return ceildiv(self.each or self.n, self.tile.cols)
+
+    @property
+    def _across(self) -> Dim:
+        """Tiles side by side, of all columns."""
+        return self.panels * ceildiv(self.n, self.each) if self.each else self.panels
+
     def _tiles(self) -> Dim:
         """Blocks: every part of k of every tile."""
-        t = self.tile
-        return self.batch * ceildiv(self.m, t.rows) * ceildiv(self.n, t.cols) * self.splits
+        return self.batch * ceildiv(self.m, self.tile.rows) * self._across * self.splits
 
     def _place(self) -> list[str]:
         """Declare which tile the block has, and its stages of k.
@@ -82,7 +103,7 @@ class Tiled:
         none.
         """
         e, t, tiles = self.entry, self.tile, self._tiles()
-        down, across = (e.dim(ceildiv(d, each)) for d, each in ((self.m, t.rows), (self.n, t.cols)))
+        down, across = (e.dim(d) for d in (ceildiv(self.m, t.rows), self._across))
         lines = [
             # a launch has one block at least, also where a size is 0 and there is no tile
             *([f"if ({e.dim(tiles)} == 0) return;"] if symbols(tiles) else []),
@@ -107,7 +128,17 @@ class Tiled:
         return [
             *lines,
             f"const int64_t row0 = (int64_t)i * {t.rows};",
-            f"const int col0 = j * {t.cols};",
+            *self._columns(),
+        ]
+
+    def _columns(self) -> list[str]:
+        """Declare the tile's columns."""
+        if not self.each:
+            return [f"const int col0 = j * {self.tile.cols};"]
+        panels = self.entry.dim(self.panels)
+        return [
+            f"const int group = j / {panels}, end = (group + 1) * {self.each};",
+            f"const int col0 = group * {self.each} + (int)(j % {panels}) * {self.tile.cols};",
         ]
 
     def _partial(self) -> str:
@@ -118,7 +149,7 @@ class Tiled:
         four = f"tx_pack<{kind}, 4>"
         stores = [f"*({four}*)(to + {i}) = *(const {four}*)(v + {i});" for i in (0, 4)]
         to = f"{kind}* to = {e.workspace(0, kind)} + {at};"
-        return block(f"if (col < {pitch})", to, *stores)
+        return block(f"if (col < {'end' if self.each else pitch})", to, *stores)
 
     def _reduce(self, e: KernelEntry, rows: RowResults) -> list[str]:
         """The second launch: sums of all parts, eight columns a thread."""

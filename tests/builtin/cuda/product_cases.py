@@ -256,6 +256,11 @@ IMAGES: list[Image] = [
     ((2, 16, 3, 6, 5), 24, (1, 3, 3), {"strides": (1, 2, 1), "pads": (0, 1, 1, 0, 1, 0)}),
     ((1, 24, 7, 4, 6), 16, (3, 1, 1), {"strides": (2, 1, 1), "pads": (1, 0, 0, 2, 0, 0)}),
     ((2, 16, 3, 4, 4), 8, (1, 1, 1), {}),
+    ((2, 48, 7, 9), 48, (3, 3), {"group": 2, "pads": (1, 1, 1, 1)}),
+    ((1, 32, 8, 6), 64, (3, 3), {"group": 8, "strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ((1, 12, 6, 6), 12, (1, 1), {"group": 3}),
+    ((2, 40, 5, 4), 80, (3, 1), {"group": 2, "pads": (1, 0, 1, 0)}),
+    ((1, 96, 40), 96, (16,), {"group": 2, "pads": (8, 7)}),
 ]
 GROUPED: list[Image] = [
     ((2, 16, 9, 7), 16, (3, 3), {"group": 16, "pads": (1, 1, 1, 1)}),
@@ -308,7 +313,7 @@ def byte_images(tactic: Tactic, dtype: str, table: Sequence[Image]) -> list[simt
     """Without a bias and with one; around the image zeros and other zero points."""
     out = []
     for i, (size, co, kernel, attrs) in enumerate(table):
-        arrays = [whole(dtype, *size), whole("i8", co, size[1], *kernel)]
+        arrays = [whole(dtype, *size), whole("i8", co, size[1] // attrs.get("group", 1), *kernel)]
         bias = _RNG.integers(-(1 << 20), 1 << 20, co).astype(np.int32)
         for more, value in (((), 0), ((bias,), (-3, 200)[dtype == "u8"] + i)):
             out.append(

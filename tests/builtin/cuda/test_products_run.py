@@ -159,10 +159,10 @@ def test_a_fault_of_bytes_is_noticed(old: str, new: str, tmp_path: Path) -> None
 def test_bytes_without_packed_weights_are_left_to_others() -> None:
     given = simt.h.node("IntegerMatMul", [whole("i8", 4, 8), whole("i8", 8, 4)])
     assert isinstance(asked.variants(BYTE_GEMM, given, simt.DEVICE), Reject)
-    grouped = simt.h.node(
-        "IntegerConvolution", [whole("u8", 1, 8, 5, 5), whole("i8", 8, 4, 3, 3)], [1], group=2
+    alone = simt.h.node(
+        "IntegerConvolution", [whole("u8", 1, 8, 5, 5), whole("i8", 8, 1, 3, 3)], [1], group=8
     )
-    assert isinstance(asked.variants(BYTE_CONV, grouped, simt.DEVICE), Reject)
+    assert isinstance(asked.variants(BYTE_CONV, alone, simt.DEVICE), Reject)
 
 
 def test_what_a_product_of_few_bits_leaves_to_others() -> None:
@@ -206,8 +206,24 @@ def test_which_masks_are_causal() -> None:
 def test_what_is_left_to_others() -> None:
     a, b = TensorSpec(DType.INT32, (4, 8)), TensorSpec(DType.INT32, (8, 4))
     assert isinstance(asked.variants(GEMM, simt.h.node("MatMul", [a, b]), simt.DEVICE), Reject)
-    (grouped,) = images(CONV, "f16", [((1, 8, 5, 5), 8, (3, 3), {"group": 2})])
-    assert isinstance(asked.variants(CONV, grouped.node, simt.DEVICE), Reject)
+    for image in (
+        ((1, 8, 5, 5), 8, (3, 3), {"group": 8}),
+        ((1, 6, 5, 5), 48, (3, 3), {"group": 2}),
+    ):
+        (grouped,) = images(CONV, "f16", [image])
+        assert isinstance(asked.variants(CONV, grouped.node, simt.DEVICE), Reject)
+
+
+def test_groups_of_columns_in_parts_of_k(tmp_path: Path) -> None:
+    """Parts of k of a group are added up where its columns are; the other columns of a tile are
+    nobody's.
+    """
+    (case,) = images(CONV, "f16", [((1, 144, 70), 144, (16,), {"group": 3, "pads": (8, 7)})])
+    offered = asked.variants(CONV, case.node, simt.DEVICE)
+    assert not isinstance(offered, Reject), offered.reason
+    knobs = dict(offered[0].knobs)
+    parts = [replace(offered[0], knobs=Variant.of(**{**knobs, "split": s}).knobs) for s in (2, 5)]
+    simt.check_all([replace(case, only=parts)], tmp_path)
     assert TF32_BUDGET * 2e-5 < 5e-3
 
 

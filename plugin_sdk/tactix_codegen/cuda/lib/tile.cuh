@@ -88,8 +88,8 @@ struct tx_packed {
   }
 };
 
-// Windows of images with channels last; k runs over the taps of G, then over the G::CHANNEL bytes of a pixel. Where a window
-// is outside of its image there are bytes of the word G::PAD.
+// Windows of images with channels last; k runs over the taps of G, then over the G::CHANNEL bytes of a pixel that are read, of
+// its G::PIXEL. Where a window is outside of its image there are bytes of the word G::PAD.
 template <int R, int W, int THREADS, int BYTES, class G>
 struct tx_windows {
   static const int STEP = THREADS / W, EACH = (R + STEP - 1) / STEP;
@@ -107,7 +107,7 @@ struct tx_windows {
       const uint32_t p = ok ? (uint32_t)pixel : 0, image = p / (uint32_t)(oh * ow), in = p % (uint32_t)(oh * ow);
       y[j] = ok ? (int)(in / ow) * G::STRIDE_Y - G::TOP : -(1 << 28);
       x[j] = (int)(in % ow) * G::STRIDE_X - G::LEFT;
-      at[j] = (const char*)base + (int64_t)image * h * w * G::CHANNEL;
+      at[j] = (const char*)base + (int64_t)image * h * w * G::PIXEL;
     }
   }
   __device__ __forceinline__ void load(tx_shared_t to, int step) {
@@ -121,7 +121,7 @@ struct tx_windows {
         const int row = threadIdx.x / W + j * STEP, iy = y[j] + dy, ix = x[j] + dx;
         if (R % STEP && row >= R) break;
         const bool ok = inside && (uint32_t)iy < (uint32_t)high && (uint32_t)ix < (uint32_t)wide;
-        const char* from = at[j] + (int64_t)(ok ? iy * wide + ix : 0) * G::CHANNEL + c;
+        const char* from = at[j] + (int64_t)(ok ? iy * wide + ix : 0) * G::PIXEL + c;
         const tx_shared_t place = to + tx_place<W>(row, threadIdx.x % W) + s;
         if (G::PAD == 0 || ok)
           tx_copy<BYTES>(place, from, ok);

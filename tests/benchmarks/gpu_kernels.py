@@ -10,6 +10,10 @@ Names like ``int4 1 x 4096 x 14336`` are products of few rows with the weights o
 of ``int4`` and ``int8`` in blocks of 32, and ``fp16``. Weights come from memory in every run: both
 sides go round through copies of them, of 96 MiB together or more. Prints the share of BANDWIDTH at
 which weights and scales are read, and all variants' times. A name of these runs these alone.
+
+Names like ``float8 8192 x 8192 x 8192`` are products of 8-bit floats, and ``bytes`` of 8-bit
+integers, with a scale and a bias for each column and results of float16 and 8 bits; torch's are
+``_scaled_mm``, which scales by one number, and ``_int_mm``, which gives int32.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ import asked  # noqa: E402
 import gpu_cases  # noqa: E402
 import harness as h  # noqa: E402
 
+from tactix.base.dtypes import DType  # noqa: E402
 from tactix.contracts.graph import Node  # noqa: E402
 from tactix.contracts.launcher import Runnable  # noqa: E402
 from tactix.contracts.tactic import CompileContext, Reject, Tactic  # noqa: E402
@@ -171,6 +176,43 @@ def bert(batch: int) -> Iterator[Layer]:
     )
 
 
+NARROW = [(8192, 8192, 8192), (16384, 768, 3072), (16384, 3072, 768), (1024, 768, 3072)]
+
+
+def narrow() -> Iterator[Layer]:
+    """Products of operands of 8 bits."""
+    import torch
+
+    rng = np.random.default_rng(2)
+    for m, k, n in NARROW:
+        scale, bias = rng.random(n, dtype=np.float32) / k, rng.random(n, dtype=np.float32)
+        a, b = (rng.integers(-127, 128, shape, np.int8) for shape in ((m, k), (k, n)))
+        small = [(x.astype(np.float32) / 64).astype(DType.FP8.numpy) for x in (a, b)]
+        flops = 2.0 * m * k * n
+        ta, tb = on_gpu(a), on_gpu(np.ascontiguousarray(b.T)).t()
+        fa, fb = ((t.to(torch.float16) / 64).to(torch.float8_e4m3fn) for t in (ta, tb.t()))
+        one, fb = torch.ones((), device="cuda"), fb.t()
+
+        def floats(fa: Any = fa, fb: Any = fb, one: Any = one) -> Any:
+            return torch._scaled_mm(fa, fb, one, one, out_dtype=torch.float16, use_fast_accum=True)
+
+        def integers(ta: Any = ta, tb: Any = tb) -> Any:
+            return torch._int_mm(ta, tb)
+
+        body: list[Any] = [
+            ("Float8MatMul", (0, 1), {}), ("Mul", (4, 2), {}), ("Add", (5, 3), {}), ("Cast", (6,), {"to": DType.FP16}),
+        ]  # fmt: skip
+        node = h.fused([*small, scale, bias], body, anchor=0, constants=[1, 2, 3])
+        yield Layer(f"float8 {m} x {k} x {n}", node, hopper_gemm.tactics(), flops, floats)
+        body = [
+            ("IntegerMatMul", (0, 1), {}), ("Cast", (4,), {"to": DType.FP32}), ("Mul", (5, 2), {}),
+            ("Add", (6, 3), {}), ("Quantize", (7,), {"dtype": DType.INT8}),
+        ]  # fmt: skip
+        node = h.fused([a, b, scale, bias], body, anchor=0, constants=[1, 2, 3])
+        tactics = [*hopper_gemm.tactics(), *gemm.tactics()]
+        yield Layer(f"bytes {m} x {k} x {n}", node, tactics, flops, integers)
+
+
 @dataclass
 class Weights:
     """A product of few rows, the tactics to try, bytes of weights and scales, and the same of
@@ -304,17 +346,17 @@ def main() -> None:
     if weights(device, wanted) and wanted:
         return
     print(f"{'layer':44} {'us':>8} {'TFLOPS':>7} {'torch us':>9} {'ratio':>6}  variant")
-    for batch in (1, 8, 128):
-        for layer in itertools.chain(resnet(batch), bert(batch)):
-            if wanted not in layer.name:
-                continue
-            seconds, variant = our_seconds(device, layer)
-            peer = torch_seconds(layer.peer)
-            rate = layer.flops / seconds * 1e-12
-            print(
-                f"{layer.name:44} {seconds * 1e6:8.2f} {rate:7.1f} {peer * 1e6:9.2f} {peer / seconds:6.2f}  {variant}",
-                flush=True,
-            )
+    layers = [narrow(), *(part(batch) for batch in (1, 8, 128) for part in (resnet, bert))]
+    for layer in itertools.chain(*layers):
+        if wanted not in layer.name:
+            continue
+        seconds, variant = our_seconds(device, layer)
+        peer = torch_seconds(layer.peer)
+        rate = layer.flops / seconds * 1e-12
+        print(
+            f"{layer.name:44} {seconds * 1e6:8.2f} {rate:7.1f} {peer * 1e6:9.2f} {peer / seconds:6.2f}  {variant}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

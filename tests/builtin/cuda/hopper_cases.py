@@ -17,6 +17,7 @@ from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import Reject, Variant
+from tactix.select.accuracy import GRANTED
 from tactix_codegen.cuda.target import target
 from tactix_cuda.tactics.hopper import attention as hopper_attention
 from tactix_cuda.tactics.hopper import conv as hopper_conv
@@ -135,11 +136,12 @@ def float8_gemms(dtype: str) -> list[simt.Case]:
     node = simt.h.node(
         "Float8MatMul", [free, TensorSpec(DType(dtype), (48, 9), const=pc.real(dtype, 48, 9))]
     )
-    return [
+    cases = [
         pc.plain(FLOAT8_GEMM, "Float8MatMul", arrays, [1]),
         scaled,
         *(simt.Case(node, FLOAT8_GEMM, env={"n": n}) for n in (0, 1, 40)),
     ]
+    return [replace(c, budget=GRANTED["short_sums"]) for c in cases]
 
 
 def byte_convs(dtype: str) -> list[simt.Case]:

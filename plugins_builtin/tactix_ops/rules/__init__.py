@@ -27,9 +27,16 @@ def all_rules() -> list[Rule]:
 
 def processor_rules() -> list[Rule]:
     """The built-in rules for processors alone, which change no number."""
-    from tactix_ops.rules import chains, half, integer_products, prologue, rnn
+    from tactix_ops.rules import (
+        chains,
+        half,
+        integer_products,
+        prologue,
+        quantized_movement,
+        rnn,
+    )
 
-    topics = (half.RULES, prologue.RULES, chains.RULES)
+    topics = (half.RULES, prologue.RULES, chains.RULES, quantized_movement.PROCESSOR_RULES)
     parts = (rnn.PROCESSOR_RULES, integer_products.PROCESSOR_RULES)
     return [rule for rules in (*topics, *parts) for rule in rules]
 

@@ -43,8 +43,10 @@ def _is_moved_result(v: Value, graph: Any) -> bool:
 
 
 def _is_above(root: Node, graph: Any) -> bool:
-    """A factor is none: attention takes those of its inputs into its scale."""
-    alone = not root.is_fused and len(root.inputs) == 1
+    """A factor is none: attention takes those of its inputs into its scale. Nor is a Dequantize: it
+    sinks, so that bytes are moved.
+    """
+    alone = not root.is_fused and len(root.inputs) == 1 and root.layer.name != "Dequantize"
     return alone and _is_moved_result(root.given[0], graph)
 
 

@@ -29,6 +29,8 @@ BYTES = (DType.UINT8, DType.INT8)
 
 READERS = frozenset({"QuantizeLinear", "Convolution", "MatMul", "Gemm", "MaxPool"})
 """Layers that become ones of bytes where they read dequantised tensors."""
+MOVES = frozenset({"Transpose", "Reshape", "Slice", "Gather", "Concat", "Split"})
+"""Layers that move bytes where what reads them reads bytes."""
 
 
 @dataclass(frozen=True)
@@ -288,6 +290,15 @@ def _pool_example(net: Any) -> None:
     )
 
 
+def reads_bytes(v: Value, graph: Any) -> bool:
+    """Whether all that reads a dequantised tensor may read its bytes: products, what moves them,
+    and what computes element by element, in whose loop they become floats.
+    """
+    readers = [n for n, _ in graph.uses(v)]
+    fits = all(n.anchor is None or n.layer.name in READERS | MOVES for n in readers)
+    return bool(readers) and fits and not graph.is_output(v)
+
+
 def _joined(root: Node, graph: Any) -> list[Node]:
     """The Dequantize nodes of the joined tensors, if their scales and zero points are equal and
     what reads the whole reads bytes.
@@ -295,10 +306,8 @@ def _joined(root: Node, graph: Any) -> list[Node]:
     makers = [v.producer for v in root.given]
     found = [p for p in makers if p is not None and p.layer.name == "Dequantize"]
     same = len({(p.attrs, p.given[0].spec.dtype) for p in found}) == 1
-    (y,) = root.outputs
-    reads = {n.layer.name for n, _ in graph.uses(y)}
     whole = len(found) == len(makers) and not root.is_fused
-    return found if whole and same and reads and reads <= READERS else []
+    return found if whole and same and reads_bytes(root.outputs[0], graph) else []
 
 
 def _concat_of_integers(root: Node, graph: Any) -> Op:

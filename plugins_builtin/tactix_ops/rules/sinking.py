@@ -95,7 +95,11 @@ def _below_product_example(net: Any) -> None:
 
 
 def _swapped(root: Node, graph: Any) -> Value | None:
-    """The only operand that is such a Transpose, if all others are vectors along the last axis."""
+    """The only operand that is such a Transpose, if all others are vectors along the last axis. A
+    Dequantize sinks itself, so that bytes are moved.
+    """
+    if root.layer.name == "Dequantize":
+        return None
     found = [v for v in root.given if v.spec.rank > 1]
     p = found[0].producer if len(set(found)) == 1 else None
     turned = p is not None and p.layer.name == "Transpose" and p.attrs.perm == SWAP

@@ -27,6 +27,9 @@ UNARY = (
 )  # fmt: skip
 Nodes = Sequence[tuple[str, Sequence[int], Mapping[str, Any]]]
 PADS: Any = {"pads": (1, 1, 1, 1)}
+NEAREST: Any = {
+    "mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor",
+}  # fmt: skip
 
 
 def floats(*shape: int) -> Any:
@@ -229,6 +232,9 @@ def samples() -> Iterator[h.Case]:
     for mode in ("nearest", "linear", "cubic"):
         yield plain("resize", "Resize", [x], sizes=(2, 3, 20, 42), mode=mode)
         yield plain("resize", "Resize", [x], sizes=(2, 3, 5, 11), mode=mode)
+    yield plain(
+        "resize", "Resize", [whole_range(np.uint8, 2, 3, 9, 21)], sizes=(2, 3, 18, 42), **NEAREST
+    )
     yield plain("resize", "Resize", [x.astype(np.float16)], sizes=(2, 3, 5, 33), mode="linear")
     scales = np.array([1, 1, 1.7, 0.6], np.float32)
     for mode in ("nearest", "linear", "cubic"):

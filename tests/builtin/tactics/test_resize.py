@@ -40,6 +40,21 @@ def _running(x: Any, named: tuple[Any, ...], sizes: tuple[Any, ...], **more: Any
     return Case(made, TACTIC, [x], env={**env, **more}, nt=(1, 3))
 
 
+@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
+@pytest.mark.parametrize("code", ["u8", "bf16"])
+def test_short_elements_are_repeated(device, code):
+    """Rows of whole vectors and with a rest, two and four times; three times is no power of two."""
+    sizes = {8: (16, 32), 21: (42, 84, 63), 3: (6, 12)}
+    cases = []
+    for width, wider in sizes.items():
+        x = _array(2, 3, 4, width, code=code)
+        attrs = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        for out in wider:
+            made = node("Resize", [x], sizes=(2, 3, 4 * out // width, out), mode="nearest", **attrs)
+            cases.append(Case(made, TACTIC, [x], device=device, nt=(1, 3)))
+    check_all(cases)
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("coordinates", PLAIN)
 def test_all_coordinates_up_and_down(mode, coordinates):

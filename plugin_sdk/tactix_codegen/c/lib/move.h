@@ -140,6 +140,37 @@ TX_INLINE void tx_store_some(void* q, tx_16_lanes lanes, int64_t n) {
 TX_ZIP(8, 16)
 TX_ZIP(16, 8)
 
+typedef uint64_t tx_words __attribute__((vector_size(16)));
+/* Each of count elements two or four times in a row: half a vector of them at once becomes one or two. */
+#define TX_REPEAT(bits, n)                                                                                   \
+    TX_INLINE void tx_repeat_2_##bits(uint##bits##_t* y, const uint##bits##_t* x, int64_t count) {          \
+        int64_t i = 0;                                                                                       \
+        for (; i + n / 2 <= count; i += n / 2) {                                                             \
+            uint64_t half;                                                                                   \
+            memcpy(&half, x + i, 8);                                                                         \
+            tx_##n##_lanes v = (tx_##n##_lanes)(tx_words){half, half};                                       \
+            v = tx_zip_low_##bits(v, v);                                                                     \
+            memcpy(y + 2 * i, &v, 16);                                                                       \
+        }                                                                                                    \
+        for (; i < count; i++) y[2 * i] = y[2 * i + 1] = x[i];                                               \
+    }                                                                                                        \
+    TX_INLINE void tx_repeat_4_##bits(uint##bits##_t* y, const uint##bits##_t* x, int64_t count) {          \
+        int64_t i = 0;                                                                                       \
+        for (; i + n / 2 <= count; i += n / 2) {                                                             \
+            uint64_t half;                                                                                   \
+            memcpy(&half, x + i, 8);                                                                         \
+            tx_##n##_lanes v = (tx_##n##_lanes)(tx_words){half, half};                                       \
+            v = tx_zip_low_##bits(v, v);                                                                     \
+            const tx_##n##_lanes low = tx_zip_low_##bits(v, v), high = tx_zip_high_##bits(v, v);             \
+            memcpy(y + 4 * i, &low, 16);                                                                     \
+            memcpy(y + 4 * i + n, &high, 16);                                                                \
+        }                                                                                                    \
+        for (; i < count; i++)                                                                               \
+            for (int r = 0; r < 4; r++) y[4 * i + r] = x[i];                                                 \
+    }
+TX_REPEAT(8, 16)
+TX_REPEAT(16, 8)
+
 /* A square of 8- or 16-bit elements around its diagonal: row i of r becomes its column. Neighbours are interleaved in
    rounds, each of which doubles how many rows a vector has elements of. Written out, since a compiler that is to be
    quick unrolls nothing, and keeps arrays that loops walk in memory. */

@@ -311,16 +311,18 @@ class NearestKernel(_ResizeKernel):
 
     @property
     def vectors(self) -> int:
-        """How many results each element of a row of 32 bits becomes, where vectors have whole
+        """How many results each element of a row of up to 32 bits becomes, where vectors have whole
         groups of them; else 0.
         """
-        if self.across < 0 or self.inner != 1 or self.dtype.itemsize != 4:
+        if self.across < 0 or self.inner != 1 or self.dtype.itemsize > 4:
             return 0
         times = repeats(self.groups[self.across])
         return times if times in (2, 4) and times <= self.ctx.device.lanes else 0
 
     def _again(self, length: str) -> list[str]:
-        """Rows that come again; where one is made by vectors that takes no longer than a copy."""
+        """Rows that come again; where one is made by vectors that takes no longer than a copy,
+        which would wait for what was just stored.
+        """
         if self.vectors:
             return []
         return [
@@ -351,8 +353,11 @@ class NearestKernel(_ResizeKernel):
         if self.across < 0:
             return [f"tx_copy((char*)to, (const char*)from, {self.row_out} * sizeof({element}));"]
         group = self.groups[self.across]
-        if self.vectors:
+        if self.vectors and self.dtype.itemsize == 4:
             return self._repeated(self.vectors)
+        if self.vectors:
+            repeat = f"tx_repeat_{self.vectors}_{8 * self.dtype.itemsize}"
+            return [f"{repeat}(to, from, {self.args.dim(group.size)});"]
         times = repeats(group) if self.inner == 1 else 0
         if times:
             each = loop("r", "0", str(times), f"to[i * {times} + r] = from[i];")

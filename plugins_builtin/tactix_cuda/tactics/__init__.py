@@ -25,6 +25,7 @@ MODULES = (
     "tactics.hopper.gemm",
     "tactics.gemv",
     "tactics.few_bits",
+    "tactics.few_bits_rows",
     "tactics.conv",
     "tactics.hopper.conv",
     "tactics.hopper.stem",

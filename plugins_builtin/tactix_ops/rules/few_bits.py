@@ -12,7 +12,7 @@ from tactix.base.dims import evaluate, prod
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import RIVAL, Op, P, Rule, const, literal, var
-from tactix_ops.layers.few_bits import table_rows, written_out
+from tactix_ops.layers.few_bits import written_out
 from tactix_ops.rules.facts import again
 
 T = P.tactix
@@ -104,31 +104,6 @@ LOWERING_RULES = tuple(
 much.
 """
 
-# -- rows of tables ------------------------------------------------------------------------------
-
-
-def _table_written_out(root: Node) -> Op:
-    table, indices, scale, zero = (*root.inputs, None)[:4]
-    assert table is not None
-    assert indices is not None
-    assert scale is not None
-    rows = table_rows(root.attrs, table.array, scale.array, None if zero is None else zero.const)
-    return T.Gather(literal(np.ascontiguousarray(rows)), indices, axis=0)
-
-
-def _table_is_constant(root: Node) -> bool:
-    return all(v is None or v.const is not None for v in (root.inputs[0], *root.inputs[2:]))
-
-
-def _table_example(net: Any) -> None:
-    rng = np.random.default_rng(13)
-    raw = net.add_constant(rng.integers(0, 256, (9, 20), np.uint8))
-    scale = net.add_constant(rng.uniform(0.1, 0.2, (9, 2)).astype(np.float32))
-    indices = net.add_constant(np.array([[1, -2, 0], [7, 1, 1]]))
-    made = net.add_layer("tactix.FewBitsGather", [raw, indices, scale], columns=40)
-    net.mark_output(made[0], "y")
-
-
 RULES = (
     Rule(
         "tactix.few_bits_written_out",
@@ -146,15 +121,6 @@ RULES = (
         _has_rows,
         example=_example,
         phase=RIVAL,
-        device="cuda",
-    ),
-    Rule(
-        "tactix.few_bits_table_written_out",
-        T.FewBitsGather(),
-        _table_written_out,
-        _table_is_constant,
-        benefit=60,
-        example=_table_example,
         device="cuda",
     ),
 )

@@ -586,6 +586,29 @@ def products() -> list[Case]:
     ]
 
 
+def rows_of_few_bits() -> list[Case]:
+    """Widths, rows that end within a byte and a block, zero points, indices from the end."""
+    rng, made = np.random.default_rng(6), []
+    kinds = ((4, 32, 96, "", "f32"), (4, 16, 37, "u8", "f16"), (8, 5, 21, "f32", "bf16"),
+             (2, 32, 50, "f16", "f32"), (2, 8, 64, "", "f16"))  # fmt: skip
+    for bits, block, columns, zeros, scales in kinds:
+        blocks = -(-columns // block)
+        arrays = [
+            rng.integers(0, 256, (19, -(-columns * bits // 8)), np.uint8),
+            rng.integers(-19, 19, (2, 3)),
+            rng.uniform(0.01, 0.1, (19, blocks)).astype(DType(scales).numpy),
+        ]
+        if zeros:
+            points = rng.integers(0, 1 << bits, (19, blocks))
+            arrays.append(points.astype(DType(zeros).numpy))
+        fields = {"columns": columns, "bits": bits, "block_size": block}
+        fixed = [i for i in range(len(arrays)) if i != 1]
+        made.append(one("few_bits_rows", "FewBitsGather", arrays, fixed, **fields))
+    table, scale = made[0].node.given[0].spec, made[0].node.given[2].spec
+    free = h.node("FewBitsGather", [table, spec(N, dtype="i32"), scale], columns=96)
+    return made + symbolic("few_bits_rows", [free])
+
+
 TABLE: dict[str, Callable[[], list[Case]]] = {
     "lstm": lstms,
     "gru": grus,
@@ -606,6 +629,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
     "grid sample": grids,
     "scatter": scatters,
     "quantize": quantized,
+    "rows of few bits": rows_of_few_bits,
     "plain products": products,
 }
 

@@ -18,6 +18,7 @@ from tactix_ops.rules.facts import Array, again
 T = P.tactix
 FEW = {DType.INT4: 4, DType.UINT4: 4, DType.INT2: 2, DType.UINT2: 2, DType.INT8: 8, DType.UINT8: 8}
 """Bits of what may be dequantised in blocks."""
+FLOATS = (DType.FP32, DType.FP16, DType.BF16)
 WORD = 32
 """Bits that kernels read at once: blocks are whole words."""
 
@@ -35,17 +36,17 @@ class ScaledBlocks:
     block: int
 
 
-def unfit(table: Node, axis: int) -> str:
-    """Why a DequantizeLinear of a matrix has no few bits in blocks along ``axis``; empty if it
-    has.
+def unfit(table: Node, axis: int, made: tuple[DType, ...] = FLOATS) -> str:
+    """Why a DequantizeLinear of a matrix has no few bits in blocks along ``axis``, of which it
+    makes one of these dtypes; empty if it has.
     """
     w, attrs = table.given[0].spec, table.attrs
     if any(v.const is None for v in table.given) or w.rank != 2:
         return "it dequantises no constant matrix"
-    if w.dtype not in FEW or table.given[1].spec.dtype is not DType.FP32:
+    if w.dtype not in FEW or table.given[1].spec.dtype not in made:
         return f"it reads {w.dtype.value}, with scales of {table.given[1].spec.dtype.value}"
-    if attrs.dtype is not DType.FP32:
-        return f"it makes {attrs.dtype.value}, not float32"
+    if attrs.dtype not in made:
+        return f"it makes {attrs.dtype.value}"
     block = _block(table, axis)
     if not block or block * FEW[w.dtype] % WORD:
         return "its scales are not along the axis of the sum, in blocks of whole 32 bits"
@@ -111,7 +112,7 @@ def packed(rows: Array, bits: int, lift: int) -> Array:
 
 
 def _product_when(root: Node, x: Value, table: Node) -> bool | str:
-    if x.spec.dtype is not DType.FP32 or x.spec.rank < 2 or x.const is not None:
+    if x.spec.dtype not in FLOATS or x.spec.rank < 2 or x.const is not None:
         return False
     why = unfit(table, 0)
     columns = table.given[0].spec.shape[0]
@@ -136,7 +137,7 @@ def _few_bits(x: Value, b: ScaledBlocks) -> Op:
 
 def _gemm_when(root: Node, x: Value, table: Node) -> bool | str:
     a = root.attrs
-    if a.transA or a.alpha != 1 or a.beta != 1 or x.spec.dtype is not DType.FP32:
+    if a.transA or a.alpha != 1 or a.beta != 1 or x.spec.dtype not in FLOATS:
         return False
     return unfit(table, 1 if a.transB else 0) or True
 
@@ -171,7 +172,7 @@ def _gemm_example(net: Any) -> None:
 
 
 def _rows_when(root: Node, table: Node) -> bool | str:
-    return False if root.attrs.axis % 2 else unfit(table, 1) or True
+    return False if root.attrs.axis % 2 else unfit(table, 1, (DType.FP32,)) or True
 
 
 def _rows(root: Node, indices: Value, table: Node) -> Op:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.builtin.rules.conftest import arrays, compare, names
 
+from tactix.base.dtypes import DType
 from tactix.fuse.rewrite import fuse
 from tactix.fuse.rivals import rival
 from tactix_ops.rules import all_rules, graphics_rules, lowering_rules, processor_rules
@@ -108,6 +109,22 @@ def test_products_and_rows_of_dequantised_constants_read_their_bits(net, dtype, 
     assert found == ["Add", "FewBitsGather", "FewBitsMatMul", "FewBitsMatMul"]
     given = {"x": RNG.standard_normal((3, 40)).astype(np.float32), "i": np.array([8, -9, 0, 3])}
     compare(net, out, given)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_products_of_16_bits_read_bits_too(net, dtype):
+    kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    whole = net.add_constant(RNG.integers(-8, 8, (32, 6)).astype(ml_dtypes.int4))
+    scale = net.add_constant(RNG.uniform(0.1, 0.2, (2, 6)).astype(kind))
+    made = DType.of(kind)
+    (w,) = net.add_layer(
+        "tactix.DequantizeLinear", [whole, scale], axis=0, block_size=16, dtype=made
+    )
+    x = net.x("n", 32, dtype=made.value)
+    net.mark_output(net.add("MatMul", x, w), "y")
+    out, _ = fuse(net, all_rules())
+    assert names(out) == ["FewBitsMatMul"]
+    compare(net, out, arrays(net, 3, (4,)), rtol=2e-2)
 
 
 def test_rows_of_8_bits_with_one_scale_stay_bytes_that_are_gathered(net):

@@ -232,7 +232,7 @@ def _digest(model: str | Path, config: BuilderConfig, session: Session) -> str:
     said = {
         f.name: getattr(config, f.name)
         for f in dataclasses.fields(config)
-        if f.name != "progress_monitor"
+        if f.name not in ("progress_monitor", "workers")
     }
     said |= {name: sorted(map(str, v)) for name, v in said.items() if isinstance(v, set)}
     out = hashlib.sha256(repr((tactix.__version__, said)).encode())

@@ -18,6 +18,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.launcher import MOST_THREADS
 from tactix.plan.reader import LIMIT
 from tactix.run.shapes import shape_of
+from tactix.select.contests import Workers
 from tactix.select.enumerate import Bids, Candidate
 
 
@@ -192,6 +193,8 @@ class BuilderConfig:
     ``trial_budget``: seconds that trials of one pack's kernels may take that fail; then no more of
     its kernels are tried.
     ``selector``: what says which candidates of a node may race; a lock's are not asked for.
+    ``workers``: who times candidates elsewhere, on devices like the one that is built for, which
+    need not be here; what they leave is timed here, if it can be.
     ``threads``: of one inference, at most MOST_THREADS; 0 means TACTIX_NUM_THREADS or all usable
     cores. ``device``: its key or its kind, such as ``cpu`` or ``cuda``. ``enabled``: packs that may
     touch layers of others. ``target``: what to build for, if not this machine's device as it is:
@@ -218,6 +221,7 @@ class BuilderConfig:
     budget: float | int = float("inf")
     trial_budget: float | int = 15.0
     selector: Selector | None = None
+    workers: Workers | None = None
     threads: int = 0
     device: str = "cpu"
     target: str = ""

@@ -1,4 +1,4 @@
-"""How much of the machine other processes use while candidates are timed: by so much times may be
+"""How much other processes use of the cores that candidates are timed on: by so much times may be
 off.
 """
 
@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+
+from tactix.base.cores import usable_cores
 
 STAT = Path("/proc/stat")
 NOTABLE = 0.2
@@ -25,7 +27,7 @@ class OtherProcesses:
         """By what share of itself a time may be too long, if others took their cores evenly from
         all; 0 if unknown.
         """
-        wall, cores = time.perf_counter() - self._begin, os.cpu_count() or 1
+        wall, cores = time.perf_counter() - self._begin, usable_cores()
         if self._busy < 0 or wall < SHORTEST:
             return 0.0
         used = (busy() - self._busy - (own() - self._own)) / wall
@@ -33,15 +35,21 @@ class OtherProcesses:
 
 
 def busy() -> float:
-    """Seconds of all cores since the start of the system that were not idle; -1 where nothing
-    tells.
+    """Seconds since the start of the system in which cores that this process may use were not idle,
+    of all of them together; -1 where nothing tells.
     """
     try:
-        fields = STAT.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
-        user, nice, system, _, _, irq, soft, steal = map(int, fields)
-        return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, AttributeError):
+        rows = dict(row.split(" ", 1) for row in STAT.read_text(encoding="ascii").splitlines())
+        cores = sorted(os.sched_getaffinity(0))
+        return sum(_ticks(rows[f"cpu{core}"]) for core in cores) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, AttributeError, KeyError):
         return -1.0
+
+
+def _ticks(row: str) -> int:
+    """Of a core that was not idle."""
+    user, nice, system, _, _, irq, soft, steal = map(int, row.split()[:8])
+    return user + nice + system + irq + soft + steal
 
 
 def own() -> float:

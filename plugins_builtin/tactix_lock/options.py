@@ -18,7 +18,16 @@ from tactix.config import (
 )
 
 APART = frozenset(
-    {"timing_cache", "frozen", "budget", "trial_budget", "selector", "sign", "progress_monitor"}
+    {
+        "timing_cache",
+        "frozen",
+        "budget",
+        "trial_budget",
+        "selector",
+        "workers",
+        "sign",
+        "progress_monitor",
+    }
 )
 """Options that change how a build goes, or how its plan is kept, or whose effect a lock holds."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix.run.admission import signer_of
+from tactix.select.contests import Workers
 from tactix_tools import options, show, source
 from tactix_tools.cli import INTERRUPTED, OK
 
@@ -27,6 +30,19 @@ from tactix_tools.cli import INTERRUPTED, OK
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.option("--no-sign", is_flag=True, help="Do not sign the plan with the local key.")
+@click.option(
+    "--on",
+    metavar="local|ray|ray://HOST:PORT",
+    help="Measure on idle workers of a Ray cluster that have what the plan is for: of one on this "
+    "machine's cores, the one that runs, or the one there.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="With --on: so many workers at most; 0: as many as there is room for.",
+)
 @options.shapes_option
 @options.build_options
 @options.json_option
@@ -38,6 +54,8 @@ def command(
     output: str | None,
     quiet: bool,
     no_sign: bool,
+    on: str | None,
+    workers: int,
     shapes: Any,
     as_json: bool,
     **build: Any,
@@ -59,7 +77,9 @@ def command(
         sign(bytes(32))  # a key that cannot be had is better found before the build
     start = time.monotonic()
     given = model, session, build, options.merged(shapes), quiet or as_json
-    with source.building(*given, keeps=True) as (builder, network, config):
+    with _workers(on, workers) as found, source.building(*given, keeps=True) as making:
+        builder, network, config = making
+        config.workers = found
         plan = builder.build_plan(network, config)
         container.save(plan, path, sign)
         stopped = config.progress_monitor.cancelled()
@@ -69,6 +89,20 @@ def command(
     else:
         _print(facts)
     return INTERRUPTED if stopped else OK
+
+
+@contextmanager
+def _workers(on: str | None, most: int) -> Iterator[Workers | None]:
+    """Who measures elsewhere. Raises UsageError, ConfigError."""
+    if on is None:
+        if most:
+            raise click.UsageError("--workers is for --on; give that, too")
+        yield None
+        return
+    from tactix_cluster.ray_workers import ray_workers
+
+    with ray_workers(on, most) as found:
+        yield found
 
 
 def summary(plan: Plan, path: Path, seconds: float) -> dict[str, Any]:

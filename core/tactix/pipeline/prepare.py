@@ -16,6 +16,7 @@ from tactix.contracts.rule import Rule
 from tactix.contracts.tactic import CompileContext, Tactic
 from tactix.network.definition import NetworkDefinition, weight_bytes
 from tactix.network.verify import verify
+from tactix.pipeline.measuring import bench_of, toolchain_of
 from tactix.pipeline.profiles import ranges
 from tactix.pipeline.stages import joined
 from tactix.pipeline.state import BuildState
@@ -24,7 +25,7 @@ from tactix.plugins.names import OWN
 from tactix.plugins.session import Session
 from tactix.plugins.unresolved import unresolved
 from tactix.run.engine import Engine
-from tactix.run.link import allocator_of, device_of
+from tactix.run.link import device_of
 from tactix.select.bench import Bench
 from tactix.select.compile import Toolchain
 from tactix.select.precision import LOWER, Precisions
@@ -169,9 +170,7 @@ def _toolchain(
     """Raises ConfigError if a language has no compiler, unless the reference could stand in on
     the device.
     """
-    own = {key for key, launcher in session.launchers.items() if launcher.device == device.kind}
-    able = [c for c in session.active_compilers() if c.launcher in own]
-    found = Toolchain(able if config.builder_optimization_level else [c.quick() for c in able])
+    found = toolchain_of(session, device, config.builder_optimization_level)
     for language, why in found.missing.items():
         if language not in found.by_language and not device.host_memory:
             what = f"nothing can be compiled for {device.kind}"
@@ -189,11 +188,8 @@ def _bench(
     linked: LinkContext,
     weights: int,
 ) -> Bench:
-    """What measures candidates; without memory of the device where that is not here."""
-    allocator = allocator_of(session, aim.device) if aim.here else None
-    made: Bench = (aim.device.bench or Bench)(
-        linked, session.launchers, allocator, session.strangers()
-    )
+    """What measures candidates in one build."""
+    made = bench_of(session, linked, aim.here)
     made.trial_budget, made.weights = config.trial_budget, weights
     made.least = {name: min(p.dims[name][0] for p in profiles) for name in profiles[0].dims}
     return made

@@ -13,7 +13,7 @@ from tactix.pipeline.fuse import fuse
 from tactix.pipeline.mixtures import Attempt, Mixtures, NotLowered
 from tactix.pipeline.settle import Settler
 from tactix.pipeline.state import BuildState
-from tactix.select.enumerate import Bids, Candidate
+from tactix.select.contests import Sides
 from tactix.select.precision import (
     LOCKED,
     NOT_FASTER,
@@ -97,12 +97,13 @@ def _duel(lowered: Attempt, wide: Attempt, found: Mapping[str, Pair]) -> dict[st
     """Seconds of pairs of nodes, taken in turns; of those that are alike once."""
     measurer = Settler(wide.network, wide.trace, wide.state, wide.bids).measurer
 
-    def sides(pair: Pair) -> list[list[tuple[Bids, Candidate]]]:
-        return [
-            [(lowered.bids[n], c) for n, c in pair.lowered],
-            [(wide.bids[n], c) for n, c in pair.wide],
-        ]
+    def sides(pair: Pair) -> Sides:
+        return (
+            tuple((lowered.bids[n], c) for n, c in pair.lowered),
+            tuple((wide.bids[n], c) for n, c in pair.wide),
+        )
 
     alike = {id(pair): pair for pair in found.values()}
+    measurer.delegate([sides(pair) for pair in alike.values()])
     times = {i: measurer.duel(*sides(pair)) or Times.apart(pair) for i, pair in alike.items()}
     return {name: times[id(pair)] for name, pair in found.items()}

@@ -23,9 +23,11 @@ from tactix.fuse.rivals import Rival, rival
 from tactix.fuse.split import apart, can_split, split
 from tactix.fuse.trace import Outrun, SplitGroup, Trace
 from tactix.network.definition import NetworkDefinition
+from tactix.pipeline.delegate import delegation
 from tactix.pipeline.placement import settled
 from tactix.pipeline.state import BuildState
 from tactix.select.choose import NEAR_TIE, Choice, Chooser
+from tactix.select.contests import Sides
 from tactix.select.enumerate import (
     Bids,
     Candidate,
@@ -229,6 +231,7 @@ class Settler:
             BuilderFlag.DEBUG in config.flags,
             self._foreseen,
             state.compiling,
+            delegation(state),
         )
 
     def _foreseen(self) -> list[Candidate]:
@@ -279,9 +282,24 @@ class Settler:
             return False
         beside = self._bids_for([h for pair in halves.values() for h in pair], ())
         self._measure(beside)
-        slow = [n for n, pair in halves.items() if self._is_outrun(n, [beside[h] for h in pair])]
+        slow = self._outrun_by({n: [beside[h] for h in pair] for n, pair in halves.items()})
         self._take_apart((n, FASTER_APART) for n in slow)
         return bool(slow)
+
+    def _outrun_by(self, others: Mapping[Node, Sequence[Bids]]) -> list[Node]:
+        """The nodes that are slower than what else there is for each."""
+        sides = (self._sides(n, halves) for n, halves in others.items())
+        self.measurer.delegate([s for s in sides if s is not None], linked=True)
+        return [n for n, halves in others.items() if self._is_outrun(n, halves)]
+
+    def _sides(self, n: Node, halves: Sequence[Bids]) -> Sides | None:
+        """The fastest of a chain and of its halves, if they can race each other in one process."""
+        every = [self.bids[n], *halves]
+        if not all(b.standing for b in every):
+            return None
+        whole, *parts = ((b, min(b.standing, key=lambda c: c.order)) for b in every)
+        own = all(self.state.bench.of(c) is self.state.bench for _, c in (whole, *parts))
+        return ((whole,), tuple(parts)) if own else None
 
     def _is_outrun(self, n: Node, halves: Sequence[Bids]) -> bool:
         """Whether the halves are faster than the chain: one after the other, where that can be
@@ -291,12 +309,12 @@ class Settler:
         every = [self.bids[n], *halves]
         if not all(b.standing for b in every):
             return not self.bids[n].standing
-        whole, *parts = ((b, min(b.standing, key=lambda c: c.order)) for b in every)
-        own = all(self.state.bench.of(c) is self.state.bench for _, c in (whole, *parts))
-        times = self.measurer.duel([whole], parts, linked=True) if own else None
+        sides = self._sides(n, halves)
+        times = self.measurer.duel(*sides, linked=True) if sides is not None else None
         if times is not None:
             tie = NEAR_TIE if self.state.context.threads > 1 else 0.0
             return times.wide < times.lowered * (1 - tie)
+        whole, *parts = ((b, min(b.standing, key=lambda c: c.order)) for b in every)
         return _total(parts) < _total([whole])
 
     def _has_lost(self, n: Node) -> bool:
@@ -342,7 +360,9 @@ class Settler:
         beside = self._bids_for([part for form in forms for part in form.nodes], ())
         able = [form for form in forms if self._may_win(form, beside)]
         self._measure({part: beside[part] for form in able for part in form.nodes})
-        faster = [f for f in able if self._is_outrun(f.node, [beside[part] for part in f.nodes])]
+        found = {f.node: f for f in able}
+        slow = self._outrun_by({n: [beside[p] for p in f.nodes] for n, f in found.items()})
+        faster = [found[n] for n in slow]
         same = [n for form in faster for n in alike[id(self.bids[form.node])]]
         for form in self._forms(same):
             self._take(form)

@@ -32,6 +32,7 @@ from tactix.contracts.launcher import Runnable
 from tactix.select.accuracy import GATE, GRANTED
 from tactix.select.bench import Bench, Expected, Untriable, sample
 from tactix.select.compile import Toolchain, with_binary
+from tactix.select.contests import Delegation, Duel, Outcome, Race, Sides, Stand
 from tactix.select.enumerate import DEFAULT, Bids, Candidate, estimate, reject
 from tactix.select.interleave import interleave, repeats
 from tactix.select.precision import Times
@@ -46,8 +47,6 @@ FIRST, BATCH_SECONDS, BATCH_SHARE = 64, 10.0, 0.125
 left of a budget.
 """
 
-Stand = tuple[Bids, Candidate]
-"""A candidate, and the bids that it stands among."""
 Todo = tuple[Bids, list[Candidate]]
 """What is open of a node's candidates."""
 
@@ -58,7 +57,8 @@ class Measurer:
 
     ``strict``: what tactix's own code raises while it is tried, and is no TactixError, is raised
     again. ``foreseen``: what would be chosen if nothing more were measured. ``late``: seconds
-    beyond the deadline that compiling that took; each time adds its own.
+    beyond the deadline that compiling that took; each time adds its own. ``delegation``: who times
+    candidates elsewhere; what that leaves is timed here.
     """
 
     bench: Bench
@@ -75,6 +75,7 @@ class Measurer:
     strict: bool = False
     foreseen: Callable[[], Sequence[Candidate]] = lambda: ()
     late: list[float] = field(default_factory=list)
+    delegation: Delegation | None = None
     _delays: dict[int, float] = field(default_factory=dict, init=False)
 
     def run(self, all_bids: Sequence[Bids]) -> None:
@@ -83,10 +84,14 @@ class Measurer:
 
         Raises ToolchainError, TimingCacheError.
         """
-        with self._limited():
-            self._run(all_bids)
+        self.race(all_bids)
         for b in all_bids:
             self._rule_out(b)
+
+    def race(self, all_bids: Sequence[Bids]) -> None:
+        """Time all candidates, from the cache, by running, or by estimate. Raises as ``run``."""
+        with self._limited():
+            self._run(all_bids)
 
     def by_now(self, b: Bids) -> Bids:
         """A copy of a node's bids, as they will be if nothing more is measured."""
@@ -113,7 +118,7 @@ class Measurer:
             for b in all_bids
             if (cs := [c for c in b.candidates if not self._settle(b, c, again)])
         ]
-        if not self._is_over():
+        if self._can_time:
             todo = [(b, [c for c in b.candidates if c in cs or self._rivals(c)]) for b, cs in todo]
         if self.frozen and todo:
             b, cs = todo[0]
@@ -124,6 +129,8 @@ class Measurer:
             raise TimingCacheError(
                 "a frozen build needs every timing", who=b.node.name, why=why, do="Measure it there"
             )
+        if self.delegation is not None:
+            todo = self._delegated(self.delegation, todo)
         self._work_off(todo)
         self.bench.review(all_bids)
         whole = self.bench.delay()
@@ -134,6 +141,36 @@ class Measurer:
     def _is_quiet(self) -> bool:
         """Whether what others delayed is timed again: there is time, and they are gone."""
         return not self.frozen and time.monotonic() < self.deadline and not self.bench.delay()
+
+    @property
+    def _can_time(self) -> bool:
+        """Whether there is time, and a device, here or elsewhere."""
+        return not self._is_over() or not (self.delegation is None or self.delegation.stopped())
+
+    def _delegated(self, delegation: Delegation, todo: Sequence[Todo]) -> list[Todo]:
+        """Have races held elsewhere; what is left then. Their times are taken from the cache, as
+        those of any other build would be.
+        """
+        waiting = sorted(todo, key=_worth, reverse=True)
+        races = [
+            Race(replace(b, candidates=[replace(c, status="open") for c in cs]))
+            for b, cs in waiting
+        ]
+        self.monitor.phase("measure", len(races))
+        for done, (i, outcome) in enumerate(delegation.hold(races), 1):
+            self._take(*waiting[i], outcome)
+            self.monitor.step("measure", done, waiting[i][0].node.name)
+        self.monitor.finish("measure")
+        left = [(b, [c for c in cs if not self._settle(b, c, again=False)]) for b, cs in waiting]
+        return [(b, cs) for b, cs in left if cs]
+
+    def _take(self, b: Bids, candidates: Sequence[Candidate], outcome: Outcome) -> None:
+        for i, (c, timing) in enumerate(zip(candidates, outcome.timings, strict=True)):
+            c.status = "open"
+            if timing is not None:
+                self.cache.put(self.key(b, c), timing)
+            elif i in outcome.rejected:
+                reject(c, outcome.rejected[i])
 
     def _work_off(self, todo: Sequence[Todo]) -> None:
         """Compile and race node by node, those first that take longest; what time is too short for
@@ -266,10 +303,11 @@ class Measurer:
         A time from the cache was taken under another load than a fresh one: only what was timed in
         one session tells which is shorter. None where times are estimates or cannot be taken.
         """
-        sides = (lowered, wide)
+        sides = (tuple(lowered), tuple(wide))
         every = [*lowered, *wide]
-        if not self.bench.duels or any(c.status not in ("measured", "cached") for _, c in every):
+        if not self._can_be_fought(sides):
             return None
+        self.delegate([sides], linked=linked)
         keys = self._duel_keys(sides, linked)
         low, plain = map(self.cache.get, keys)
         cached = Times(low.seconds, plain.seconds, "cached") if low and plain else None
@@ -289,6 +327,32 @@ class Measurer:
             self.cache.put(key, Timing(s, 0.0, 0.0, delay))
         return Times(seconds[0], seconds[1], "measured")
 
+    def delegate(self, duels: Sequence[Sides], *, linked: bool = False) -> None:
+        """Have those duels fought elsewhere that the cache knows nothing of, side by side; it knows
+        their times then. What is left is fought when ``duel`` is asked for it.
+        """
+        if self.delegation is None or self.frozen:
+            return
+        keys = [self._duel_keys(s, linked) if self._can_be_fought(s) else [] for s in duels]
+        new = [(s, k) for s, k in zip(duels, keys) if k and k[0] not in self.cache.entries]
+        for i, outcome in self.delegation.hold([Duel(s, linked) for s, _ in new]):
+            for key, timing in zip(new[i][1], outcome.timings, strict=True):
+                if timing is not None:
+                    self.cache.put(key, timing)
+
+    def fought(self, sides: Sides, *, linked: bool) -> tuple[Timing | None, Timing | None]:
+        """The timing of each side of a duel, just taken; None where that cannot be."""
+        self.duel(*sides, linked=linked)
+        low, plain = (self.cache.entries.get(key) for key in self._duel_keys(sides, linked))
+        return low, plain
+
+    def _can_be_fought(self, sides: Sides) -> bool:
+        """Whether all its candidates have times that were taken, and the device tells which of two
+        sides is faster.
+        """
+        timed = all(c.status in ("measured", "cached") for side in sides for _, c in side)
+        return self.bench.duels and timed
+
     def _duel_keys(self, sides: Sequence[Sequence[Stand]], linked: bool) -> list[str]:
         """The timing cache's key of each side, beside the other."""
         text = json.dumps([[self.key(b, c) for b, c in side] for side in sides])
@@ -301,7 +365,7 @@ class Measurer:
         """Whether sides are timed: they never were, or others delayed that and are gone now."""
         if self.frozen or self._is_over():
             return False
-        return cached is None or (is_doubted and self._is_quiet())
+        return cached is None or (is_doubted and self.delegation is None and self._is_quiet())
 
     def _fight(self, sides: Sequence[Sequence[Stand]], linked: bool) -> list[float]:
         """Seconds of each side. Raises whatever candidates raise, and BuildCancelled."""

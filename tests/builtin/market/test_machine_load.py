@@ -22,7 +22,7 @@ def clock(
     monkeypatch.setattr(machine_load, "own", lambda: own.pop(0))
     times = [0.0, 10.0]
     monkeypatch.setattr(machine_load.time, "perf_counter", lambda: times.pop(0))
-    monkeypatch.setattr(machine_load.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(machine_load, "usable_cores", lambda: cores)
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,16 @@ def test_delays(
 
 def test_what_the_system_tells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stat = tmp_path / "stat"
-    stat.write_text("cpu  100 10 20 5000 7 1 2 3 0 0\ncpu0 1 2 3\n")
+    rows = ["cpu  900 0 0 0 0 0 0 0 0 0", "cpu0 100 10 20 5000 7 1 2 3 0 0"]
+    rows += ["cpu1 500 0 0 5000 0 0 0 0 0 0", "cpu2 4 0 0 5000 0 0 0 0 0 0", "btime 17"]
+    stat.write_text("\n".join(rows))
     monkeypatch.setattr(machine_load, "STAT", stat)
     monkeypatch.setattr(machine_load.os, "sysconf", lambda name: 100, raising=False)
+    cores = {0}
+    monkeypatch.setattr(machine_load.os, "sched_getaffinity", lambda pid: cores, raising=False)
     assert machine_load.busy() == pytest.approx(1.36)
+    cores.add(2)
+    assert machine_load.busy() == pytest.approx(1.4), "others' cores do not count"
     monkeypatch.setattr(machine_load, "STAT", tmp_path / "none")
     assert machine_load.busy() == -1.0
 

@@ -12,7 +12,7 @@ from math import ceil
 from typing import Protocol
 
 from tactix.base.errors import TactixError
-from tactix.select.contests import Conditions, Contest, Outcome, Race
+from tactix.select.contests import Conditions, Contest, ContestOutcome, Race
 from tactix_cluster.contest_pickle import packed
 
 ASKED = 0.1
@@ -33,15 +33,15 @@ LEAST = 8
 """Candidates that are sent at once at least, where that leaves some for every worker."""
 
 
-class Lost(Exception):
+class WorkerLost(Exception):
     """A worker is gone, or its machine."""
 
 
-class Refused(Exception):
+class WorkerRefused(Exception):
     """A worker cannot stand for the device; the text says why."""
 
 
-class Worker(Protocol):
+class ClusterWorker(Protocol):
     """One process. Each question is answered in its turn."""
 
     def ready(self, conditions: Conditions) -> object:
@@ -60,13 +60,15 @@ class Cluster(Protocol):
     def count(self, conditions: Conditions) -> int:
         """Workers for which there is room now."""
 
-    def start(self, conditions: Conditions) -> Worker: ...
+    def start(self, conditions: Conditions) -> ClusterWorker: ...
 
     def done(self, tickets: Sequence[object], seconds: float) -> Sequence[object]:
         """Those that are answered, after so many seconds at most."""
 
-    def answer(self, ticket: object) -> Sequence[Outcome]:
-        """Empty to the question whether it is ready. Raises Lost, Refused, TactixError."""
+    def answer(self, ticket: object) -> Sequence[ContestOutcome]:
+        """Empty to the question whether it is ready. Raises WorkerLost, WorkerRefused; TactixError
+        for contests that it cannot hold.
+        """
 
     def close(self) -> None: ...
 
@@ -97,7 +99,7 @@ class ClusterWorkers:
         contests: Sequence[Contest],
         stopped: Callable[[], bool],
         warn: Callable[[str], None],
-    ) -> Iterator[tuple[int, Outcome]]:
+    ) -> Iterator[tuple[int, ContestOutcome]]:
         """See ``Workers.hold``."""
         if self._shift is None or self._shift.conditions != conditions:
             self._end_shift()
@@ -143,8 +145,8 @@ class _Shift:
     cluster: Cluster
     conditions: Conditions
     most: int
-    _idle: list[Worker] = field(default_factory=list)
-    _asked: dict[int, tuple[object, Worker, list[_Contest]]] = field(default_factory=dict)
+    _idle: list[ClusterWorker] = field(default_factory=list)
+    _asked: dict[int, tuple[object, ClusterWorker, list[_Contest]]] = field(default_factory=dict)
     _room: int = -1
     _was_ready: bool = False
 
@@ -157,7 +159,7 @@ class _Shift:
         waiting: deque[_Contest],
         stopped: Callable[[], bool],
         warn: Callable[[str], None],
-    ) -> Iterator[tuple[int, Outcome]]:
+    ) -> Iterator[tuple[int, ContestOutcome]]:
         """Outcomes as they come; what nobody can hold is left."""
         self._start(len(waiting))
         until = time.monotonic() + START_SECONDS
@@ -190,7 +192,7 @@ class _Shift:
         worker = self.cluster.start(self.conditions)
         self._ask(worker, worker.ready(self.conditions), [])
 
-    def _ask(self, worker: Worker, ticket: object, given: list[_Contest]) -> None:
+    def _ask(self, worker: ClusterWorker, ticket: object, given: list[_Contest]) -> None:
         self._asked[id(ticket)] = ticket, worker, given
 
     def _send(self, waiting: deque[_Contest]) -> None:
@@ -209,15 +211,15 @@ class _Shift:
 
     def _answered(
         self, ticket: object, waiting: deque[_Contest], warn: Callable[[str], None]
-    ) -> Iterator[tuple[int, Outcome]]:
+    ) -> Iterator[tuple[int, ContestOutcome]]:
         _, worker, given = self._asked.pop(id(ticket))
         try:
             outcomes = self.cluster.answer(ticket)
-        except Refused as e:
+        except WorkerRefused as e:
             warn(f"a worker does not take part: {e}")
             self._room -= 1
             worker.stop()
-        except Lost as e:
+        except WorkerLost as e:
             self._replace(worker, given, waiting)
             warn(f"a worker was lost, and is replaced: {e}")
         except TactixError as e:
@@ -228,7 +230,9 @@ class _Shift:
             self._idle.append(worker)
             yield from ((c.index, outcome) for c, outcome in zip(given, outcomes, strict=True))
 
-    def _replace(self, worker: Worker, given: list[_Contest], waiting: deque[_Contest]) -> None:
+    def _replace(
+        self, worker: ClusterWorker, given: list[_Contest], waiting: deque[_Contest]
+    ) -> None:
         """Another one does what this one was to do. One that is lost before it is ready is not
         replaced.
         """

@@ -12,14 +12,14 @@ from tactix.base.cores import usable_cores
 from tactix.base.errors import ConfigError, TactixError
 from tactix.pipeline.delegate import ContestHost
 from tactix.plugins.session import Session
-from tactix.select.contests import Conditions, Outcome
-from tactix_cluster.cluster_workers import ClusterWorkers, Lost, Refused
+from tactix.select.contests import Conditions, ContestOutcome
+from tactix_cluster.cluster_workers import ClusterWorkers, WorkerLost, WorkerRefused
 from tactix_cluster.contest_pickle import loads
 from tactix_cluster.core_lease import lease
 from tactix_cluster.ray_library import ray_module
 
 if TYPE_CHECKING:
-    from tactix_cluster.cluster_workers import Worker
+    from tactix_cluster.cluster_workers import ClusterWorker
 
 LOCAL, ANY, REMOTE = "local", "ray", "ray://"
 """Where builds run: on a cluster of this machine's cores, on the one that there is or else such a
@@ -50,7 +50,7 @@ class RayContestHost:
         self._lease.occupy()
         return ""
 
-    def hold(self, conditions: Conditions, contests: Sequence[bytes]) -> list[Outcome]:
+    def hold(self, conditions: Conditions, contests: Sequence[bytes]) -> list[ContestOutcome]:
         """Raises TactixError."""
         found = [loads(content, self.session) for content in contests]
         return self._host(conditions).hold(found)
@@ -88,7 +88,7 @@ class RayCluster:
         free, (resource, each) = self._ray.available_resources(), _needs(conditions)
         return int(free.get(resource, 0.0) / each)
 
-    def start(self, conditions: Conditions) -> Worker:
+    def start(self, conditions: Conditions) -> ClusterWorker:
         resource, each = _needs(conditions)
         own = {"num_cpus": each} if resource == "CPU" else {"num_gpus": each}
         actor = self._ray.remote(RayContestHost)
@@ -99,19 +99,19 @@ class RayCluster:
         found: list[object] = self._ray.wait(list(tickets), num_returns=1, timeout=seconds)[0]
         return found
 
-    def answer(self, ticket: object) -> Sequence[Outcome]:
+    def answer(self, ticket: object) -> Sequence[ContestOutcome]:
         try:
             found = self._ray.get(ticket)
         except self._ray.exceptions.RayTaskError as e:
             cause = e.as_instanceof_cause()
             if isinstance(cause, TactixError):
                 raise cause from None
-            raise Refused(str(cause).strip().rpartition("\n")[2]) from e
+            raise WorkerRefused(str(cause).strip().rpartition("\n")[2]) from e
         except self._ray.exceptions.RayError as e:
-            raise Lost(str(e).strip().partition("\n")[0]) from e
+            raise WorkerLost(str(e).strip().partition("\n")[0]) from e
         if isinstance(found, str):
             if found:
-                raise Refused(found)
+                raise WorkerRefused(found)
             return []
         return found  # type: ignore[no-any-return]
 

@@ -172,13 +172,14 @@ def run(plan: str | Path, *, name: str = "", **more: Any) -> DeploymentHandle:
     """
     app, serve, path = deployment(plan, **more), ray_module("ray.serve"), Path(plan)
     try:
-        return serve.run(app, name=name or path.stem, route_prefix=None)  # type: ignore[no-any-return]
+        handle: DeploymentHandle = serve.run(app, name=name or path.stem, route_prefix=None)
     except RuntimeError as e:
         refusal = _refusal(_read(plan)[1])
         if refusal is not None:
             raise refusal from None
         why = str(e).strip().rpartition("\n")[2]
         raise ExecutionError("the plan is not served", who=path.name, why=why) from e
+    return handle
 
 
 def forget(plan: str | Path) -> None:

@@ -17,7 +17,7 @@ from tactix.plugins.session import Session
 from tactix.run.link import device_of
 from tactix.select.bench import Bench
 from tactix.select.compile import Toolchain
-from tactix.select.contests import Conditions, Contest, Delegation, Outcome, Race
+from tactix.select.contests import Conditions, Contest, ContestOutcome, Delegation, Race
 from tactix.select.measure import Measurer
 from tactix.select.timing_cache import Timing, TimingCache
 
@@ -102,7 +102,7 @@ class ContestHost:
     def toolchain(self) -> Toolchain:
         return toolchain_of(self.session, self.device, self.conditions.level)
 
-    def hold(self, contests: list[Contest]) -> list[Outcome]:
+    def hold(self, contests: list[Contest]) -> list[ContestOutcome]:
         """Compile and time them all. A contest that fails as a whole has no timings."""
         bench = self._bench()
         measurer = Measurer(
@@ -140,9 +140,9 @@ def _identity(p: DeviceProperties) -> tuple[object, ...]:
     return p.kind, p.name, p.features, dict(p.facts)
 
 
-def _outcome(measurer: Measurer, contest: Contest) -> Outcome:
+def _outcome(measurer: Measurer, contest: Contest) -> ContestOutcome:
     if not isinstance(contest, Race):
-        return Outcome(measurer.fought(contest.sides, linked=contest.linked))
+        return ContestOutcome(measurer.fought(contest.sides, linked=contest.linked))
     timings: list[Timing | None] = []
     rejected: dict[int, str] = {}
     for i, c in enumerate(contest.bids.candidates):
@@ -150,4 +150,4 @@ def _outcome(measurer: Measurer, contest: Contest) -> Outcome:
         timings.append(found)
         if c.status == "rejected":
             rejected[i] = c.reason
-    return Outcome(tuple(timings), rejected)
+    return ContestOutcome(tuple(timings), rejected)

@@ -65,7 +65,7 @@ Contest = Race | Duel
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ContestOutcome:
     """Of one contest. ``timings``: of a race's candidates, None for one that was not timed; of a
     duel's two sides. ``rejected``: why a candidate, by its index, must not be chosen.
     """
@@ -84,7 +84,7 @@ class Workers(Protocol):
         contests: Sequence[Contest],
         stopped: Callable[[], bool],
         warn: Callable[[str], None],
-    ) -> Iterator[tuple[int, Outcome]]:
+    ) -> Iterator[tuple[int, ContestOutcome]]:
         """The index and the outcome of each contest that could be held, as they come; those that
         the caller expects to take longest are first. ``stopped``: whether to give up. ``warn``:
         takes what went wrong on the way.
@@ -100,7 +100,7 @@ class Delegation:
     stopped: Callable[[], bool]
     warn: Callable[[str], None]
 
-    def hold(self, contests: Sequence[Contest]) -> Iterator[tuple[int, Outcome]]:
+    def hold(self, contests: Sequence[Contest]) -> Iterator[tuple[int, ContestOutcome]]:
         """See ``Workers.hold``."""
         if contests and not self.stopped():
             yield from self.workers.hold(self.conditions, contests, self.stopped, self.warn)

@@ -32,7 +32,7 @@ from tactix.contracts.launcher import Runnable
 from tactix.select.accuracy import GATE, GRANTED
 from tactix.select.bench import Bench, Expected, Untriable, sample
 from tactix.select.compile import Toolchain, with_binary
-from tactix.select.contests import Delegation, Duel, Outcome, Race, Sides, Stand
+from tactix.select.contests import ContestOutcome, Delegation, Duel, Race, Sides, Stand
 from tactix.select.enumerate import DEFAULT, Bids, Candidate, estimate, reject
 from tactix.select.interleave import interleave, repeats
 from tactix.select.precision import Times
@@ -164,7 +164,7 @@ class Measurer:
         left = [(b, [c for c in cs if not self._settle(b, c, again=False)]) for b, cs in waiting]
         return [(b, cs) for b, cs in left if cs]
 
-    def _take(self, b: Bids, candidates: Sequence[Candidate], outcome: Outcome) -> None:
+    def _take(self, b: Bids, candidates: Sequence[Candidate], outcome: ContestOutcome) -> None:
         for i, (c, timing) in enumerate(zip(candidates, outcome.timings, strict=True)):
             c.status = "open"
             if timing is not None:

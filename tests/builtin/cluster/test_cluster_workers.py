@@ -19,8 +19,8 @@ from tactix.pipeline.delegate import ContestHost
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
-from tactix.select.contests import Conditions, Outcome
-from tactix_cluster.cluster_workers import ClusterWorkers, Lost, Refused
+from tactix.select.contests import Conditions, ContestOutcome
+from tactix_cluster.cluster_workers import ClusterWorkers, WorkerLost, WorkerRefused
 from tactix_cluster.contest_pickle import loads
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
@@ -78,16 +78,16 @@ class FakeCluster:
     def done(self, tickets: Sequence[object], seconds: float) -> Sequence[object]:
         return tickets[:1]
 
-    def answer(self, ticket: object) -> Sequence[Outcome]:
+    def answer(self, ticket: object) -> Sequence[ContestOutcome]:
         assert isinstance(ticket, Ticket)
         host = ContestHost(self.session, ticket.conditions)
         self.conditions.append(ticket.conditions)
         if why := self.refusing or host.unlike():
-            raise Refused(why)
+            raise WorkerRefused(why)
         if not ticket.contests:
             return []
         if ticket.worker.number in self.dying:
-            raise Lost("killed")
+            raise WorkerLost("killed")
         if self.wrong:
             raise ExecutionError(self.wrong)
         ticket.worker.held.append(len(ticket.contests))

@@ -75,12 +75,15 @@ class Cluster(Protocol):
 
 @dataclass(eq=False)
 class _Contest:
-    """``index``: the caller's. ``lost``: how many workers were, over it."""
+    """``index``: the caller's. ``lost``: how many workers were, over it. ``alone``: whether it is
+    sent without others, as it may be what fails.
+    """
 
     index: int
     content: bytes
     candidates: int
     lost: int = 0
+    alone: bool = False
 
 
 @dataclass
@@ -199,7 +202,9 @@ class _Shift:
         while self._idle and waiting:
             worker, most = self._idle.pop(), self._share(waiting)
             given = [waiting.popleft()]
-            while waiting and sum(c.candidates for c in given) < most and not given[0].lost:
+            while waiting and sum(c.candidates for c in given) < most:
+                if given[0].alone or waiting[0].alone:
+                    break
                 given.append(waiting.popleft())
             contents = [c.content for c in given]
             self._ask(worker, worker.hold(self.conditions, contents), given)
@@ -223,8 +228,11 @@ class _Shift:
             self._replace(worker, given, waiting)
             warn(f"a worker was lost, and is replaced: {e}")
         except TactixError as e:
-            warn(f"what a worker could not time is left to this build: {e}")
             self._idle.append(worker)
+            if len(given) > 1:
+                self._again(given, waiting)
+            else:
+                warn(f"what a worker could not time is left to this build: {e}")
         else:
             self._was_ready = True
             self._idle.append(worker)
@@ -239,8 +247,15 @@ class _Shift:
         worker.stop()
         for c in given:
             c.lost += 1
-        waiting.extendleft(c for c in reversed(given) if c.lost < MOST_LOSSES)
+        self._again([c for c in given if c.lost < MOST_LOSSES], waiting)
         if given:
             self._start_one()
         else:
             self._room -= 1
+
+    @staticmethod
+    def _again(given: Sequence[_Contest], waiting: deque[_Contest]) -> None:
+        """Each is sent once more, by itself."""
+        for c in reversed(given):
+            c.alone = True
+            waiting.appendleft(c)

@@ -96,8 +96,8 @@ class RayCluster:
         return RayWorker(self._ray, actor.options(**own, **spread).remote())
 
     def done(self, tickets: Sequence[object], seconds: float) -> Sequence[object]:
-        found: list[object] = self._ray.wait(list(tickets), num_returns=1, timeout=seconds)[0]
-        return found
+        ready = self._ray.wait(list(tickets), num_returns=1, timeout=seconds)[0]
+        return [ticket for ticket in tickets if ticket in ready]
 
     def answer(self, ticket: object) -> Sequence[ContestOutcome]:
         try:

@@ -205,7 +205,7 @@ def _made(shipped: ShippedPlan, options: ReplicaOptions, given: Mapping[str, Any
     own = {
         "name": Path(shipped.name).stem,
         "max_ongoing_requests": options.together,
-        "max_constructor_retry_count": 1,  # what does not fit now fits no better later
+        "max_constructor_retry_count": 2,  # a plan that is refused is refused again
         "ray_actor_options": cpu if shipped.device == "cpu" else {"num_gpus": 1},
     }
     try:

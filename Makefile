@@ -6,10 +6,11 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 PYTEST_ARGS ?=
+PYTHONS ?= $(PYTHON)
 WORKERS := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test masks docs changes sanitize clean
+.PHONY: help venv demo test masks docs changes wheels sanitize clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +34,9 @@ docs: $(VENV)/.docs ## the documents as a site in build/site; a warning is an er
 
 changes: $(VENV)/.docs ## what the next release will say, of the files in docs/changes
 	$(PY) -m towncrier build --draft --version next
+
+wheels: $(VENV)/.test ## the wheels of a release in dist, each installed alone under PYTHONS='python3.11 python3.12 ...' and used
+	$(PY) tests/release/release_wheels.py --out dist --check $(PYTHONS)
 
 sanitize: $(VENV)/.test ## the tests of every CUDA kernel under NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
 	$(PY) tests/gpu/sanitize.py

@@ -19,7 +19,7 @@ from tactix.plugins.identity import installed_files, normal
 
 NATIVE = (".so", ".pyd", ".dll", ".dylib")
 
-AT_HAND = frozenset({"tactix", "tactix-lean", "numpy", "cuda-python", "cuda-bindings"})
+AT_HAND = frozenset({"tactix", "tactix-runtime", "numpy", "cuda-python", "cuda-bindings"})
 """Distributions that a pack may need, as whoever runs the plan has them."""
 
 

@@ -19,7 +19,7 @@ from tactix_tools import options, show
 @options.json_option
 @click.pass_obj
 def command(_: Any, /, out: str, as_json: bool) -> None:
-    """Write tactix_lean-VERSION-py3-none-any.whl: what runs plans, and needs nothing but numpy.
+    """Write the wheel of tactix-runtime: what runs plans, and needs nothing but numpy.
 
     It is generated from this very installation; the same sources give the same bytes.
     """

@@ -49,7 +49,7 @@ def fresh(folder: Path) -> dict[str, str]:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
-    subprocess.run([*pip, f"{source}[sdk]", "setuptools>=70.1"], check=True)
+    subprocess.run([*pip, str(source), str(source / "plugin_sdk"), "setuptools>=70.1"], check=True)
     paths = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", "")])
     caches = {"TACTIX_CACHE_DIR": str(folder / "cache"), "TACTIX_HOME": str(folder / "home")}
     plain = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}

@@ -38,7 +38,7 @@ SHIMS = {
     "pip": 'c=$1; shift; if [ $c = install ]; then set -- --no-deps --no-build-isolation --no-index "$@"; fi; '
     'exec python -m pip "$c" --disable-pip-version-check --quiet "$@"',
     "tactix": 'exec python -m tactix "$@"',
-    "tactix-sdk": 'exec python -m tactix_sdk.cli "$@"',
+    "tactix-sdk": 'exec python -m tactix_sdk.authoring.cli "$@"',
 }
 """Programs of the environment: pip installs nothing but what lies there, and looks nowhere else."""
 

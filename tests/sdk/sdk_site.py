@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tactix.plugins.loader import reset_scan
-from tactix_sdk.scaffold import create
+from tactix_sdk.authoring.scaffold import create
 from tactix_sdk.testing import Subject
 
 PIP = (

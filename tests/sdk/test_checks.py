@@ -15,7 +15,7 @@ from test_check_parts import FAULTS as FAULTS_OF_PARTS
 from tactix.plugins.loader import reset_scan
 from tactix_cuda import nvrtc
 from tactix_sdk import errors, onnx_converter
-from tactix_sdk.cli import main
+from tactix_sdk.authoring.cli import main
 from tactix_sdk.testing import (
     CHECKS,
     FAILED,

@@ -14,8 +14,8 @@ import pytest
 from sdk_site import Site
 
 from tactix_sdk import errors
-from tactix_sdk.cli import main
-from tactix_sdk.scaffold import OWN_LAYER, TACTICS, create
+from tactix_sdk.authoring.cli import main
+from tactix_sdk.authoring.scaffold import OWN_LAYER, TACTICS, create
 from tactix_sdk.testing import FAILED, PASSED, outcomes
 
 COMBINATIONS = [

@@ -17,18 +17,21 @@ from tactix_ship.lean.text import lean_text
 from tactix_trust import object_cache
 
 PACKAGE = "tactix_lean"
+DISTRIBUTION = "tactix_runtime"
+"""As it is in names of files. The package is called otherwise, as tactix has one of that name."""
+
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 METADATA = """\
 Metadata-Version: 2.1
-Name: tactix-lean
+Name: tactix-runtime
 Version: {version}
 Summary: Runs plans that tactix {version} has built
 License: Apache-2.0
 Requires-Python: >=3.11
-Requires-Dist: numpy>=1.26
+Requires-Dist: numpy>=1.26,<3
 Provides-Extra: cuda
-Requires-Dist: cuda-python>=13; extra == 'cuda'
+Requires-Dist: cuda-python>=13,<14; extra == 'cuda'
 """
 WHEEL = (
     "Wheel-Version: 1.0\nGenerator: tactix {version}\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -60,7 +63,7 @@ def wheel() -> bytes:
 def made() -> bytes:
     """The file's bytes, from the sources: that takes a second. Raises InternalError."""
     version = tactix.__version__
-    info = f"{PACKAGE}-{version}.dist-info"
+    info = f"{DISTRIBUTION}-{version}.dist-info"
     files = {f"{PACKAGE}/{path}": content for path, content in sorted(package_files().items())}
     files[f"{info}/METADATA"] = METADATA.format(version=version).encode()
     files[f"{info}/WHEEL"] = WHEEL.format(version=version).encode()
@@ -108,7 +111,7 @@ def installed_size() -> int:
 
 def write(folder: str | Path) -> Path:
     """Write the wheel into a folder, which is made if need be. Raises OSError."""
-    path = Path(folder) / f"{PACKAGE}-{tactix.__version__}-py3-none-any.whl"
+    path = Path(folder) / f"{DISTRIBUTION}-{tactix.__version__}-py3-none-any.whl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as f:
         f.write(wheel())

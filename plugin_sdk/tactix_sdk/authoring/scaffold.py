@@ -159,10 +159,10 @@ def _render(template: str, facts: dict[str, Any]) -> str:
         import jinja2
     except ImportError as e:
         raise ConfigError(
-            "the templates need jinja2", why=str(e), do="pip install 'tactix[sdk]'"
+            "the templates need jinja2", why=str(e), do="pip install tactix-sdk"
         ) from e
     text = (
-        resources.files("tactix_sdk")
+        resources.files("tactix_sdk.authoring")
         .joinpath("templates", f"{template}.j2")
         .read_text(encoding="utf-8")
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tactix.base.errors import TactixError
-from tactix_sdk.scaffold import TACTICS, create
+from tactix_sdk.authoring.scaffold import TACTICS, create
 
 if TYPE_CHECKING:
     from tactix_sdk.testing import Outcome

@@ -6,14 +6,14 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from tactix.base.arrays import Array
 from tactix.base.errors import InvalidArgument, TactixError
-from tactix_serve.datatypes import NAMES, OBJECTS, from_bytes, to_bytes
+from tactix_serve.datatypes import OBJECTS, dtype_named, from_bytes, to_bytes
 from tactix_serve.frames import Buffer, FrameLink, Head, padded
 from tactix_serve.inference import for_clients, outcome_of
 from tactix_serve.metrics import ServerMetrics
@@ -33,7 +33,10 @@ from tactix_serve.wire import (
     error_row,
 )
 
-_NUMPY = {name: dtype.numpy for dtype, name in NAMES.items() if name != OBJECTS}
+
+@cache
+def _numpy(datatype: str) -> np.dtype[Any]:
+    return dtype_named(datatype).numpy
 
 
 class EngineHost:
@@ -125,7 +128,7 @@ class FrontEndSession:
             if datatype == OBJECTS:
                 feeds[name] = from_bytes(name, datatype, shape, tensors[at : at + size])
             else:
-                feeds[name] = np.ndarray(shape, _NUMPY[datatype], tensors, at if size else 0)
+                feeds[name] = np.ndarray(shape, _numpy(datatype), tensors, at if size else 0)
             at += padded(size)
         return feeds
 

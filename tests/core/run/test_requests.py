@@ -422,6 +422,21 @@ def test_which_runs_are_short() -> None:
     assert not times.quick
 
 
+def test_a_run_that_seems_long_is_tried_where_it_is_asked_for() -> None:
+    times, far = RunTimes(), RunTimes()
+    for _ in range(run_times.TRIAL - 1):
+        assert not times.quick
+        times.note(run_times.NEAR)
+    assert times.quick
+    times.note(run_times.QUICK / 2)
+    for _ in range(10):
+        assert times.quick
+        times.note(run_times.QUICK / 2)
+    for _ in range(2 * run_times.TRIAL):
+        far.note(2 * run_times.NEAR)
+        assert not far.quick
+
+
 # -- close ----------------------------------------------------------------------------------------
 
 

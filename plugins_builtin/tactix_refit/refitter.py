@@ -21,8 +21,11 @@ from tactix.plugins.session import Session
 from tactix.run.admission import signer_of
 from tactix.run.engine import Engine
 from tactix_refit import recipe
+from tactix_refit.checkpoint import Checkpoint
 from tactix_refit.engine import RefittableEngine
 from tactix_refit.replay import Replay
+from tactix_refit.tensor_file import TensorFile
+from tactix_refit.weight_map import WeightMap
 
 Array = Any
 
@@ -212,8 +215,30 @@ class Refitter(Recorded):
         found = dict(recipe.constants_of(Builder(session=self._session).import_model(model)))
         who = "" if isinstance(model, bytes) else str(model)
         self._compare(found, who)
+        self._refit_all({name: found[name] for name in self._recipes.weights}, who)
+
+    @recorded
+    def refit_from_safetensors(
+        self, checkpoint: str | Path, weight_map: WeightMap | str | Path | None = None
+    ) -> None:
+        """Set and refit all weights from a file of safetensors: all of them or none.
+
+        ``weight_map``: which tensor each weight is (``weight_map.map_of``, ``tactix refit-map``),
+        or its file; without it weights are the tensors of their names. Numbers are widened where
+        the weight is wider.
+
+        Raises as ``set_named_weights`` and ``refit``; InvalidArgument, ShapeError and DTypeError
+        for tensors that are missing or do not fit; ConfigError without the library safetensors.
+        """
+        known = WeightMap.load(weight_map) if isinstance(weight_map, str | Path) else weight_map
+        with TensorFile(checkpoint) as file:
+            found = Checkpoint(file, known).weights(self._recipes)
+        self._refit_all(found, str(checkpoint))
+
+    def _refit_all(self, found: Mapping[str, Array], who: str) -> None:
+        """Set these weights and refit; after an error all is as it was, and ``who`` is named."""
         try:
-            fitting = {name: self._fitting(name, found[name]) for name in self._recipes.weights}
+            fitting = {name: self._fitting(name, array) for name, array in found.items()}
         except InvalidArgument as e:
             e.who = e.who or who
             raise

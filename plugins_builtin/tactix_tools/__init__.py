@@ -26,6 +26,7 @@ _TOOLS = {
     "plugins": "Show the installed plugins.",
     "quantize": "Write a model whose layers read 8-bit integers.",
     "refit": "Give a plan other weights.",
+    "refit-map": "Find out which tensor of a checkpoint each weight of a model is.",
     "sign": "Sign a plan, so that its code runs where the key is trusted.",
     "verify": "Check a plan's bytes and its signature.",
     "trust": "Trust a plan by its digest.",

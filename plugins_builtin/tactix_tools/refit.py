@@ -7,10 +7,14 @@ from typing import Any
 import click
 
 from tactix.base.dims import show as shape_text
+from tactix.base.errors import InvalidArgument
 from tactix.base.logger import printable
 from tactix.plugins.session import Session
 from tactix_refit.refitter import Refitter
 from tactix_tools import options, show, source
+
+CHECKPOINT = ".safetensors"
+"""How names of checkpoints end; nothing in the file tells it."""
 
 
 @click.command("refit")
@@ -26,6 +30,12 @@ from tactix_tools import options, show, source
     show_default=True,
     help="That work on it; 0: all cores.",
 )
+@click.option(
+    "--map",
+    "weight_map",
+    type=options.FILE,
+    help="Of weights to tensors of a checkpoint; `tactix refit-map` writes one.",
+)
 @options.json_option
 @click.pass_obj
 def command(
@@ -35,12 +45,14 @@ def command(
     model: str | None,
     output: str | None,
     threads: int,
+    weight_map: str | None,
     as_json: bool,
 ) -> None:
     """Give PLAN the weights of MODEL, or without MODEL list the weights that it takes.
 
-    PLAN was built with --refit, from a model of the same structure. If it is trusted here, the new
-    plan is signed by the local key.
+    PLAN was built with --refit, from a model of the same structure; MODEL may be a checkpoint, a
+    file whose name ends in .safetensors. If PLAN is trusted here, the new plan is signed by the
+    local key.
     """
     refitter = Refitter(plan, threads, session)
     if model is None:
@@ -48,7 +60,12 @@ def command(
         return
     source.require_model(model)
     source.output(output or plan)
-    refitter.refit_from_onnx(model)
+    if model.endswith(CHECKPOINT):
+        refitter.refit_from_safetensors(model, weight_map)
+    elif weight_map is None:
+        refitter.refit_from_onnx(model)
+    else:
+        raise InvalidArgument(f"--map is for a checkpoint, a {CHECKPOINT} file", who=model)
     trusted = refitter.trusted
     refitter.save(output or plan)
     facts: dict[str, Any] = {

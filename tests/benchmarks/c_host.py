@@ -2,16 +2,17 @@
 """Plans as C libraries: whether they compile without warnings and compute what Python computes, how
 large they are, what a call costs around the kernels, and how soon the first answer is there.
 
-    python tests/benchmarks/c_host.py FOLDER [--only lenet,mlp] [--sanitize] [--times]
+    python tests/benchmarks/c_host.py FOLDER [--only lenet,mlp] [--sanitize] [--valgrind] [--times]
 
 FOLDER has models (.onnx, built here at --level) or plans (.plan). Every unit is compiled with -Wall
 -Wextra -Werror; outputs are compared byte by byte with those of the same plan in Python, at a few
 batches and lengths, on one thread and on two. --sanitize compiles all again with GCC's or Clang's
-address and undefined-behaviour sanitizers, and runs that. --times measures, on one thread: in turns
-a loop of calls in C and a native loop over the steps from Python, the median of whose differences
-is what a call costs, beside that of two such loops, whose memory lies apart; and fresh processes up
-to their first answer, as they and as their caller see it. A plan of one short kernel is the first
-row. Prints Markdown.
+address and undefined-behaviour sanitizers, and runs that. --valgrind runs the library under
+Valgrind's memcheck, and compares what it wrote; as that knows no AVX-512, it needs --target
+x86-64-v3. --times measures, on one thread: in turns a loop of calls in C and a native loop over the
+steps from Python, the median of whose differences is what a call costs, beside that of two such
+loops, whose memory lies apart; and fresh processes up to their first answer, as they and as their
+caller see it. A plan of one short kernel is the first row. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ import c_libraries as host
 
 DRIVER = Path(__file__).with_name("c_host_driver.c")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
+MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full"]
 ROUNDS, STARTS = 401, 21
 PIECE = 0.001
 """Seconds of each of two loops that take turns: shorter than what other work interrupts."""
@@ -68,11 +70,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="names of models")
     parser.add_argument("--level", type=int, default=0, help="of builds")
+    parser.add_argument("--target", default="", help="of builds: x86-64-v3")
     parser.add_argument("--sanitize", action="store_true")
+    parser.add_argument("--valgrind", action="store_true")
     parser.add_argument("--times", action="store_true")
     asked = parser.parse_args()
     columns = ["model", "steps", "kernels", "weights", "library", "warnings", "same bytes"]
     columns += ["sanitizers"] if asked.sanitize else []
+    columns += ["valgrind"] if asked.valgrind else []
     columns += (
         ["kernels us", "call ns", "apart ns", "first answer ms", "process ms"]
         if asked.times
@@ -104,18 +109,19 @@ def _files(folder: Path, only: Sequence[str]) -> list[Path]:
 
 
 def _row(path: Path, scratch: Path, asked: argparse.Namespace) -> list[str]:
-    e = _exported(path, scratch, asked.level)
+    e = _exported(path, scratch, asked)
     library = e.library.libraries[0]
     row = [path.stem, len(e.plan.steps), e.library.kernels, e.library.weights]
     row += [library.stat().st_size, _warnings(e.library.folder), _differences(e)]
     row += [_sanitized(e, scratch)] if asked.sanitize else []
+    row += [_memchecked(e, scratch)] if asked.valgrind else []
     row += _times(e, scratch) if asked.times else []
     return [str(x) for x in row]
 
 
-def _exported(path: Path, scratch: Path, level: int) -> Exported:
+def _exported(path: Path, scratch: Path, asked: argparse.Namespace) -> Exported:
     if path.suffix == ".onnx":
-        config = tactix.BuilderConfig(builder_optimization_level=level)
+        config = tactix.BuilderConfig(builder_optimization_level=asked.level, target=asked.target)
         tactix.build(path, config=config).save(built := scratch / f"{path.stem}.plan")
         path = built
     plan = container.load(path)
@@ -211,6 +217,25 @@ def _sanitized(e: Exported, scratch: Path) -> str:
     subprocess.run([*own, "-o", program], check=True)
     done = subprocess.run([program, "2", "12", str(folder)], capture_output=True, text=True)
     return "clean" if done.returncode == 0 else done.stderr.strip().splitlines()[0][:60]
+
+
+def _memchecked(e: Exported, scratch: Path) -> str:
+    """The library under Valgrind, run twice on two threads; what it lost counts as an error."""
+    folder, program = scratch / "given", str(scratch / "plain")
+    _write_inputs(e, folder)
+    linked = [str(e.library.libraries[0]), f"-Wl,-rpath,{e.library.libraries[0].parent}"]
+    own = [*find_compiler(), "-O2", "-g", *_driver(e.library), *linked]
+    subprocess.run([*own, "-o", program], check=True)
+    check = [*MEMCHECK, program, "2", "2", str(folder)]
+    done = subprocess.run(check, capture_output=True, text=True)
+    if done.returncode:
+        return done.stderr.strip().splitlines()[0][:60]
+    wanted = e.engine.create_execution_context().run(dict(e.feeds[0]))
+    same = sum(
+        (folder / f"out{i}").read_bytes() == wanted[io.name].tobytes()
+        for i, io in enumerate(e.plan.outputs)
+    )
+    return f"no error, {same} of {len(e.plan.outputs)} the same bytes"
 
 
 def _weights(e: Exported, src: Path) -> list[str]:

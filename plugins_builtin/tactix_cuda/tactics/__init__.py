@@ -18,6 +18,7 @@ MODULES = (
     "tactics.pad",
     "tactics.gather",
     "tactics.pool",
+    "tactics.squeeze",
     "tactics.depthwise",
     "tactics.generate",
     "tactics.reformat",

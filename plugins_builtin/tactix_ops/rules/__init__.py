@@ -43,9 +43,15 @@ def processor_rules() -> list[Rule]:
 
 def graphics_rules() -> list[Rule]:
     """The built-in rules for GPUs alone, which change no number."""
-    from tactix_ops.rules import few_bits, float8, lifted, row_moves
+    from tactix_ops.rules import few_bits, float8, lifted, row_moves, squeeze
 
-    return [*few_bits.RULES, *float8.RULES, *lifted.GRAPHICS_RULES, *row_moves.RULES]
+    return [
+        *few_bits.RULES,
+        *float8.RULES,
+        *squeeze.RULES,
+        *lifted.GRAPHICS_RULES,
+        *row_moves.RULES,
+    ]
 
 
 def reordering_rules() -> list[Rule]:

@@ -111,18 +111,25 @@ def packed(rows: Array, bits: int, lift: int) -> Array:
 # -- products ------------------------------------------------------------------------------------
 
 
-def _product_when(root: Node, x: Value, table: Node) -> bool | str:
+def _product_when(root: Node, x: Value, table: Node, axis: int = 0) -> bool | str:
     if x.spec.dtype not in FLOATS or x.spec.rank < 2 or x.const is not None:
         return False
-    why = unfit(table, 0)
-    columns = table.given[0].spec.shape[0]
-    if not why and x.spec.shape[-1] != columns:
+    why = unfit(table, axis)
+    if not why and x.spec.shape[-1] != table.given[0].spec.shape[axis]:
         return False
     return why or True
 
 
 def _product(root: Node, x: Value, table: Node) -> Op:
     return _few_bits(x, blocks_of(table, 0))
+
+
+def _turned_when(root: Node, x: Value, table: Node) -> bool | str:
+    return _product_when(root, x, table, 1)
+
+
+def _turned(root: Node, x: Value, table: Node) -> Op:
+    return _few_bits(x, blocks_of(table, 1))
 
 
 def _few_bits(x: Value, b: ScaledBlocks) -> Op:
@@ -159,6 +166,12 @@ def _int4(net: Any, shape: tuple[int, int], blocks: tuple[int, int], axis: int) 
 def _product_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 40])
     net.mark_output(net.add_layer("tactix.MatMul", [x, _int4(net, (40, 6), (3, 6), 0)])[0], "y")
+
+
+def _turned_example(net: Any) -> None:
+    x = net.add_input("x", "f32", ["n", 40])
+    (w,) = net.add_layer("tactix.Transpose", [_int4(net, (6, 40), (6, 3), 1)], perm=(1, 0))
+    net.mark_output(net.add_layer("tactix.MatMul", [x, w])[0], "y")
 
 
 def _gemm_example(net: Any) -> None:
@@ -238,6 +251,16 @@ RULES = (
         numerics="reassociates",
         exclusive=False,
         example=_product_example,
+    ),
+    Rule(
+        "tactix.few_bits_turned",
+        T.MatMul(var("x"), T.Transpose(_TABLE, perm=(1, 0))),
+        _turned,
+        _turned_when,
+        benefit=AFTER_BYTES,
+        numerics="reassociates",
+        exclusive=False,
+        example=_turned_example,
     ),
     Rule(
         "tactix.few_bits_gemm",

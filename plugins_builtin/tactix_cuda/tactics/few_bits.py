@@ -45,9 +45,15 @@ SCALES = (DType.FP32, DType.FP16, DType.BF16)
 ZEROS = (DType.UINT8, DType.FP32, DType.FP16)
 WARPS = 8
 """Of a block at least."""
-TILES, SLICES = (1, 2, 4), (8, 4, 16)
+TILES, SLICES = (1, 2, 4, 8), (8, 4, 16, 2, 1)
+FEW_TILES = 4
+"""Tiles below which x is read too little to be worth that more panels share it than slices do."""
 RINGS = {4: ((2, 4), (4, 3), (4, 4), (1, 8)), 8: ((1, 4), (2, 3), (2, 4), (4, 3))}
 """Steps and stages, by bits."""
+BUSY_LATENCY = 2 * tile.LATENCY
+"""Cycles that a copy takes where all multiprocessors ask for as much as memory gives."""
+L2_BANDWIDTH = 5.5e12
+"""Bytes a second from the L2 cache that estimates assume. No measurement of it is on record."""
 AHEAD = 32 << 10
 """Bytes of shared memory for the x of a block's warps, up to which they have all of it: then the
 constants are asked for before the kernel that makes x is over.
@@ -189,7 +195,7 @@ def _choices(p: CudaFewBits) -> list[Variant]:
         for tiles in _tiles(p)
         for slices in _slices(p)
         for step, stages in RINGS[p.bits]
-        if step <= -(-p.chunks // slices)
+        if step <= -(-p.chunks // slices) and (slices >= FEW_TILES or tiles >= FEW_TILES)
     ]
 
 
@@ -203,13 +209,14 @@ def _tiles(p: CudaFewBits) -> list[int]:
 
 def _slices(p: CudaFewBits) -> list[int]:
     """None of which has nothing to do."""
-    return [s for s in SLICES if s == min(SLICES) or s <= p.chunks]
+    return [s for s in SLICES if s <= FEW_TILES or s <= p.chunks]
 
 
 class _Layout:
     """How a variant shares the work. ``rows`` of x a block has, ``per``: chunks of a warp,
     ``step``: chunks of a stage, ``share``: of these with the same scales, ``columns``: blocks
-    beside each other, ``groups``: panels of a block.
+    beside each other, ``groups``: panels of a block, ``rings``: of x in shared memory, for a
+    warp each or for those that have the same part of k.
     """
 
     def __init__(self, p: CudaFewBits, variant: Variant) -> None:
@@ -226,12 +233,12 @@ class _Layout:
         self.columns = -(-p.panels // self.groups)
         line = self.rows * CHUNK * p.dtype.itemsize
         self.ahead = self.warps * self.per * line <= AHEAD
+        self.rings = self.warps if self.ahead else self.slices
         sets = self.step // self.share
-        front = self.step * p.bits * 128 + sets * 32 * (p.scale_bytes() + p.zero_bytes())
-        ring = self.stages * (front if self.ahead else front + self.step * line)
-        self.shared = self.warps * max(
-            ring + (self.per * line if self.ahead else 0), self.slots * PITCH * 4
-        )
+        stage = self.step * p.bits * 128 + sets * 32 * (p.scale_bytes() + p.zero_bytes())
+        rows = self.per * line if self.ahead else self.stages * self.step * line
+        used = self.warps * self.stages * stage + self.rings * rows
+        self.shared = max(used, self.warps * self.slots * PITCH * 4)
 
     @property
     def resident(self) -> int:
@@ -248,22 +255,28 @@ class _Layout:
 
 
 def _seconds(p: CudaFewBits, v: Variant, rows: int, device: DeviceProperties) -> float:
-    """An estimate: constants once from memory and for each further tile of rows from the L2 cache,
-    or the instructions, or one warp's way along k, whichever takes longest.
+    """An estimate: constants once from memory, as far as enough is on the way, and for each further
+    tile of rows from the L2 cache; or the instructions, or one warp's way along k, whichever takes
+    longest.
     """
     layout, cores = _Layout(p, v), max(1, device.cores)
     down = -(-rows // layout.rows)
     stored = p.n * p.k * p.bits / 8 + p.n * p.blocks * (p.scale_bytes() + p.zero_bytes())
     each = CHUNK_CYCLES + TURN_CYCLES / layout.step + TILE_CYCLES * layout.tiles
-    issue = down * layout.columns * layout.groups * p.chunks * each / (4 * cores * tile.CLOCK)
     fitting = max(1, int(device.facts["shared_per_multiprocessor"]) // layout.shared)
     together = cores * min(fitting, layout.resident)
     blocks = down * layout.columns
+    issue = -(-blocks // cores) * layout.warps * layout.per * each / (4 * tile.CLOCK)
     waves = -(-blocks // together)
     idle = waves * together / blocks if waves > 1 else 1.0
     flying = layout.step * (layout.stages - 1)
     chain = waves * layout.per * max(2 * each, tile.LATENCY / flying)
-    most = max(stored * idle / tile.BANDWIDTH, issue * idle, chain / tile.CLOCK)
+    copies = layout.groups if layout.ahead else 1
+    near = stored * (down - 1) + copies * blocks * layout.rows * p.k * p.dtype.itemsize
+    asked = min(blocks, together) * layout.warps * flying * p.bits * 128
+    bandwidth = min(tile.BANDWIDTH, asked * tile.CLOCK / BUSY_LATENCY)
+    memory = stored / bandwidth + near / L2_BANDWIDTH
+    most = max(memory * idle, issue, chain / tile.CLOCK)
     return float(tile.START + most)
 
 
@@ -315,6 +328,7 @@ def _struct(layout: _Layout) -> str:
         "SCALE": p.scale_bytes(),
         "ZERO": p.zero_bytes(),
         "AHEAD": int(layout.ahead),
+        "GROUP": layout.warps // layout.rings,
     }
     about = {
         "TILES": "of eight slots of x",
@@ -327,6 +341,7 @@ def _struct(layout: _Layout) -> str:
         "SCALE": "bytes of a scale",
         "ZERO": "bytes of a zero point, none if it is mid-range",
         "AHEAD": "whether a warp has all of its x in shared memory",
+        "GROUP": "warps that have x together",
     }
     element = "float" if p.dtype is DType.FP32 else "uint16_t"
     types = (f"typedef tx_bits_{KINDS[p.dtype]} numbers;", f"typedef {element} element;")
@@ -347,6 +362,10 @@ def _body(e: KernelEntry, layout: _Layout) -> list[str]:
         z = f"(const char*){e.constant('z', _pack_blocks(p, p.inputs[3]), dtype)}"
         z += f" + (int64_t)panel * {p.blocks} * work::ZEROS"
     m = e.size("M", p.m)
+    ring = "warp" if layout.rings == layout.warps else "slice"
+    rank = "threadIdx.x % 32"
+    if layout.rings < layout.warps:
+        rank += f" + warp / {layout.slices} * 32"
     return [
         "typedef tx_few_bits<TX_NAME(bits)> work;",
         "TX_SHARED(memory);",
@@ -361,9 +380,11 @@ def _body(e: KernelEntry, layout: _Layout) -> list[str]:
         f"task.w = (const char*){w} + (int64_t)panel * {p.chunks} * work::WEIGHTS;",
         f"task.s = (const char*){s} + (int64_t)panel * {p.blocks} * work::SCALES;",
         f"task.z = {z};",
-        f"task.x = {x} + row0 * {p.k}, task.left = left, task.own = memory + warp * work::WARP;",
+        f"task.x = {x} + row0 * {p.k}, task.left = left, task.own = memory + warp * work::RING;",
+        f"task.rows = memory + {layout.warps} * work::RING + {ring} * work::X_RING;",
+        f"task.rank = {rank};",
         f"float sum[{layout.tiles}][2][4] = {{}};",
-        "task.add(sum, first, last);",
+        "task.add(sum, first, last, end);",
         "__syncthreads();",
         "float* part = (float*)memory;",
         "work::put(sum, part + warp * work::SLOTS * work::PITCH);",

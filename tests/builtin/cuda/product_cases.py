@@ -195,7 +195,7 @@ def few_bits_products(dtype: str) -> list[simt.Case]:
         out.append(bits_of(bits_arrays(dtype, m, k, n, bits, block, zeros, scales), bits, block))
     for bits, tiles in ((4, 4), (8, 2)):  # x in the ring, of several tiles
         large = bits_of(bits_arrays(dtype, 19, 1030, 40, bits, 32, "u8"), bits, 32)
-        only = [Variant.of(tiles=tiles, slices=4, step=4, stages=3)]
+        only = [Variant.of(tiles=tiles, slices=s, step=4, stages=3) for s in (8, 2)]
         out.append(replace(large, only=only))
     attrs = {"bits": 4, "block_size": 32}
     arrays = bits_arrays(dtype, 6, 64, 44, 4, 32)

@@ -79,17 +79,18 @@ struct tx_few_bits {
   static const bool TURNED = C::AHEAD && C::BITS == 4 && !WIDE;  // x lies in shared memory in pairs (k0, k4), (k1, k5) ...
   static const int SETS = C::STEP / C::SHARE;  // of scales of a stage
   static const int WEIGHTS = C::BITS * 128, SCALES = 32 * C::SCALE, ZEROS = 32 * C::ZERO;  // bytes of a chunk
-  static const int SCALES_AT = C::STEP * WEIGHTS, ZEROS_AT = SCALES_AT + SETS * SCALES, ROWS_AT = ZEROS_AT + SETS * ZEROS;
+  static const int SCALES_AT = C::STEP * WEIGHTS, ZEROS_AT = SCALES_AT + SETS * SCALES, STAGE = ZEROS_AT + SETS * ZEROS;
   static const int ROW = 32 * (int)sizeof(X), ROWS = C::ROWS * ROW;
-  static const int STAGE = ROWS_AT + (C::AHEAD ? 0 : C::STEP * ROWS);
-  static const int WARP = C::STAGES * STAGE + (C::AHEAD ? C::PER * ROWS : 0);
+  static const int RING = C::STAGES * STAGE;  // bytes of a warp's ring; behind all of them lie rows of x
+  static const int X_STAGE = C::STEP * ROWS, X_RING = C::AHEAD ? C::PER * ROWS : C::STAGES * X_STAGE;
   static const int SLOTS = WIDE ? (C::ROWS - 1) / 2 * 8 + (C::ROWS - 1) % 2 * 3 + 3 : C::ROWS;
   static const int PITCH = 36;  // floats from slot to slot of sums in shared memory: no two lanes meet in a bank
 
   const char *w, *s, *z;  // of the panel
   const X* x;
   int left;  // rows of x that there are
-  char* own;  // shared memory of the warp
+  char *own, *rows;  // shared memory of the warp, and that of its x, which GROUP warps have together
+  int rank;  // of the thread among those of the group
 
   // Numbers, scales and zero points of a stage, up to chunk ``last``.
   __device__ __forceinline__ void fetch(char* to, int chunk, int last) const {
@@ -99,10 +100,10 @@ struct tx_few_bits {
       if (C::EVEN || chunk + i / WEIGHTS < last)
         tx_copy<16>(tx_shared(to + i + lane * 16), w + (int64_t)chunk * WEIGHTS + i + lane * 16, true);
 #pragma unroll
-    for (int i = lane * 16; i < (ROWS_AT - SCALES_AT + 511) / 512 * 512; i += 512) {
+    for (int i = lane * 16; i < (STAGE - SCALES_AT + 511) / 512 * 512; i += 512) {
       const int j = i - SETS * SCALES;
       const char* from = s + (int64_t)block * SCALES + i;
-      bool ok = i < ROWS_AT - SCALES_AT && (C::EVEN || j >= 0 || block + i / SCALES < C::BLOCKS);
+      bool ok = i < STAGE - SCALES_AT && (C::EVEN || j >= 0 || block + i / SCALES < C::BLOCKS);
       if constexpr (ZEROS)
         if (j >= 0) from = z + (int64_t)block * ZEROS + j, ok &= C::EVEN || block + j / ZEROS < C::BLOCKS;
       if (ok) tx_copy<16>(tx_shared(to + SCALES_AT + i), from, true);
@@ -113,7 +114,7 @@ struct tx_few_bits {
   __device__ __forceinline__ void fetch_rows(char* to, int chunk) const {
     static const int EACH = 16 / (int)sizeof(X), LINE = ROW / 16, STEP = C::K % EACH ? 1 : EACH;
 #pragma unroll 1
-    for (int i = threadIdx.x % 32; i < C::ROWS * LINE; i += 32) {
+    for (int i = rank; i < C::ROWS * LINE; i += 32 * C::GROUP) {
       const int row = i / LINE, k = chunk * 32 + i % LINE * EACH;
 #pragma unroll
       for (int e = 0; e < EACH; e += STEP) {
@@ -223,44 +224,41 @@ struct tx_few_bits {
     }
   }
   // x of a stage, on the way with it.
-  __device__ __forceinline__ void fetch_stage_rows(char* to, int chunk, int last) const {
+  __device__ __forceinline__ void fetch_stage_rows(char* to, int chunk, int end) const {
 #pragma unroll 1
-    for (int c = 0; c < C::STEP && chunk + c < last; c++) fetch_rows<true>(to + ROWS_AT + c * ROWS, chunk + c);
+    for (int c = 0; c < C::STEP && chunk + c < end; c++) fetch_rows<true>(to + c * ROWS, chunk + c);
   }
-  // sum: of chunks first .. last - 1. Constants are asked for before the wait for the kernel that makes x, where there is room
-  // for all of the warp's x beside them.
-  __device__ __forceinline__ void add(float (&sum)[C::TILES][2][4], int first, int last) const {
+  // sum: of chunks first .. last - 1; x has those before ``end``. Constants are asked for before the wait for the kernel that
+  // makes x, where there is room for all of the warp's x beside them.
+  __device__ __forceinline__ void add(float (&sum)[C::TILES][2][4], int first, int last, int end) const {
     const tx_halves m(w);
-    const char* rows = own + C::STAGES * STAGE;
     if constexpr (!C::AHEAD) tx_wait_for_others();
     int next = first;
 #pragma unroll 1
     for (int i = 0; i < C::STAGES - 1; i++, next += C::STEP) {
-      if (next < last) {
-        fetch(own + i * STAGE, next, last);
-        if constexpr (!C::AHEAD) fetch_stage_rows(own + i * STAGE, next, last);
-      }
+      if (next < last) fetch(own + i * STAGE, next, last);
+      if constexpr (!C::AHEAD) fetch_stage_rows(rows + i * X_STAGE, next, end);
       tx_copy_commit();
     }
     if constexpr (C::AHEAD) {
       tx_wait_for_others();
 #pragma unroll 4
-      for (int c = first; c < last; c++) fetch_rows<false>(own + C::STAGES * STAGE + (c - first) * ROWS, c);
+      for (int c = first; c < last; c++) fetch_rows<false>(rows + (c - first) * ROWS, c);
     }
-    char *stage = own, *to = own + (C::STAGES - 1) * STAGE, *end = own + C::STAGES * STAGE;
+    int slot = 0, to = C::STAGES - 1;
 #pragma unroll 1
-    for (int chunk = first; chunk < last; chunk += C::STEP, next += C::STEP) {
+    for (int chunk = first; chunk < (C::GROUP > 1 ? first + C::PER : last); chunk += C::STEP, next += C::STEP) {
       tx_copy_wait<C::STAGES - 2>();
-      __syncwarp();
-      if (next < last) {
-        fetch(to, next, last);
-        if constexpr (!C::AHEAD) fetch_stage_rows(to, next, last);
-      }
+      if constexpr (C::GROUP > 1)
+        __syncthreads();
+      else
+        __syncwarp();
+      if (next < last) fetch(own + to * STAGE, next, last);
+      if constexpr (!C::AHEAD) fetch_stage_rows(rows + to * X_STAGE, next, end);
       tx_copy_commit();
-      multiply(sum, stage, C::AHEAD ? rows : stage + ROWS_AT, last - chunk, m);
-      rows += C::STEP * ROWS, stage += STAGE, to += STAGE;
-      if (stage == end) stage = own;
-      if (to == end) to = own;
+      const char* x_stage = rows + (C::AHEAD ? (chunk - first) * ROWS : slot * X_STAGE);
+      if (C::GROUP == 1 || chunk < last) multiply(sum, own + slot * STAGE, x_stage, last - chunk, m);
+      slot = slot + 1 == C::STAGES ? 0 : slot + 1, to = to + 1 == C::STAGES ? 0 : to + 1;
     }
     tx_copy_wait<0>();
   }

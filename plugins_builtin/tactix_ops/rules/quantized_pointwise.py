@@ -28,7 +28,8 @@ def _along(root: Node, parameter: Value | None, otherwise: float) -> Array:
         return np.float32(otherwise)
     axis, rank = root.attrs.axis, root.given[0].spec.rank
     given = parameter.array.astype(np.float32)
-    return spread(given, (1,) * rank, axis, 0) if given.size > 1 else given.reshape(())
+    same = given.size > 0 and bool((given == given.flat[0]).all())
+    return given.reshape(-1)[0] if same else spread(given, (1,) * rank, axis, 0)
 
 
 def _parameters(root: Node) -> tuple[Array, Array]:

@@ -99,6 +99,32 @@ def test_rows_of_channels() -> None:
     assert {blocked(h.NATIVE.lanes), NHWC} <= formats
 
 
+@pytest.mark.parametrize("made", [np.uint8, np.float32])
+def test_constants_that_vary_along_an_axis(made: Any) -> None:
+    """A table for each place on it, in the rows of all layouts that keep it from the last loop."""
+    rng, cases = np.random.default_rng(4), []
+    quantized = [("Quantize", (6,), {"zero": 9, "dtype": DType.UINT8})]
+    for shape in ((2, 5, 17, 19), (1, 33, 300), (3, 2, 4, 300)):
+        x = whole_range(np.int8, *shape)
+        scale, bias = (
+            rng.standard_normal((shape[1], *(1,) * (len(shape) - 2))).astype(np.float32)
+            for _ in range(2)
+        )
+        layers = [
+            ("Dequantize", (0,), {"zero": 1, "scale": 0.1}), ("Mul", (3, 1), {}),
+            ("Add", (4, 2), {}), ("Sigmoid", (5,), {}),
+            *(quantized if made is np.uint8 else ()),
+        ]  # fmt: skip
+        # a second result hangs on the byte alone
+        results = (len(layers) + 2, 3)
+        cases += everywhere(
+            h.Case(node(x, layers, results, (scale, bias)), TABLE, [x, scale, bias], nt=(1, 3))
+        )
+    h.check_all(cases)
+    for case in cases:
+        assert not isinstance(asked.variants(TABLE, case.node, case.device), Reject)
+
+
 def test_sizes_that_only_running_tells() -> None:
     cases = []
     for n in (1, 300):
@@ -124,5 +150,9 @@ def test_what_it_leaves_to_others() -> None:
     assert "rows are short" in reason(node(few, between(np.uint8, "Tanh", np.uint8)))
     floats = np.ones(400, np.float32)
     assert "no function of one byte" in reason(node(floats, [("Tanh", (0,), {})]))
+    many = whole_range(np.uint8, 3, 256)
+    along = np.arange(256, dtype=np.float32)
+    rows = [("Dequantize", (0,), {"zero": 3, "scale": 0.2}), ("Mul", (2, 1), {})]
+    assert "rows are short" in reason(node(many, rows, None, (along,)))
     outside = [("Round", (0,), {}), ("Clip", (1,), {"min": -300.0, "max": 300.0})]
     assert "no function of one byte" in reason(node(floats, outside))

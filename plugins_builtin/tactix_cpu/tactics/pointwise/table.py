@@ -4,7 +4,8 @@ DequantizeLinear and QuantizeLinear, or whatever stands behind what rounds to 8 
 The byte is read, or computed in vectors a block at a time from what is read. Tables are made by the
 references of the expressions, so that results equal theirs to the bit. With AVX-512 VBMI 64 bytes
 are looked up by two permutations, and floats byte by byte; elsewhere bytes by shuffles of sixteen
-entries, and floats one after the other.
+entries, and floats one after the other. Where constants vary along one axis, as the scales of a
+normalisation do, there is a table for each place on it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import numpy as np
 
 from tactix.base import dims
 from tactix.base.arrays import Array
+from tactix.base.dims import Dim, Shape
 from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.expr import Scalar, cast, rebuilt, var, variables, walk
@@ -30,7 +33,7 @@ from tactix_codegen.numerics import evaluate
 from tactix_codegen.operations import pointwise
 from tactix_cpu.tactics.dot_tile import rounds_sums, without_fma
 from tactix_cpu.tactics.estimates import CLOCK
-from tactix_cpu.tactics.pointwise.nest import Nest
+from tactix_cpu.tactics.pointwise.nest import LoopOperand, Nest
 from tactix_cpu.tactics.pointwise.tactic import CpuPointwiseTactic, PointwiseWork, loop_operands
 
 BLOCK = 1024
@@ -47,6 +50,8 @@ SHUFFLED = 12
 for."""
 ALONE = 1.5
 """Cycles for an element that is looked up by itself."""
+LARGEST = 1 << 18
+"""Bytes of all tables of a node: they share the second cache with what is computed."""
 
 
 def tactics() -> list[Tactic]:
@@ -55,15 +60,30 @@ def tactics() -> list[Tactic]:
 
 
 @dataclass(frozen=True)
+class KnownConstants:
+    """Variables of a group that are constants: ``single`` have one element, ``varying`` have
+    ``count`` along one axis, which is the same of all.
+    """
+
+    single: frozenset[int]
+    varying: frozenset[int] = frozenset()
+    count: int = 1
+
+    def tables(self, result: Scalar) -> int:
+        """How many tables the result has."""
+        return self.count if variables([result]) & self.varying else 1
+
+
+@dataclass(frozen=True)
 class ByteFunction:
     """``byte``: what makes the byte, of the group's variables. ``results``: of the byte, which is
-    the variable behind the group's own, and of constants of one element. ``known``: the latter.
+    the variable behind the group's own, and of ``constants``.
     """
 
     work: PointwiseWork
     byte: Scalar
     results: tuple[Scalar, ...]
-    known: frozenset[int]
+    constants: KnownConstants
 
     @property
     def node(self) -> Node:
@@ -118,9 +138,15 @@ class ByteTableTactic(Tactic[ByteFunction]):
         loops = pointwise.loops(node, group, variant)
         operands, results = loop_operands(args, group, loops.space.strides)
         packed = [_packed(work, j, ctx.device) for j in range(len(results))]
-        tables = tuple(args.constant(f"table{j}", p, DType.UINT8) for j, p in enumerate(packed))
+        tables = [
+            LoopOperand(
+                args.constant(f"table{j}", p, DType.UINT8), DType.UINT8, _steps(work, j, operands)
+            )
+            for j, p in enumerate(packed)
+        ]
+        operands, first = [*operands, *tables], len(operands)
         sizes = loops.space.sizes
-        nest = TableNest(args, sizes, operands, results, (work.byte,), True, tables=tables)
+        nest = TableNest(args, sizes, operands, results, (work.byte,), True, tables=first)
         preludes = (*c_text.vector_preludes(), *map(c_text.prelude, ("int8.h", "table.h")))
         made = c_text.kernel(args, nest.text(ctx), ctx, preludes=preludes)
         return without_fma(made) if rounds_sums([work.byte]) else made
@@ -128,9 +154,11 @@ class ByteTableTactic(Tactic[ByteFunction]):
 
 @dataclass
 class TableNest(Nest):
-    """Rows whose byte, the nest's expression, is looked up in ``tables``, one for each result."""
+    """Rows whose byte, the nest's expression, is looked up in tables: the operands from ``tables``
+    on, one for each result.
+    """
 
-    tables: tuple[str, ...] = ()
+    tables: int = 0
 
     def _last(self, begin: str, end: str) -> str:
         (byte,) = self.expressions
@@ -168,7 +196,8 @@ class TableNest(Nest):
         for k, o in enumerate(self.results):
             kind = "bytes" if o.dtype in BYTES else "floats"
             place = f"{self._pointer('q', k)} + {start}"
-            out.append(f"tx_{kind}_by_table({place}, {source}, {count}, {self.tables[k]});")
+            table = self._pointer("p", self.tables + k)
+            out.append(f"tx_{kind}_by_table({place}, {source}, {count}, {table});")
         return out
 
 
@@ -176,9 +205,8 @@ def _function(work: PointwiseWork) -> ByteFunction | None:
     """The group as a function of the first byte on its way that all results hang on alone."""
     group, node = work.group, work.node
     given = [node.given[i].spec for i in group.program.leaves]
-    known = frozenset(
-        k for k, s in enumerate(given) if s.is_const and s.numel == 1 and s.dtype is DType.FP32
-    )
+    constants = _constants(given, group.shape)
+    known = constants.single | constants.varying
     byte_var = var(len(given))
     for s in walk(group.program.results):
         byte = _byte(s, group.dtypes, known)
@@ -186,9 +214,40 @@ def _function(work: PointwiseWork) -> ByteFunction | None:
             continue
         inner = byte_var if s.op in ("var", "cast") else cast(byte_var, DType.FP32)
         results = _instead(group.program.results, s, inner)
-        if variables(results) <= known | {len(given)}:
-            return ByteFunction(work, byte, results, known)
+        if variables(results) <= known | {len(given)} and _small(results, constants):
+            return ByteFunction(work, byte, results, constants)
     return None
+
+
+def _constants(given: Sequence[TensorSpec], shape: Shape) -> KnownConstants:
+    """Float32 constants among a group's tensors; of axes along which some vary the first counts."""
+    fixed = {k: s for k, s in enumerate(given) if s.is_const and s.dtype is DType.FP32}
+    single = frozenset(k for k, s in fixed.items() if s.numel == 1)
+    axes = {k: _axis(s.shape, len(shape)) for k, s in fixed.items() if k not in single}
+    axis = next((a for a in axes.values() if a is not None), None)
+    count = None if axis is None else shape[axis]
+    if not isinstance(count, int):
+        return KnownConstants(single)
+    return KnownConstants(single, frozenset(k for k, a in axes.items() if a == axis), count)
+
+
+def _axis(shape: Shape, rank: int) -> int | None:
+    """The one axis, of so many, that has more than one place."""
+    found = [rank - len(shape) + i for i, d in enumerate(shape) if d != 1]
+    return found[0] if len(found) == 1 else None
+
+
+def _small(results: Sequence[Scalar], constants: KnownConstants) -> bool:
+    return 256 * 4 * sum(constants.tables(r) for r in results) <= LARGEST
+
+
+def _steps(work: ByteFunction, index: int, operands: Sequence[LoopOperand]) -> tuple[Dim, ...]:
+    """Bytes from one table of a result to the next, along every loop."""
+    none = (0,) * len(operands[0].strides)
+    moved = sorted(variables([work.results[index]]) & work.constants.varying)
+    strides = operands[moved[0]].strides if moved else none
+    row = 256 * work.node.outputs[index].spec.dtype.itemsize
+    return tuple(d * row for d in strides)
 
 
 def _instead(results: Sequence[Scalar], part: Scalar, other: Scalar) -> tuple[Scalar, ...]:
@@ -235,7 +294,9 @@ def _has_rows(work: ByteFunction, variant: Variant) -> bool:
     """Whether loops of c_pointwise end in rows of no few elements, without unused lanes, along
     which the byte is not one for all."""
     loops = pointwise.loops(work.node, work.work.group, variant)
-    row = loops.space.sizes[-1]
+    row, used = loops.space.sizes[-1], variables(work.results) & work.constants.varying
+    if any(loops.space.strides[k][-1] != 0 for k in used):
+        return False
     return loops.channels is None and not (isinstance(row, int) and row < SHORTEST)
 
 
@@ -261,16 +322,21 @@ def _by_planes(device: DeviceProperties) -> bool:
 def _packed(work: ByteFunction, index: int, device: DeviceProperties) -> Packed:
     """The table of a result, by the values of the node's constants."""
     result, leaves, dtype = work.results[index], work.work.group.program.leaves, work.dtype
-    planes = _by_planes(device)
+    planes, constants = _by_planes(device), work.constants
 
     def table(given: Sequence[Array]) -> Array:
         byte = np.arange(256, dtype=np.uint8).view(dtype.numpy)
-        zeros = [np.zeros((), t.numpy) for t in work.work.group.dtypes]
-        inputs = [
-            given[i].reshape(()) if k in work.known else zeros[k] for k, i in enumerate(leaves)
-        ]
-        made = np.broadcast_to(evaluate(result, [*inputs, byte]), (256,)).copy()
+        inputs: list[Array] = [np.zeros((), t.numpy) for t in work.work.group.dtypes]
+        for k, i in enumerate(leaves):
+            if k in constants.single:
+                inputs[k] = given[i].reshape(())
+            elif k in constants.varying:
+                inputs[k] = given[i].reshape(-1, 1)
+        shape = (constants.tables(result), 256)
+        made = np.broadcast_to(evaluate(result, [*inputs, byte]), shape).copy()
         raw = made.view(np.uint8)
-        return raw.reshape(256, 4).T.copy() if planes and made.dtype.itemsize == 4 else raw
+        if planes and made.dtype.itemsize == 4:
+            raw = raw.reshape(-1, 256, 4).transpose(0, 2, 1).copy()
+        return raw.reshape(-1)
 
     return Packed(-1, array=table)

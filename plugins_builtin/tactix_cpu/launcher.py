@@ -17,7 +17,6 @@ import os
 import sys
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -386,7 +385,7 @@ class ArgumentTable:
         self.users: dict[int, list[tuple[int, int]]] = {}
         self.executor: Executor | None = None
         self.libraries: list[SharedObject] = []  # which would be unloaded without it
-        self.timed: deque[Timed] = deque(maxlen=REMEMBERED)
+        self.timed: tuple[Timed, ...] = ()  # replaced, never changed: contexts begin side by side
         found = list(_kernels(steps))
         for _, _, lib, _ in found:
             if lib not in self.libraries:
@@ -557,7 +556,7 @@ class ElfRun(functools.partial[None]):
         if os.environ.get("TACTIX_ALWAYS_PARALLEL") == "1":
             self._start(self._address, 0)
             return
-        known = self._shared.timed.copy()  # other contexts may begin meanwhile
+        known = self._shared.timed
         found = next(
             (t for t in reversed(known) if t.threads == self._threads and t.is_near(env)), None
         )
@@ -567,7 +566,8 @@ class ElfRun(functools.partial[None]):
         elif found.native is not self._table:
             self._times[:], self._table[GIVEN_WORDS:] = found.times, found.native[GIVEN_WORDS:]
             self._move(self._address)
-        self._shared.timed.append(Timed(found.env, self._threads, self._times, self._table))
+        fresh = Timed(found.env, self._threads, self._times, self._table)
+        self._shared.timed = (*self._shared.timed, fresh)[-REMEMBERED:]
 
     def rebind(self, buffer: int, address: int) -> None:
         view, values = self._view, self._values

@@ -63,7 +63,15 @@ class Bundles:
     co: int
 
 
-class CudaConvTactic(Tactic[ConvolutionWindow]):
+@dataclass(frozen=True)
+class ConvWork:
+    """A convolution, and how its groups are computed together."""
+
+    win: ConvolutionWindow
+    bundles: Bundles
+
+
+class CudaConvTactic(Tactic[ConvWork]):
     """float16, bfloat16 and float32, summed in float32; constant weights, groups of more than one
     channel.
     """
@@ -77,24 +85,24 @@ class CudaConvTactic(Tactic[ConvolutionWindow]):
         """How operands of that dtype are multiplied; empty if they are not."""
         return tile.KINDS.get(dtype, "")
 
-    def match(self, node: Node, device: DeviceProperties) -> ConvolutionWindow | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> ConvWork | Reject:
         win = window.window(node)
         if isinstance(win, Reject):
             return win
         if not self.kind(win.dtype):
             return Reject("it takes dtypes that are multiplied in tiles")
-        if win.group > 1 and not _is_bundled(win):
+        b = bundles(win)
+        if win.group > 1 and (win.c == win.group or b.channels * win.dtype.itemsize % 4):
             return Reject("its groups have one channel, or fill no copies of 4 bytes")
-        return win
+        return ConvWork(win, b)
 
-    def variants(
-        self, win: ConvolutionWindow, device: DeviceProperties
-    ) -> Sequence[Variant] | Reject:
+    def variants(self, work: ConvWork, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        win, b = work.win, work.bundles
         found = window.formats(win, _source(win))
         if isinstance(found, Reject):
             return found
-        outputs, b = (NHWC,) * len(win.node.outputs), bundles(win)
-        sizes = [_work(win, b, s) for s in win.sizes()]
+        outputs = (NHWC,) * len(win.node.outputs)
+        sizes = [_sizes(work, s) for s in win.sizes()]
         choices = tile.best(sizes, tile.tiles(self.kind(win.dtype), device), device)
         return [
             Variant.of(found, outputs, **vars(t), split=s, channels=b.channels)
@@ -102,24 +110,22 @@ class CudaConvTactic(Tactic[ConvolutionWindow]):
             if s == 1 or b.count == 1 or b.co % WIDTH == 0
         ]
 
-    def cost(self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> float | None:
+    def cost(self, work: ConvWork, variant: Variant, ctx: CompileContext) -> float | None:
+        win, b = work.win, work.bundles
         if not symbols(prod((win.n, *win.size, *win.out))) <= set(ctx.opt):
             return None
-        b = bundles(win)
-        w = _work(win, b, dict(ctx.opt))
+        w = _sizes(work, dict(ctx.opt))
         # where channels are padded, a launch before the product reads and writes the image once
         padding = 0.0
-        if _is_padded(win, b):
+        if _is_padded(work):
             elements = evaluate(win.n * win.size[0] * win.size[1], dict(ctx.opt)) * (
                 b.channels + win.c
             )
             padding = tile.START + elements * win.dtype.itemsize / tile.BANDWIDTH
         return padding + tile.seconds(w, tile_of(variant), variant.number("split"), ctx.device)
 
-    def compile(
-        self, win: ConvolutionWindow, variant: Variant, ctx: CompileContext
-    ) -> KernelArtifact:
-        return _compile(win, variant, ctx)
+    def compile(self, work: ConvWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        return _compile(work, variant, ctx)
 
 
 class Tf32ConvTactic(CudaConvTactic):
@@ -153,15 +159,8 @@ def bundles(win: ConvolutionWindow) -> Bundles:
     return Bundles(win.group // joined, joined, inner * joined, outer * joined)
 
 
-def _is_bundled(win: ConvolutionWindow) -> bool:
-    """Whether groups have several channels, and those read together fill copies of 4 bytes, the
-    smallest.
-    """
-    return win.c > win.group and bundles(win).channels * win.dtype.itemsize % 4 == 0
-
-
-def _is_padded(win: ConvolutionWindow, b: Bundles) -> bool:
-    return b.count * b.channels != win.c
+def _is_padded(work: ConvWork) -> bool:
+    return work.bundles.count * work.bundles.channels != work.win.c
 
 
 def _channels(win: ConvolutionWindow) -> int:
@@ -178,8 +177,9 @@ def _source(win: ConvolutionWindow) -> Format:
     return LINEAR if win.c < FEW_CHANNELS else NHWC
 
 
-def _work(win: ConvolutionWindow, b: Bundles, size: dict[str, int]) -> ProductSizes:
+def _sizes(work: ConvWork, size: dict[str, int]) -> ProductSizes:
     """The products that it is, at these sizes."""
+    win, b = work.win, work.bundles
     image = evaluate(win.n * win.size[0] * win.size[1], size) * b.channels * b.count
     return ProductSizes(b.count, evaluate(win.pixels, size), b.co, win.taps * b.channels, image)
 
@@ -218,13 +218,13 @@ def _apart(w: Any, b: Bundles) -> Any:
     return flat.reshape(shape).transpose(0, 1, 3, 2, 4)
 
 
-def _compile(win: ConvolutionWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-    t, b = tile_of(variant), bundles(win)
+def _compile(work: ConvWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+    t, win, b = tile_of(variant), work.win, work.bundles
     stages = -(-win.taps * b.channels // t.depth)
     each = b.co if b.count > 1 else 0
     made = Tiled(win.node, t, 1, win.pixels, win.co, stages, variant.number("split"), each)
     e, image = made.entry, win.n * win.size[0] * win.size[1] * (b.channels * t.size)
-    padded = _is_padded(win, b)
+    padded = _is_padded(work)
     x = e.workspace(made.workspace, f"{ctype(win.dtype)}") if padded else e.input(win.x)
     loaders = [*_windows(win, made, x, b), *_weights(win, made, b)]
 

@@ -61,7 +61,7 @@ def tactics() -> list[Tactic]:
 
 
 @dataclass(frozen=True)
-class Squeeze:
+class SqueezeWork:
     """Channels, hidden numbers and results of images; given inputs by what they are, -1 if absent.
     ``epi`` has operand strides along (image, result).
     """
@@ -104,7 +104,7 @@ class Squeeze:
         return line // self.width <= THREADS and self.shared_bytes(blocks) <= MOST_SHARED
 
 
-class SqueezeTactic(Tactic[Squeeze]):
+class SqueezeTactic(Tactic[SqueezeWork]):
     """f32, f16 and bf16 in nhwc, channels in whole accesses of 16 bytes."""
 
     key = "tactix.cuda_squeeze@1"
@@ -112,7 +112,7 @@ class SqueezeTactic(Tactic[Squeeze]):
     device = "cuda"
     source = "cuda_c"
 
-    def match(self, node: Node, device: DeviceProperties) -> Squeeze | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> SqueezeWork | Reject:
         epi, anchor = epilogue(node, vector=False), node.anchor
         if isinstance(epi, Reject):
             return epi
@@ -122,7 +122,7 @@ class SqueezeTactic(Tactic[Squeeze]):
         if x.spec.dtype not in FLOATS or first.const is None or second.const is None:
             return Reject("this kernel takes f32, f16 and bf16 and constant weights")
         lead = [replace(o, strides=o.strides[:2]) for o in epi.operands.values()]
-        work = Squeeze(
+        work = SqueezeWork(
             node=node,
             x=places[0],
             first=places[1],
@@ -144,12 +144,12 @@ class SqueezeTactic(Tactic[Squeeze]):
         reason = results.why_not(epi) or _unknown(work)
         return Reject(reason) if reason else work
 
-    def variants(self, work: Squeeze, device: DeviceProperties) -> Sequence[Variant]:
+    def variants(self, work: SqueezeWork, device: DeviceProperties) -> Sequence[Variant]:
         inputs = tuple(NHWC if i == work.x else LINEAR for i in range(len(work.node.given)))
         outputs = (LINEAR,) * len(work.node.outputs)
         return [Variant.of(inputs, outputs, blocks=b) for b in _blocks(device) if work.fits(b)]
 
-    def cost(self, work: Squeeze, variant: Variant, ctx: CompileContext) -> float | None:
+    def cost(self, work: SqueezeWork, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(work.images * work.pixels) <= set(ctx.opt):
             return None
         blocks, size = variant.number("blocks"), work.dtype.itemsize
@@ -158,7 +158,7 @@ class SqueezeTactic(Tactic[Squeeze]):
         waves = -(-images * blocks // max(1, ctx.device.cores))
         return START + MEETING + waves * own * size / blocks / READ
 
-    def compile(self, work: Squeeze, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+    def compile(self, work: SqueezeWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         blocks = variant.number("blocks")
         e = KernelEntry(work.node, THREADS)
         kernel = _struct(work, blocks) + e.kernel(*_body(work, e, blocks))
@@ -173,19 +173,19 @@ def _blocks(device: DeviceProperties) -> tuple[int, ...]:
     return (*BLOCKS, 1) if device.has(FEATURE) else (1,)
 
 
-def _unknown(work: Squeeze) -> str:
+def _unknown(work: SqueezeWork) -> str:
     """Why the activation cannot be written; empty if it can."""
     return scalar.why_not([_activation(work)], [DType.FP32])
 
 
-def _activation(work: Squeeze) -> Any:
+def _activation(work: SqueezeWork) -> Any:
     anchor = work.node.anchor
     assert anchor is not None
     act = ACTIVATIONS[anchor.attrs.activation]
     return act.scalar(act.Attrs(), 1)
 
 
-def _struct(work: Squeeze, blocks: int) -> str:
+def _struct(work: SqueezeWork, blocks: int) -> str:
     slices = [work.sliced(c, blocks) for c in (work.channels, work.out)]
     values = {
         "THREADS": THREADS,
@@ -199,7 +199,7 @@ def _struct(work: Squeeze, blocks: int) -> str:
     return struct("squeeze", values, ABOUT)
 
 
-def _packed(work: Squeeze, index: int, blocks: int, turned: bool) -> Packed:
+def _packed(work: SqueezeWork, index: int, blocks: int, turned: bool) -> Packed:
     """Weights as (slices, hidden numbers, channels of a slice), zero past the last; ``turned``:
     they are (results, hidden numbers) as they come.
     """
@@ -216,7 +216,7 @@ def _packed(work: Squeeze, index: int, blocks: int, turned: bool) -> Packed:
     return Packed(index, steps)
 
 
-def _body(work: Squeeze, e: KernelEntry, blocks: int) -> list[str]:
+def _body(work: SqueezeWork, e: KernelEntry, blocks: int) -> list[str]:
     kind, t = text.number_type(work.dtype), work.dtype.value
     first = e.constant("first", _packed(work, work.first, blocks, False), work.dtype)
     second = e.constant("second", _packed(work, work.second, blocks, True), work.dtype)
@@ -282,7 +282,7 @@ def _meeting(blocks: int) -> list[str]:
     ]
 
 
-def _act(work: Squeeze, e: KernelEntry) -> str:
+def _act(work: SqueezeWork, e: KernelEntry) -> str:
     """Declare what follows hidden sum ``r``; past the last one it is 0."""
     bias = _bias(work, e, work.first_bias, "r")
     code = scalar.emit([_activation(work)], {0: "x"}, [DType.FP32], "t")
@@ -298,12 +298,12 @@ def _act(work: Squeeze, e: KernelEntry) -> str:
     )
 
 
-def _bias(work: Squeeze, e: KernelEntry, index: int, place: str) -> str:
+def _bias(work: SqueezeWork, e: KernelEntry, index: int, place: str) -> str:
     """The text of a term, if there is one."""
     return "" if index < 0 else f" + {text.element(work.dtype, f'{e.input(index)}[{place}]')}"
 
 
-def _results(work: Squeeze, e: KernelEntry, rows: RowResults) -> list[str]:
+def _results(work: SqueezeWork, e: KernelEntry, rows: RowResults) -> list[str]:
     """Store the slice's results, eight a thread."""
     bias = _bias(work, e, work.second_bias, "col + k")
     known = f"col + k < {work.out} ? m.line[c + k]{bias} : 0.0f"

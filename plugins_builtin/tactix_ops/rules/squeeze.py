@@ -19,7 +19,7 @@ T = P.tactix
 
 
 @dataclass(frozen=True)
-class Squeeze:
+class SqueezeChain:
     """The layers in front of the last product."""
 
     mean: Node
@@ -61,7 +61,7 @@ def _is_activation(node: Node | None) -> bool:
     return node.layer.key == known.key and node.attrs == known.Attrs()
 
 
-def _found(root: Node, graph: Any) -> Squeeze | None:
+def _found(root: Node, graph: Any) -> SqueezeChain | None:
     act = _maker(root.given[0], graph)
     first = _maker(act.given[0], graph) if act is not None else None
     mean = _maker(first.given[0], graph) if first is not None and _is_product(first) else None
@@ -69,7 +69,7 @@ def _found(root: Node, graph: Any) -> Squeeze | None:
         return None
     whole = _is_product(root) and _is_activation(act) and _is_mean(mean)
     known = isinstance(mean.given[0].spec.shape[1], int)
-    return Squeeze(mean, first, act) if whole and known else None
+    return SqueezeChain(mean, first, act) if whole and known else None
 
 
 def _squeeze(root: Node, graph: Any) -> Op:

@@ -244,9 +244,6 @@ EXAMPLES: dict[str, list[Example]] = {
     "WideMatMul": [({}, "f16 3 4 5; f16 5 6; f32 6")],
     "WideGlobalAveragePool": [({}, "bf16 2 3 4 5")],
     "IntegerMatMul": [({}, "i8 3 4 5; i8 5 6; i32 6")],
-    "SqueezeExcitation": [
-        ({"activation": "Swish"}, "f16 2 16 3 5; f16 4 16 1 1; f16 4; f16 8 4 1 1; f16 8")
-    ],
     "Float8MatMul": [({}, "f8e4m3 3 4 16; f8e4m3 16 6")],
     **{name: [({}, "bool 3 1; bool 4")] for name in ("And", "Or", "Xor")},
     **{

@@ -18,7 +18,6 @@ MODULES = (
     "tactics.pad",
     "tactics.gather",
     "tactics.pool",
-    "tactics.squeeze",
     "tactics.depthwise",
     "tactics.generate",
     "tactics.reformat",

@@ -14,7 +14,7 @@ FAMILIES = (
     "shape", "index", "attention", "rnn", "generate", "sort", "resize", "sampling", "quantize",
     "integer", "wide", "dynamic", "dynamic_resize", "selection", "detection", "signal", "unpool",
     "bits", "trees", "linear_attention", "text", "text_features", "random", "image", "sequences",
-    "control", "few_bits", "float8", "squeeze",
+    "control", "few_bits", "float8",
 )  # fmt: skip
 
 

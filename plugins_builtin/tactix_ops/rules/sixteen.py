@@ -24,7 +24,7 @@ from tactix_ops.rules.facts import again
 
 PRODUCTS = frozenset({
     "Convolution", "ConvTranspose", "MatMul", "Gemm", "Attention", "TokenAttention", "LSTM", "GRU",
-    "RNN", "Gather", "FewBitsMatMul", "SqueezeExcitation",
+    "RNN", "Gather", "FewBitsMatMul",
 })  # fmt: skip
 SCALED = "FewBitsMatMul"
 """A product of which the first input alone is lowered: scales have rules of their own."""

@@ -537,39 +537,6 @@ def quantized() -> list[Case]:
     return [*out, *small_floats()]
 
 
-def squeezed() -> list[Case]:
-    """With biases and without, channels that blocks share unevenly, results as many or not, an
-    epilogue with an operand, no image.
-    """
-
-    def weights(*shape: int, dtype: str, seed: int) -> Any:
-        return real(*shape, 1, 1, dtype=dtype, seed=seed)
-
-    out = []
-    for dtype, (n, c, r, m), act in (
-        ("f16", (2, 72, 10, 72), "Swish"),
-        ("f32", (1, 64, 3, 40), "Relu"),
-        ("bf16", (3, 24, 17, 24), "HardSwish"),
-    ):
-        arrays = [
-            real(n, c, 7, 6, dtype=dtype),
-            weights(r, c, dtype=dtype, seed=1),
-            real(r, dtype=dtype, seed=2),
-            weights(m, r, dtype=dtype, seed=3),
-            real(m, dtype=dtype, seed=4),
-        ]
-        out.append(one("squeeze", "SqueezeExcitation", arrays, [1, 2, 3, 4], activation=act))
-        body = [
-            ("SqueezeExcitation", (0, 1, 2, 3, 4), {"activation": act}),
-            ("Sigmoid", (6,), {}),
-            ("Mul", (7, 5), {}),
-        ]
-        more = [*arrays, real(n, m, 1, 1, dtype=dtype, seed=5)]
-        fused = h.fused(more, body, constants=[1, 2, 3, 4], anchor=0)
-        out.append(Case(fused, TACTICS["squeeze"], more))
-    return out
-
-
 def small_floats() -> list[Case]:
     """All codes of 8 bits, what lies half way between two, beyond them and below, and no numbers."""
     far = np.float32(
@@ -663,7 +630,6 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
     "scatter": scatters,
     "quantize": quantized,
     "rows of few bits": rows_of_few_bits,
-    "squeeze": squeezed,
     "plain products": products,
 }
 

@@ -10,7 +10,6 @@ import hopper_cases
 import numpy as np
 import pytest
 import simt
-from breadth_cases import squeezed
 from hopper_cases import ATTENTION, CONV, DEVICE, GEMM, STEM, TABLE, every_flow
 from product_cases import plain, real, whole
 from test_gemm_compile import fits
@@ -65,12 +64,6 @@ def test_a_fault_of_attention_is_noticed(old: str, new: str, tmp_path: Path) -> 
     case = hopper_cases.attentions("f16")[1]
     with pytest.raises(AssertionError, match=r"times the budget|block"):
         simt.check_all([replace(case, tactic=Mutated(ATTENTION, old, new))], tmp_path)
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_blocks_of_a_cluster_share_an_image(tmp_path: Path) -> None:
-    """Some of eight have no channels."""
-    simt.check_all([replace(c, device=DEVICE) for c in squeezed()], tmp_path)
 
 
 @needs_nvrtc

@@ -43,12 +43,13 @@ def processor_rules() -> list[Rule]:
 
 def graphics_rules() -> list[Rule]:
     """The built-in rules for GPUs alone, which change no number."""
-    from tactix_ops.rules import few_bits, float8, lifted, one_pixel, row_moves
+    from tactix_ops.rules import channel_moves, few_bits, float8, lifted, one_pixel, row_moves
 
     return [
         *few_bits.RULES,
         *float8.RULES,
         *one_pixel.RULES,
+        *channel_moves.RULES,
         *lifted.GRAPHICS_RULES,
         *row_moves.RULES,
     ]

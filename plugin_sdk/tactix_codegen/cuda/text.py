@@ -59,7 +59,7 @@ class CudaArgs(c_text.Args):
 
     def preludes(self) -> tuple[str, ...]:
         """Names of preludes that the node's dtypes need beside those of all kernels."""
-        found = {v.spec.dtype for v in (*self.node.given, *self.node.outputs)}
+        found = {s.dtype for s in self.node.specs}
         return ("fp8_convert.cuh", "fp8.cuh") if found & set(FP8) else ()
 
     def parameters(self) -> str:

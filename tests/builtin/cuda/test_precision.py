@@ -197,3 +197,19 @@ def test_products_of_8_bit_floats_need_no_host(target: str, product: str, precis
     steps = builder.build_plan(float8(builder), config).steps
     assert not [s for s in steps if s.info["tactic"] == HostTactic.key]
     assert [s.info["kind"] for s in steps].count(product) == 2
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_numbers_that_are_only_rounded_to_8_bits_need_no_host(target: str) -> None:
+    """Around a convolution 8-bit floats are in no tensor that a kernel reads or writes."""
+    builder, rng = tactix.Builder(), np.random.default_rng(5)
+    net = builder.create_network()
+    v = net.add_input("x", np.float32, (1, 8, 6, 6))
+    scale = net.add_constant(np.float32(0.125))
+    (v,) = net.add_layer("tactix.QuantizeLinear", [v, scale], dtype=DType.FP8)
+    (v,) = net.add_layer("tactix.DequantizeLinear", [v, scale])
+    w = net.add_constant(rng.standard_normal((8, 8, 3, 3), dtype=np.float32))
+    net.mark_output(net.add_layer("tactix.Convolution", [v, w])[0], "y")
+    config = configure(device="tactix.cuda@1", target=target, level=0, timing_cache=False)
+    steps = builder.build_plan(net, config).steps
+    assert not [s for s in steps if s.info["tactic"] == HostTactic.key]

@@ -113,7 +113,7 @@ def texts() -> Sequence[KernelText]:
     """All of them."""
     blocks = blocked(LANES)
     (of_gemm,), (of_conv,), (of_sum,) = gemm.tactics(), direct.tactics()[:1], reduction.tactics()
-    (of_heads,), (of_hopper, _) = attention.tactics(), hopper_gemm.tactics()
+    (of_heads,), (of_hopper, *_) = attention.tactics(), hopper_gemm.tactics()
     flow = {"rows": 128, "cols": 128, "stages": 6, "teams": 2, "alternate": True, "splits": 1}
     return (
         KernelText(

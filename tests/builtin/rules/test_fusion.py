@@ -64,6 +64,7 @@ def test_every_anchor_is_tried():
     others = {
         "ByteMatMul",
         "FewBitsMatMul",
+        "Float8MatMul",
         "Gemm",
         "IntegerConvolution",
         "IntegerMatMul",

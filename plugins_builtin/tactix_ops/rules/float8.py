@@ -18,6 +18,7 @@ from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import RIVAL, Op, P, Rule, any_of, const, literal, var
 from tactix_ops.layers.float8 import FLOATS
 from tactix_ops.rules.facts import Array
+from tactix_ops.rules.quantized_products import is_turned
 
 T = P.tactix
 
@@ -53,15 +54,14 @@ def _finite(values: Array) -> bool:
 # -- products ------------------------------------------------------------------------------------
 
 
-def _columns(root: Node, dw: Node) -> tuple[Array, Array] | str:
-    """Weights (k, n) and their scales, one or one for each column; or why they are not so."""
-    w, turned = dw.given[0].array, root.layer.name == "Gemm" and root.attrs.transB
-    if w.ndim != 2 or not _is_scaled(dw, dw.given[0], dw.outputs[0]):
+def _columns(root: Node, dw: Node) -> Array | str:
+    """Scales of weights, one or one for each column; or why they are not so."""
+    if dw.given[0].spec.rank != 2 or not _is_scaled(dw, dw.given[0], dw.outputs[0]):
         return "its weights are no matrix of 8-bit floats with float32 scales"
     scale = np.atleast_1d(dw.given[1].array)
-    if scale.size > 1 and dw.attrs.axis % 2 != (0 if turned else 1):
+    if scale.size > 1 and dw.attrs.axis % 2 != (0 if is_turned(root) else 1):
         return "its weights have scales along the summed axis: give them one for each column"
-    return (np.ascontiguousarray(w.T) if turned else w), scale.reshape(-1)
+    return scale.reshape(-1)
 
 
 def _why_not(root: Node, d: Node) -> str:
@@ -84,7 +84,7 @@ def _product_when(root: Node, d: Node, dw: Node) -> bool | str:
     found = _columns(root, dw)
     if isinstance(found, str):
         return found
-    return _finite(_scales(d, found[1])) or "the product of its scales is not positive and finite"
+    return _finite(_scales(d, found)) or "the product of its scales is not positive and finite"
 
 
 def _scales(d: Node, columns: Array) -> Array:
@@ -92,10 +92,10 @@ def _scales(d: Node, columns: Array) -> Array:
 
 
 def _product(root: Node, x: Value, d: Node, dw: Node) -> Op:
-    found = _columns(root, dw)
-    assert not isinstance(found, str)
-    weights, scales = found
-    factor = _scales(d, scales)
+    columns, w = _columns(root, dw), dw.given[0].array
+    assert not isinstance(columns, str)
+    weights = np.ascontiguousarray(w.T) if is_turned(root) else w
+    factor = _scales(d, columns)
     factor = factor.reshape(()) if factor.size == 1 else factor
     y = T.Mul(T.Float8MatMul(x, literal(weights)), literal(factor))
     bias = root.inputs[2] if len(root.inputs) > 2 else None

@@ -281,7 +281,7 @@ def _transposed_example(net: Any) -> None:
 # -- matrices ------------------------------------------------------------------------------------
 
 
-def _turned(root: Node) -> bool:
+def is_turned(root: Node) -> bool:
     """Whether the weights are (n, k)."""
     return bool(root.layer.name == "Gemm" and root.attrs.transB)
 
@@ -297,13 +297,13 @@ def _unfit_matrix(root: Node, dw: Node) -> str:
         return "its alpha or beta is not 1: put it into the scales"
     if root.given[0].spec.rank < 2:
         return "its activations are a vector: give them two axes"
-    return _unfit(root, dw, 0 if _turned(root) else 1) or _unfit_bias(root, dw)
+    return _unfit(root, dw, 0 if is_turned(root) else 1) or _unfit_bias(root, dw)
 
 
 def _unfit_bias(root: Node, dw: Node) -> str:
     """Why the bias is not one number or one for each column; empty if it is, or there is none."""
     known = _constant(root.inputs[2] if len(root.inputs) > 2 else None)
-    n = dw.given[0].spec.shape[0 if _turned(root) else 1]
+    n = dw.given[0].spec.shape[0 if is_turned(root) else 1]
     if known is None or (known.size in (1, n) and known.shape[-1:] in ((n,), (1,), ())):
         return ""
     return "its bias is more than one number for each column"
@@ -311,8 +311,8 @@ def _unfit_bias(root: Node, dw: Node) -> str:
 
 def _matrix(root: Node, dw: Node) -> tuple[Array, Array]:
     """Weights (k, n) and their scales."""
-    whole, scales = _weights(dw, 0 if _turned(root) else 1)
-    return (np.ascontiguousarray(whole.T) if _turned(root) else whole), scales
+    whole, scales = _weights(dw, 0 if is_turned(root) else 1)
+    return (np.ascontiguousarray(whole.T) if is_turned(root) else whole), scales
 
 
 def _matrix_sum(root: Node, d: Node, dw: Node) -> _Sum:
@@ -329,7 +329,7 @@ def _matrix_when(root: Node, d: Node, dw: Node) -> bool | str:
 
 def _product(root: Node, x: Value, d: Node, dw: Node, moved: Node | None = None) -> Op:
     made, (whole, _), given = _matrix_sum(root, d, dw), _matrix(root, dw), moved_bytes(x, moved)
-    shifts = _shifts(dw, 0 if _turned(root) else 1)
+    shifts = _shifts(dw, 0 if is_turned(root) else 1)
     product = P.tactix.IntegerMatMul(given, literal(whole), literal(made.start.astype(np.int32)))
     shifted = None
     if shifts.any():

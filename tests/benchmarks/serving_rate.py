@@ -7,11 +7,14 @@ with batching and without.
     python tests/benchmarks/serving_rate.py bert_base.plan --model bert_base.onnx [--rate 2000]
         [--protocols grpc,http] [--front-ends auto] [--seconds 10] [--warm 4] [--clients 8]
         [--max-batch 64] [--window 0.004] [--target 0.02] [--single one.plan] [--outputs pooled]
+        [--module model.pt]
 
 ``--single``: a plan for requests one by one, perhaps tuned for one sample; by default the same.
 ``--front-ends``: as of ``tactix serve``. Requests are of one sample; those at a rate begin when
 their time has come, whether earlier ones are answered or not, as those of many users do.
-``--outputs``: which are asked for; by default all. Before each load that counts the same load runs
+``--outputs``: which are asked for; by default all. ``--module``: the same network as a torch module
+that ``torch.save`` wrote, which torch.compile then runs behind the same server (``served_peers.py``;
+its classes must be importable). Before each load that counts the same load runs
 for ``--warm`` seconds.
 
 Printed are answers a second, percentiles of the time from a request's due time to its answer, what
@@ -25,10 +28,12 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,10 +41,12 @@ from typing import Any
 import numpy as np
 from peer_inputs import make_inputs
 from rounds import words
+from served_peers import describe, served
 from served_processes import Served, serving
 from serving_clients import WIRES, ClientLoad, ClientOrder, client
 
 import tactix
+from tactix_serve.supervisor import automatic_front_ends
 
 NAME, MOST, DIFFERENT = "served", 0.02, 8
 """``DIFFERENT``: samples of a client."""
@@ -111,13 +118,50 @@ def answers(args: argparse.Namespace) -> ClientOrder:
     return ClientOrder("grpc", 0, NAME, 0.0, args.seconds, feeds, want)
 
 
-def table(args: argparse.Namespace) -> bool:
-    order = answers(args)
+@dataclass(frozen=True)
+class Setting:
+    """What serves, how, and with which config.toml."""
+
+    backend: str
+    kind: str
+    config: str
+
+    @property
+    def name(self) -> str:
+        return self.kind if self.backend == "tactix" else f"{self.backend}, {self.kind}"
+
+
+def settings(args: argparse.Namespace) -> list[Setting]:
     batching = f"max_batch = {args.max_batch}\nwindow = {args.window}\ntarget = {args.target}"
     kinds = {
         "one by one": "max_queue = 4096\n",
         "batches": f"[batching]\n{batching}\nmax_queue = 4096\n",
     }
+    backends = ["tactix", "torch"] if args.module else ["tactix"]
+    return [Setting(b, kind, config) for kind, config in kinds.items() for b in backends]
+
+
+@contextmanager
+def served_by(args: argparse.Namespace, chosen: Setting, work: Path) -> Iterator[Served]:
+    folder = work / chosen.name.replace(" ", "_")
+    alone = chosen.kind == "one by one" and args.single
+    put(args.single if alone else args.plan, folder, chosen.config)
+    if chosen.backend == "tactix":
+        with serving(folder, ["--front-ends", args.front_ends]) as server:
+            yield server
+        return
+    version = folder / NAME / "1"
+    shutil.copy(args.module, version / "model.pt")
+    with tactix.load(args.plan) as engine:
+        describe(engine, version / "model.json")
+    auto = args.front_ends == "auto"
+    count = automatic_front_ends() if auto else int(args.front_ends)
+    with served(folder, work / "cache", chosen.backend, count, args.outputs) as server:
+        yield server
+
+
+def table(args: argparse.Namespace) -> bool:
+    order = answers(args)
     print(f"| {' | '.join(HEADS)} |\n|{'---|' * len(HEADS)}", flush=True)
     right, spawn = True, multiprocessing.get_context("spawn")
     with (
@@ -125,14 +169,11 @@ def table(args: argparse.Namespace) -> bool:
         ProcessPoolExecutor(args.clients, mp_context=spawn) as pool,
     ):
         rows = RateTable(args, order, pool)
-        for kind, config in kinds.items():
-            folder = Path(work) / kind.replace(" ", "_")
-            alone = kind == "one by one" and args.single
-            put(args.single if alone else args.plan, folder, config)
-            with serving(folder, ["--front-ends", args.front_ends]) as server:
+        for chosen in settings(args):
+            with served_by(args, chosen, Path(work)) as server:
                 for protocol in args.protocols:
                     for rate in (0.0, args.rate):
-                        text, good = rows.line(server, kind, protocol, rate)
+                        text, good = rows.line(server, chosen.name, protocol, rate)
                         right &= good
                         print(text, flush=True)
     return right
@@ -155,6 +196,7 @@ def main() -> int:
     parser.add_argument("--window", type=float, default=0.004)
     parser.add_argument("--target", type=float, default=0.02)
     parser.add_argument("--outputs", type=words, default=[])
+    parser.add_argument("--module", type=Path)
     return int(not table(parser.parse_args()))
 
 

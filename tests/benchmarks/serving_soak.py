@@ -23,7 +23,6 @@ wrong, or an error came that nobody asked for.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import math
 import multiprocessing
@@ -33,7 +32,6 @@ import shutil
 import signal
 import socket
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -41,12 +39,13 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from served_processes import Served, resident, started
+from served_peers import served
+from served_processes import Served, resident
 from serving_clients import DATATYPES, ClientOrder, client
 from serving_workloads import (
     Sample,
@@ -59,7 +58,6 @@ from serving_workloads import (
 )
 
 from tactix.run.request_stats import LatencyHistogram
-from tactix.run.run_times import QUICK
 
 RELOAD, GIVEN_UP, EVERY = 5.0, 0.02, 60.0
 """Seconds between reloads; the share of requests that is given up; seconds between kills."""
@@ -76,92 +74,11 @@ REST = 0.02
 # -- the server -----------------------------------------------------------------------------------
 
 
-def serve(folder: Path, cache: Path, backend: str, front_ends: int) -> None:
-    """In a process of its own, and its children; tells its ports."""
-    from tactix.base.logger import Logger, Severity
-    from tactix_serve import served_model
-    from tactix_serve.options import ServerOptions
-    from tactix_serve.server import ModelServer
-    from tactix_serve.supervisor import OPENS, Supervisor
-
-    def told(ports: Any) -> None:
-        print(f"http://127.0.0.1:{ports.http} grpc://127.0.0.1:{ports.grpc}", flush=True)
-
-    options = ServerOptions(folder, cache, http=0, grpc=0, poll=0.2)
-    logger, peer = Logger(Severity.ERROR), backend == "onnxruntime"
-    if front_ends > 1:
-        opens = "serving_soak:onnxruntime_model" if peer else OPENS
-        asyncio.run(Supervisor(options, front_ends, logger, opens, told).serve())
-    else:
-        chosen = onnxruntime_model if peer else served_model.open_model
-        server = ModelServer(options, logger, lambda f, c: chosen(f, c, cache), told)
-        asyncio.run(server.serve())
-
-
-def onnxruntime_model(folder: Path, config: Any, cache: Path) -> Any:
-    """As tactix's own: on one thread a request and a request a core; at shapes where the least run
-    took microseconds in the thread of the event loop.
-    """
-    import onnxruntime
-
-    from tactix_serve.datatypes import TensorMetadata
-    from tactix_serve.served_model import ServedModel
-
-    settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        str(folder / "model.onnx"), settings, providers=["CPUExecutionProvider"]
-    )
-    kinds = {"tensor(float)": "FP32", "tensor(int64)": "INT64"}
-
-    def metadata(io: Any) -> TensorMetadata:
-        shape = tuple(d if isinstance(d, int) else -1 for d in io.shape)
-        return TensorMetadata(io.name, kinds[io.type], shape)
-
-    class SessionModel(ServedModel):
-        platform = "onnxruntime_onnx"
-        inputs = tuple(map(metadata, session.get_inputs()))
-        outputs = tuple(map(metadata, session.get_outputs()))
-        pool = ThreadPoolExecutor(os.cpu_count())
-        least: dict[tuple[Any, ...], float] = {}
-
-        async def infer(self, feeds: Any, timeout: float | None) -> Any:
-            shapes = tuple(x.shape for x in feeds.values())
-            if self.least.get(shapes, math.inf) <= QUICK:
-                found = session.run(None, feeds)
-            else:
-                work = asyncio.get_running_loop().run_in_executor
-                found = await work(self.pool, self.timed, shapes, feeds)
-            return {m.name: y for m, y in zip(self.outputs, found, strict=True)}
-
-        def timed(self, shapes: tuple[Any, ...], feeds: Any) -> Any:
-            start = time.perf_counter()
-            found = session.run(None, feeds)
-            seconds = time.perf_counter() - start
-            self.least[shapes] = min(seconds, self.least.get(shapes, math.inf))
-            return found
-
-        async def close(self) -> None:
-            self.pool.shutdown(wait=False)
-
-    return SessionModel()
-
-
 def repository(folder: Path, files: Mapping[str, ServedFile]) -> None:
     for name, file in files.items():
         file.put(folder / name / "1")
         text = f"threads = 1\nwarm_up = false\n{file.config}"
         (folder / name / "config.toml").write_text(text)
-
-
-@contextmanager
-def served(folder: Path, cache: Path, backend: str, front_ends: int) -> Iterator[Served]:
-    command = [sys.executable, __file__, "--serve", str(folder), "--backend", backend]
-    command += ["--cache", str(cache), "--front-ends", str(front_ends)]
-    here = str(Path(__file__).parent)
-    given = filter(None, [here, os.environ.get("PYTHONPATH")])
-    with started(command, {**os.environ, "PYTHONPATH": os.pathsep.join(given)}) as server:
-        yield server
 
 
 def reload_models(
@@ -534,12 +451,7 @@ def main() -> int:
     parser.add_argument("--models", type=Path, help="a folder of NAME.onnx, for --peer")
     parser.add_argument("--only", default="", help="names, with commas")
     parser.add_argument("--cache", type=Path, help="where plans are kept")
-    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--backend", default="tactix", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.serve:
-        serve(options.serve, options.cache, options.backend, options.front_ends)
-        return 0
     if options.models and not options.peer:
         parser.error("--models is for --peer")
     only = [name for name in options.only.split(",") if name]

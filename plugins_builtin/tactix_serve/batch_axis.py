@@ -23,13 +23,14 @@ class BatchRefused(ConfigError):
 @dataclass(frozen=True)
 class BatchAxes:
     """``batch``: the symbol of the first axis of all inputs and outputs. ``padded``: symbols of the
-    axes that are padded, and ``pads`` with what. ``highest``: rows that every profile takes
-    together, None without a limit.
+    axes that are padded, and ``pads`` with what. ``lowest``, ``highest``: rows that every profile
+    takes together, the latter None without a limit.
     """
 
     inputs: tuple[TensorIO, ...]
     outputs: tuple[TensorIO, ...]
     batch: str
+    lowest: int
     highest: int | None
     pads: Pads = field(default_factory=dict)
     padded: frozenset[str] = frozenset()
@@ -58,12 +59,14 @@ class BatchAxes:
             for io in self.inputs
         )
 
-    def together(self, requests: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-        """All of them, one after the other along the first axis."""
-        if len(requests) == 1:
+    def together(self, requests: Sequence[Mapping[str, Array]], rows: int = 0) -> dict[str, Array]:
+        """All of them, one after the other along the first axis; behind them the last row again
+        until there are so many ``rows``: it is valid wherever its like is.
+        """
+        if len(requests) == 1 and rows <= len(requests[0][self.inputs[0].name]):
             return dict(requests[0])
         return {
-            io.name: _joined([r[io.name] for r in requests], self.pads.get(io.name, {}))
+            io.name: _joined([r[io.name] for r in requests], self.pads.get(io.name, {}), rows)
             for io in self.inputs
         }
 
@@ -119,7 +122,8 @@ def batch_axes(plan: Plan, pads: Pads | None = None) -> BatchAxes:
     tops = [p.dims[batch][2] for p in plan.profiles if batch in p.dims]
     known = [top for top in tops if top is not None]
     highest = min(known) if known else None
-    return BatchAxes(plan.inputs, plan.outputs, batch, highest, pads, padded)
+    lowest = max((p.dims[batch][0] for p in plan.profiles if batch in p.dims), default=0)
+    return BatchAxes(plan.inputs, plan.outputs, batch, max(1, lowest), highest, pads, padded)
 
 
 def _batch(plan: Plan) -> tuple[str, list[str]]:
@@ -179,15 +183,19 @@ def _check(io: TensorIO, x: Array, sizes: dict[str, int]) -> None:
         raise ShapeError(f"input {io.name!r} is ({wanted}), got {x.shape}")
 
 
-def _joined(arrays: Sequence[Array], pads: Mapping[int, float]) -> Array:
-    if not pads:
+def _joined(arrays: Sequence[Array], pads: Mapping[int, float], least: int) -> Array:
+    rows = sum(map(len, arrays))
+    if not pads and rows >= least:
         return np.concatenate(arrays)
-    rows = sum(len(a) for a in arrays)
     rest = [max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True)]
-    out = np.empty((rows, *rest), arrays[0].dtype)
-    out[...] = next(iter(pads.values()))
-    start = 0
-    for a in arrays:
-        out[(slice(start, start + len(a)), *(slice(n) for n in a.shape[1:]))] = a
-        start += len(a)
+    out = np.empty((max(rows, least), *rest), arrays[0].dtype)
+    if pads:
+        out[:rows] = next(iter(pads.values()))
+        start = 0
+        for a in arrays:
+            out[(slice(start, start + len(a)), *(slice(n) for n in a.shape[1:]))] = a
+            start += len(a)
+    else:
+        np.concatenate(arrays, out=out[:rows])
+    out[rows:] = out[rows - 1]
     return out

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,7 +19,8 @@ from tactix.base.errors import (
     QueueFull,
 )
 from tactix.run.engine import Engine
-from tactix_serve.batch_axis import Pads, batch_axes
+from tactix_serve.batch_axis import BatchAxes, Pads, batch_axes
+from tactix_serve.batch_sizes import BatchTimes, ladder, padded_to
 
 Key = tuple[tuple[int, ...], ...]
 
@@ -29,8 +30,6 @@ record; it bounds the memory of a context.
 """
 MOST_SHAPES = 1024
 """Shapes of requests of which it is remembered that they fit."""
-FORGETTING = 0.2
-"""Weight of the newest run in the estimate of how long one takes."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,9 @@ class BatchOptions:
     are there that windows before have seen. ``target``:
     seconds from arrival to answer: a batch goes before its window ends where it would be late
     otherwise; 0 for none. ``pad``: see ``Pads``; requests that differ in other axes never go
-    together. ``max_queue``: requests that wait before others are refused. Raises InvalidArgument.
+    together. ``max_queue``: requests that wait before others are refused. ``sizes``: rows that
+    batches are padded to, with rows that reach no answer; none of them for batches as they are;
+    None, the default, leaves that to the device. Raises InvalidArgument.
     """
 
     max_batch: int = 0
@@ -48,6 +49,7 @@ class BatchOptions:
     target: float = 0.0
     pad: Pads = field(default_factory=dict)
     max_queue: int = 256
+    sizes: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         if self.max_batch < 0 or self.max_queue < 1:
@@ -55,18 +57,27 @@ class BatchOptions:
         for name in ("window", "target"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InvalidArgument(f"{name} is {getattr(self, name)!r}", do="Give seconds, or 0")
+        if any(type(n) is not int or n < 1 for n in self.sizes or ()):
+            do = "Give integers from 1 up, or none of them"
+            raise InvalidArgument(f"batches of {self.sizes!r} rows", do=do)
 
 
 @dataclass(frozen=True)
 class BatchStats:
-    """``batches`` that ran, with so many ``requests`` and ``rows`` in all. ``queued``: requests
-    that wait now.
+    """``batches`` that ran, with so many ``requests`` and ``rows`` in all, and ``padding``: rows
+    that were nobody's. ``queued``: requests that wait now. ``sizes``: batches by rows, padding
+    among them. ``seconds``: of all batches, by what they went into: ``together``, putting inputs
+    together; ``run``, on a context, with the way to its thread and back; ``apart``, cutting outputs
+    apart and giving each request its own.
     """
 
     batches: int = 0
     requests: int = 0
     rows: int = 0
     queued: int = 0
+    padding: int = 0
+    sizes: Mapping[int, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -131,6 +142,19 @@ class Crowd:
         return queued >= self._expected
 
 
+def sizes_of(engine: Engine, axes: BatchAxes, asked: Sequence[int] | None, most: int) -> list[int]:
+    """Rows that batches of up to ``most`` are padded to, ascending; none where they run as they
+    are.
+
+    A device with memory of its own binds each size, and records a graph of it, which takes longer
+    than many runs, and takes little longer for some rows more. On the host a size costs little to
+    bind, and each row what it computes.
+    """
+    if asked is None:
+        return [] if engine.device.host_memory else list(ladder(axes.lowest, most))
+    return sorted({n for n in asked if axes.lowest <= n <= most} | {most}) if asked else []
+
+
 class Batcher:
     """Runs requests of one event loop on the pool of an engine, as many together as fit.
 
@@ -141,6 +165,9 @@ class Batcher:
     the same for any number of rows, else within rounding; what a network computes over rows is
     another matter: ``tactix_serve.batch_check`` looks for that.
 
+    ``sizes``: what batches are padded to. ``times``: how long they take, by rows, padding among
+    them; ``tactix_serve.batch_warm_up`` measures some before the first comes.
+
     Raises BatchRefused for a network whose first axes are not one open size.
     """
 
@@ -149,6 +176,8 @@ class Batcher:
         self.axes = batch_axes(engine.plan, self._options.pad)
         limits = [n for n in (self._options.max_batch, self.axes.highest) if n]
         self.max_batch = min(limits, default=UNBOUNDED_BATCH)
+        self.sizes = sizes_of(engine, self.axes, self._options.sizes, self.max_batch)
+        self.times = BatchTimes(self.sizes)
         self._groups: dict[Key, RequestGroup] = {}
         self._fitting: dict[tuple[object, ...], tuple[int, Key]] = {}
         self._queued = self._running = 0
@@ -156,13 +185,14 @@ class Batcher:
         self._timer: asyncio.TimerHandle | None = None
         self._sending = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._took: dict[int, float] = {}
         self._closed, self._crowd = False, Crowd()
-        self._batches = self._requests = self._rows = 0
+        self._batches = self._requests = self._rows = self._padding = 0
+        self._ran, self._seconds = Counter[int](), dict.fromkeys(("together", "run", "apart"), 0.0)
 
     def stats(self) -> BatchStats:
         """As of now."""
-        return BatchStats(self._batches, self._requests, self._rows, self._queued)
+        counts = self._batches, self._requests, self._rows, self._queued, self._padding
+        return BatchStats(*counts, dict(self._ran), dict(self._seconds))
 
     async def infer(
         self, feeds: Mapping[str, Array], timeout: float | None = None
@@ -273,19 +303,14 @@ class Batcher:
             return first
         wait = self._options.window
         if self._options.target:
-            wait = min(wait, max(0.0, self._options.target - self._estimate(rows)))
+            wait = min(wait, max(0.0, self._options.target - self.times.estimate(rows)))
         return first + wait
-
-    def _estimate(self, rows: int) -> float:
-        """Seconds that a batch takes: of the least that was at least as large."""
-        known = [n for n in self._took if n >= rows] or list(self._took)
-        return self._took[min(known)] if known else 0.0
 
     def _taken(self, key: Key) -> list[PendingRequest]:
         """The first of a group, as many as fit; one alone may be larger."""
         group, batch, rows = self._groups[key], list[PendingRequest](), 0
-        waiting = group.waiting
-        while waiting and (not batch or rows + waiting[0].rows <= self._most(rows)):
+        waiting, most = group.waiting, self._most(group.rows)
+        while waiting and (not batch or rows + waiting[0].rows <= most):
             batch.append(group.take())
             rows += batch[-1].rows
         self._queued -= len(batch)
@@ -293,11 +318,12 @@ class Batcher:
             del self._groups[key]
         return batch
 
-    def _most(self, rows: int) -> int:
-        """Rows of a batch that still answers in time; what has begun to fill goes on."""
-        target = self._options.target
-        late = target and self._estimate(rows + 1) > target
-        return rows if late else self.max_batch
+    def _most(self, waiting: int) -> int:
+        """Rows of a batch that still answers in time, where so many wait."""
+        rows, target = min(waiting, self.max_batch), self._options.target
+        if not target:
+            return rows
+        return self.times.in_time(rows, target, time.perf_counter())
 
     # -- running ----------------------------------------------------------------------------------
 
@@ -316,9 +342,14 @@ class Batcher:
         """Answers each; one that fails alone fails alone."""
         feeds = [r.feeds for r in batch]
         rows, start = sum(r.rows for r in batch), time.perf_counter()
+        padded = padded_to(self.sizes, rows)
+        alone = len(batch) == 1 and padded == rows
         try:
-            results = await self._engine.run_async(self.axes.together(feeds), wait=True)
-            answers = self.axes.apart(results, feeds) if len(batch) > 1 else [results]
+            together = self.axes.together(feeds, padded)
+            begun = time.perf_counter()
+            results = await self._engine.run_async(together, wait=True)
+            ended = time.perf_counter()
+            answers = [results] if alone else self.axes.apart(results, feeds)
         except (InvalidArgument, ExecutionError, ArithmeticError) as e:
             if len(batch) == 1:
                 _fail(batch[0], e)
@@ -330,16 +361,19 @@ class Batcher:
             for request in batch:
                 _fail(request, e)
             return
-        self._note(rows, len(batch), time.perf_counter() - start)
         for request, answer in zip(batch, answers, strict=True):
             if not request.answer.done():
                 request.answer.set_result(answer)
+        self.times.note(padded, ended - start)
+        self._count(len(batch), rows, padded, (start, begun, ended, time.perf_counter()))
 
-    def _note(self, rows: int, requests: int, seconds: float) -> None:
-        before = self._took.get(rows, seconds)
-        self._took[rows] = before + FORGETTING * (seconds - before)
+    def _count(self, requests: int, rows: int, padded: int, clock: Sequence[float]) -> None:
+        """``clock``: when each part of a batch began, and its end."""
         self._batches, self._requests = self._batches + 1, self._requests + requests
-        self._rows += rows
+        self._rows, self._padding = self._rows + rows, self._padding + padded - rows
+        self._ran[padded] += 1
+        for part, begin, end in zip(self._seconds, clock, clock[1:], strict=False):
+            self._seconds[part] += end - begin
 
     async def close(self) -> None:
         """No more requests are taken; those that wait run, and all are waited for. The engine goes

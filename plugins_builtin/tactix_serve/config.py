@@ -53,8 +53,10 @@ def read_config(folder: Path) -> ModelConfig:
 def _batching(given: object, path: Path) -> BatchOptions:
     if not isinstance(given, dict):
         raise ConfigError("batching is no table", who=str(path), do="Write [batching]")
-    pad = given.pop("pad", {})
-    return BatchOptions(**_checked(given, BatchOptions(), path), pad=_pads(pad, path))
+    pads, sizes = _pads(given.pop("pad", {}), path), given.pop("sizes", None)
+    if not isinstance(sizes, list | None):
+        raise ConfigError(f"sizes is {sizes!r}", who=str(path), do="Write sizes = [1, 4, 16]")
+    return BatchOptions(**_checked(given, BatchOptions(), path), pad=pads, sizes=sizes)
 
 
 def _pads(given: object, path: Path) -> dict[str, dict[int, float]]:

@@ -13,6 +13,7 @@ from tactix.base.errors import ConfigError
 from tactix.plan.schema import TensorIO
 from tactix.run.engine import Engine
 from tactix_serve.batch_check import check_rows
+from tactix_serve.batch_warm_up import warm_sizes
 from tactix_serve.batching import Batcher
 from tactix_serve.config import ModelConfig
 from tactix_serve.datatypes import NAMES, TensorMetadata
@@ -117,19 +118,23 @@ def warm(engine: Engine, config: ModelConfig) -> ServedModel:
 
 
 def _warm(engine: Engine, config: ModelConfig) -> ServedModel:
-    most = config.batching.max_batch if config.batching is not None else 0
-    engine.set_pool(config.contexts, config.max_queue, max(SHAPES, 2 * most))
+    engine.set_pool(config.contexts, config.max_queue, SHAPES)
     model = EngineModel(engine, config)
+    batcher = model.batcher
+    if batcher is not None:
+        shapes = max(SHAPES, 2 * (len(batcher.sizes) or batcher.max_batch))
+        engine.set_pool(config.contexts, config.max_queue, shapes)
     tuned = engine.profiles or not engine.plan.symbols
     if config.warm_up and tuned and not any(io.dtype.has_element for io in engine.inputs):
-        engine.warm_up()
+        if batcher is not None and batcher.sizes:
+            warm_sizes(engine, batcher)
+        else:
+            engine.warm_up()
     return model
 
 
 SHAPES = 16
-"""Input shapes that stay bound in each context; batches have many sizes. No measurement is on
-record.
-"""
+"""Input shapes that stay bound in each context. No measurement is on record."""
 
 
 def _metadata(io: TensorIO) -> TensorMetadata:

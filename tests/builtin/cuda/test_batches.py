@@ -1,0 +1,90 @@
+"""Batches on a CUDA device: once a model is ready nothing is bound, captured or allocated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import cuda_engine as e
+import numpy as np
+import pytest
+from fake_driver import FakeApi, fake_device
+from test_engine import combine
+
+import tactix
+from tactix.run.runtime import Runtime
+from tactix_codegen.compiling import symbol
+from tactix_cuda import device as real
+from tactix_cuda.nvrtc import why_missing
+from tactix_serve.batching import Batcher, BatchOptions
+from tactix_serve.config import ModelConfig
+from tactix_serve.served_model import EngineModel, warm
+
+pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+
+MOST = 24
+COSTLY = ("cuGraphInstantiate", "cuGraphCreate", "cuGraphExecKernelNodeSetParams", "cuMemAllocAsync",
+          "cuMemHostAlloc", "cuStreamCreate", "cuEventCreate", "cuModuleLoadData")  # fmt: skip
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
+    device, api = fake_device({symbol(e.RIGHT.code): combine(1), symbol(e.WRONG.code): combine(-1)})
+    monkeypatch.setattr(real, "the_device", lambda: device)
+    return api
+
+
+def engine_of(lowest: int = 1) -> Any:
+    """v = a + b + a, of ``lowest`` to MOST rows."""
+    built = e.builder()
+    net = built.create_network("rows")
+    a, b = (net.add_input(name, "f32", ("n", 7)) for name in "ab")
+    (s,) = net.add_layer("tactix.Add", [a, b], name="first")
+    net.mark_output(net.add_layer("tactix.Add", [s, a], name="second")[0], "v")
+    profile = tactix.OptimizationProfile()
+    for name in "ab":
+        profile.set_shape(name, (lowest, 7), (8, 7), (MOST, 7))
+    plan = built.build_plan(net, e.config(profiles=[profile]))
+    return Runtime(session=built.session).load(plan)
+
+
+def feeds(rows: int, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {k: rng.standard_normal((rows, 7)).astype(np.float32) for k in "ab"}
+
+
+def test_batches_of_changing_sizes_cost_their_runs(api: FakeApi) -> None:
+    model = warm(engine_of(), ModelConfig(batching=BatchOptions(window=0.0005)))
+    assert isinstance(model, EngineModel)
+    assert model.batcher is not None
+    assert model.batcher.sizes == [1, 2, 3, 4, 6, 8, 12, 16, 24]
+    assert model.batcher.times.estimate(MOST) > 0
+    api.log.clear()
+
+    async def work() -> Any:
+        rng = np.random.default_rng(0)
+        for turn in range(40):
+            asked = [feeds(int(rng.integers(1, 4)), 100 * turn + i) for i in range(turn % 14)]
+            found = await asyncio.gather(*(model.infer(f, None) for f in asked))
+            for f, y in zip(asked, found, strict=True):
+                np.testing.assert_array_equal(y["v"], (f["a"] + f["b"]) + f["a"])
+        return model.batcher.stats()
+
+    stats, calls = asyncio.run(work()), Counter(api.log)
+    assert stats.padding
+    assert len(stats.sizes) > 5
+    assert {name: calls[name] for name in COSTLY if calls[name]} == {}
+    assert calls["cuGraphLaunch"] == stats.batches
+    assert calls["cuMemcpyHtoDAsync"] == calls["cuMemcpyDtoHAsync"] == stats.batches
+    asyncio.run(model.close())
+
+
+def test_too_few_rows_for_the_profile_are_padded(api: FakeApi) -> None:
+    async def work() -> Any:
+        batcher = Batcher(engine_of(lowest=4), BatchOptions(window=0.0005, sizes=[2, 6]))
+        assert batcher.sizes == [6, MOST]
+        return await batcher.infer(feeds(1, 0))
+
+    f = feeds(1, 0)
+    np.testing.assert_array_equal(asyncio.run(work())["v"], (f["a"] + f["b"]) + f["a"])

@@ -28,6 +28,7 @@ from tactix.base.errors import ExecutionError, out_of_range
 from tactix.base.formulas import Formulas
 from tactix.contracts.artifact import Arg, Binary, Launch
 from tactix.contracts.launcher import (
+    BindableBody,
     Launcher,
     LinkContext,
     Runnable,
@@ -35,7 +36,7 @@ from tactix.contracts.launcher import (
     StepBody,
     TimedRunnable,
 )
-from tactix.contracts.program import NativeProgram, Part
+from tactix.contracts.program import NativeProgram, Part, PlacedPart
 from tactix.run.arrays import address_of
 from tactix_cpu.arithmetic import NativeEvaluator
 
@@ -121,6 +122,8 @@ class Executor:
         self.start = self._entry("tx_start", ctypes.c_void_p, ctypes.c_int64)
         self.move = self._later("tx_move", ctypes.c_void_p)
         self.advance = self._later("tx_advance", ctypes.c_void_p)
+        parts = self._later("tx_parts")
+        self.kinds_of_parts = int(parts()) if parts else 3
         self.evaluate = self._later("tx_evaluate", ctypes.c_void_p)
         self.bind = self._later("tx_bind", ctypes.c_void_p)
         self.profile = self._later("tx_profile", ctypes.c_void_p)
@@ -277,6 +280,7 @@ class ElfLauncher(Launcher):
     key = "tactix.cpu.elf@1"
     device = "cpu"
     iterates = True
+    nests = True
 
     def link(self, steps: Sequence[Step], ctx: LinkContext) -> Runnable:
         """Raises ExecutionError for code that is missing, cannot be loaded, or lacks a kernel."""
@@ -305,6 +309,14 @@ class ElfLauncher(Launcher):
         from tactix_cpu.programs import program
 
         return program(parts, addresses, moving)
+
+    def part(
+        self, step: Step, env: Env, bodies: Sequence[BindableBody], ctx: LinkContext
+    ) -> PlacedPart | None:
+        """A step that tells sizes, at those that are expected; None where they are not known."""
+        from tactix_cpu.produced import produced_step
+
+        return produced_step(step).part(env, ctx.threads)
 
     def produce(
         self,

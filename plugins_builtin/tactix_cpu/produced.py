@@ -23,6 +23,7 @@ from tactix.base.host_memory import check_array_fits
 from tactix.base.tensor import LINEAR, TensorSpec
 from tactix.contracts.artifact import Arg, Launch
 from tactix.contracts.launcher import Operand, Step
+from tactix.contracts.program import PlacedPart, TellingPart
 from tactix.run.arrays import address_of
 from tactix_cpu.launcher import ArgumentTable, ElfRun
 
@@ -56,9 +57,27 @@ class ProducedStep:
         self.needed = symbols(self.workspace)
         named = (symbol_name(d) for o in self.outputs for d in o.shape)
         self.told = tuple(dict.fromkeys(n for n in named if n))
+        operands = (*step.inputs, *step.outputs)
+        self.shared = [(o.buffer, i) for i, o in enumerate(operands)]
+        self.plain = all(
+            o.buffer >= 0 and o.format == LINEAR and not o.spec.dtype.on_host for o in operands
+        )
         own = _renumbered(step)
         self.parts = tuple(ArgumentTable([_part(own, writing)]) for writing in (False, True))
         self._idle: deque[ProducedRun] = deque()
+
+    def part(self, env: Env, threads: int) -> PlacedPart | None:
+        """Of a program, at sizes that are expected; None where ``env`` lacks some, and for operands
+        that are no linear tensors.
+        """
+        if not (self.plain and env.keys() >= {*self.told}):
+            return None
+        run = ProducedRun(self, threads)
+        shapes = run.expect(env)
+        tell, write = (half.run for half in run.parts)
+        expected = np.array([env[name] for name in self.told], np.int64)
+        made = TellingPart(tell, write, run.sizes, expected, self.shared, run.scratch)
+        return PlacedPart(made, shapes)
 
     def run(self, env: Env, values: Sequence[Any], threads: int) -> list[Any]:
         """The outputs. Raises ExecutionError, ShapeError, AllocationError."""
@@ -126,6 +145,16 @@ class ProducedRun:
         made = [address_of(y) for y in outputs]
         write(env, [*addresses, *made, self.scratch_address, self.sizes_address])
         return outputs
+
+    def expect(self, env: Env) -> list[tuple[int, ...]]:
+        """Bind both halves at sizes that are known; where inputs and outputs lie is not. The shapes
+        of the outputs.
+        """
+        self._reserve(env)
+        nowhere = [0] * len(self.step.shared)
+        for half in self.parts:
+            half.run.bind(env, [*nowhere, self.scratch_address, self.sizes_address])
+        return [evaluate_shape(o.shape, env) for o in self.step.outputs]
 
     def _learned(self, env: Env) -> Env:
         """With what was told. Raises ExecutionError where a symbol is something else already."""

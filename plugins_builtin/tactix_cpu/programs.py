@@ -1,5 +1,5 @@
-"""Programs of machine code: tables, branches and loops in each other as executor/programs.c takes
-them.
+"""Programs of machine code: tables, branches and loops in each other, and steps that tell sizes, as
+executor/programs.c takes them.
 
 What differs between runs are addresses. Whoever is around a part knows by buffer which words hold
 one (``Places``), and what is around all, a call, fills in those of the buffers that move.
@@ -25,14 +25,15 @@ from tactix.contracts.program import (
     LoopRows,
     NestedBody,
     Part,
+    TellingPart,
 )
 from tactix.run.arrays import address_of
 from tactix_cpu.launcher import ElfRun, Executor, Faults
 
-TABLE, BRANCH, LOOP = range(3)
+TABLE, BRANCH, LOOP, TELLING = range(4)
 """Kinds of parts: what executor/programs.c numbers."""
-OVER = 0
-"""How a run ended, there: TXE_OVER."""
+OVER, DEPARTED = 0, 3
+"""How a run ended, there."""
 
 Places = Mapping[int, Sequence[tuple[int, int]]]
 """By buffer the addresses of the words that hold where it lies, and bytes that are added there."""
@@ -60,15 +61,16 @@ def program(
     runner = next(_executors(parts), None)
     if runner is None or len(made) < len(native) or any(e is not runner for e in _executors(parts)):
         return None
-    return ElfProgram(runner, made, addresses, moving) if runner.advance else None
+    able = runner.advance and all(p.kind < runner.kinds_of_parts for p in made)
+    return ElfProgram(runner, made, addresses, moving) if able else None
 
 
 def _executors(parts: Iterable[Part]) -> Iterator[Executor]:
     for p in parts:
         bodies = _bodies(p)
         yield from (b.program.executor for b in bodies if isinstance(b.program, ElfProgram))
-        if isinstance(p, ElfRun) and p.executor:
-            yield p.executor
+        runs = (p.tell, p.write) if isinstance(p, TellingPart) else (p,)
+        yield from (r.executor for r in runs if isinstance(r, ElfRun) and r.executor)
 
 
 def _bodies(part: Part) -> Sequence[NestedBody]:
@@ -85,13 +87,32 @@ def _native(part: Part) -> NativePart | None:
         return _branch(part)
     if isinstance(part, LoopPart):
         return _loop(part)
+    if isinstance(part, TellingPart):
+        return _telling(part)
     return _table(part) if isinstance(part, ElfRun) else None
 
 
 def _table(run: ElfRun) -> NativePart:
-    failed = run.faults.address if run.faults else 0
     faults = [run.faults] if run.faults else []
-    return NativePart(TABLE, _words(run.table, failed), run.slots(), faults, [run])
+    return NativePart(TABLE, _words(*_steps(run)), run.slots(), faults, [run])
+
+
+def _steps(run: ElfRun) -> tuple[int, int]:
+    """A txe_steps."""
+    return run.table, run.faults.address if run.faults else 0
+
+
+def _telling(part: TellingPart) -> NativePart | None:
+    """None where it is of another launcher."""
+    tell, write = part.tell, part.write
+    if not (isinstance(tell, ElfRun) and isinstance(write, ElfRun)):
+        return None
+    sizes = address_of(part.told), address_of(part.expected), len(part.expected)
+    words = _words(*_steps(tell), *_steps(write), *sizes)
+    inside = _merged([tell.slots(), write.slots()])
+    places = _merged({around: inside.get(own, ())} for around, own in part.shared)
+    faults = [run.faults for run in (tell, write) if run.faults]
+    return NativePart(TELLING, words, places, faults, [part])
 
 
 def _branch(branch: BranchPart) -> NativePart:
@@ -246,7 +267,7 @@ class ElfProgram:
         rows = [(p.kind, address_of(p.words)) for p in parts]
         self._rows = np.array(rows, np.int64).reshape(-1, 2)
         self._words = _words(len(rows), address_of(self._rows), 0)
-        self.address = address_of(self._words)
+        self.address, self._at = address_of(self._words), memoryview(self._words.data)[2:]
         self._index = {buffer: i for i, buffer in enumerate(moving)}
         self._addresses = np.zeros(max(1, len(moving)), np.int64)
         self._where = memoryview(self._addresses.data)
@@ -261,8 +282,8 @@ class ElfProgram:
     def rebind(self, buffer: int, address: int) -> None:
         self._where[self._index[buffer]] = address
 
-    def __call__(self) -> None:
-        self._run()
+    def __call__(self) -> int | None:
+        return int(self._at[0]) if self._run() == DEPARTED else None
 
     def iterate(self, iteration: Iteration, start: int, stop: int) -> int:
         """As ``NativeProgram.iterate``."""
@@ -294,13 +315,15 @@ class _Runs:
         self._words, self._state, self._faults = start, memoryview(start.data), faults
         self._advance = executor.advancer(address_of(start))
 
-    def __call__(self) -> None:
-        """Raises ExecutionError for what a kernel refused."""
+    def __call__(self) -> int:
+        """How it ended. Raises ExecutionError for what a kernel refused."""
         self._state[1] = OVER  # of a run that was stopped nothing stays
         while self._advance():
             pass  # between two turns Python raises what signals ask for
-        if self._state[1] != OVER:
+        how: int = self._state[1]
+        if how not in (OVER, DEPARTED):
             self._fail()
+        return how
 
     def _fail(self) -> None:
         for f in self._faults:

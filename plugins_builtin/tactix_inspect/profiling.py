@@ -283,17 +283,17 @@ def told(
 
 
 def fitted(plan: Plan, steps: Sequence[StepTime], seconds: float) -> tuple[StepTime, ...]:
-    """Steps with bodies take no more than others leave of a run, which may be one native call where
-    a profiled one enters bodies from Python.
+    """Steps with bodies, and those that tell sizes, take no more than others leave of a run, which
+    may be one native call where a profiled one comes back to Python for them.
     """
-    with_bodies = {i for i, s in enumerate(plan.steps) if s.plans and not plan.kernel_sets}
+    apart = set() if plan.kernel_sets else {*plan.produced}
     own = [s for s in steps if not s.inside]
-    theirs = sum(s.seconds for s in own if s.index in with_bodies)
-    left = seconds - sum(s.seconds for s in own if s.index not in with_bodies)
+    theirs = sum(s.seconds for s in own if s.index in apart)
+    left = seconds - sum(s.seconds for s in own if s.index not in apart)
     if not 0 < left < theirs:
         return tuple(steps)
     share = left / theirs
-    return tuple(s if s.inside or s.index not in with_bodies else _scaled(s, share) for s in steps)
+    return tuple(s if s.inside or s.index not in apart else _scaled(s, share) for s in steps)
 
 
 def _scaled(s: StepTime, share: float) -> StepTime:

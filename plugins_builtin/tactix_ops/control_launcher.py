@@ -35,7 +35,9 @@ class ControlLauncher(Launcher):
             "it is no branch or loop", who=steps[0].name, do="Build the plan again"
         )
 
-    def part(self, step: Step, env: Env, bodies: Sequence[BindableBody]) -> PlacedPart | None:
+    def part(
+        self, step: Step, env: Env, bodies: Sequence[BindableBody], ctx: LinkContext
+    ) -> PlacedPart | None:
         """As ``Launcher.part``; None also for a step that lacks what it needs, as in a damaged
         plan. Raises ShapeError.
         """

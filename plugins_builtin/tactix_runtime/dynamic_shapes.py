@@ -3,7 +3,8 @@ bodies.
 
 Such steps are produced one by one: they give arrays or objects, whose shapes bind the symbols that
 their outputs name. The ordinary steps between two of them are a segment, laid out and bound when
-its symbols have changed.
+its symbols have changed. Where the sizes that data told were those of the run before, the next run
+is one native call, if it can be (weave.py).
 """
 
 from __future__ import annotations
@@ -43,9 +44,7 @@ from tactix.run.watchers import Watchers
 from tactix_runtime.host_mirror import MirroredValues, RunValues
 from tactix_runtime.segment import bind_shape, segments
 from tactix_runtime.values import as_value
-from tactix_runtime.weave import Weave, WholeRun
-
-NOTHING: Env = {}
+from tactix_runtime.weave import NOTHING, Weave, WholeRun
 
 
 @dataclass(frozen=True)
@@ -132,6 +131,11 @@ class SegmentedContext(ExecutionContext):
         self._results: dict[str, tuple[int, ...]] = {}
         self._whole: WholeRun | None = None
         self._solved: tuple[Any, Env, dict[str, int]] | None = None
+        steps = program.plan.steps
+        told = (names for k, names in program.plan.produced.items() if not steps[k].plans)
+        self._telling = sorted(frozenset[str]().union(*told))
+        self._expected: Env = {}
+        self._steady = not self._telling
         inner = {k: [c._weave for c in contexts] for k, contexts in self._inner.items()}
         self._weave: Weave = Weave(program, self._segments, inner)
 
@@ -184,7 +188,8 @@ class SegmentedContext(ExecutionContext):
         if not self._weave.holds(whole.bound):
             return None
         self._shapes, self._results = whole.inputs, whole.outputs
-        return whole(given)
+        outputs = whole(given)
+        return outputs if whole.stopped is None else self._noted(self._on(whole, given, outputs))
 
     def _infer(self, given: Sequence[Any]) -> list[Any]:
         given = in_order(self._inputs, given, {})
@@ -264,15 +269,32 @@ class SegmentedContext(ExecutionContext):
 
     def _by_steps(self, values: Sequence[Any], given: Env) -> list[Any]:
         env, run_values = self._begun(values, given)
+        return self._from(-1, env, run_values)
+
+    def _on(self, whole: WholeRun, values: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+        """The rest of a run that stopped, as a step told another size than expected."""
+        assert whole.stopped is not None
+        done, program = self._weave.stopped(whole.stopped), self._program
+        run_values = RunValues(program)
+        run_values.addresses = done.addresses
+        for io, x in zip((*self._inputs, *self._outputs), (*values, *outputs), strict=True):
+            run_values.put(io.buffer, x, io.dtype)
+        return self._from(done.step, done.env, run_values)
+
+    def _from(self, first: int, env: dict[str, int], run_values: RunValues) -> list[Any]:
+        """The outputs, made step by step from that one on, which is produced; -1: all of them."""
         self._weave.forget()
         for segment, k in self._segments:
-            segment.run(env, run_values)
-            if k < len(self._program.plan.steps):
+            if k > first:
+                segment.run(env, run_values)
+            if first <= k < len(self._program.plan.steps):
                 start = time.perf_counter()
                 self._produce(k, env, run_values)
                 if self._watch.profiler is not None:
                     span = StepSpan(start, time.perf_counter())
                     report(self._watch.profiler, self._program.plan, k, partial(tuple, (span,)))
+        told = {name: env[name] for name in self._telling if name in env}
+        self._expected, self._steady = told, told == self._expected
         return [run_values.found(io.buffer) for io in self._outputs]
 
     def _begun(self, values: Sequence[Any], given: Env) -> tuple[dict[str, int], RunValues]:
@@ -303,21 +325,24 @@ class SegmentedContext(ExecutionContext):
         return self._weave.at(shapes, given)
 
     def _in_one(self, values: Sequence[Any], given: Env) -> list[Any] | None:
-        """The outputs by one native call; None where there is none, and at shapes that the last run
-        did not have: what runs once needs no program.
+        """The outputs by one native call; None where there is none, and at shapes or told sizes
+        that the last run did not have: what runs once needs no program.
         """
         known = self._solved
-        if known is None or not self._weave.able or not self._watch.is_off:
+        if known is None or not (self._weave.able and self._steady and self._watch.is_off):
             return None
         if known[1] != given or known[0] != self._shapes_of(values):
             return None
-        bound = self._weave.at(known[0], given)
+        bound = self._weave.at(known[0], given, self._expected)
         if bound is None:
             return None
         if self._whole is None or self._whole.bound is not bound:
             self._whole = WholeRun(bound, self._program.plan)
         values = [_plain(x) for x in values]
-        return self._whole(values) if self._whole.accepts(values) else None
+        if not self._whole.accepts(values):
+            return None
+        outputs = self._whole(values)
+        return outputs if self._whole.stopped is None else self._on(self._whole, values, outputs)
 
     def _symbols(self, values: Sequence[Any], given: Env) -> dict[str, int]:
         """Symbols that the shapes of the inputs give, beside those that are given."""

@@ -1,8 +1,9 @@
-"""Plans whose branches and loops run without coming back to Python: steps, branches and loops woven
-into one program at the shapes of some inputs.
+"""Plans whose branches and loops, and steps that tell sizes, run without coming back to Python: all
+woven into one program at the shapes of some inputs, and at the sizes that are expected.
 
-That can be where all steps but those with bodies are of one launcher that makes programs, and where
-shapes follow from the inputs' alone; a body is woven in the same way.
+That can be where all steps but branches and loops are of one launcher that makes programs. A body
+is woven in the same way, where shapes follow from its inputs' alone. Where a step tells another
+size than expected the program ends before it, and the rest of that run is made step by step.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tactix_runtime.host_mirror import empty_array
 from tactix_runtime.segment import Segment, bind_shape
 
 Shapes = Sequence[tuple[int, ...]]
+NOTHING: Env = {}
 
 
 class Weave:
@@ -47,6 +49,8 @@ class Weave:
         self._launcher = _maker(program)
         self._asked: tuple[Any, ...] = ()
         self._found: BoundBody | None = None
+        self._run = _Sizes({}, [], {})
+        self._places: list[int] = []
         self._memory: list[Any] = []
         self._around: weakref.ref[Weave] | None = None
         for weave in (w for weaves in inner.values() for w in weaves):
@@ -57,21 +61,29 @@ class Weave:
         """Whether there may be a program at some shapes."""
         return self._launcher is not None
 
-    def at(self, shapes: Shapes, given: Env) -> BoundBody | None:
-        """The program; ``given``: symbols of the plan around this one. None where a run needs
-        Python, or fails: who runs it step by step says why.
+    def at(self, shapes: Shapes, given: Env, told: Env = NOTHING) -> BoundBody | None:
+        """The program; ``given``: symbols of the plan around this one, ``told``: the sizes that are
+        expected of steps. None where a run needs Python, or fails: who runs it step by step says
+        why.
         """
         if self._launcher is None:
             return None
         weights = self._program.addresses  # a new list where weights have moved
-        if self._asked[:2] != (shapes, given) or self._asked[2] is not weights:
+        if self._asked[:3] != (shapes, given, told) or self._asked[3] is not weights:
             self.forget()
             try:
-                self._found = self._woven(self._launcher, shapes, given)
+                self._found = self._woven(self._launcher, shapes, given, told)
             except TactixError:
                 self._found = None
-            self._asked = [*shapes], {**given}, weights
+            self._asked = [*shapes], {**given}, {**told}, weights
         return self._found
+
+    def stopped(self, part: int) -> Stopped:
+        """What is done, where the program ended at that part of it, as a size was another."""
+        step, produced = self._places[part], self._program.plan.produced
+        open_still = frozenset[str]().union(*(told for k, told in produced.items() if k >= step))
+        env = {name: n for name, n in self._run.env.items() if name not in open_still}
+        return Stopped(step, env, list(self._run.addresses))
 
     def results(self, shapes: Shapes, given: Env) -> Sequence[tuple[int, ...] | None]:
         """As ``BindableBody.results``."""
@@ -85,7 +97,7 @@ class Weave:
 
     def holds(self, bound: BoundBody) -> bool:
         """Whether it can run still."""
-        return self._found is bound and self._asked[2] is self._program.addresses
+        return self._found is bound and self._asked[3] is self._program.addresses
 
     def forget(self) -> None:
         """The segments are bound for something else, so that programs with them cannot run any
@@ -97,22 +109,25 @@ class Weave:
         if around := self._around and self._around():
             around.forget()
 
-    def _woven(self, launcher: Launcher, shapes: Shapes, given: Env) -> BoundBody | None:
+    def _woven(self, launcher: Launcher, shapes: Shapes, given: Env, told: Env) -> BoundBody | None:
         program, plan = self._program, self._program.plan
         env = solve(plan.inputs, shapes, plan.profiles, given)
-        run = _Sizes(env, list(program.addresses), {})
+        run = self._run = _Sizes(env, list(program.addresses), {})
         parts = list[Part]()
+        self._places = places = list[int]()
         self._memory.clear()
         for segment, k in self._segments:
             self._place(segment, run)
             if segment.steps:
                 parts.append(segment.bind(run.env, run.addresses))
+                places.append(k)
                 segment.displaced()
             if k < len(plan.steps):
-                part = self._part(k, run)
+                part = self._part(k, run, told)
                 if part is None:
                     return None
                 parts.append(part)
+                places.append(k)
         made = launcher.program(parts, run.addresses, program.io_buffers)
         if made is None:
             return None
@@ -137,12 +152,16 @@ class Weave:
             if not placed and size_at(declared.nbytes, run.env, declared.name):
                 raise ExecutionError(f"buffer {b} has no memory", do="Build the plan again")
 
-    def _part(self, k: int, run: _Sizes) -> Part | None:
-        """A step with bodies; its outputs get memory."""
+    def _part(self, k: int, run: _Sizes, told: Env) -> Part | None:
+        """A step that is produced otherwise; its outputs get memory."""
         program, step = self._program, self._program.plan.steps[k]
         check(program.plan.extents.get(k, ()), run.env)
         bodies = [_Woven(w, run.env) for w in self._inner[k]]
-        found = program.launchers[step.artifact.launcher].part(step, dict(run.env), bodies)
+        env = dict(run.env)
+        if not step.plans:
+            env |= {name: told[name] for name in program.plan.produced[k] if name in told}
+        launcher = program.launchers[step.artifact.launcher]
+        found = launcher.part(step, env, bodies, program.context)
         if found is None or len(found.shapes) != len(step.outputs):
             return None
         for o, shape in zip(step.outputs, found.shapes, strict=True):
@@ -159,6 +178,17 @@ class Weave:
         room = empty_array((size,), np.uint8)
         self._memory.append(room)
         run.addresses[made.buffer] = address_of(room)
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A run that ended before a step: its index, the symbols that are known before it, and where
+    buffers lie.
+    """
+
+    step: int
+    env: dict[str, int]
+    addresses: list[int]
 
 
 @dataclass(frozen=True)
@@ -195,8 +225,11 @@ def _maker(program: LinkedPlan) -> Launcher | None:
     """The launcher of all ordinary steps, those of bodies included; None where some are not woven,
     or there are none.
     """
-    makers = list({x.key: x for p in _nested(program) for x in _makers(p)}.values())
-    able = len(makers) == 1 and makers[0].iterates and all(map(_weavable, _nested(program)))
+    plans = _nested(program)
+    makers = list({x.key: x for p in plans for x in _makers(p)}.values())
+    able = (
+        len(makers) == 1 and makers[0].iterates and all(_weavable(p, p is program) for p in plans)
+    )
     return makers[0] if able else None
 
 
@@ -206,23 +239,25 @@ def _nested(program: LinkedPlan) -> list[LinkedPlan]:
 
 
 def _makers(program: LinkedPlan) -> list[Launcher]:
-    plan = program.plan
-    ordinary = [s for k, s in enumerate(plan.steps) if k not in plan.produced]
-    return [program.launchers[s.artifact.launcher] for s in ordinary]
+    return [program.launchers[s.artifact.launcher] for s in program.plan.steps if not s.plans]
 
 
-def _weavable(program: LinkedPlan) -> bool:
+def _weavable(program: LinkedPlan, outermost: bool) -> bool:
     """Whether nothing but its sizes can be in the way."""
     plan, moving = program.plan, program.io_buffers
     produced = [plan.steps[k] for k in plan.produced]
-    nests = all(s.plans and program.launchers[s.artifact.launcher].nests for s in produced)
+    nests = all(
+        (s.plans or outermost) and program.launchers[s.artifact.launcher].nests for s in produced
+    )
     objects = any(io.dtype.on_host for io in (*plan.inputs, *plan.outputs))
     apart = len(set(moving)) == len(moving)
     return program.device.host_memory and nests and not objects and apart and not plan.kernel_sets
 
 
 class WholeRun:
-    """Runs of a program on arrays. ``inputs``, ``outputs``: their shapes, by name the latter."""
+    """Runs of a program on arrays. ``inputs``, ``outputs``: their shapes, by name the latter.
+    ``stopped``: at which part of it the last run ended, as a size was another; None at its end.
+    """
 
     def __init__(self, bound: BoundBody, plan: Plan) -> None:
         self.bound, self._program = bound, bound.program
@@ -231,6 +266,7 @@ class WholeRun:
         names = [io.name for io in plan.outputs]
         self.inputs = [t.shape for t in bound.inputs]
         self.outputs = {n: t.shape for n, t in zip(names, bound.outputs, strict=True)}
+        self.stopped: int | None = None
         for _, dtype, shape in self._made:
             check_array_fits(shape, dtype)
 
@@ -243,12 +279,14 @@ class WholeRun:
         return len(values) == len(self._taken)
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
-        """New outputs for what is accepted. Raises as the program does, and MemoryError."""
+        """New outputs for what is accepted; of a run that stopped, those that are made before.
+        Raises as the program does, and MemoryError.
+        """
         rebind = self._program.rebind
         outputs = [np.empty(shape, dtype) for _, dtype, shape in self._made]
         for (buffer, _, _), x in zip(self._taken, values, strict=True):
             rebind(buffer, address_of(x))
         for (buffer, _, _), y in zip(self._made, outputs, strict=True):
             rebind(buffer, address_of(y))
-        self._program()
+        self.stopped = self._program()
         return outputs

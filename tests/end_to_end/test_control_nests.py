@@ -32,9 +32,9 @@ class Whole(list[ElfProgram]):
 def whole(monkeypatch: pytest.MonkeyPatch) -> Whole:
     seen, call = Whole(), ElfProgram.__call__
 
-    def noting(self: ElfProgram) -> None:
-        call(self)
+    def noting(self: ElfProgram) -> int | None:
         seen.append(self)
+        return call(self)
 
     monkeypatch.setattr(ElfProgram, "__call__", noting)
     return seen

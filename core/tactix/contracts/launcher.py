@@ -208,8 +208,13 @@ class Launcher:
         """
         return None
 
-    def part(self, step: Step, env: Env, bodies: Sequence[BindableBody]) -> PlacedPart | None:
-        """A step as a part of a program at these sizes; None where a run of it needs Python."""
+    def part(
+        self, step: Step, env: Env, bodies: Sequence[BindableBody], ctx: LinkContext
+    ) -> PlacedPart | None:
+        """A step as a part of a program at these sizes; None where a run of it needs Python.
+
+        Of a step that tells sizes ``env`` has those that are expected, where it can be a part.
+        """
         return None
 
     def produce(

@@ -1,9 +1,9 @@
 """Programs: steps, branches and loops in each other, to any depth, that run without coming back to
 Python.
 
-A launcher of branches and loops says what its step does as a part (``Launcher.part``), over
-buffers of the plan that the step is in and of its bodies; a launcher that can run such parts makes
-a program of them (``Launcher.program``).
+A launcher of branches and loops, or of steps that tell sizes, says what its step does as a part
+(``Launcher.part``), over buffers of the plan that the step is in and of its bodies; a launcher that
+can run such parts makes a program of them (``Launcher.program``).
 """
 
 from __future__ import annotations
@@ -48,9 +48,12 @@ class NativeProgram(Protocol):
     def rebind(self, buffer: int, address: int) -> None:
         """Where a buffer lies from the next run on: one that was said to move."""
 
-    def __call__(self) -> None:
+    def __call__(self) -> int | None:
         """Run once. Raises ExecutionError naming the step, and what a signal asks for soon after
         it, such as KeyboardInterrupt.
+
+        Where a TellingPart told other sizes than expected, the run ends, and its index is what is
+        given: all before it is done, and of it and what is behind it nothing.
         """
 
     def iterate(self, iteration: Iteration, start: int, stop: int) -> int:
@@ -151,7 +154,23 @@ class LoopPart:
     runs: int = -1
 
 
-Part = Runnable | BranchPart | LoopPart
+@dataclass(frozen=True, eq=False)
+class TellingPart:
+    """A step that tells sizes, int64 numbers, and then writes by them. ``tell`` and ``write``: both
+    halves, bound over buffers of the step's own at the sizes ``expected``. ``told``: where the
+    first writes them. ``shared``: buffers around it and its own that are one. ``scratch``: what
+    they work in. Not inside branches and loops.
+    """
+
+    tell: Runnable
+    write: Runnable
+    told: Array
+    expected: Array
+    shared: Sequence[tuple[int, int]]
+    scratch: Array
+
+
+Part = Runnable | BranchPart | LoopPart | TellingPart
 """Of a program; a Runnable is bound already, and of the launcher that makes the program."""
 
 

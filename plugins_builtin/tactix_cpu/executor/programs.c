@@ -1,13 +1,15 @@
 /* Tables, branches and loops in each other, to any depth, run without coming back to Python; compiled behind executor.c.
+ * Between them may be steps that tell sizes, and go on where these are what all behind them is placed for.
  *
  * All is placed before it runs: an address that differs between runs is a word, in the arguments of a table or in what
  * is here, and whoever knows the address fills it in, the caller or a loop around. A run of a program ends, stops as a
- * kernel refused something, or stops for a while, so that the caller can look for signals; then it goes on where it was.
+ * kernel refused something or told another size, or stops for a while, so that the caller can look for signals; then it
+ * goes on where it was.
  */
 #include <string.h>
 
-enum { TXE_TABLE, TXE_BRANCH, TXE_LOOP };     /* kinds of parts */
-enum { TXE_OVER, TXE_LATER, TXE_REFUSED };    /* how a run of a part ended */
+enum { TXE_TABLE, TXE_BRANCH, TXE_LOOP, TXE_TELLING, TXE_KINDS }; /* kinds of parts */
+enum { TXE_OVER, TXE_LATER, TXE_REFUSED, TXE_DEPARTED }; /* how a run of a part ended; departed: a size is another */
 enum { TXE_OUTSIDE, TXE_BETWEEN, TXE_INSIDE }; /* where a loop is: not begun, between two runs of its body, in one */
 
 typedef struct {
@@ -25,6 +27,14 @@ typedef struct {
     txe_table *table;
     const int64_t *failed; /* not 0 once a kernel has refused something; 0 where none can */
 } txe_steps;
+
+/* A step that tells sizes by its first table and writes by them with the second. */
+typedef struct {
+    txe_steps tell, write;
+    const int64_t *told;
+    const int64_t *expected;
+    int64_t sizes;
+} txe_telling;
 
 typedef struct {
     const uint8_t *condition;
@@ -114,12 +124,25 @@ static int txe_repeat_body(txe_loop *l, uint64_t until) {
     return txe_leave_loop(l);
 }
 
+static int txe_run_steps(const txe_steps *s) {
+    tx_run(s->table);
+    return s->failed && *s->failed ? TXE_REFUSED : TXE_OVER;
+}
+
+static int txe_tell(const txe_telling *t) {
+    if (txe_run_steps(&t->tell) != TXE_OVER)
+        return TXE_REFUSED;
+    for (int64_t i = 0; i < t->sizes; i++)
+        if (t->told[i] != t->expected[i])
+            return TXE_DEPARTED;
+    return txe_run_steps(&t->write);
+}
+
 static int txe_make(const txe_part *part, uint64_t until) {
-    if (part->kind == TXE_TABLE) {
-        const txe_steps *s = part->what;
-        tx_run(s->table);
-        return s->failed && *s->failed ? TXE_REFUSED : TXE_OVER;
-    }
+    if (part->kind == TXE_TABLE)
+        return txe_run_steps(part->what);
+    if (part->kind == TXE_TELLING)
+        return txe_tell(part->what);
     if (part->kind == TXE_LOOP)
         return txe_repeat_body(part->what, until);
     const txe_branch *b = part->what; /* nothing writes the condition before the branch is over */
@@ -164,6 +187,11 @@ typedef struct {
     const txe_place *place;
     const int64_t *addresses;
 } txe_start;
+
+/* How many kinds of parts there are: plans of earlier versions have fewer. */
+TXE_EXPORT int tx_parts(void) {
+    return TXE_KINDS;
+}
 
 /* A run from its begin, or on from where it was stopped; whether the caller is to call again. */
 TXE_EXPORT int tx_advance(txe_start *s) {

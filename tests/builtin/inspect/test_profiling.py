@@ -140,13 +140,15 @@ def test_steps_of_bodies_and_produced_steps_are_told() -> None:
     assert "steps of branches and loops in runs of their own, step by step from" in p.method
     names = [s.name for s in p.steps]
     assert names.index(loop.name) < min(names.index(s.name) for s in inner)
-    assert p.in_steps <= p.seconds * (1 + 1e-9), "as a native call the loop takes no longer"
+    assert p.in_steps <= p.seconds * (1 + 1e-9), "as a native call the run takes no longer"
     assert sum(s.seconds for s in own) == p.in_steps
 
 
 def test_steps_with_bodies_take_what_others_leave_of_a_run() -> None:
     plan = SimpleNamespace(
-        steps=(SimpleNamespace(plans=()), SimpleNamespace(plans=("body",))), kernel_sets=()
+        steps=(SimpleNamespace(plans=()), SimpleNamespace(plans=("body",))),
+        produced={1: frozenset()},
+        kernel_sets=(),
     )
 
     def step(index: int, seconds: float, inside: str = "") -> StepTime:

@@ -1,12 +1,13 @@
 """Layers that move elements, as copies: reshape, transpose, concatenate, split, slice, roll,
-expand, pad, tile.
+expand, pad, tile, channels to pixels.
 
-Any dtype of 1, 2, 4 or 8 bytes. Concat, Split, Slice, Roll and Pad also work on nhwc and ``cB``
-storage where no block of channels is torn apart.
+Any dtype of 1, 2, 4 or 8 bytes. Concat, Split, Slice, Roll, Pad and DepthToSpace also work on nhwc
+and ``cB`` storage where no block of channels is torn apart.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,7 @@ from tactix.contracts.tactic import Reject, Variant
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.copy import Copy, bits, fill, movable
 
-_AXIS_WISE = ("Concat", "Split", "Slice", "Roll", "Pad")
+_AXIS_WISE = ("Concat", "Split", "Slice", "Roll", "Pad", "DepthToSpace")
 """Layers that also work on nhwc and blocked storage."""
 
 KINDS = tuple(
@@ -194,6 +195,22 @@ def _halves(whole: Copy, place: int, begin: Dim) -> tuple[Copy, Copy]:
     return part(rest, begin, 0), part(begin, 0, rest)
 
 
+def _depth_to_space(node: Node, fmt: Format) -> list[Copy]:
+    """One copy over what is read in the order of what is written."""
+    source, target, blocks = node.given[0].spec, node.outputs[0].spec, node.attrs.blocks
+    _whole_blocks(fmt, [target.shape[1]], "taking channels as pixels")
+    rank, strides = source.rank, c_text.contiguous_strides(_storage(source, fmt))
+    depth, at = _in_blocks(fmt, 1, target.shape[1]), storage_axis(fmt, 1, rank)
+    apart = [depth * strides[at] * math.prod(blocks[k + 1 :]) for k in range(len(blocks))]
+    sizes, order = [*_storage(target, fmt)], [*strides]
+    sizes[at] = depth
+    for k, block in enumerate(blocks):
+        place = storage_axis(fmt, 2 + k, rank) + k
+        sizes[place : place + 1] = [source.shape[2 + k], block]
+        order[place : place + 1] = [order[place], apart[k]]
+    return [Copy(0, 0, tuple(sizes), tuple(order), c_text.contiguous_strides(sizes))]
+
+
 def _pad(node: Node, fmt: Format) -> list[Copy]:
     """The inside, then for each axis the slabs on both sides: over the inside of earlier axes, all
     of later ones.
@@ -259,6 +276,7 @@ _MOVES: dict[str, Callable[[Any, Format], list[Copy]]] = {
     "Split": _split,
     "Slice": _slice,
     "Roll": _roll,
+    "DepthToSpace": _depth_to_space,
     "Pad": _pad,
     "BitCast": _reshape,
 }

@@ -55,6 +55,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "Split": [({"axis": 1, "sizes": (1, 4)}, "f32 3 5")],
     "Slice": [({"begins": (1, 4), "sizes": (2, 3), "axes": (0, 1), "steps": (1, -2)}, "f32 3 5")],
     "Roll": [({"axes": (-1, 0), "begins": (2, 1)}, "f32 3 2 5")],
+    "DepthToSpace": [({"blocks": (2, 3)}, "f32 2 12 3 4"), ({"blocks": (2,)}, "f32 1 6 5")],
     "Expand": [({"shape": (2, 3, 5)}, "f32 3 1")],
     "Pad": [
         ({"pads": (1, 0, -1, 2), "value": 0.5}, "f32 3 4"),

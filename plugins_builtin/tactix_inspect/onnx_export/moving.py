@@ -103,6 +103,21 @@ def roll(c: LayerCall) -> None:
     c.emit("Identity", x)
 
 
+@writes("DepthToSpace")
+def depth_to_space(c: LayerCall) -> None:
+    """Blocks of both axes alike are ONNX's own; others are its parts, moved."""
+    blocks, x, y = c.attrs.blocks, c.spec().shape, c.made[0].shape
+    if len(blocks) == 2 and blocks[0] == blocks[1]:
+        c.emit("DepthToSpace", c.inputs[0], blocksize=blocks[0], mode="DCR")
+        return
+    g, rank = c.graph, len(blocks)
+    split = (x[0], *blocks, y[1], *x[2:])
+    parts = g.one("Reshape", c.inputs[0], g.vector(split))
+    inside = [axis for k in range(rank) for axis in (rank + 2 + k, 1 + k)]
+    moved = g.one("Transpose", parts, perm=[0, rank + 1, *inside])
+    c.emit("Reshape", moved, g.vector(y))
+
+
 @writes("Expand")
 def expand(c: LayerCall) -> None:
     """A dim that the input has may be 1 in the shape."""

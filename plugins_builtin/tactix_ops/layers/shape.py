@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, assume, broadcast_shapes, compare, prod, show, sym
+from tactix.base.dims import (
+    Dim,
+    assume,
+    broadcast_shapes,
+    compare,
+    floordiv,
+    mod,
+    prod,
+    show,
+    sym,
+)
 from tactix.base.dims import Shape as DimShape
 from tactix.base.dtypes import DType
 from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
@@ -268,6 +278,43 @@ class Roll(Movement):
         return (np.roll(inputs[0], [-begin for begin in attrs.begins], attrs.axes),)
 
 
+@dataclass(frozen=True)
+class DepthToSpaceAttrs:
+    """``blocks``: of every spatial axis, how many pixels become of one."""
+
+    blocks: tuple[int, ...] = ()
+
+
+class DepthToSpace(Movement):
+    """Channels (N, B1 ... Bk C, S1 ... Sk) become pixels (N, C, S1 B1 ... Sk Bk): the first C
+    channels are the first pixels of all blocks. ONNX's DepthToSpace of mode DCR, for any axes.
+    """
+
+    key = "tactix.DepthToSpace@1"
+    Attrs = DepthToSpaceAttrs
+
+    def shapes(self, attrs: DepthToSpaceAttrs, inputs: list[TensorSpec]) -> list[DimShape]:
+        (x,), blocks = inputs, attrs.blocks
+        if not blocks or min(blocks) < 1 or x.rank != len(blocks) + 2:
+            raise ShapeError(f"{self.key}: blocks of {show(blocks)} for {x}")
+        count, channels = math.prod(blocks), x.shape[1]
+        if compare(mod(channels, count), 0) in ("<", ">"):
+            raise ShapeError(f"{self.key}: {channels} channels are no multiple of {count}")
+        assume(mod(channels, count), "==", 0)
+        pixels = (d * b for d, b in zip(x.shape[2:], blocks, strict=True))
+        return [(x.shape[0], floordiv(channels, count), *pixels)]
+
+    def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
+        (x,), blocks = inputs, attrs.blocks
+        n, c, *sizes = x.shape
+        rank = len(blocks)
+        depth = c // math.prod(blocks)
+        parts = x.reshape(n, *blocks, depth, *sizes)
+        inside = [axis for k in range(rank) for axis in (rank + 2 + k, 1 + k)]
+        whole = (size * b for size, b in zip(sizes, blocks, strict=True))
+        return (parts.transpose(0, rank + 1, *inside).reshape(n, depth, *whole),)
+
+
 class Expand(Movement):
     """Broadcast to the result of broadcasting x with ``shape``."""
 
@@ -385,6 +432,7 @@ LAYERS: tuple[Layer, ...] = (
     Split(),
     Slice(),
     Roll(),
+    DepthToSpace(),
     Expand(),
     Pad(),
     Tile(),

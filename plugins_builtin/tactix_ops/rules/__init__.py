@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 TOPICS = (
     "fold", "canonical", "broadcast", "reshape", "movement", "affine", "index", "quantize",
-    "quantized_movement", "dequantized_weights", "blocks", "conv", "padded_pool", "einsum",
+    "quantized_movement", "dequantized_weights", "blocks", "conv", "channels_as_pixels",
+    "padded_pool", "einsum",
     "matmul", "integer_products",
     "gelu", "norm", "attention", "heads", "rotary", "sinking", "lifted", "enlarged", "tokens",
     "rnn", "epilogue", "pointwise",

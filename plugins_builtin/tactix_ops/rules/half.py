@@ -33,7 +33,9 @@ SOME_KERNEL = frozenset({
     "WideConvolution", "WideConvTranspose", "WideMatMul",
 })  # fmt: skip
 """Products that have kernels of bfloat16 where they have those of float32, or are made for them."""
-MOVES = frozenset({"Reshape", "Transpose", "Slice", "Roll", "Split", "Concat", "Expand", "Tile"})
+MOVES = frozenset({
+    "Reshape", "Transpose", "Slice", "Roll", "Split", "Concat", "Expand", "Tile", "DepthToSpace",
+})  # fmt: skip
 """Layers that give elements that they read: what they make of widened numbers needs no rounding."""
 READERS = frozenset({
     "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Softmax", "LogSoftmax",

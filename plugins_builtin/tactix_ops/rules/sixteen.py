@@ -33,7 +33,7 @@ CARRIERS = frozenset({
     "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization",
     "ReduceMean", "ReduceMax", "ReduceMin", "Reshape", "Transpose", "Expand", "Tile", "Concat",
     "Split", "Slice", "Roll", "Pad", "GatherElements", "GatherND", "ScatterElements", "ScatterND",
-    "Resize", "RotaryEmbedding",
+    "Resize", "RotaryEmbedding", "DepthToSpace",
 })  # fmt: skip
 SENSITIVE = frozenset({
     "Exp", "Expm1", "Log", "Log1p", "Pow", "Reciprocal", "Softplus", "Sin", "Cos", "Tan", "Sinh",

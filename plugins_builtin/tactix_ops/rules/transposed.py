@@ -21,7 +21,7 @@ from tactix.contracts.rule import Op, P, Rule, const, literal, pointwise, var
 from tactix_ops.rules.facts import Array, again
 
 T = P.tactix
-MOVES = ("Slice", "Reshape", "Transpose")
+MOVES = ("Slice", "Reshape", "Transpose", "DepthToSpace")
 MAKERS = (
     "tactix.Convolution@1",
     "tactix.WideConvolution@1",
@@ -183,8 +183,14 @@ def _moves_of(root: Node, graph: Any) -> list[Node]:
         found.append(v.producer)
         v = v.producer.given[0]
     made = v.producer is not None and v.producer.kind in MAKERS and graph.only_use(v)
-    spreads = len(found) > 1 and splits_channels(found[-1]) and found[-2].layer.name == "Transpose"
-    return found if made and spreads else []
+    return found if made and _spreads(found) else []
+
+
+def _spreads(moves: list[Node]) -> bool:
+    """Whether the first moves, which stand last, make pixels of channels."""
+    if moves and moves[-1].layer.name == "DepthToSpace":
+        return True
+    return len(moves) > 1 and splits_channels(moves[-1]) and moves[-2].layer.name == "Transpose"
 
 
 def splits_channels(node: Node) -> bool:

@@ -419,6 +419,7 @@ def move_others() -> list[Case]:
             one("move", "Slice", [x], begins=(1, 4), sizes=(2, 3), axes=(0, 2), steps=(1, -2)),
             one("move", "Roll", [x], begins=(1, 4), axes=(0, 2)),
             one("move", "Expand", [x], shape=(2, 3, 6, 5)),
+            one("move", "DepthToSpace", [x.reshape(1, 6, 3, 5)], blocks=(3, 2)),
             one("move", "Pad", [x], pads=(0, 1, 2, 3, 0, 1), value=1.0),
         ]
     for axis in range(4):

@@ -273,6 +273,12 @@ def rolled(net: NetworkDefinition) -> None:
     net.mark_output(net.add_layer("tactix.Roll", [x], axes=(1, 2), begins=(1, 4))[0], "y")
 
 
+def channels_as_pixels(net: NetworkDefinition) -> None:
+    x = net.add_input("x", "f32", ("n", 12, 5, 3))
+    for name, blocks in (("y", (2, 2)), ("z", (3, 2))):
+        net.mark_output(net.add_layer("tactix.DepthToSpace", [x], blocks=blocks)[0], name)
+
+
 def rotated(net: NetworkDefinition) -> None:
     x, c, s = (net.add_input(name, "f32", (2, 3, 8)) for name in "xcs")
     net.mark_output(net.add_layer("tactix.RotaryEmbedding", [x, c, s])[0], "y")
@@ -303,7 +309,9 @@ def looked_up(net: NetworkDefinition) -> None:
         net.mark_output(net.add_layer("tactix.Mul", [x, y])[0], f"y{i}")
 
 
-@pytest.mark.parametrize("make", [samples, simple, rolled, rotated, rooted, looked_up])
+@pytest.mark.parametrize(
+    "make", [samples, simple, rolled, channels_as_pixels, rotated, rooted, looked_up]
+)
 def test_a_composition(make: Network) -> None:
     plan = plan_of(drawn(make), tactic_sources={"numpy", "view"})
     made = exported(plan, session().layers.__getitem__)

@@ -157,6 +157,7 @@ def movement() -> Iterator[h.Case]:
     yield plain("move", "Concat", [x, floats(3, 5, 19)], axis=1)
     yield plain("move", "Split", [x], axis=2, sizes=(7, 12))
     yield plain("move", "Roll", [x], begins=(30, 18), axes=(1, 2))
+    yield plain("move", "DepthToSpace", [floats(1, 64, 5, 3)], blocks=(2, 2))
     yield plain("move", "Slice", [x], begins=(30, 18), sizes=(5, 7), axes=(1, 2), steps=(-3, -2))
     yield plain("move", "Pad", [x], pads=(0, 1, 2, 1, 0, 3), mode="constant", value=1.5)
     yield plain("pad_tables", "Pad", [x], pads=(0, 1, 2, 1, 0, 3), mode="reflect")

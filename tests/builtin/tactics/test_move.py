@@ -110,6 +110,21 @@ def test_rolls(axes, begins):
     check(node("Roll", [x], axes=axes, begins=begins), TACTIC, [x])
 
 
+@pytest.mark.parametrize(("shape", "blocks"), [
+    ((2, 64, 3, 5), (2, 2)), ((1, 96, 4, 2), (3, 2)), ((2, 12, 3, 4), (2, 1)), ((3, 32, 7), (2,)),
+    ((1, 128, 2, 3, 2), (2, 2, 2)),    ((0, 16, 3, 5), (2, 2)), ((2, 64, 0, 5), (2, 2)), ((1, 16, 1, 1), (4, 4)),
+])  # fmt: skip
+def test_channels_become_pixels(shape, blocks):
+    x = _f32(*shape)
+    check(node("DepthToSpace", [x], blocks=blocks), TACTIC, [x])
+
+
+@pytest.mark.parametrize("env", [{"n": 1, "h": 3}, {"n": 2, "h": 0}])
+def test_channels_become_pixels_of_open_sizes(env):
+    x = TensorSpec(DType.FP32, (dims.sym("n"), 64, dims.sym("h"), 5))
+    check(node("DepthToSpace", [x], blocks=(2, 2)), TACTIC, env=env)
+
+
 @pytest.mark.parametrize("env", [{"n": 5, "b": 0}, {"n": 5, "b": 3}, {"n": 5, "b": 5}])
 def test_rolls_by_an_open_number(env):
     x = TensorSpec(DType.FP32, (2, dims.sym("n"), 6))

@@ -4,7 +4,9 @@ through pinned memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import time
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tactix.base.errors import InvalidArgument
@@ -13,12 +15,18 @@ from tactix.contracts.device import Bind
 from tactix.run.arrays import as_input
 from tactix_cuda.arrays import DeviceArray, Located, locate, on_device, stream_told
 from tactix_cuda.pinned import StagingArea
-from tactix_cuda.stream import CudaEvent, CudaStream
+from tactix_cuda.stream import SLEEPING, CudaEvent, CudaStream
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
 
 Run = Callable[[list[int]], None]
+
+LONG_WAIT = 0.5e-3
+"""Seconds of a wait for the device after which the next one sleeps instead of asking again and
+again. To be woken takes tens of microseconds, no measurement of which is on record; shorter runs
+would notice them.
+"""
 
 
 class CudaExchange:
@@ -31,9 +39,15 @@ class CudaExchange:
         self._stage = StagingArea(device, allocator)
         self._own: CudaStream | None = None
         self._last: tuple[CudaStream, CudaEvent] | None = None
+        self._waited = 0.0  # seconds, for the last results of the host
 
     def run(
-        self, inputs: Sequence[Any], given: Sequence[Any], stream: Any, bind: Bind
+        self,
+        inputs: Sequence[Any],
+        given: Sequence[Any],
+        stream: Any,
+        bind: Bind,
+        left_out: Collection[int] = (),
     ) -> list[Any]:
         """See ``tactix.contracts.device.Exchange``. With an input in device memory, the outputs are
         DeviceArrays.
@@ -46,7 +60,7 @@ class CudaExchange:
             return self._on_device(inputs, given, stream, bind)
         arrays = [as_input(io, x) for io, x in zip(inputs, given, strict=True)]
         results, run = bind([x.shape for x in arrays])
-        return self._on_host(arrays, results, run, self._host_stream(stream))
+        return self._on_host(arrays, results, run, self._host_stream(stream), left_out)
 
     def locate(self, io: Any, given: Any) -> Located:
         """An array for ``set_tensor_address``, ready in the default stream. Raises InvalidArgument,
@@ -89,7 +103,7 @@ class CudaExchange:
             DeviceArray(device, self._allocator, shape, dtype, queue) for shape, dtype in results
         ]
         hosted = [x for x in taken if not isinstance(x, Located)]
-        places = iter(self._stage.place(hosted) if hosted else ())
+        places = iter(self._stage.place([x.nbytes for x in hosted]) if hosted else ())
         addresses = [x.address if isinstance(x, Located) else next(places) for x in taken]
         addresses += [y.address for y in outputs]
         try:
@@ -118,24 +132,67 @@ class CudaExchange:
     # -- arrays of the host -----------------------------------------------------------------------
 
     def _on_host(
-        self, arrays: Sequence[Any], results: Any, run: Run, queue: CudaStream
+        self,
+        arrays: Sequence[Any],
+        results: Any,
+        run: Run,
+        queue: CudaStream,
+        left_out: Collection[int],
     ) -> list[Any]:
+        """Only outputs that are not left out are copied. All have memory of the device all the
+        same, at addresses that do not hang on it: other ones would change the graph.
+        """
         import numpy as np
 
-        outputs = [np.empty(shape, dtype) for shape, dtype in results]
-        addresses = self._stage.place([*arrays, *outputs])
+        stage, clock = self._stage, [time.perf_counter()]
+        sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in results]
+        addresses = stage.place([*(x.nbytes for x in arrays), *sizes])
+        wanted = [i for i in range(len(results)) if i not in left_out]
+        places = [len(arrays) + i for i in wanted]
 
         def there_and_back() -> None:
-            self._stage.send(arrays)
+            stage.send(arrays)
             run(addresses)
-            self._stage.receive(len(arrays))
+            stage.receive(places)
 
         try:
             self._submit(queue, there_and_back)
-        finally:  # what fails may leave a copy under way
-            queue.synchronize()
-        self._stage.take(outputs, len(arrays))
+        except BaseException:
+            queue.synchronize()  # what fails may leave a copy under way
+            raise
+        clock.append(time.perf_counter())
+        self._wait(queue)
+        clock.append(time.perf_counter())
+        outputs: list[Any] = [None] * len(results)
+        for i in wanted:
+            outputs[i] = np.empty(*results[i])
+        stage.take([outputs[i] for i in wanted], places)
+        clock.append(time.perf_counter())
+        self._count(clock, sum(x.nbytes for x in arrays), sum(sizes[i] for i in wanted))
         return outputs
+
+    def _wait(self, queue: CudaStream) -> None:
+        """Until the run that was submitted last is over. Whether the thread sleeps meanwhile the
+        last wait decides.
+        """
+        start = time.perf_counter()
+        if self._waited > LONG_WAIT and self._last is not None:
+            self._last[1].synchronize()
+        else:
+            queue.synchronize()
+        self._waited = time.perf_counter() - start
+
+    def _count(self, clock: Sequence[float], there: int, back: int) -> None:
+        """``clock``: when work was submitted, waited for and taken, and the end."""
+        began, submitted, waited, ended = clock
+        self._device.count(
+            host_runs=1,
+            submit_seconds=submitted - began,
+            wait_seconds=waited - submitted,
+            take_seconds=ended - waited,
+            to_device_bytes=there,
+            to_host_bytes=back,
+        )
 
     def _host_stream(self, stream: Any) -> CudaStream:
         if stream is not None:
@@ -152,6 +209,6 @@ class CudaExchange:
         if self._last is not None and self._last[0].handle != queue.handle:
             queue.wait(self._last[1])
         queue.submit(work)
-        event = self._last[1] if self._last is not None else CudaEvent(device)
+        event = self._last[1] if self._last is not None else CudaEvent(device, SLEEPING)
         event.record(queue)
         self._last = queue, event

@@ -93,6 +93,7 @@ class CudaDevice(Device):
         )  # the garbage collector may come back to it in the same thread
         self._context: Any = None
         self._set_aside = 0
+        self._counters: dict[str, float] = {}
 
     # -- what is there ----------------------------------------------------------------------------
 
@@ -200,6 +201,21 @@ class CudaDevice(Device):
 
     def persistent_cache(self) -> int:
         return self.attribute("MAX_PERSISTING_L2_CACHE_SIZE")
+
+    def count(self, **done: float) -> None:
+        """Of what was done, for ``counters``."""
+        with self._lock:
+            for name, more in done.items():
+                self._counters[name] = self._counters.get(name, 0) + more
+
+    def counters(self) -> Mapping[str, float]:
+        """Of runs on arrays of the host: their number; seconds of putting them to work, with the
+        copies into pinned memory, of waiting for the device, and of the copies out of pinned
+        memory; bytes each way. Steps that were bound, graphs that were made, and nodes of graphs
+        that were given other addresses.
+        """
+        with self._lock:
+            return dict(self._counters)
 
     def memory_used(self) -> int:
         self.activate()

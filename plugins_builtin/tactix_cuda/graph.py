@@ -273,6 +273,7 @@ class CudaRun:
         import numpy as np
 
         table, device = self._table, self._device
+        device.count(binds=1)
         self._values = table.evaluate(env)
         values = np.array(self._values, np.int64)
         slots, buffers, offsets = table.pointers
@@ -372,6 +373,7 @@ class CudaRun:
     def _fresh_graph(self) -> CudaGraph:
         """The graph, with the addresses of now."""
         if self._graph is None:
+            self._device.count(graphs=1)
             self._graph = CudaGraph(self.nodes, self._ordered(), self._device)
             self._stale.clear()
         elif self._stale:
@@ -399,6 +401,7 @@ class CudaRun:
 
     def _freshen(self) -> None:
         """Bring new addresses to the nodes that use them."""
+        self._device.count(changed_nodes=len(self._stale))
         for i in self._stale:
             if i in self._by_start and self._graph is not None:
                 self._graph.update(self._by_start[i])

@@ -67,11 +67,11 @@ class StagingArea:
         self._pieces: tuple[Memory, Memory] | None = None
         self._offsets = [0]
 
-    def place(self, arrays: Sequence[Any]) -> list[int]:
-        """Their addresses on the device. Raises AllocationError."""
+    def place(self, sizes: Sequence[int]) -> list[int]:
+        """Addresses on the device of arrays of so many bytes. Raises AllocationError."""
         self._offsets = [0]
-        for x in arrays:
-            self._offsets.append(self._offsets[-1] + -(-x.nbytes // GAP) * GAP)
+        for nbytes in sizes:
+            self._offsets.append(self._offsets[-1] + -(-nbytes // GAP) * GAP)
         size = max(GAP, self._offsets[-1])
         if self._pieces is None or self._pieces[0].size < size:
             self._pieces = None  # first: there may be no room for both
@@ -83,29 +83,34 @@ class StagingArea:
 
     def send(self, arrays: Sequence[Any]) -> None:
         """The first of the arrays that have places, to the device; in the stream that this thread
-        submits to.
+        submits to, with the device's context current, as for ``receive``.
         """
         assert self._pieces is not None
         for x, offset in zip(arrays, self._offsets, strict=False):
             ctypes.memmove(self._pieces[0].address + offset, _start(x), x.nbytes)
         self._copy("cuMemcpyHtoDAsync", 0, self._offsets[len(arrays)])
 
-    def receive(self, first: int) -> None:
-        """The arrays from that one on, to the pinned memory."""
-        self._copy("cuMemcpyDtoHAsync", self._offsets[first], self._offsets[-1])
+    def receive(self, places: Sequence[int]) -> None:
+        """The arrays at these places, which ascend, to the pinned memory; neighbours together."""
+        begin = 0
+        for at, place in enumerate(places, 1):
+            if at == len(places) or places[at] != place + 1:
+                self._copy(
+                    "cuMemcpyDtoHAsync", self._offsets[places[begin]], self._offsets[place + 1]
+                )
+                begin = at
 
-    def take(self, arrays: Sequence[Any], first: int) -> None:
-        """Fill arrays once ``receive`` is over."""
+    def take(self, arrays: Sequence[Any], places: Sequence[int]) -> None:
+        """Fill arrays with what lies at their places, once ``receive`` is over."""
         assert self._pieces is not None
-        for y, offset in zip(arrays, self._offsets[first:], strict=False):
-            ctypes.memmove(_start(y), self._pieces[0].address + offset, y.nbytes)
+        for y, place in zip(arrays, places, strict=True):
+            ctypes.memmove(_start(y), self._pieces[0].address + self._offsets[place], y.nbytes)
 
     def _copy(self, call: str, begin: int, end: int) -> None:
         assert self._pieces is not None
         if begin == end:
             return
         device, (pinned, memory) = self._device, self._pieces
-        device.activate()
         pair = device.driver.api.CUdeviceptr(memory.address + begin), pinned.address + begin
         device.driver.call(
             call, *(pair if "HtoD" in call else pair[::-1]), end - begin, device.current().native

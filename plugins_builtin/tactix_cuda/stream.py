@@ -19,6 +19,11 @@ NON_BLOCKING = 1
 streams is made by events alone (``follow``), or what a caller has in the default stream would hold
 up all others.
 """
+SLEEPING = 1 | 2
+"""CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING: a thread that waits for the event sleeps until
+the device's interrupt comes; without it the driver asks the device again and again, which takes a
+core.
+"""
 LEGACY = 1
 """CU_STREAM_LEGACY, another handle of the default stream, where 0 would mean no stream."""
 
@@ -108,10 +113,10 @@ class CudaStream:
 class CudaEvent:
     """A mark in a stream, with the time at which it was reached on the device's clock."""
 
-    def __init__(self, device: CudaDevice) -> None:
+    def __init__(self, device: CudaDevice, flags: int = 0) -> None:
         device.activate()
         self.device = device
-        self.native = device.driver.call("cuEventCreate", 0)
+        self.native = device.driver.call("cuEventCreate", flags)
         _destroy_with(self, device, "cuEventDestroy", self.native)
 
     def record(self, stream: Stream) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -166,9 +166,11 @@ class SegmentedContext(ExecutionContext):
             return super().get_tensor_shape(name)
         return self._results.get(name, self._outputs[index - len(self._inputs)].shape)
 
-    def infer(self, given: Sequence[Any], stream: Any = None) -> list[Any]:
-        """Arrays of the device are copied to the host first; results are the host's. ``stream``
-        waits for nothing.
+    def infer(
+        self, given: Sequence[Any], stream: Any = None, left_out: Collection[int] = ()
+    ) -> list[Any]:
+        """Arrays of the device are copied to the host first; results are the host's, those that are
+        ``left_out``, too. ``stream`` waits for nothing.
         """
         try:
             with self._running:

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -83,7 +83,7 @@ class BatchStats:
 @dataclass(eq=False, slots=True)
 class PendingRequest:
     """``key``: the same for those that can go together. ``arrived``: by ``time.perf_counter``.
-    ``late``: what ends it at its timeout.
+    ``outputs``: those that are asked for, None for all. ``late``: what ends it at its timeout.
     """
 
     feeds: Mapping[str, Array]
@@ -91,6 +91,7 @@ class PendingRequest:
     key: Key
     arrived: float
     answer: asyncio.Future[Mapping[str, Array]]
+    outputs: Collection[str] | None = None
     queued: bool = True
     late: asyncio.TimerHandle | None = None
 
@@ -195,23 +196,32 @@ class Batcher:
         return BatchStats(*counts, dict(self._ran), dict(self._seconds))
 
     async def infer(
-        self, feeds: Mapping[str, Array], timeout: float | None = None
+        self,
+        feeds: Mapping[str, Array],
+        timeout: float | None = None,
+        outputs: Collection[str] | None = None,
     ) -> Mapping[str, Array]:
         """Outputs by name for inputs by name, which must stay as they are until it returns.
+
+        ``outputs``: names of those that are asked for, None for all: what no request of a batch
+        asks for is not copied from the device. Others of the batch's may be among the results.
 
         Cancelled, or later than ``timeout`` (seconds), a request that waits never starts. Raises
         InvalidArgument, DTypeError, ShapeError, QueueFull, DeadlineExceeded, ExecutionError,
         EngineClosed.
         """
-        return await self.ask(feeds, timeout)
+        return await self.ask(feeds, timeout, outputs)
 
     def ask(
-        self, feeds: Mapping[str, Array], timeout: float | None = None
+        self,
+        feeds: Mapping[str, Array],
+        timeout: float | None = None,
+        outputs: Collection[str] | None = None,
     ) -> asyncio.Future[Mapping[str, Array]]:
         """As ``infer``, without a coroutine for each request. Requests that are asked within one
         turn of the loop are there at once.
         """
-        request = self._queue(feeds)
+        request = self._queue(feeds, outputs)
         if timeout is not None:
             loop = asyncio.get_running_loop()
             request.late = loop.call_later(timeout, self._expire, request, timeout)
@@ -231,7 +241,7 @@ class Batcher:
         error = DeadlineExceeded(f"no answer within {timeout:g} s", who=self._engine.name)
         _fail(request, error)
 
-    def _queue(self, feeds: Mapping[str, Array]) -> PendingRequest:
+    def _queue(self, feeds: Mapping[str, Array], outputs: Collection[str] | None) -> PendingRequest:
         if self._closed:
             raise EngineClosed("the batcher is closed", who=self._engine.name)
         rows, key = self._rows_and_key(feeds)
@@ -239,7 +249,7 @@ class Batcher:
             what = f"{self._options.max_queue} requests wait already"
             raise QueueFull(what, who=self._engine.name, do="Try again later, or allow more")
         answer = asyncio.get_running_loop().create_future()
-        request = PendingRequest(feeds, rows, key, time.perf_counter(), answer)
+        request = PendingRequest(feeds, rows, key, time.perf_counter(), answer, outputs)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = RequestGroup()
@@ -347,7 +357,7 @@ class Batcher:
         try:
             together = self.axes.together(feeds, padded)
             begun = time.perf_counter()
-            results = await self._engine.run_async(together, wait=True)
+            results = await self._engine.run_async(together, wait=True, outputs=_asked(batch))
             ended = time.perf_counter()
             answers = [results] if alone else self.axes.apart(results, feeds)
         except (InvalidArgument, ExecutionError, ArithmeticError) as e:
@@ -383,6 +393,16 @@ class Batcher:
         self._send()
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def _asked(batch: Sequence[PendingRequest]) -> Collection[str] | None:
+    """Outputs that some request asks for; None for all."""
+    asked = set[str]()
+    for request in batch:
+        if request.outputs is None:
+            return None
+        asked.update(request.outputs)
+    return asked
 
 
 def _fail(request: PendingRequest, error: Exception) -> None:

@@ -109,7 +109,7 @@ class FrontEndSession:
             return
         try:
             feeds = self._feeds(asked.inputs, tensors)
-            answer = loaded.model.ask(feeds, asked.timeout)
+            answer = loaded.model.ask(feeds, asked.timeout, [name for name, _ in asked.wanted])
         except Exception as e:  # whatever it is, the others are served on
             self._failed(asked, asked.model, e)
             return

@@ -68,7 +68,8 @@ class LocalService(InferenceService):
         feeds = {x.name: self._array(described, x) for x in request.inputs}
         refuse_twice(request.inputs)
         try:
-            results = await loaded.model.infer(feeds, request.timeout)
+            names = [w.name for w in wanted]
+            results = await loaded.model.infer(feeds, request.timeout, names)
         except TactixError as e:
             raise for_clients(e, described.name) from None
         outputs = self._outputs(described, wanted, results)

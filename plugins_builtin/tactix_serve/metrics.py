@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -16,6 +16,7 @@ from prometheus_client.core import (
 )
 
 from tactix_serve.repository import Repository
+from tactix_serve.served_model import ModelCounters
 
 CONTENT_TYPE: str = CONTENT_TYPE_LATEST
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -43,6 +44,7 @@ class ServerMetrics:
         self._ended: dict[tuple[str, str], int] = {}
         self._times: dict[str, AnswerTimes] = {}
         self._running = self._ready = self._loads = self._failures = 0
+        self._counters: Mapping[str, ModelCounters] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -83,9 +85,44 @@ class ServerMetrics:
             ("tactix_model_load_failures", "Versions not loaded", self._failures),
         ):
             yield GaugeMetricFamily(name, text, value)
+        yield from self._of_batches()
+        yield from self._of_devices()
+
+    def _of_batches(self) -> Iterator[Metric]:
+        """Of models that have them."""
+        found = {name: c.batches for name, c in self._counters.items() if c.batches is not None}
+        ran = CounterMetricFamily(
+            "tactix_batches", "Batches, by rows with padding", labels=["model", "rows"]
+        )
+        rows = CounterMetricFamily("tactix_batch_rows", "Rows of requests", labels=["model"])
+        padding = CounterMetricFamily(
+            "tactix_batch_padding", "Rows that padded batches", labels=["model"]
+        )
+        took = CounterMetricFamily(
+            "tactix_batch_seconds", "Seconds of batches, by part", labels=["model", "part"]
+        )
+        for name, stats in found.items():
+            for size, count in sorted(stats.sizes.items()):
+                ran.add_metric([name, str(size)], count)
+            rows.add_metric([name], stats.rows)
+            padding.add_metric([name], stats.padding)
+            for part, seconds in stats.seconds.items():
+                took.add_metric([name, part], seconds)
+        yield from (ran, rows, padding, took)
+
+    def _of_devices(self) -> Iterator[Metric]:
+        """Each device counts for all models that run on it."""
+        done = CounterMetricFamily(
+            "tactix_device", "What devices have done in this process", labels=["device", "what"]
+        )
+        for kind, counters in {c.kind: c.device for c in self._counters.values()}.items():
+            for what, value in counters.items():
+                done.add_metric([kind, what], value)
+        yield done
 
     def of(self, repository: Repository) -> bytes:
         """With the repository's own numbers, in Prometheus' format."""
         self._ready = len(repository.directory.serving)
         self._loads, self._failures = repository.loads, repository.failures
+        self._counters = repository.counters()
         return generate_latest(self._registry)

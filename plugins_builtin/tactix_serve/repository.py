@@ -13,7 +13,7 @@ from pathlib import Path
 from tactix.base.logger import Logger
 from tactix_serve.config import CONFIG, ModelConfig, read_config
 from tactix_serve.directory import ModelDescription, ModelDirectory
-from tactix_serve.served_model import MODEL, PLAN, ServedModel
+from tactix_serve.served_model import MODEL, PLAN, ModelCounters, ServedModel
 
 Opens = Callable[[Path, ModelConfig], ServedModel]
 Signature = tuple[tuple[str, int, int, int], ...]
@@ -74,6 +74,10 @@ class Repository:
     def find(self, name: str, version: str = "") -> LoadedVersion:
         """What serves. Raises ModelNotFound."""
         return self._serving[self.directory.find(name, version).name]
+
+    def counters(self) -> dict[str, ModelCounters]:
+        """Of what serves, by name."""
+        return {name: version.model.counters() for name, version in self._serving.items()}
 
     def _note(self) -> None:
         """The directory, after a change."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tactix.base.arrays import Array
@@ -14,7 +15,7 @@ from tactix.plan.schema import TensorIO
 from tactix.run.engine import Engine
 from tactix_serve.batch_check import check_rows
 from tactix_serve.batch_warm_up import warm_sizes
-from tactix_serve.batching import Batcher
+from tactix_serve.batching import Batcher, BatchStats
 from tactix_serve.config import ModelConfig
 from tactix_serve.datatypes import NAMES, TensorMetadata
 
@@ -25,6 +26,17 @@ PLAN, MODEL = "model.plan", "model.onnx"
 Answering = asyncio.Future[Mapping[str, Array]]
 
 
+@dataclass(frozen=True)
+class ModelCounters:
+    """``batches``: None for a model whose requests run one by one. ``device``: see
+    ``Device.counters``, of the device named ``kind``.
+    """
+
+    batches: BatchStats | None = None
+    kind: str = ""
+    device: Mapping[str, float] = field(default_factory=dict)
+
+
 class ServedModel(ABC):
     """``platform``: what runs it. ``inputs``, ``outputs``: what it takes and gives."""
 
@@ -33,14 +45,30 @@ class ServedModel(ABC):
     outputs: tuple[TensorMetadata, ...]
 
     @abstractmethod
-    async def infer(self, feeds: Mapping[str, Array], timeout: float | None) -> Mapping[str, Array]:
-        """Outputs by name. Raises TactixError."""
+    async def infer(
+        self,
+        feeds: Mapping[str, Array],
+        timeout: float | None,
+        outputs: Collection[str] | None = None,
+    ) -> Mapping[str, Array]:
+        """Outputs by name. ``outputs``: those that are asked for, None for all; others may be among
+        the results. Raises TactixError.
+        """
 
-    def ask(self, feeds: Mapping[str, Array], timeout: float | None) -> Answering:
+    def counters(self) -> ModelCounters:
+        """As of now."""
+        return ModelCounters()
+
+    def ask(
+        self,
+        feeds: Mapping[str, Array],
+        timeout: float | None,
+        outputs: Collection[str] | None = None,
+    ) -> Answering:
         """As ``infer``, for callers that wait for many; cancelled, it is given up. Raises
         TactixError at once or later.
         """
-        return asyncio.ensure_future(self.infer(feeds, timeout))
+        return asyncio.ensure_future(self.infer(feeds, timeout, outputs))
 
     @abstractmethod
     async def close(self) -> None:
@@ -59,16 +87,31 @@ class EngineModel(ServedModel):
             self.batcher = Batcher(engine, config.batching)
             check_rows(engine, self.batcher.axes)
 
-    async def infer(self, feeds: Mapping[str, Array], timeout: float | None) -> Mapping[str, Array]:
+    async def infer(
+        self,
+        feeds: Mapping[str, Array],
+        timeout: float | None,
+        outputs: Collection[str] | None = None,
+    ) -> Mapping[str, Array]:
         limit = self._limit(timeout)
         if self.batcher is not None:
-            return await self.batcher.infer(feeds, limit)
-        return await self._engine.run_async(feeds, timeout=limit)
+            return await self.batcher.infer(feeds, limit, outputs)
+        return await self._engine.run_async(feeds, timeout=limit, outputs=outputs)
 
-    def ask(self, feeds: Mapping[str, Array], timeout: float | None) -> Answering:
+    def ask(
+        self,
+        feeds: Mapping[str, Array],
+        timeout: float | None,
+        outputs: Collection[str] | None = None,
+    ) -> Answering:
         if self.batcher is not None:
-            return self.batcher.ask(feeds, self._limit(timeout))
-        return super().ask(feeds, timeout)
+            return self.batcher.ask(feeds, self._limit(timeout), outputs)
+        return super().ask(feeds, timeout, outputs)
+
+    def counters(self) -> ModelCounters:
+        device = self._engine.device
+        batches = None if self.batcher is None else self.batcher.stats()
+        return ModelCounters(batches, device.kind, device.counters())
 
     def _limit(self, timeout: float | None) -> float | None:
         return timeout or self._config.timeout or None

@@ -18,7 +18,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -68,7 +68,9 @@ def onnxruntime_model(folder: Path, config: ModelConfig, cache: Path) -> ServedM
         pool = ThreadPoolExecutor(os.cpu_count())
         least: dict[tuple[Any, ...], float] = {}
 
-        async def infer(self, feeds: Feeds, timeout: float | None) -> Feeds:
+        async def infer(
+            self, feeds: Feeds, timeout: float | None, outputs: Collection[str] | None = None
+        ) -> Feeds:
             shapes = tuple(x.shape for x in feeds.values())
             if self.least.get(shapes, math.inf) <= QUICK:
                 found = session.run(None, feeds)
@@ -194,7 +196,9 @@ class TorchModel(ServedModel):
         self._waiting: deque[WaitingRow] = deque()
         self._pump: asyncio.Task[None] | None = None
 
-    async def infer(self, feeds: Feeds, timeout: float | None) -> Feeds:
+    async def infer(
+        self, feeds: Feeds, timeout: float | None, outputs: Collection[str] | None = None
+    ) -> Feeds:
         loop = asyncio.get_running_loop()
         row = WaitingRow(feeds, loop.create_future(), loop.time())
         self._waiting.append(row)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,13 @@ class Served:
     def processor(self) -> dict[str, list[float]]:
         """Seconds of each process so far."""
         return {role: list(map(seconds, pids)) for role, pids in self.processes().items()}
+
+    def counters(self) -> dict[str, float]:
+        """What /metrics tells: numbers by name and labels."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        told = (line.rpartition(" ") for line in lines if line[:1] not in ("", "#"))
+        return {name: float(value) for name, _, value in told}
 
     def resident(self) -> dict[str, list[float]]:
         """MiB of each process."""

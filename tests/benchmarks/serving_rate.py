@@ -20,21 +20,27 @@ for ``--warm`` seconds.
 Printed are answers a second, percentiles of the time from a request's due time to its answer, what
 failed, the largest departure from the engine's own answer (one of 50 answers is compared), and the
 processor time: of the process that has the models, of the front ends and of the clients together,
-in microseconds an answer and, in brackets, how busy the busiest one was. Exits with 1 if the
-departure is over 2 %, or a request failed.
+in microseconds an answer and, in brackets, how busy the busiest one was. A second table tells of
+each run of a batch or of one request, from the server's metrics, with the load before that warms
+up: rows and those of padding; microseconds of putting inputs together, of ``run`` with the way to a
+thread and back, of cutting outputs ``apart``; of these on a GPU ``submit`` with the copy into
+pinned memory, ``wait`` and ``take`` from pinned memory; kilobytes to the host; and of all runs
+together how many shapes were ``bound``, ``graphs`` made and nodes of graphs ``changed``; runs by
+size. Exits with 1 if the departure is over 2 %, or a request failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +58,41 @@ NAME, MOST, DIFFERENT = "served", 0.02, 8
 """``DIFFERENT``: samples of a client."""
 HEADS = ("requests", "protocol", "load", "answers a second", "p50 ms", "p99 ms", "failed",
          "departure", "engine us", "front ends us", "clients us")  # fmt: skip
+
+
+PARTS = ("requests", "protocol", "load", "runs", "rows", "padding", "together", "run", "apart",
+         "submit", "wait", "take", "kB out", "bound", "graphs", "changed", "sizes")  # fmt: skip
+
+
+def parts(before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
+    """From "runs" on, of what a server has counted meanwhile."""
+    more = {k: after[k] - before.get(k, 0.0) for k in after}
+
+    def of(metric: str, *values: str) -> float:
+        asked = [f'"{value}"' for value in values]
+        return sum(
+            v for k, v in more.items() if k.startswith(metric) and all(a in k for a in asked)
+        )
+
+    def device(what: str) -> float:
+        return of("tactix_device_total", what)
+
+    sizes = {
+        int(found[1]): int(count)
+        for name, count in more.items()
+        if (found := re.match(r'tactix_batches_total.*rows="(\d+)"', name)) and count
+    }
+    batches = sum(sizes.values())
+    runs = max(1, batches or device("host_runs"))
+    out = [f"{batches or device('host_runs'):.0f}"]
+    out += [f"{of(f'tactix_batch_{name}_total') / runs:.1f}" for name in ("rows", "padding")]
+    for name in ("together", "run", "apart"):
+        out.append(f"{of('tactix_batch_seconds_total', name) / runs * 1e6:.0f}")
+    for name in ("submit", "wait", "take"):
+        out.append(f"{device(f'{name}_seconds') / runs * 1e6:.0f}")
+    out.append(f"{device('to_host_bytes') / runs / 1e3:.0f}")
+    out += [f"{device(name):.0f}" for name in ("binds", "graphs", "changed_nodes")]
+    return [*out, " ".join(f"{n}: {k}" for n, k in sorted(sizes.items()))]
 
 
 def put(plan: Path, folder: Path, config: str) -> None:
@@ -77,6 +118,7 @@ class RateTable:
     args: argparse.Namespace
     order: ClientOrder
     pool: ProcessPoolExecutor
+    parts: list[str] = field(default_factory=list)
 
     def loads(self, order: ClientOrder) -> tuple[list[ClientLoad], float]:
         begin = time.perf_counter()
@@ -88,15 +130,18 @@ class RateTable:
         port = {"http": server.http, "grpc": server.grpc}[protocol]
         per_client = rate / self.args.clients
         order = replace(self.order, protocol=protocol, port=port, rate=per_client)
+        counted = server.counters()
         self.loads(replace(order, seconds=self.args.warm))
         before = server.processor()
         loads, took = self.loads(order)
         after = server.processor()
+        found = parts(counted, server.counters())
         times = np.sort([t for x in loads for t in x.times]) * 1e3
         failed = [f for x in loads for f in x.failed]
         departure = max(x.departure for x in loads)
         p50, p99 = np.percentile(times, (50, 99)) if len(times) else (np.nan, np.nan)
         asked = f"{rate:g} a second" if rate else "at once"
+        self.parts.append(f"| {' | '.join([kind, protocol, asked, *found])} |")
         rows = [kind, protocol, asked, f"{len(times) / took:.0f}", f"{p50:.2f}", f"{p99:.2f}"]
         rows += [str(len(failed)), f"{departure:.1e}"]
         rows += [processor(before[r], after[r], took, len(times)) for r in before]
@@ -176,6 +221,7 @@ def table(args: argparse.Namespace) -> bool:
                         text, good = rows.line(server, chosen.name, protocol, rate)
                         right &= good
                         print(text, flush=True)
+    print(f"\n| {' | '.join(PARTS)} |\n|{'---|' * len(PARTS)}", *rows.parts, sep="\n")
     return right
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -127,10 +127,16 @@ class Exchange(Protocol):
     """
 
     def run(
-        self, inputs: Sequence[Terminal], given: Sequence[object], stream: object, bind: Bind
-    ) -> list[Array]:
+        self,
+        inputs: Sequence[Terminal],
+        given: Sequence[object],
+        stream: object,
+        bind: Bind,
+        left_out: Collection[int] = (),
+    ) -> list[Array | None]:
         """New outputs for arrays beside the plan's inputs. ``stream``: what ``stream_of`` takes,
-        None for any.
+        None for any. ``left_out``: places of outputs that nobody asks for: they may stay where the
+        run leaves them, and be None here.
         """
 
     def locate(self, io: Terminal, given: object) -> Place:
@@ -185,6 +191,12 @@ class Device:
     def persistent_cache(self) -> int:
         """The most bytes of its cache in which weights can stay from run to run."""
         return 0
+
+    def counters(self) -> Mapping[str, float]:
+        """What it has done so far in this process, for whichever engine, by names that end with
+        their unit: what servers show beside their own numbers.
+        """
+        return {}
 
     def memory_used(self) -> int:
         """Bytes of its own memory that are taken, by whomever; 0 for one that has the host's."""

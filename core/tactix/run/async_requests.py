@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from tactix.base.errors import DeadlineExceeded, InvalidArgument, QueueFull
@@ -24,6 +24,7 @@ async def answered(
     inputs: Mapping[str, ArrayLike],
     timeout: float | None,
     wait: bool,
+    outputs: Collection[str] | None,
 ) -> dict[str, Array]:
     """As ``Engine.run_async``."""
     _check(inputs, timeout)
@@ -31,9 +32,9 @@ async def answered(
     start, outcome = time.perf_counter(), RequestOutcome.FAILED
     try:
         # an early deadline is the queue's, where a request can be late
-        results = pool.run_here(inputs) if timeout is None or timeout > LONG else None
+        results = pool.run_here(inputs, outputs) if timeout is None or timeout > LONG else None
         if results is None:
-            results = await _in_time(pool, pool.submit(inputs, wait), timeout)
+            results = await _in_time(pool, pool.submit(inputs, outputs, wait), timeout)
         elif pool.held > LONG:
             pool.held = 0.0
             await asyncio.sleep(0)

@@ -425,18 +425,40 @@ class ExecutionContext(Recorded):
         with recording(self), self._running:
             bound.run(addresses, memory)
 
-    def run(self, feeds: Mapping[str, Any], stream: Any = None) -> dict[str, Any]:
+    def run(
+        self,
+        feeds: Mapping[str, Any],
+        stream: Any = None,
+        outputs: Collection[str] | None = None,
+    ) -> dict[str, Any]:
         """Arrays by name in, new arrays by name out: numpy's, and the device's own for inputs that
         lie on it.
 
-        ``stream``: where the device has some. After ``reserve`` states are neither given nor
-        returned. Raises as ``execute_v2``, and DTypeError.
+        ``stream``: where the device has some. ``outputs``: names of those that are asked for: the
+        others are not returned, nor copied to the host; None, the default, stands for all. After
+        ``reserve`` states are neither given nor returned. Raises as ``execute_v2``, and DTypeError.
         """
+        left_out = self._left_out(outputs) if outputs is not None else ()
         if self._kept is not None:
             with recording(self):
-                return self._appended(self._kept, feeds)
-        outputs = self.infer(in_order(self._inputs, (feeds,), {}), stream)
-        return {io.name: y for io, y in zip(self._outputs, outputs, strict=True)}
+                made = self._appended(self._kept, feeds)
+            return {name: y for name, y in made.items() if outputs is None or name in outputs}
+        found = self.infer(in_order(self._inputs, (feeds,), {}), stream, left_out)
+        return {
+            io.name: y
+            for i, (io, y) in enumerate(zip(self._outputs, found, strict=True))
+            if i not in left_out
+        }
+
+    def _left_out(self, asked: Collection[str]) -> Collection[int]:
+        """Places of the outputs that are not asked for. Raises InvalidArgument."""
+        known = [io.name for io in self._outputs]
+        if isinstance(asked, str):
+            raise InvalidArgument(f"outputs are {asked!r}", who=self.name, do="Give several names")
+        if odd := [name for name in asked if name not in known]:
+            do = f"There are: {', '.join(known)}"
+            raise InvalidArgument(f"no output is named {odd[0]!r}", who=self.name, do=do)
+        return [i for i, name in enumerate(known) if name not in asked]
 
     def run_into(self, feeds: Mapping[str, Any], out: Mapping[str, Array]) -> dict[str, Array]:
         """As ``run``, with outputs in the caller's arrays, by name; those that have none there get
@@ -504,12 +526,16 @@ class ExecutionContext(Recorded):
         self.state_length = after
         return outputs
 
-    def infer(self, given: Sequence[Any], stream: Any = None) -> list[Any]:
-        """New output arrays for inputs in the engine's order. Raises as ``run``."""
+    def infer(
+        self, given: Sequence[Any], stream: Any = None, left_out: Collection[int] = ()
+    ) -> list[Any]:
+        """New output arrays for inputs in the engine's order. ``left_out``: places of outputs that
+        may be None. Raises as ``run``.
+        """
         try:
             if self._exchange is not None:
                 with self._running:
-                    return self._exchange.run(self._inputs, given, stream, self._prepared)
+                    return self._exchange.run(self._inputs, given, stream, self._prepared, left_out)
             active = self._active
             if active is None or not active[0].accepts(given):
                 ordered = in_order(self._inputs, given, {})

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -255,18 +255,20 @@ class Engine(Recorded):
         *,
         timeout: float | None = None,
         wait: bool = False,
+        outputs: Collection[str] | None = None,
     ) -> dict[str, Array]:
         """As ``run``, on a context of the pool: see ``set_pool``. Arrays must stay as they are
         until it returns, or, if it is cancelled, until the request has run.
 
         ``timeout``: seconds. ``wait``: wait behind any number of requests; else one that finds
-        ``max_queue`` waiting is refused. Cancelled, or late, a request that waits never starts,
+        ``max_queue`` waiting is refused. ``outputs``: names of those that are asked for, None for
+        all; see ``ExecutionContext.run``. Cancelled, or late, a request that waits never starts,
         and one that runs goes on and its results are dropped. There is no ``out``, as these would
         then still be written. Raises as ``run``; QueueFull, DeadlineExceeded, EngineClosed.
         """
         from tactix.run.async_requests import answered
 
-        return await answered(self._running_pool(), self._log, inputs, timeout, wait)
+        return await answered(self._running_pool(), self._log, inputs, timeout, wait, outputs)
 
     def set_pool(
         self, contexts: int = 0, max_queue: int = MAX_QUEUE, shape_cache_size: int = BOUND

@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -26,15 +26,20 @@ UNLIMITED = 1 << 62
 class QueuedRequest:
     """``answer``, a future of the loop that asks, has the results, or what was raised."""
 
-    def __init__(self, feeds: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
-        self.feeds, self._loop = feeds, loop
+    def __init__(
+        self,
+        feeds: Mapping[str, Any],
+        outputs: Collection[str] | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.feeds, self.outputs, self._loop = feeds, outputs, loop
         self.answer: asyncio.Future[Results] = loop.create_future()
 
     def run(self, context: ExecutionContext) -> Callable[[], None]:
         """In another thread than the loop's; gives what tells the loop."""
         start = time.perf_counter()
         try:
-            results = context.run(self.feeds)
+            results = context.run(self.feeds, outputs=self.outputs)
         except BaseException as e:
             return partial(self._tell, _failed, e)
         context.took(self.feeds, time.perf_counter() - start)
@@ -162,7 +167,7 @@ class RequestPool:
         for thread in self._threads:
             thread.start()
 
-    def run_here(self, feeds: Mapping[str, Any]) -> Results | None:
+    def run_here(self, feeds: Mapping[str, Any], outputs: Collection[str] | None) -> Results | None:
         """Results of a run that takes less than to hand it to a thread; None where none is expected
         to, or no context is free. Raises as a run.
         """
@@ -171,7 +176,7 @@ class RequestPool:
             return None
         start = time.perf_counter()
         try:
-            results: Results = context.run(feeds)
+            results: Results = context.run(feeds, outputs=outputs)
             seconds = time.perf_counter() - start
             context.took(feeds, seconds)
             self.held += seconds
@@ -179,11 +184,13 @@ class RequestPool:
             self.queue.give_back(context)
         return results
 
-    def submit(self, feeds: Mapping[str, Any], wait: bool) -> QueuedRequest:
+    def submit(
+        self, feeds: Mapping[str, Any], outputs: Collection[str] | None, wait: bool
+    ) -> QueuedRequest:
         """Of the running loop. Raises QueueFull if many wait, unless it is to ``wait`` behind them;
         EngineClosed.
         """
-        request = QueuedRequest(feeds, asyncio.get_running_loop())
+        request = QueuedRequest(feeds, outputs, asyncio.get_running_loop())
         self.queue.put(request, UNLIMITED if wait else self._most, self.name)
         return request
 

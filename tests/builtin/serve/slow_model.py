@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tactix.base.arrays import Array
@@ -20,7 +20,12 @@ class SlowModel(ServedModel):
     inputs = (TensorMetadata("x", "FP32", (-1, 4)),)
     outputs = (TensorMetadata("y", "FP32", (-1, 4)),)
 
-    async def infer(self, feeds: Mapping[str, Array], timeout: float | None) -> Mapping[str, Array]:
+    async def infer(
+        self,
+        feeds: Mapping[str, Array],
+        timeout: float | None,
+        outputs: Collection[str] | None = None,
+    ) -> Mapping[str, Array]:
         await asyncio.sleep(float(feeds["x"][0, 0]))
         return {"y": feeds["x"]}
 

@@ -170,6 +170,21 @@ def test_metrics_count(client: Clients, server: Any) -> None:
     assert _metric(server, "tactix_requests_in_flight") == 0
 
 
+def test_batches_are_counted(client: Clients, server: Any) -> None:
+    """By size and part; padding is a device's that has memory of its own."""
+    module, c = client
+    names = ("rows_total", "padding_total", 'seconds_total{model="batched",part="run"}')
+    before = [_metric(server, f"tactix_batch_{name}") for name in _of_batched(names)]
+    c.infer("batched", [_input(module, X)])
+    after = [_metric(server, f"tactix_batch_{name}") for name in _of_batched(names)]
+    assert (after[0] - before[0], after[1], after[2] > before[2]) == (len(X), 0, True)
+    assert _metric(server, f'tactix_batches_total{{model="batched",rows="{len(X)}"}}') > 0
+
+
+def _of_batched(names: tuple[str, ...]) -> list[str]:
+    return [n if "{" in n else f'{n}{{model="batched"}}' for n in names]
+
+
 def _metric(server: Any, name: str) -> float:
     url = f"http://127.0.0.1:{server.http}/metrics"
     with urllib.request.urlopen(url, timeout=30) as answer:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -252,7 +252,12 @@ class Waiting(ServedModel):
         self.go, self.came, self.cancelled = threading.Event(), 0, 0
         self.closed = False
 
-    async def infer(self, feeds: Mapping[str, Array], timeout: float | None) -> Mapping[str, Array]:
+    async def infer(
+        self,
+        feeds: Mapping[str, Array],
+        timeout: float | None,
+        outputs: Collection[str] | None = None,
+    ) -> Mapping[str, Array]:
         self.came += 1
         try:
             while not self.go.is_set():
@@ -296,7 +301,12 @@ def test_a_client_that_goes_away_cancels_its_request(
 class Full(Waiting):
     """Has no room."""
 
-    async def infer(self, feeds: Mapping[str, Array], timeout: float | None) -> Mapping[str, Array]:
+    async def infer(
+        self,
+        feeds: Mapping[str, Array],
+        timeout: float | None,
+        outputs: Collection[str] | None = None,
+    ) -> Mapping[str, Array]:
         if timeout is not None:
             raise DeadlineExceeded("no answer within 1 s", who="engine", do="engine.set_pool")
         raise QueueFull("64 requests wait already", who="engine", do="wait=True")

@@ -555,7 +555,7 @@ class _Copies:
             self.pieces[index] = Memory.allocate(self.allocator, max(1, size))
         return self.pieces[index].address
 
-    def run(self, inputs: Any, given: Any, stream: Any, bind: Any) -> list[Any]:
+    def run(self, inputs: Any, given: Any, stream: Any, bind: Any, left_out: Any = ()) -> list[Any]:
         results, run = bind([x.shape for x in given])
         outputs = [np.empty(shape, dtype) for shape, dtype in results]
         addresses = [self.place(i, x.nbytes) for i, x in enumerate((*given, *outputs))]

@@ -208,6 +208,19 @@ def test_async_runs_are_those_of_calls(engine: Engine, feeds: Feeds) -> None:
     assert 0 < stats.latency_p50 <= stats.latency_p99 <= stats.latency_max
 
 
+def test_outputs_that_are_asked_for(engine: Engine, feeds: Feeds) -> None:
+    expected, names = engine(feeds(3)), [io.name for io in engine.outputs]
+    for asked in ([], names[:1], names):
+        for _ in range(3):  # in a thread, and in the loop's
+            got = in_loop(engine.run_async(feeds(3), outputs=asked))
+            assert list(got) == asked
+            assert all(np.array_equal(got[name], expected[name]) for name in asked)
+    with pytest.raises(InvalidArgument, match=f"no output is named 'z'.*{names[0]}"):
+        in_loop(engine.run_async(feeds(3), outputs=["z"]))
+    with pytest.raises(InvalidArgument, match="Give several names"):
+        in_loop(engine.run_async(feeds(3), outputs=names[0]))
+
+
 def test_a_full_queue_refuses_or_is_waited_for(gated: Engine, gate: Gate) -> None:
     gated.set_pool(contexts=1, max_queue=2)
     gate.open.clear()

@@ -11,9 +11,14 @@ from tactix.base.arrays import Array
 from tactix.base.dims import symbol_name, symbols
 from tactix.base.errors import ConfigError, DTypeError, InvalidArgument, ShapeError
 from tactix.plan.schema import Plan, TensorIO
+from tactix_serve.batch_sizes import padded_to
 
 Pads = Mapping[str, Mapping[int, float]]
 """By input and axis, what fills it up to the longest request of a batch."""
+PadSizes = Mapping[str, Mapping[int, Sequence[int]]]
+"""By input and axis that is padded, sizes of which the least that has room is taken in place of the
+longest request's.
+"""
 
 
 class BatchRefused(ConfigError):
@@ -24,7 +29,8 @@ class BatchRefused(ConfigError):
 class BatchAxes:
     """``batch``: the symbol of the first axis of all inputs and outputs. ``padded``: symbols of the
     axes that are padded, and ``pads`` with what. ``lowest``, ``highest``: rows that every profile
-    takes together, the latter None without a limit.
+    takes together, the latter None without a limit. ``lengths``: sizes that padded axes are padded
+    to, ascending, by symbol; where there are none that is the longest of the batch.
     """
 
     inputs: tuple[TensorIO, ...]
@@ -34,6 +40,7 @@ class BatchAxes:
     highest: int | None
     pads: Pads = field(default_factory=dict)
     padded: frozenset[str] = frozenset()
+    lengths: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def checked(self, feeds: Mapping[str, Array]) -> int:
         """The rows of a request, which fits the inputs but for the profiles. Raises
@@ -63,12 +70,21 @@ class BatchAxes:
         """All of them, one after the other along the first axis; behind them the last row again
         until there are so many ``rows``: it is valid wherever its like is.
         """
-        if len(requests) == 1 and rows <= len(requests[0][self.inputs[0].name]):
+        few = rows <= len(requests[0][self.inputs[0].name])
+        if len(requests) == 1 and few and not self.lengths:
             return dict(requests[0])
         return {
-            io.name: _joined([r[io.name] for r in requests], self.pads.get(io.name, {}), rows)
-            for io in self.inputs
+            io.name: self._joined(io, [r[io.name] for r in requests], rows) for io in self.inputs
         }
+
+    def _joined(self, io: TensorIO, arrays: Sequence[Array], rows: int) -> Array:
+        pads = self.pads.get(io.name, {})
+        longest = [max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True)]
+        room = [
+            padded_to(self.lengths.get(symbol_name(d) or "", ()), n)
+            for d, n in zip(io.shape[1:], longest, strict=True)
+        ]
+        return _joined(arrays, pads, rows, room)
 
     def apart(
         self, results: Mapping[str, Array], requests: Sequence[Mapping[str, Array]]
@@ -110,7 +126,9 @@ class BatchAxes:
         return tuple(slice(sizes[n]) if n in self.padded else slice(None) for n in names)
 
 
-def batch_axes(plan: Plan, pads: Pads | None = None) -> BatchAxes:
+def batch_axes(
+    plan: Plan, pads: Pads | None = None, pad_sizes: PadSizes | None = None
+) -> BatchAxes:
     """How requests to a plan go together. Raises BatchRefused with the reason where they cannot."""
     batch, reasons = _batch(plan)
     if reasons:
@@ -123,7 +141,23 @@ def batch_axes(plan: Plan, pads: Pads | None = None) -> BatchAxes:
     known = [top for top in tops if top is not None]
     highest = min(known) if known else None
     lowest = max((p.dims[batch][0] for p in plan.profiles if batch in p.dims), default=0)
-    return BatchAxes(plan.inputs, plan.outputs, batch, max(1, lowest), highest, pads, padded)
+    lengths = _lengths(plan, pad_sizes or {}, padded)
+    rows = max(1, lowest), highest
+    return BatchAxes(plan.inputs, plan.outputs, batch, *rows, pads, padded, lengths)
+
+
+def _lengths(plan: Plan, asked: PadSizes, padded: frozenset[str]) -> dict[str, list[int]]:
+    """By symbol. Raises BatchRefused for an axis that nothing pads."""
+    shapes, out = {io.name: io.shape for io in plan.inputs}, dict[str, list[int]]()
+    for name, axes in asked.items():
+        for axis, sizes in axes.items():
+            shape = shapes.get(name, ())
+            symbol = symbol_name(shape[axis]) if 0 < axis < len(shape) else None
+            if symbol is None or symbol not in padded:
+                what = f"nothing pads axis {axis} of {name!r}, which has sizes to be padded to"
+                raise BatchRefused(what, who=plan.name, do="Say what pads it")
+            out[symbol] = sorted({*out.get(symbol, ()), *sizes})
+    return out
 
 
 def _batch(plan: Plan) -> tuple[str, list[str]]:
@@ -183,11 +217,12 @@ def _check(io: TensorIO, x: Array, sizes: dict[str, int]) -> None:
         raise ShapeError(f"input {io.name!r} is ({wanted}), got {x.shape}")
 
 
-def _joined(arrays: Sequence[Array], pads: Mapping[int, float], least: int) -> Array:
+def _joined(
+    arrays: Sequence[Array], pads: Mapping[int, float], least: int, rest: Sequence[int]
+) -> Array:
     rows = sum(map(len, arrays))
     if not pads and rows >= least:
         return np.concatenate(arrays)
-    rest = [max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True)]
     out = np.empty((max(rows, least), *rest), arrays[0].dtype)
     if pads:
         out[:rows] = next(iter(pads.values()))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
+from itertools import product
 
 from tactix.base.dims import evaluate_shape
 from tactix.run.engine import Engine
@@ -16,8 +18,9 @@ TIMED = 3
 
 
 def warm_sizes(engine: Engine, batcher: Batcher) -> None:
-    """Run all contexts at each of the sizes that batches are padded to, and tell the batcher how
-    long each takes. Does nothing where batches are not padded. Raises what running raises.
+    """Run all contexts at each of the sizes that batches are padded to, with each of those of other
+    axes, and tell the batcher how long each takes. Does nothing where batches are not padded.
+    Raises what running raises.
 
     Other open axes are as the profiles are tuned. The largest size comes first: memory of contexts
     that grows afterwards would have the others bound again.
@@ -35,8 +38,16 @@ def warm_sizes(engine: Engine, batcher: Batcher) -> None:
 
 
 def _shapes(engine: Engine, batcher: Batcher, rows: int) -> Iterator[Shapes]:
-    """Of all inputs, at the sizes that each profile is tuned for but for rows."""
+    """Of all inputs, at the sizes that each profile is tuned for but for rows and padded axes."""
     axes = batcher.axes
     for tuned in [p.dims for p in engine.profiles] or [{}]:
         sizes = {symbol: opt for symbol, (_, opt, _) in tuned.items()} | {axes.batch: rows}
-        yield {io.name: evaluate_shape(io.shape, sizes) for io in axes.inputs}
+        for lengths in product(*(reversed(n) for n in axes.lengths.values())):
+            padded = dict(zip(axes.lengths, lengths, strict=True))
+            yield {io.name: evaluate_shape(io.shape, sizes | padded) for io in axes.inputs}
+
+
+def shapes_of(batcher: Batcher) -> int:
+    """How many a context runs at where batches are padded; where they are not, at most."""
+    rows = len(batcher.sizes) or batcher.max_batch
+    return rows * math.prod(map(len, batcher.axes.lengths.values()))

@@ -19,7 +19,7 @@ from tactix.base.errors import (
     QueueFull,
 )
 from tactix.run.engine import Engine
-from tactix_serve.batch_axis import BatchAxes, Pads, batch_axes
+from tactix_serve.batch_axis import BatchAxes, Pads, PadSizes, batch_axes
 from tactix_serve.batch_sizes import BatchTimes, ladder, padded_to
 
 Key = tuple[tuple[int, ...], ...]
@@ -41,7 +41,8 @@ class BatchOptions:
     otherwise; 0 for none. ``pad``: see ``Pads``; requests that differ in other axes never go
     together. ``max_queue``: requests that wait before others are refused. ``sizes``: rows that
     batches are padded to, with rows that reach no answer; none of them for batches as they are;
-    None, the default, leaves that to the device. Raises InvalidArgument.
+    None, the default, leaves that to the device. ``pad_sizes``: see ``PadSizes``. Raises
+    InvalidArgument.
     """
 
     max_batch: int = 0
@@ -50,6 +51,7 @@ class BatchOptions:
     pad: Pads = field(default_factory=dict)
     max_queue: int = 256
     sizes: Sequence[int] | None = None
+    pad_sizes: PadSizes = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.max_batch < 0 or self.max_queue < 1:
@@ -57,9 +59,11 @@ class BatchOptions:
         for name in ("window", "target"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InvalidArgument(f"{name} is {getattr(self, name)!r}", do="Give seconds, or 0")
-        if any(type(n) is not int or n < 1 for n in self.sizes or ()):
-            do = "Give integers from 1 up, or none of them"
-            raise InvalidArgument(f"batches of {self.sizes!r} rows", do=do)
+        lengths = [sizes for axes in self.pad_sizes.values() for sizes in axes.values()]
+        for sizes in (self.sizes or (), *lengths):
+            if any(type(n) is not int or n < 1 for n in sizes):
+                do = "Give integers from 1 up, or none of them"
+                raise InvalidArgument(f"nothing is padded to {sizes!r}", do=do)
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ class Batcher:
 
     def __init__(self, engine: Engine, options: BatchOptions | None = None) -> None:
         self._engine, self._options = engine, options or BatchOptions()
-        self.axes = batch_axes(engine.plan, self._options.pad)
+        self.axes = batch_axes(engine.plan, self._options.pad, self._options.pad_sizes)
         limits = [n for n in (self._options.max_batch, self.axes.highest) if n]
         self.max_batch = min(limits, default=UNBOUNDED_BATCH)
         self.sizes = sizes_of(engine, self.axes, self._options.sizes, self.max_batch)
@@ -353,7 +357,7 @@ class Batcher:
         feeds = [r.feeds for r in batch]
         rows, start = sum(r.rows for r in batch), time.perf_counter()
         padded = padded_to(self.sizes, rows)
-        alone = len(batch) == 1 and padded == rows
+        alone = len(batch) == 1 and padded == rows and not self.axes.lengths
         try:
             together = self.axes.together(feeds, padded)
             begun = time.perf_counter()

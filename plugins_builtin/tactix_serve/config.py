@@ -53,10 +53,14 @@ def read_config(folder: Path) -> ModelConfig:
 def _batching(given: object, path: Path) -> BatchOptions:
     if not isinstance(given, dict):
         raise ConfigError("batching is no table", who=str(path), do="Write [batching]")
-    pads, sizes = _pads(given.pop("pad", {}), path), given.pop("sizes", None)
-    if not isinstance(sizes, list | None):
-        raise ConfigError(f"sizes is {sizes!r}", who=str(path), do="Write sizes = [1, 4, 16]")
-    return BatchOptions(**_checked(given, BatchOptions(), path), pad=pads, sizes=sizes)
+    pad, sizes = given.pop("pad", {}), given.pop("sizes", None)
+    pads = _pads(pad, path)
+    lengths = {name: {int(p["axis"]): p["sizes"]} for name, p in pad.items() if "sizes" in p}
+    for asked in (sizes, *(n for axes in lengths.values() for n in axes.values())):
+        if not isinstance(asked, list | None):
+            raise ConfigError(f"sizes is {asked!r}", who=str(path), do="Write sizes = [1, 4, 16]")
+    fields = _checked(given, BatchOptions(), path)
+    return BatchOptions(**fields, pad=pads, sizes=sizes, pad_sizes=lengths)
 
 
 def _pads(given: object, path: Path) -> dict[str, dict[int, float]]:

@@ -14,7 +14,7 @@ from tactix.base.errors import ConfigError
 from tactix.plan.schema import TensorIO
 from tactix.run.engine import Engine
 from tactix_serve.batch_check import check_rows
-from tactix_serve.batch_warm_up import warm_sizes
+from tactix_serve.batch_warm_up import shapes_of, warm_sizes
 from tactix_serve.batching import Batcher, BatchStats
 from tactix_serve.config import ModelConfig
 from tactix_serve.datatypes import NAMES, TensorMetadata
@@ -165,7 +165,7 @@ def _warm(engine: Engine, config: ModelConfig) -> ServedModel:
     model = EngineModel(engine, config)
     batcher = model.batcher
     if batcher is not None:
-        shapes = max(SHAPES, 2 * (len(batcher.sizes) or batcher.max_batch))
+        shapes = max(SHAPES, 2 * shapes_of(batcher))
         engine.set_pool(config.contexts, config.max_queue, shapes)
     tuned = engine.profiles or not engine.plan.symbols
     if config.warm_up and tuned and not any(io.dtype.has_element for io in engine.inputs):

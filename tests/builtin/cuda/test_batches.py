@@ -83,6 +83,35 @@ def test_batches_of_changing_sizes_cost_their_runs(api: FakeApi) -> None:
     asyncio.run(model.close())
 
 
+def test_lengths_are_bound_before_the_first_batch(api: FakeApi) -> None:
+    built = e.builder()
+    net = built.create_network("lengths")
+    a, b = (net.add_input(name, "f32", ("n", "l")) for name in "ab")
+    net.mark_output(net.add_layer("tactix.Add", [a, b], name="first")[0], "s")
+    profile = tactix.OptimizationProfile()
+    for name in "ab":
+        profile.set_shape(name, (1, 1), (4, 8), (6, 40))
+    plan = built.build_plan(net, e.config(profiles=[profile]))
+    pads = {name: {1: 0.0} for name in "ab"}
+    options = BatchOptions(window=0.0005, pad=pads, pad_sizes={"a": {1: [8, 40, 16]}})
+    model = warm(Runtime(session=built.session).load(plan), ModelConfig(batching=options))
+    api.log.clear()
+
+    async def work() -> None:
+        rng = np.random.default_rng(0)
+        for turn in range(30):
+            lengths = rng.integers(1, 41, turn % 7)
+            asked = [{k: np.ones((1, n), np.float32) for k in "ab"} for n in lengths]
+            found = await asyncio.gather(*(model.infer(f, None) for f in asked))
+            for f, y in zip(asked, found, strict=True):
+                np.testing.assert_array_equal(y["s"], f["a"] + f["b"])
+        await model.close()
+
+    asyncio.run(work())
+    assert "cuGraphLaunch" in api.log
+    assert {name for name in COSTLY if name in api.log} == set()
+
+
 def test_too_few_rows_for_the_profile_are_padded(api: FakeApi) -> None:
     async def work() -> Any:
         batcher = Batcher(engine_of(lowest=4), BatchOptions(window=0.0005, sizes=[2, 6]))

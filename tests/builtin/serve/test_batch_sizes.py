@@ -13,9 +13,9 @@ import pytest
 import tactix
 from tactix.base.errors import ConfigError, InvalidArgument
 from tactix.run.engine import Engine
-from tactix_serve.batch_axis import batch_axes
+from tactix_serve.batch_axis import BatchRefused, batch_axes
 from tactix_serve.batch_sizes import RETRY, BatchTimes, ladder, padded_to
-from tactix_serve.batch_warm_up import warm_sizes
+from tactix_serve.batch_warm_up import shapes_of, warm_sizes
 from tactix_serve.batching import Batcher, BatchOptions
 from tactix_serve.config import read_config
 
@@ -136,6 +136,42 @@ def test_padded_rows_beside_padded_lengths(plans: Any) -> None:
     assert all(np.array_equal(a["y"], x * 2) for a, x in zip(answers, xs, strict=True))
 
 
+def test_lengths_are_padded_to_sizes(plans: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A longer one than any stays as it is; one alone is padded and cut back, too."""
+    ran = list[tuple[int, ...]]()
+
+    async def work() -> Any:
+        with tactix.load(plans.path("lengths"), max_threads=1) as engine:
+            run = engine.run_async
+
+            async def noted(feeds: Any, **more: Any) -> Any:
+                ran.append(feeds["x"].shape)
+                return await run(feeds, **more)
+
+            monkeypatch.setattr(engine, "run_async", noted)
+            sizes = {"pad": {"x": {1: 0}}, "pad_sizes": {"x": {1: [8, 4]}}, "sizes": [4]}
+            batcher = Batcher(engine, BatchOptions(max_batch=4, window=0.001, **sizes))
+            assert shapes_of(batcher) == 2
+            out = []
+            for lengths in ((3, 1), (2,), (5, 3, 1, 8), (9,)):
+                xs = [np.arange(n, dtype=np.int64).reshape(1, n) + 1 for n in lengths]
+                out.append((xs, await asyncio.gather(*(batcher.infer({"x": x}) for x in xs))))
+            return out
+
+    for xs, answers in asyncio.run(work()):
+        assert all(np.array_equal(a["y"], x * 2) for a, x in zip(answers, xs, strict=True))
+    assert ran == [(4, 4), (4, 4), (4, 8), (4, 9)]
+
+
+def test_sizes_of_what_nothing_pads(plans: Any) -> None:
+    with tactix.load(plans.path("lengths"), max_threads=1) as engine:
+        for where in ({"x": {0: [4]}}, {"x": {1: [4]}}, {"z": {1: [4]}}):
+            with pytest.raises(BatchRefused, match="nothing pads axis"):
+                batch_axes(engine.plan, {}, where)
+    with pytest.raises(InvalidArgument, match="nothing is padded to"):
+        BatchOptions(pad_sizes={"x": {1: [0]}})
+
+
 def test_the_last_row_is_what_pads(engine: Engine) -> None:
     one, other = x_of(2, 1), x_of(1, 2)
     made = batch_axes(engine.plan).together([one, other], 6)["x"]
@@ -197,5 +233,12 @@ def test_sizes_in_the_configuration(tmp_path: Path) -> None:
         path.write_text(f"[batching]\nsizes = {wrong}\n")
         with pytest.raises(ConfigError):
             read_config(tmp_path)
-    with pytest.raises(InvalidArgument, match="batches of"):
+    path.write_text("[batching]\npad.x = { axis = 1, sizes = [4, 8] }\n")
+    batching = read_config(tmp_path).batching
+    assert batching is not None
+    assert (batching.pad, batching.pad_sizes) == ({"x": {1: 0}}, {"x": {1: [4, 8]}})
+    path.write_text("[batching]\npad.x = { axis = 1, sizes = 4 }\n")
+    with pytest.raises(ConfigError, match="sizes is 4"):
+        read_config(tmp_path)
+    with pytest.raises(InvalidArgument, match="nothing is padded to"):
         BatchOptions(sizes=[-1])

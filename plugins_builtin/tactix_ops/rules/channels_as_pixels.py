@@ -22,6 +22,7 @@ from tactix_ops.rules.facts import Array, again, used_only_by
 T = P.tactix
 EARLY = 97
 """Before layers are fused or lowered, and before moves of images become moves of rows."""
+CONVOLUTIONS = ("tactix.Convolution@1", "tactix.WideConvolution@1")
 FAR = 4
 """Pointwise layers between the convolution and the moves, at most."""
 
@@ -123,7 +124,7 @@ def _maker(x: Value, graph: Any, far: int = FAR) -> Node | None:
     node = x.producer
     if node is None or node.is_fused or graph.only_use(x) is None:
         return None
-    if node.kind == "tactix.Convolution@1":
+    if node.kind in CONVOLUTIONS:
         known = all(v.const is not None for v in node.given[1:])
         return node if node.attrs.group == 1 and known else None
     if not node.layer.is_pointwise or len(node.outputs) != 1 or far == 0:
@@ -160,7 +161,7 @@ def _again(x: Value, count: int) -> Op:
     """What makes ``x``, with its channels in the other order."""
     node = x.producer
     assert node is not None
-    if node.kind == "tactix.Convolution@1":
+    if node.kind in CONVOLUTIONS:
         first, *rest = node.given
         return again(node, [first, *(literal(_turned(v.array, 0, count)) for v in rest)])
     inputs: list[Any] = []

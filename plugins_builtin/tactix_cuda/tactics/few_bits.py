@@ -18,20 +18,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from tactix.base.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
+from tactix.base.dims import ceildiv, evaluate, symbols
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix_codegen.c.epilogue import Epilogue, epilogue
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import results, text
 from tactix_codegen.cuda.entry import KernelEntry, artifact
 from tactix_codegen.cuda.results import RowResults
+from tactix_codegen.operations.few_bits import FewBitsWork, few_bits
 from tactix_cuda.tactics import tile
 
 PANEL, CHUNK = 32, 32
@@ -42,7 +41,6 @@ BITS = (4, 8)
 KINDS = {DType.FP16: "f16", DType.BF16: "bf16", DType.FP32: "bf16"}
 """In which floats numbers are multiplied, by the dtype of x."""
 SCALES = (DType.FP32, DType.FP16, DType.BF16)
-ZEROS = (DType.UINT8, DType.FP32, DType.FP16)
 WARPS = 8
 """Of a block at least."""
 TILES, SLICES = (1, 2, 4, 8), (8, 4, 16, 2, 1)
@@ -71,38 +69,12 @@ def tactics() -> list[Tactic]:
     return [CudaFewBitsTactic()]
 
 
-@dataclass(frozen=True)
-class CudaFewBits:
-    """``inputs``: given ones for x, weights, scales and zero points, -1 for none; ``lead``: the
-    axes that rows flatten; ``block``: numbers along k that share a scale.
-    """
-
-    node: Node
-    inputs: tuple[int, int, int, int]
-    lead: Shape
-    n: int
-    k: int
-    bits: int
-    block: int
-    epi: Epilogue
-
-    @property
-    def m(self) -> Dim:
-        """Rows of x."""
-        return prod(self.lead)
-
-    @property
-    def dtype(self) -> DType:
-        """Of x."""
-        return self.node.given[self.inputs[0]].spec.dtype
+class CudaFewBits(FewBitsWork):
+    """How weights lie in panels and chunks."""
 
     @property
     def panels(self) -> int:
         return -(-self.n // PANEL)
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.k // self.block)
 
     @property
     def chunks(self) -> int:
@@ -125,31 +97,15 @@ class CudaFewBits:
         return self.node.given[self.inputs[3]].spec.dtype.itemsize if self.inputs[3] >= 0 else 0
 
 
-def few_bits(node: Node) -> CudaFewBits | Reject:
+def cuda_few_bits(node: Node) -> CudaFewBits | Reject:
     """What a node computes, or why this kernel cannot take it."""
-    epi, anchor = epilogue(node, vector=False), node.anchor
-    if isinstance(epi, Reject):
-        return epi
-    assert anchor is not None
-    a, w, scale, zero = (*anchor.inputs, -1)[:4]
-    x, weights, attrs = node.given[a].spec, node.given[w].spec, anchor.attrs
-    n, k = weights.shape[0], x.shape[-1]
-    if not all(i < 0 or node.given[i].spec.is_const for i in (w, scale, zero)):
-        return Reject("this kernel takes constant weights, scales and zero points")
-    if x.dtype not in KINDS or node.given[scale].spec.dtype not in SCALES:
-        return Reject("this kernel takes float16, bfloat16 and float32")
-    if zero >= 0 and node.given[zero].spec.dtype not in ZEROS:
-        return Reject("this kernel takes zero points of u8, float32 or float16")
-    if attrs.bits not in BITS or (attrs.block_size % CHUNK and weights.shape[1] != 1):
+    work = few_bits(node, CudaFewBits, KINDS, SCALES, vector=False)
+    if isinstance(work, Reject):
+        return work
+    if work.bits not in BITS or (work.block % CHUNK and work.blocks != 1):
         return Reject(f"this kernel takes 4 or 8 bits, in blocks of {CHUNK} numbers or a multiple")
-    if 0 in (k, *epi.shape):
-        return Reject("a tensor is empty")
-    if reason := results.why_not(epi):
-        return Reject(reason)
-    assert isinstance(n, int)
-    assert isinstance(k, int)
-    inputs = (a, w, scale, zero)
-    return CudaFewBits(node, inputs, epi.shape[:-1], n, k, attrs.bits, attrs.block_size, epi)
+    reason = results.why_not(work.epi)
+    return Reject(reason) if reason else work
 
 
 class CudaFewBitsTactic(Tactic[CudaFewBits]):
@@ -166,7 +122,7 @@ class CudaFewBitsTactic(Tactic[CudaFewBits]):
     """
 
     def match(self, node: Node, device: DeviceProperties) -> CudaFewBits | Reject:
-        return few_bits(node)
+        return cuda_few_bits(node)
 
     def variants(self, p: CudaFewBits, device: DeviceProperties) -> Sequence[Variant]:
         most = int(device.facts["shared_per_block"])

@@ -12,10 +12,9 @@ Knobs: ``rows`` and ``vectors`` of the largest tile; up to ``DIRECT`` rows nothi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from tactix.base.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
+from tactix.base.dims import Dim, ceildiv, evaluate, symbols
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
@@ -23,9 +22,9 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c import tile as c_tile
-from tactix_codegen.c.epilogue import Epilogue, epilogue
 from tactix_codegen.c.text import Args, block, comment, kernel, loop
 from tactix_codegen.c.tile import GRID, Functions, RegisterTile, by_rows, finish
+from tactix_codegen.operations.few_bits import FewBitsWork, few_bits
 from tactix_cpu.tactics.estimates import CLOCK, MEMORY, START
 from tactix_cpu.tactics.matmul.gemm import tile_shapes
 from tactix_cpu.tactics.matmul.product import RowSite
@@ -51,7 +50,6 @@ which two start in a cycle.
 OFFERED = 2
 """Variants of a node at most. Each costs a compilation, 0.3 s with gcc on the prototype."""
 SCALES = (DType.FP32, DType.FP16)
-ZEROS = (DType.UINT8, DType.FP32, DType.FP16)
 
 
 def tactics() -> list[Tactic]:
@@ -59,60 +57,23 @@ def tactics() -> list[Tactic]:
     return [FewBitsTactic()]
 
 
-@dataclass(frozen=True)
-class FewBitsProduct:
-    """``inputs``: given ones for a, weights, scales and zero points, -1 for none; ``lead``: the
-    axes that rows flatten.
-    """
-
-    node: Node
-    inputs: tuple[int, int, int, int]
-    lead: Shape
-    n: int
-    k: int
-    bits: int
-    block: int
-    epi: Epilogue
-
-    @property
-    def m(self) -> Dim:
-        """Rows of a."""
-        return prod(self.lead)
+class FewBitsProduct(FewBitsWork):
+    """How many numbers lie together."""
 
     @property
     def group(self) -> int:
         """Numbers in 32 bits."""
         return 32 // self.bits
 
-    @property
-    def blocks(self) -> int:
-        return -(-self.k // self.block)
-
 
 def few_bits_product(node: Node) -> FewBitsProduct | Reject:
     """What a node computes, or why kernels of these cannot take it."""
-    epi, anchor = epilogue(node), node.anchor
-    if isinstance(epi, Reject):
-        return epi
-    assert anchor is not None
-    a, w, scale, zero = (*anchor.inputs, -1)[:4]
-    x, weights = node.given[a].spec, node.given[w].spec
-    if not all(i < 0 or node.given[i].spec.is_const for i in (w, scale, zero)):
-        return Reject("this kernel takes constant weights, scales and zero points")
-    if x.dtype is not DType.FP32 or node.given[scale].spec.dtype not in SCALES:
-        return Reject("this kernel takes float32, and scales of float32 or float16")
-    if zero >= 0 and node.given[zero].spec.dtype not in ZEROS:
-        return Reject("this kernel takes zero points of u8, float32 or float16")
-    attrs, n, k = anchor.attrs, weights.shape[0], x.shape[-1]
-    assert isinstance(n, int)
-    assert isinstance(k, int)
-    if attrs.block_size * attrs.bits % 32:
+    work = few_bits(node, FewBitsProduct, (DType.FP32,), SCALES)
+    if isinstance(work, Reject):
+        return work
+    if work.block * work.bits % 32:
         return Reject("this kernel takes blocks of whole groups of 32 bits")
-    if 0 in (k, *epi.shape):
-        return Reject("a tensor is empty")
-    inputs = (a, w, scale, zero)
-    lead = epi.shape[:-1]
-    return FewBitsProduct(node, inputs, lead, n, k, attrs.bits, attrs.block_size, epi)
+    return work
 
 
 class FewBitsTactic(Tactic[FewBitsProduct]):

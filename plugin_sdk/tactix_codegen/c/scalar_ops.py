@@ -44,6 +44,11 @@ class ScalarEmitter(Emitter):
     def convert(self, text: str, source: DType, target: DType) -> str:
         if target is DType.BOOL:
             return f"({text} != 0)"
+        if source is DType.BOOL and target.is_float:
+            # no conversion of the byte: of a comparison GCC 12 makes no vectors then, and a loop
+            # over it took 3 to 7 times as long on a Xeon with AMX
+            one, zero = (self.literal(v, target) for v in (1, 0))
+            return f"({text} ? {one} : {zero})"
         if source.is_float and target in (DType.UINT32, DType.UINT64):
             return f"tx_{target.value}_of({text})"
         return f"({c_text.ctype(target)}){text}"

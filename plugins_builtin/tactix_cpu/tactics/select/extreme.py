@@ -1,7 +1,8 @@
 """ArgMax, ArgMin and Hardmax in C: where the extreme element of each line is.
 
 Along the last axis the keys of a line are compared a group at a time, and the place is looked for
-in the best group alone; along others vectors hold neighbouring lines. NaN is above all numbers.
+in the best group alone, in all of it at once, without a branch; along others vectors hold
+neighbouring lines. NaN is above all numbers.
 """
 
 from __future__ import annotations
@@ -109,16 +110,24 @@ def _rows(args: Args, work: ExtremeWork) -> list[str]:
         f"group = found {work.better} best ? first : group;",
         "best = found > best ? found : best;",
     ]
-    begin, step = ("group", "++")
-    if work.last:
-        begin, step = "(SIZE - group < GROUP ? SIZE : group + GROUP) - 1", "--"
+    half = work.ranks.half
+    none, nearer = ("0", ">") if work.last else ("GROUP", "<")
+    search = loop(
+        "i",
+        "0",
+        "count",
+        f"const {half} here = {key('x[group + i]')} == best ? ({half})i : ({half}){none};",
+        f"at = here {nearer} at ? here : at;",
+    )
     line = [
         f"const {kind}* const x = (const {kind}*){args.bytes_in(0)} + line * SIZE;",
         f"{work.ranks.half} best = 0;",
         "int64_t group = 0;",
         loop("first", "0", "SIZE", *extreme, step="GROUP"),
-        f"int64_t place = {begin};",
-        f"while ({key('x[place]')} != best) place{step};",
+        "const int64_t count = SIZE - group < GROUP ? SIZE - group : GROUP;",
+        f"{half} at = {none};",
+        search,
+        "const int64_t place = group + (int64_t)at;",
         *_row_result(args, work),
     ]
     return [

@@ -36,7 +36,7 @@ from tactix.contracts.launcher import (
     StepBody,
     TimedRunnable,
 )
-from tactix.contracts.program import NativeProgram, Part, PlacedPart
+from tactix.contracts.program import ChangingSizes, NativeProgram, Part, PlacedPart
 from tactix.run.arrays import address_of
 from tactix_cpu.arithmetic import NativeEvaluator
 
@@ -301,14 +301,18 @@ class ElfLauncher(Launcher):
         return StampedRun(run, steps, ctx.threads) if able else None
 
     def program(
-        self, parts: Sequence[Part], addresses: Sequence[int], moving: Sequence[int]
+        self,
+        parts: Sequence[Part],
+        addresses: Sequence[int],
+        moving: Sequence[int],
+        sizes: ChangingSizes | None = None,
     ) -> NativeProgram | None:
         """As ``Launcher.program``; None also where the executor is that of an earlier plan, which
         has no programs.
         """
         from tactix_cpu.programs import program
 
-        return program(parts, addresses, moving)
+        return program(parts, addresses, moving, sizes)
 
     def part(
         self, step: Step, env: Env, bodies: Sequence[BindableBody], ctx: LinkContext
@@ -600,6 +604,21 @@ class ElfRun(functools.partial[None]):
     def faults(self) -> Faults | None:
         """None where no kernel refuses anything."""
         return self._faults
+
+    @property
+    def formulas(self) -> Sequence[Dim]:
+        """What arguments are worked out from."""
+        return self._shared.formulas.dims
+
+    @property
+    def threads(self) -> int:
+        return self._threads
+
+    def binding(self, addresses: int, values: int) -> list[int]:
+        """A txe_binding: the arguments by addresses of buffers and values of the formulas, which
+        lie there.
+        """
+        return [self._binding[0], *self._shared.rows, addresses, values]
 
     @property
     def table(self) -> int:

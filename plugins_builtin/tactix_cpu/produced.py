@@ -76,7 +76,9 @@ class ProducedStep:
         shapes = run.expect(env)
         tell, write = (half.run for half in run.parts)
         expected = np.array([env[name] for name in self.told], np.int64)
-        made = TellingPart(tell, write, run.sizes, expected, self.shared, run.scratch)
+        made = TellingPart(
+            tell, write, run.sizes, expected, self.shared, run.scratch, self.told, self.workspace
+        )
         return PlacedPart(made, shapes)
 
     def run(self, env: Env, values: Sequence[Any], threads: int) -> list[Any]:
@@ -148,9 +150,9 @@ class ProducedRun:
 
     def expect(self, env: Env) -> list[tuple[int, ...]]:
         """Bind both halves at sizes that are known; where inputs and outputs lie is not. The shapes
-        of the outputs.
+        of the outputs. There is room for sizes that are larger by half.
         """
-        self._reserve(env)
+        self._reserve(env, 1.5)
         nowhere = [0] * len(self.step.shared)
         for half in self.parts:
             half.run.bind(env, [*nowhere, self.scratch_address, self.sizes_address])
@@ -166,9 +168,9 @@ class ProducedRun:
                 )
         return {**env, **told}
 
-    def _reserve(self, env: Env) -> None:
-        """Room for the workspace."""
-        wanted = evaluate(self.step.workspace, env)
+    def _reserve(self, env: Env, spare: float = 1) -> None:
+        """Room for the workspace, ``spare`` times as much as it takes."""
+        wanted = int(evaluate(self.step.workspace, env) * spare)
         if self.scratch.nbytes < wanted:
             self.scratch = self._array((wanted,), np.dtype(np.uint8))
             self.scratch_address = address_of(self.scratch)

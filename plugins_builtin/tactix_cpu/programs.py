@@ -10,15 +10,20 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from tactix.base.arithmetic import ArithmeticWriter
 from tactix.base.arrays import Array
+from tactix.base.dims import Assumption, sym, symbols
 from tactix.base.errors import ExecutionError
+from tactix.contracts.launcher import Runnable
 from tactix.contracts.program import (
     BranchPart,
     CarriedState,
+    ChangingSizes,
     Displacement,
     Iteration,
     LoopPart,
@@ -28,9 +33,10 @@ from tactix.contracts.program import (
     TellingPart,
 )
 from tactix.run.arrays import address_of
-from tactix_cpu.launcher import ElfRun, Executor, Faults
+from tactix_cpu.arithmetic import NativeArithmetic
+from tactix_cpu.launcher import NEAR, ElfRun, Executor, Faults
 
-TABLE, BRANCH, LOOP, TELLING = range(4)
+TABLE, BRANCH, LOOP, TELLING, CHANGING = range(5)
 """Kinds of parts: what executor/programs.c numbers."""
 OVER, DEPARTED = 0, 3
 """How a run ended, there."""
@@ -53,7 +59,10 @@ class NativePart:
 
 
 def program(
-    parts: Sequence[Part], addresses: Sequence[int], moving: Sequence[int]
+    parts: Sequence[Part],
+    addresses: Sequence[int],
+    moving: Sequence[int],
+    sizes: ChangingSizes | None = None,
 ) -> ElfProgram | None:
     """As ``Launcher.program``."""
     native = [_native(p) for p in parts]
@@ -61,6 +70,9 @@ def program(
     runner = next(_executors(parts), None)
     if runner is None or len(made) < len(native) or any(e is not runner for e in _executors(parts)):
         return None
+    if sizes is not None and runner.kinds_of_parts > CHANGING:
+        with suppress(OverflowError):
+            made = _changing(parts, made, len(addresses), sizes)
     able = runner.advance and all(p.kind < runner.kinds_of_parts for p in made)
     return ElfProgram(runner, made, addresses, moving) if able else None
 
@@ -113,6 +125,107 @@ def _telling(part: TellingPart) -> NativePart | None:
     places = _merged({around: inside.get(own, ())} for around, own in part.shared)
     faults = [run.faults for run in (tell, write) if run.faults]
     return NativePart(TELLING, words, places, faults, [part])
+
+
+def _changing(
+    parts: Sequence[Part], native: Sequence[NativePart], buffers: int, sizes: ChangingSizes
+) -> list[NativePart]:
+    """The parts, those that tell with what binds all up to the next one for other sizes.
+    ``buffers``: how many the plan has. Raises OverflowError for sizes of more than 64 bits.
+    """
+    telling = [i for i, p in enumerate(parts) if isinstance(p, TellingPart)]
+    known, changed = {*sizes.symbols} - sizes.told, _words(0)
+    made = list(native)
+    for n, i in enumerate(telling):
+        part = parts[i]
+        assert isinstance(part, TellingPart)
+        follows = telling[n + 1] if n + 1 < len(telling) else len(parts)
+        arguments = [_own_arguments(part, part.write)]
+        arguments += [
+            _Arguments(p, buffers) for p in parts[i + 1 : follows] if isinstance(p, ElfRun)
+        ]
+        if follows < len(parts):
+            following = parts[follows]
+            assert isinstance(following, TellingPart)
+            arguments.append(_own_arguments(following, following.tell))
+        at = [(name in sizes.told - known, sizes.symbols.index(name)) for name in part.names]
+        place = _words(*(i if fresh else -1 - i for fresh, i in at))
+        known |= {*part.names}
+        binding = _SizesBinding(arguments, [*sizes.conditions.get(i, ()), *_room(part)], sizes)
+        first = int(n == 0)
+        words = _words(
+            *native[i].words, address_of(place), address_of(sizes.values),
+            address_of(changed), first, 0, *binding.words,
+        )  # fmt: skip
+        found = _merged([native[i].places, *(a.places for a in arguments)])
+        keep = [*native[i].keep, place, changed, binding]
+        made[i] = NativePart(CHANGING, words, found, native[i].faults, keep)
+    return made
+
+
+def _room(part: TellingPart) -> list[Assumption]:
+    """That there is some for what a step works in; and where threads share the work, that what was
+    found to be worth sharing holds.
+    """
+    found = [Assumption(part.scratch.nbytes, ">=", part.workspace)]
+    assert isinstance(part.write, ElfRun)
+    if part.write.threads > 1:
+        for name, size in zip(part.names, part.expected.tolist(), strict=True):
+            found.append(Assumption(NEAR * size, ">=", sym(name)))
+            found.append(Assumption(NEAR * sym(name), ">=", size))
+    return found
+
+
+class _Arguments:
+    """The arguments of a table, to be filled in again. ``places``: words that hold where buffers of
+    the plan lie.
+    """
+
+    def __init__(self, run: ElfRun, buffers: int) -> None:
+        self.run = run
+        self.addresses = np.zeros(buffers, np.int64)
+        first = address_of(self.addresses)
+        self.places: Places = {b: [(first + 8 * b, 0)] for b in run.slots()}
+
+
+def _own_arguments(part: TellingPart, run: Runnable) -> _Arguments:
+    """Of one half of a step, over its own buffers."""
+    assert isinstance(run, ElfRun)
+    made = _Arguments(run, len(part.shared) + 2)
+    made.addresses[-2:] = address_of(part.scratch), address_of(part.told)
+    own = [{around: made.places.get(mine, ())} for around, mine in part.shared]
+    made.places = _merged(own)
+    return made
+
+
+class _SizesBinding:
+    """``words``: the end of a txe_changing: arithmetic, inputs and bindings."""
+
+    def __init__(
+        self,
+        arguments: Sequence[_Arguments],
+        conditions: Sequence[Assumption],
+        sizes: ChangingSizes,
+    ) -> None:
+        dims = [d for a in arguments for d in a.run.formulas]
+        named = frozenset[str]().union(*map(symbols, dims), *(c.symbols for c in conditions))
+        taken = sorted(named)
+        writer = ArithmeticWriter(taken)
+        for c in conditions:
+            writer.operation(c.relation, writer.dim(c.left), writer.dim(c.right))
+        arithmetic = writer.arithmetic([writer.dim(d) for d in dims])
+        self._arithmetic = NativeArithmetic(arithmetic)
+        self._inputs = _words(*(sizes.symbols.index(s) for s in taken))
+        rows, at = [], address_of(self._arithmetic.results)
+        for a in arguments:
+            rows.append(_words(*a.run.binding(address_of(a.addresses), at)))
+            at += 8 * len(a.run.formulas)
+        self._rows, self._arguments = rows, arguments
+        self._pointers = _words(*map(address_of, rows))
+        self.words = (
+            self._arithmetic.address, len(taken), address_of(self._inputs),
+            len(rows), address_of(self._pointers),
+        )  # fmt: skip
 
 
 def _branch(branch: BranchPart) -> NativePart:

@@ -46,6 +46,11 @@ from tactix_runtime.segment import bind_shape, segments
 from tactix_runtime.values import as_value
 from tactix_runtime.weave import NOTHING, Weave, WholeRun
 
+MOST_DEPARTURES = 6
+"""After native calls that ended as there was no room, 1, 3, 7 runs and so on are made step by step,
+up to 2 to this power, so that what never has room costs little.
+"""
+
 
 @dataclass(frozen=True)
 class ContextBody:
@@ -136,6 +141,7 @@ class SegmentedContext(ExecutionContext):
         self._telling = sorted(frozenset[str]().union(*told))
         self._expected: Env = {}
         self._steady = not self._telling
+        self._departures = self._wait = 0
         inner = {k: [c._weave for c in contexts] for k, contexts in self._inner.items()}
         self._weave: Weave = Weave(program, self._segments, inner)
 
@@ -189,8 +195,8 @@ class SegmentedContext(ExecutionContext):
             return None
         if not self._weave.holds(whole.bound):
             return None
-        self._shapes, self._results = whole.inputs, whole.outputs
         outputs = whole(given)
+        self._shapes, self._results = whole.inputs, whole.outputs
         return outputs if whole.stopped is None else self._noted(self._on(whole, given, outputs))
 
     def _infer(self, given: Sequence[Any]) -> list[Any]:
@@ -276,11 +282,16 @@ class SegmentedContext(ExecutionContext):
     def _on(self, whole: WholeRun, values: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """The rest of a run that stopped, as a step told another size than expected."""
         assert whole.stopped is not None
+        self._departures = min(MOST_DEPARTURES, self._departures + 1)
+        self._wait = (1 << self._departures) - 1
         done, program = self._weave.stopped(whole.stopped), self._program
         run_values = RunValues(program)
         run_values.addresses = done.addresses
-        for io, x in zip((*self._inputs, *self._outputs), (*values, *outputs), strict=True):
+        for io, x in zip(self._inputs, values, strict=True):
             run_values.put(io.buffer, x, io.dtype)
+        for io, y in zip(self._outputs, outputs, strict=True):
+            if io.buffer in done.made:
+                run_values.put(io.buffer, y, io.dtype)
         return self._from(done.step, done.env, run_values)
 
     def _from(self, first: int, env: dict[str, int], run_values: RunValues) -> list[Any]:
@@ -297,6 +308,7 @@ class SegmentedContext(ExecutionContext):
                     report(self._watch.profiler, self._program.plan, k, partial(tuple, (span,)))
         told = {name: env[name] for name in self._telling if name in env}
         self._expected, self._steady = told, told == self._expected
+        self._wait -= 1
         return [run_values.found(io.buffer) for io in self._outputs]
 
     def _begun(self, values: Sequence[Any], given: Env) -> tuple[dict[str, int], RunValues]:
@@ -331,7 +343,9 @@ class SegmentedContext(ExecutionContext):
         that the last run did not have: what runs once needs no program.
         """
         known = self._solved
-        if known is None or not (self._weave.able and self._steady and self._watch.is_off):
+        if known is None or not (self._weave.able and self._watch.is_off):
+            return None
+        if not self._steady and not (self._weave.changes and self._wait <= 0):
             return None
         if known[1] != given or known[0] != self._shapes_of(values):
             return None
@@ -339,12 +353,16 @@ class SegmentedContext(ExecutionContext):
         if bound is None:
             return None
         if self._whole is None or self._whole.bound is not bound:
-            self._whole = WholeRun(bound, self._program.plan)
+            weave = self._weave
+            self._whole = WholeRun(bound, self._program.plan, weave.sizes, weave.rooms)
         values = [_plain(x) for x in values]
         if not self._whole.accepts(values):
             return None
         outputs = self._whole(values)
-        return outputs if self._whole.stopped is None else self._on(self._whole, values, outputs)
+        if self._whole.stopped is not None:
+            return self._on(self._whole, values, outputs)
+        self._departures = 0
+        return outputs
 
     def _symbols(self, values: Sequence[Any], given: Env) -> dict[str, int]:
         """Symbols that the shapes of the inputs give, beside those that are given."""

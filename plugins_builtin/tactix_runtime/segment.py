@@ -4,7 +4,7 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tactix.base.dims import Env, Shape, evaluate, evaluate_shape, learn, show, symbols
 from tactix.base.errors import ExecutionError
@@ -16,6 +16,10 @@ from tactix.run.link import LinkedPlan
 from tactix.run.memory import Memory
 from tactix.run.watchers import UNWATCHED
 from tactix_runtime.host_mirror import RunValues
+
+
+def _exact(buffer: int, nbytes: int) -> int:
+    return nbytes
 
 
 class Segment:
@@ -82,8 +86,12 @@ class Segment:
             self.runnable()
 
     def displaced(self) -> None:
-        """Something else places what is not its own: the next run does so anew."""
-        self._bound = [-1] * len(self.outer)
+        """Something else places and binds it from now on: the next run does so anew."""
+        self._env = None
+
+    def changes_with(self, told: frozenset[str]) -> bool:
+        """Whether its buffers lie elsewhere, in their own memory, at other values of these."""
+        return any(symbols(start) & told for _, start in self._parts)
 
     def _check_places(self, env: Env, run_values: RunValues) -> None:
         """Raises ExecutionError for a buffer that the steps touch and nothing has placed."""
@@ -96,14 +104,14 @@ class Segment:
                     what = f"buffer {buffer.name!r} of {size} bytes has no memory"
                     raise ExecutionError(what, who=self.steps[0].name, do="Build the plan again")
 
-    def lay_out(self, env: Env) -> None:
-        """``places`` of its own buffers, and ``shapes`` of its outputs."""
+    def lay_out(self, env: Env, room: Callable[[int, int], int] = _exact) -> None:
+        """``places`` of its own buffers, and ``shapes`` of its outputs. ``room``: bytes that a
+        buffer gets, from its index and those that it takes.
+        """
         self._env = None
         check(self.checks, env)
-        sizes = [
-            size_at(self.program.plan.buffers[i].nbytes, env, self.program.plan.buffers[i].name)
-            for i in self._placed
-        ]
+        buffers = self.program.plan.buffers
+        sizes = [room(i, size_at(buffers[i].nbytes, env, buffers[i].name)) for i in self._placed]
         offsets, total = plan_memory(sizes, self.lives)
         if self._memory.size < total:
             self._memory = Memory.allocate(self.program.allocator, total)

@@ -3,11 +3,13 @@ woven into one program at the shapes of some inputs, and at the sizes that are e
 
 That can be where all steps but branches and loops are of one launcher that makes programs. A body
 is woven in the same way, where shapes follow from its inputs' alone. Where a step tells another
-size than expected the program ends before it, and the rest of that run is made step by step.
+size than expected the program binds what follows anew, as far as there is room; else it ends before
+it, and the rest of that run is made step by step.
 """
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Env, evaluate_shape, symbols
+from tactix.base.dims import Assumption, Dim, Env, evaluate, evaluate_shape, prod, symbols
 from tactix.base.errors import ExecutionError, TactixError
+from tactix.base.formulas import Formulas
 from tactix.base.host_memory import check_array_fits
 from tactix.contracts.launcher import Launcher
-from tactix.contracts.program import BoundBody, BoundTensor, Part
+from tactix.contracts.program import BoundBody, BoundTensor, ChangingSizes, Part
 from tactix.plan.extents import check, size_at
 from tactix.plan.schema import Buffer, Plan
 from tactix.run.arrays import address_of
@@ -30,6 +33,13 @@ from tactix_runtime.segment import Segment, bind_shape
 
 Shapes = Sequence[tuple[int, ...]]
 NOTHING: Env = {}
+NO_ROOMS: Mapping[int, int] = {}
+NONE = -1
+"""Room of an output whose size stays."""
+GROWTH = 1.5
+"""So many times the bytes that they take are reserved for tensors whose sizes data tells, as for
+the memory of contexts: pages that nothing touches are not there.
+"""
 
 
 class Weave:
@@ -49,12 +59,25 @@ class Weave:
         self._launcher = _maker(program)
         self._asked: tuple[Any, ...] = ()
         self._found: BoundBody | None = None
+        self.sizes: ProgramSizes | None = None
         self._run = _Sizes({}, [], {})
         self._places: list[int] = []
+        self._rooms: dict[int, int] = {}
+        told = (n for k, n in program.plan.produced.items() if not program.plan.steps[k].plans)
+        self._told = frozenset[str]().union(*told)
+        self.changes = bool(self._told) and not any(
+            segment.changes_with(self._told) for segment, _ in segments
+        )
+        self.changes = self.changes and not any(s.plans for s in program.plan.steps)
         self._memory: list[Any] = []
         self._around: weakref.ref[Weave] | None = None
         for weave in (w for weaves in inner.values() for w in weaves):
             weave._around = weakref.ref(self)
+
+    @property
+    def rooms(self) -> Mapping[int, int]:
+        """Bytes of buffers whose sizes may be others in each run."""
+        return self._rooms
 
     @property
     def able(self) -> bool:
@@ -82,8 +105,10 @@ class Weave:
         """What is done, where the program ended at that part of it, as a size was another."""
         step, produced = self._places[part], self._program.plan.produced
         open_still = frozenset[str]().union(*(told for k, told in produced.items() if k >= step))
-        env = {name: n for name, n in self._run.env.items() if name not in open_still}
-        return Stopped(step, env, list(self._run.addresses))
+        found = self._run.env if self.sizes is None else self.sizes.env()
+        env = {name: n for name, n in found.items() if name not in open_still}
+        made = frozenset(o.buffer for s in self._program.plan.steps[:step] for o in s.outputs)
+        return Stopped(step, env, list(self._run.addresses), made)
 
     def results(self, shapes: Shapes, given: Env) -> Sequence[tuple[int, ...] | None]:
         """As ``BindableBody.results``."""
@@ -116,8 +141,10 @@ class Weave:
         parts = list[Part]()
         self._places = places = list[int]()
         self._memory.clear()
+        telling, conditions = -1, dict[int, list[Assumption]]()
         for segment, k in self._segments:
             self._place(segment, run)
+            conditions.setdefault(telling, []).extend(self._conditions(segment, run))
             if segment.steps:
                 parts.append(segment.bind(run.env, run.addresses))
                 places.append(k)
@@ -126,9 +153,17 @@ class Weave:
                 part = self._part(k, run, told)
                 if part is None:
                     return None
+                conditions[telling] += (c for e in plan.extents.get(k, ()) for c in e.conditions())
+                telling = len(parts)
+                conditions[telling] = self._rooms_of(k, run)
                 parts.append(part)
                 places.append(k)
-        made = launcher.program(parts, run.addresses, program.io_buffers)
+        self.sizes = None
+        if self.changes:
+            names, values = tuple(run.env), np.array([*run.env.values()], np.int64)
+            self.sizes = ProgramSizes(ChangingSizes(names, values, self._told, conditions))
+        changing = self.sizes.sizes if self.sizes else None
+        made = launcher.program(parts, run.addresses, program.io_buffers, changing)
         if made is None:
             return None
         each = zip(plan.inputs, shapes, strict=True)
@@ -140,7 +175,9 @@ class Weave:
 
     def _place(self, segment: Segment, run: _Sizes) -> None:
         """Buffers of ordinary steps. Raises ExecutionError for one that nothing has placed."""
-        segment.lay_out(run.env)
+        if segment.is_empty:
+            return
+        segment.lay_out(run.env, self._room)
         for buffer, place in zip(segment.own, segment.places, strict=True):
             run.addresses[buffer] = place
         moving, buffers = self._program.io_buffers, self._program.plan.buffers
@@ -151,6 +188,48 @@ class Weave:
             placed = run.addresses[b] or b in moving
             if not placed and size_at(declared.nbytes, run.env, declared.name):
                 raise ExecutionError(f"buffer {b} has no memory", do="Build the plan again")
+
+    def _room(self, buffer: int, nbytes: int) -> int:
+        """Bytes of a buffer that takes so many: half as many more, where they may change, and no
+        less than it had.
+        """
+        declared = self._program.plan.buffers[buffer].nbytes
+        if not (self.changes and symbols(declared) & self._told):
+            return nbytes
+        if nbytes > self._rooms.get(buffer, -1):
+            self._rooms[buffer] = max(1, int(nbytes * GROWTH))
+        return self._rooms[buffer]
+
+    def _conditions(self, segment: Segment, run: _Sizes) -> list[Assumption]:
+        """What must hold for a segment to run at other sizes where it is."""
+        if not self.changes:
+            return []
+        found = [c for e in segment.checks for c in e.conditions()]
+        buffers, moving = self._program.plan.buffers, self._program.io_buffers
+        given_out = [o.buffer for s in segment.steps for o in s.outputs if o.buffer in moving]
+        found += (Assumption(d, ">=", 0) for b in given_out for d in buffers[b].shape)
+        for b in (*segment.own, *given_out):
+            nbytes = buffers[b].nbytes
+            found += self._fits(nbytes, self._room(b, evaluate(nbytes, run.env)))
+        return found
+
+    def _rooms_of(self, k: int, run: _Sizes) -> list[Assumption]:
+        """That what a step tells has room."""
+        if not self.changes:
+            return []
+        found, buffers = list[Assumption](), self._program.plan.buffers
+        for o in self._program.plan.steps[k].outputs:
+            declared = buffers[o.buffer].nbytes
+            room = self._room(o.buffer, evaluate(declared, run.env))
+            found += (Assumption(d, ">=", 0) for d in o.spec.shape)
+            found += self._fits(declared, room)
+            found += self._fits(prod(o.spec.shape) * o.spec.dtype.itemsize, room)
+        return found
+
+    def _fits(self, nbytes: Dim, room: int) -> list[Assumption]:
+        if not symbols(nbytes) & self._told:
+            return []
+        return [Assumption(nbytes, ">=", 0), Assumption(room, ">=", nbytes)]
 
     def _part(self, k: int, run: _Sizes, told: Env) -> Part | None:
         """A step that is produced otherwise; its outputs get memory."""
@@ -175,20 +254,32 @@ class Weave:
         """Memory for a result, and for what steps take its buffer to be."""
         declared = self._program.plan.buffers[made.buffer]
         size = max(made.nbytes, size_at(declared.nbytes, run.env, declared.name))
-        room = empty_array((size,), np.uint8)
+        room = empty_array((self._room(made.buffer, size),), np.uint8)
         self._memory.append(room)
         run.addresses[made.buffer] = address_of(room)
 
 
+@dataclass(frozen=True, eq=False)
+class ProgramSizes:
+    """Sizes that may be others in each run of a program."""
+
+    sizes: ChangingSizes
+
+    def env(self) -> dict[str, int]:
+        """Of the last run."""
+        return dict(zip(self.sizes.symbols, self.sizes.values.tolist(), strict=True))
+
+
 @dataclass(frozen=True)
 class Stopped:
-    """A run that ended before a step: its index, the symbols that are known before it, and where
-    buffers lie.
+    """A run that ended before a step: its index, the symbols that are known before it, where
+    buffers lie, and which of them steps have ``made``.
     """
 
     step: int
     env: dict[str, int]
     addresses: list[int]
+    made: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -255,17 +346,30 @@ def _weavable(program: LinkedPlan, outermost: bool) -> bool:
 
 
 class WholeRun:
-    """Runs of a program on arrays. ``inputs``, ``outputs``: their shapes, by name the latter.
-    ``stopped``: at which part of it the last run ended, as a size was another; None at its end.
+    """Runs of a program on arrays. ``inputs``, ``outputs``: their shapes, by name the latter, of
+    the last run. ``stopped``: at which part of it the last run ended, as a size was another; None
+    at its end. ``sizes``: those that may be others in each run, and ``rooms``: bytes of outputs, by
+    buffer.
     """
 
-    def __init__(self, bound: BoundBody, plan: Plan) -> None:
+    def __init__(
+        self,
+        bound: BoundBody,
+        plan: Plan,
+        sizes: ProgramSizes | None = None,
+        rooms: Mapping[int, int] = NO_ROOMS,
+    ) -> None:
         self.bound, self._program = bound, bound.program
         self._taken = [(t.buffer, t.dtype.numpy, t.shape) for t in bound.inputs]
         self._made = [(t.buffer, t.dtype.numpy, t.shape) for t in bound.outputs]
-        names = [io.name for io in plan.outputs]
+        self._names = [io.name for io in plan.outputs]
         self.inputs = [t.shape for t in bound.inputs]
-        self.outputs = {n: t.shape for n, t in zip(names, bound.outputs, strict=True)}
+        self.outputs = {n: t.shape for n, t in zip(self._names, bound.outputs, strict=True)}
+        self._sizes = sizes
+        self._now = sizes.sizes.values.data.cast("B") if sizes else memoryview(b"")
+        self._shown = bytes(self._now)
+        self._shapes = [Formulas(io.shape) for io in plan.outputs]
+        self._rooms = [rooms.get(t.buffer, NONE) if sizes else NONE for t in bound.outputs]
         self.stopped: int | None = None
         for _, dtype, shape in self._made:
             check_array_fits(shape, dtype)
@@ -283,10 +387,31 @@ class WholeRun:
         Raises as the program does, and MemoryError.
         """
         rebind = self._program.rebind
-        outputs = [np.empty(shape, dtype) for _, dtype, shape in self._made]
+        outputs = [
+            np.empty(shape, dtype) if room == NONE else np.empty(room, np.uint8)
+            for (_, dtype, shape), room in zip(self._made, self._rooms, strict=True)
+        ]
         for (buffer, _, _), x in zip(self._taken, values, strict=True):
             rebind(buffer, address_of(x))
         for (buffer, _, _), y in zip(self._made, outputs, strict=True):
             rebind(buffer, address_of(y))
         self.stopped = self._program()
-        return outputs
+        return self._shown_as_they_are(outputs) if self._sizes else outputs
+
+    def _shown_as_they_are(self, outputs: Sequence[Any]) -> list[Any]:
+        """Outputs that had room, in the shapes that were told: those that take less than half of it
+        have memory of their own.
+        """
+        if self._sizes and self._now != self._shown:
+            self._shown, env = bytes(self._now), self._sizes.env()
+            shapes = [tuple(f.at(env)) for f in self._shapes]
+            self._made = [(b, t, s) for (b, t, _), s in zip(self._made, shapes, strict=True)]
+            self.outputs = dict(zip(self._names, shapes, strict=True))
+        found = list[Any]()
+        for y, (_, dtype, shape), room in zip(outputs, self._made, self._rooms, strict=True):
+            nbytes = math.prod(shape) * dtype.itemsize
+            if nbytes <= room:  # more is of a run that stopped, and was not made
+                y = y[:nbytes].view(dtype).reshape(shape)
+                y = y.copy() if 2 * nbytes < room else y
+            found.append(y)
+        return found

@@ -17,7 +17,13 @@ from tactix.contracts.artifact import KernelArtifact
 if TYPE_CHECKING:
     from tactix.contracts.device import Device
     from tactix.contracts.layer import Layer
-    from tactix.contracts.program import BoundBody, NativeProgram, Part, PlacedPart
+    from tactix.contracts.program import (
+        BoundBody,
+        ChangingSizes,
+        NativeProgram,
+        Part,
+        PlacedPart,
+    )
 
 
 Plan = TypeVar("Plan", covariant=True)
@@ -199,12 +205,17 @@ class Launcher:
         return None
 
     def program(
-        self, parts: Sequence[Part], addresses: Sequence[int], moving: Sequence[int]
+        self,
+        parts: Sequence[Part],
+        addresses: Sequence[int],
+        moving: Sequence[int],
+        sizes: ChangingSizes | None = None,
     ) -> NativeProgram | None:
         """The parts of a plan one after the other, at the addresses of its buffers; None where it
         cannot run them so.
 
-        ``moving``: buffers whose addresses are told before each run.
+        ``moving``: buffers whose addresses are told before each run. ``sizes``: those that may
+        change from run to run; a launcher that cannot do that runs the program at those expected.
         """
         return None
 

@@ -9,11 +9,12 @@ can run such parts makes a program of them (``Launcher.program``).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from tactix.base.arrays import Array
+from tactix.base.dims import Assumption, Dim
 from tactix.base.dtypes import DType
 from tactix.contracts.launcher import Runnable
 
@@ -158,8 +159,9 @@ class LoopPart:
 class TellingPart:
     """A step that tells sizes, int64 numbers, and then writes by them. ``tell`` and ``write``: both
     halves, bound over buffers of the step's own at the sizes ``expected``. ``told``: where the
-    first writes them. ``shared``: buffers around it and its own that are one. ``scratch``: what
-    they work in. Not inside branches and loops.
+    first writes them, as symbols with these ``names``. ``shared``: buffers around it and its own
+    that are one. ``scratch``: what they work in, of which they take ``workspace`` bytes. Not inside
+    branches and loops.
     """
 
     tell: Runnable
@@ -168,6 +170,24 @@ class TellingPart:
     expected: Array
     shared: Sequence[tuple[int, int]]
     scratch: Array
+    names: tuple[str, ...]
+    workspace: Dim
+
+
+@dataclass(frozen=True, eq=False)
+class ChangingSizes:
+    """Symbols that a program's TellingParts may tell otherwise than expected: it runs on if what is
+    behind them has room.
+
+    ``values``: of all ``symbols``, int64, those of the run that ended last. ``told``: those among
+    them that parts tell. ``conditions``: by the index of a TellingPart what must hold between it
+    and the next one.
+    """
+
+    symbols: tuple[str, ...]
+    values: Array
+    told: frozenset[str]
+    conditions: Mapping[int, Sequence[Assumption]]
 
 
 Part = Runnable | BranchPart | LoopPart | TellingPart

@@ -26,6 +26,10 @@ class Demand:
     node: str
     assumption: Assumption
 
+    def conditions(self) -> tuple[Assumption, ...]:
+        """What it comes to."""
+        return (self.assumption,)
+
     def check(self, env: Env) -> None:
         """Raises ShapeError if it does not hold at those symbols."""
         if not self.assumption.holds(env):

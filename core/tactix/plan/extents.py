@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tactix.base import dims
-from tactix.base.dims import Dim, Env
+from tactix.base.dims import Assumption, Dim, Env
 from tactix.base.errors import PlanFormatError, ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.plan.parts import around
@@ -40,6 +40,15 @@ class Extent:
             what = f"takes {self.nbytes} bytes of buffer {self.buffer!r}, which has {self.capacity}"
             raise PlanFormatError(what, who=f"step {self.step!r}")
         return order in ("<", "<=", "==")
+
+    def conditions(self) -> tuple[Assumption, ...]:
+        """What it comes to."""
+        room = Assumption(self.capacity, ">=", self.nbytes)
+        return (
+            room,
+            Assumption(self.nbytes, ">=", 0),
+            Assumption(SIZE_LIMIT - 1, ">=", self.capacity),
+        )
 
     def check(self, env: Env) -> None:
         """Raises ShapeError if it does not hold at those symbols."""
@@ -121,6 +130,9 @@ class Checked(Protocol):
 
     def check(self, env: Env) -> None:
         """Raises ShapeError."""
+
+    def conditions(self) -> tuple[Assumption, ...]:
+        """What must hold for that."""
 
 
 def check(extents: Iterable[Checked], env: Env) -> None:

@@ -1,5 +1,5 @@
 /* Tables, branches and loops in each other, to any depth, run without coming back to Python; compiled behind executor.c.
- * Between them may be steps that tell sizes, and go on where these are what all behind them is placed for.
+ * Between them may be steps that tell sizes, and go on where all behind them is placed for these, or has room for them.
  *
  * All is placed before it runs: an address that differs between runs is a word, in the arguments of a table or in what
  * is here, and whoever knows the address fills it in, the caller or a loop around. A run of a program ends, stops as a
@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-enum { TXE_TABLE, TXE_BRANCH, TXE_LOOP, TXE_TELLING, TXE_KINDS }; /* kinds of parts */
+enum { TXE_TABLE, TXE_BRANCH, TXE_LOOP, TXE_TELLING, TXE_CHANGING, TXE_KINDS }; /* kinds of parts */
 enum { TXE_OVER, TXE_LATER, TXE_REFUSED, TXE_DEPARTED }; /* how a run of a part ended; departed: a size is another */
 enum { TXE_OUTSIDE, TXE_BETWEEN, TXE_INSIDE }; /* where a loop is: not begun, between two runs of its body, in one */
 
@@ -35,6 +35,22 @@ typedef struct {
     const int64_t *expected;
     int64_t sizes;
 } txe_telling;
+
+/* The same where what is behind it, up to the next such step, has room for other sizes than those that it was bound for,
+ * as far as the arithmetic has values. What depends on them is bound again then. */
+typedef struct {
+    txe_telling step;
+    const int64_t *place; /* of each size among the symbols; -1 - that where it must be what is there */
+    int64_t *symbols;
+    int64_t *changed; /* whether a size is another in this run */
+    int64_t first;    /* whether it is the first such step of a run */
+    int64_t away;     /* whether it is bound for other sizes than those expected */
+    const txe_arithmetic *arithmetic;
+    int64_t inputs;
+    const int64_t *input; /* which symbols it takes */
+    int64_t bindings;
+    const txe_binding *const *binding;
+} txe_changing;
 
 typedef struct {
     const uint8_t *condition;
@@ -138,11 +154,46 @@ static int txe_tell(const txe_telling *t) {
     return txe_run_steps(&t->write);
 }
 
+/* Bind for the sizes that are told; 0 where there is no room, or they make no sense. */
+static int txe_bind_sizes(const txe_changing *c) {
+    const txe_telling *t = &c->step;
+    for (int64_t i = 0; i < t->sizes; i++)
+        if (c->place[i] >= 0)
+            c->symbols[c->place[i]] = t->told[i];
+    for (int64_t i = 0; i < c->inputs; i++)
+        c->arithmetic->values[i] = c->symbols[c->input[i]];
+    if (!tx_evaluate(c->arithmetic))
+        return 0;
+    for (int64_t i = 0; i < c->bindings; i++)
+        tx_bind(c->binding[i]);
+    return 1;
+}
+
+static int txe_tell_changing(txe_changing *c) {
+    const txe_telling *t = &c->step;
+    if (txe_run_steps(&t->tell) != TXE_OVER)
+        return TXE_REFUSED;
+    int64_t changed = c->first ? 0 : *c->changed;
+    for (int64_t i = 0; i < t->sizes; i++)
+        if (c->place[i] >= 0)
+            changed |= t->told[i] != t->expected[i];
+    for (int64_t i = 0; i < t->sizes; i++)
+        if (c->place[i] < 0 && t->told[i] != c->symbols[-1 - c->place[i]])
+            return TXE_DEPARTED;
+    *c->changed = changed;
+    if ((changed || c->away) && !txe_bind_sizes(c))
+        return TXE_DEPARTED;
+    c->away = changed;
+    return txe_run_steps(&t->write);
+}
+
 static int txe_make(const txe_part *part, uint64_t until) {
     if (part->kind == TXE_TABLE)
         return txe_run_steps(part->what);
     if (part->kind == TXE_TELLING)
         return txe_tell(part->what);
+    if (part->kind == TXE_CHANGING)
+        return txe_tell_changing(part->what);
     if (part->kind == TXE_LOOP)
         return txe_repeat_body(part->what, until);
     const txe_branch *b = part->what; /* nothing writes the condition before the branch is over */

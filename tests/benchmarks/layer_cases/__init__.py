@@ -15,6 +15,7 @@ from layer_cases import (
     pointwise,
     products,
     quantized,
+    rare,
     recurrent,
     reductions,
     sampling,
@@ -40,6 +41,7 @@ FAMILIES: dict[str, Callable[[], Iterable[Case]]] = {
     "attention": attention.attention,
     "classical": classical.classical,
     "odd shapes": odd.odd_shapes,
+    "rare layers": rare.rare,
 }
 
 

@@ -40,6 +40,7 @@ class Value:
 class Case:
     """One layer. ``op``: with its domain, but for the main one. ``outputs``: how many are asked
     for; ``slack``: how much more rounding than that of its dtype the result may show.
+    ``by_reference``: compared with ONNX's own reference, as ONNX Runtime departs from it.
     """
 
     op: str
@@ -49,6 +50,7 @@ class Case:
     outputs: int = 1
     opset: int = OPSET
     slack: float = 1.0
+    by_reference: bool = False
     family: str = ""
 
     @property

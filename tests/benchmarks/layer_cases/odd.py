@@ -5,6 +5,7 @@ ranks, axes in the middle, duplicate indices.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -126,7 +127,11 @@ def _resizes() -> Iterator[Case]:
             ("x3 x0.3", "f32[2,5,19,64]", floats(1, 1, 3, 0.3)),
         ):
             attrs = {"mode": mode, "coordinate_transformation_mode": "half_pixel"}
-            yield from _both(Case("Resize", (x, "", scales), attrs, f"{mode} {note}", slack=16))
+            # At x1.3 places lie 2e-7 past the middle between two elements. ONNX's reference works
+            # them out in float64, as tactix does; in ONNX Runtime's float32 they lie before it.
+            tied = mode == "nearest" and note == "x1.3 /1.7"
+            made = Case("Resize", (x, "", scales), attrs, f"{mode} {note}", slack=16)
+            yield from _both(replace(made, by_reference=tied))
     row = ("f32[3,29,1003]", "", floats(1, 1, 2.37))
     yield from _both(Case("Resize", row, {"mode": "linear"}, "linear row", slack=16))
 

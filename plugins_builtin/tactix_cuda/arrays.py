@@ -34,6 +34,19 @@ def on_device(given: Any) -> bool:
     return hasattr(given, "__cuda_array_interface__")
 
 
+def ordinal_told(given: Any, device: CudaDevice) -> int:
+    """The CUDA device in whose memory an array says that it lies; -1 for none. ``device``: any."""
+    ask = getattr(given, "__dlpack_device__", None)
+    if ask is not None:
+        kind, ordinal = ask()
+        return int(ordinal) if int(kind) in (dlpack.CUDA, dlpack.MANAGED) else -1
+    told = getattr(given, "__cuda_array_interface__", None)
+    if told is None or not (address := int(told["data"][0])):
+        return -1
+    with device.visited():
+        return device.ordinal_of(address)
+
+
 @dataclass(frozen=True)
 class Located:
     """An array of the caller's. ``owner``: keeps the memory; ``stream``: the caller's, None where
@@ -243,8 +256,8 @@ def _release(
     readers: Mapping[int, CudaStream],
 ) -> None:
     """Behind what streams that took the array have by now; behind all if one is not known."""
-    with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to give back
-        device.activate()
+    # after a fatal error there is nothing left to give back
+    with contextlib.suppress(TactixError), device.visited():
         if UNKNOWN in readers:
             allocator.deallocate(address)
             return

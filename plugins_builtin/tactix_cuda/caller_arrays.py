@@ -48,6 +48,7 @@ class CudaExchange:
         stream: Any,
         bind: Bind,
         left_out: Collection[int] = (),
+        out: Sequence[Any] = (),
     ) -> list[Any]:
         """See ``tactix.contracts.device.Exchange``. With an input in device memory, the outputs are
         DeviceArrays.
@@ -56,11 +57,12 @@ class CudaExchange:
         copied), and for arrays of another stream than the one that it runs in: these are waited
         for, as nothing else keeps them.
         """
-        if any(on_device(x) for x in given):
-            return self._on_device(inputs, given, stream, bind)
-        arrays = [as_input(io, x) for io, x in zip(inputs, given, strict=True)]
-        results, run = bind([x.shape for x in arrays])
-        return self._on_host(arrays, results, run, self._host_stream(stream), left_out)
+        with self._device.visited():
+            if any(on_device(x) for x in given):
+                return self._on_device(inputs, given, stream, bind)
+            arrays = [as_input(io, x) for io, x in zip(inputs, given, strict=True)]
+            results, run = bind([x.shape for x in arrays])
+            return self._on_host(arrays, results, run, self._host_stream(stream), left_out, out)
 
     def locate(self, io: Any, given: Any) -> Located:
         """An array for ``set_tensor_address``, ready in the default stream. Raises InvalidArgument,
@@ -138,6 +140,7 @@ class CudaExchange:
         run: Run,
         queue: CudaStream,
         left_out: Collection[int],
+        out: Sequence[Any],
     ) -> list[Any]:
         """Only outputs that are not left out are copied. All have memory of the device all the
         same, at addresses that do not hang on it: other ones would change the graph.
@@ -163,9 +166,9 @@ class CudaExchange:
         clock.append(time.perf_counter())
         self._wait(queue)
         clock.append(time.perf_counter())
-        outputs: list[Any] = [None] * len(results)
+        outputs: list[Any] = [*out] or [None] * len(results)
         for i in wanted:
-            outputs[i] = np.empty(*results[i])
+            outputs[i] = np.empty(*results[i]) if outputs[i] is None else outputs[i]
         stage.take([outputs[i] for i in wanted], places)
         clock.append(time.perf_counter())
         self._count(clock, sum(x.nbytes for x in arrays), sum(sizes[i] for i in wanted))
@@ -205,7 +208,6 @@ class CudaExchange:
     def _submit(self, queue: CudaStream, work: Callable[[], None]) -> None:
         """In any stream, but behind the last run: they share memory."""
         device = self._device
-        device.activate()
         if self._last is not None and self._last[0].handle != queue.handle:
             queue.wait(self._last[1])
         queue.submit(work)

@@ -1,6 +1,10 @@
 """An NVIDIA GPU through the driver API: its primary context, streams, events, copies, and the link
 of a plan.
 
+A process may use several: the context of each is made current before it is called, on every
+thread, and what runs in the middle of anything (a finalizer, a run in a caller's thread) leaves the
+context that it found (``visited``).
+
 What a thread does inside ``Stream.submit`` goes into that stream and is not waited for. Outside of
 it everything is in the default stream and has happened when the call returns.
 """
@@ -9,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +66,35 @@ contexts"). It is no measured threshold.
 
 
 class _Local(threading.local):
-    """Of a thread: whether the context is current, and the stream that it submits to."""
+    """Of a thread: whether the context is known to be current, which is never where there are other
+    devices; and the stream that it submits to.
+    """
 
     active = False
     stream: CudaStream | None = None
+
+
+class Visit:
+    """A device's context on this thread for a while. Nothing is done where it is current already;
+    the first device's stays where there was none, as that is what CUDA's runtime takes then.
+    """
+
+    __slots__ = ("_before", "_device")
+
+    def __init__(self, device: CudaDevice) -> None:
+        self._device, self._before = device, None
+
+    def __enter__(self) -> None:
+        device = self._device
+        before = device.driver.call("cuCtxGetCurrent")
+        if int(before) != int(device.context):
+            device.activate()
+            self._before = before if int(before) or device.ordinal else None
+
+    def __exit__(self, *raised: object) -> None:
+        if self._before is not None:
+            self._device.local.active = False
+            self._device.driver.call("cuCtxSetCurrent", self._before)
 
 
 class CudaDevice(Device):
@@ -94,6 +123,8 @@ class CudaDevice(Device):
         self._context: Any = None
         self._set_aside = 0
         self._counters: dict[str, float] = {}
+        self._family: list[CudaDevice] | None = None
+        self._allocators: dict[Callable[[CudaDevice], Allocator], Allocator] = {}
 
     # -- what is there ----------------------------------------------------------------------------
 
@@ -116,6 +147,34 @@ class CudaDevice(Device):
             f"{p.name} has compute capability {capability / 10}; "
             f"kernels are written for {LEAST / 10} and later"
         )
+
+    def siblings(self) -> Sequence[CudaDevice]:
+        """By ordinal; itself alone without a driver."""
+        with self._lock:
+            if self._family is None:
+                try:
+                    self.driver.call("cuInit", 0)
+                    count = int(self.driver.call("cuDeviceGetCount"))
+                except (ImportError, TactixError, RuntimeError, OSError):
+                    return [self]
+                family = [CudaDevice(i, self.driver) for i in range(count)]
+                if self.ordinal < count:
+                    family[self.ordinal] = self
+                for device in family:
+                    device._family = family
+            return self._family or [self]
+
+    def holds(self, given: object) -> bool:
+        from tactix_cuda.arrays import ordinal_told
+
+        return ordinal_told(given, self) == self.ordinal
+
+    def allocator(self, kind: Callable[[CudaDevice], Allocator]) -> Allocator:
+        """The one of that kind that serves this device, of which the session has none."""
+        with self._lock:
+            if kind not in self._allocators:
+                self._allocators[kind] = kind(self)
+            return self._allocators[kind]
 
     @functools.cached_property
     def driver(self) -> Driver:
@@ -237,11 +296,25 @@ class CudaDevice(Device):
 
     def activate(self) -> None:
         """Make the device's primary context current on this thread. Raises ExecutionError."""
-        with self._lock:
-            if self._context is None:
-                self._context = self.driver.call("cuDevicePrimaryCtxRetain", self.native)
-        self.driver.call("cuCtxSetCurrent", self._context)
-        self.local.active = True
+        self.driver.call("cuCtxSetCurrent", self.context)
+        self.local.active = self._alone
+
+    @functools.cached_property
+    def _alone(self) -> bool:
+        return len(self.siblings()) == 1
+
+    @property
+    def context(self) -> Any:
+        """The primary context. Raises ExecutionError."""
+        if self._context is None:
+            with self._lock:
+                if self._context is None:
+                    self._context = self.driver.call("cuDevicePrimaryCtxRetain", self.native)
+        return self._context
+
+    def visited(self) -> Visit:
+        """``with device.visited():`` has its context current, and the one before again after it."""
+        return Visit(self)
 
     def current(self) -> CudaStream:
         """The stream that this thread submits to, else the default stream."""
@@ -429,5 +502,7 @@ def _graph_or(launchers: Mapping[str, Launcher], key: str) -> str:
 
 @functools.cache
 def the_device() -> CudaDevice:
-    """The one of this process, shared by all that need it; nothing is asked of the driver yet."""
+    """The first of this process, shared by all that need it; it knows its siblings. Nothing is
+    asked of the driver yet.
+    """
     return CudaDevice()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tactix.base.errors import AllocationError, ExecutionError, TactixError
+from tactix.base.errors import AllocationError, DeviceLost, ExecutionError, TactixError
 
 OUT_OF_MEMORY = 2
 """CUDA_ERROR_OUT_OF_MEMORY, as the next ones a CUresult of the driver API."""
@@ -30,6 +30,10 @@ class CudaFailure(ExecutionError):
         )
         super().__init__(what, why=why, do=do if status in FATAL else "")
         self.status = status
+
+
+class CudaDeviceLost(CudaFailure, DeviceLost):
+    """After one of FATAL."""
 
 
 class Driver:
@@ -59,7 +63,8 @@ class Driver:
         why = f"{self._said('cuGetErrorName', status)}: {self._said('cuGetErrorString', status)}"
         if int(status) == OUT_OF_MEMORY:
             return AllocationError(f"{name} failed", why=why)
-        return CudaFailure(f"{name} failed", status=int(status), why=why)
+        kind = CudaDeviceLost if int(status) in FATAL else CudaFailure
+        return kind(f"{name} failed", status=int(status), why=why)
 
     def _said(self, name: str, status: Any) -> str:
         failed, text = getattr(self.api, name)(status)

@@ -12,6 +12,7 @@ from tactix.base.errors import AllocationError, InvalidArgument
 from tactix_cuda.memory import PoolAllocator, check
 
 if TYPE_CHECKING:
+    from tactix.contracts.allocator import Allocator
     from tactix_cuda.device import CudaDevice
 
 
@@ -64,6 +65,11 @@ class PycudaAllocator:
                 piece.free()
             finally:
                 context.pop()
+
+    def on(self, ordinal: int) -> Allocator:
+        if ordinal == self._cuda.ordinal:
+            return self
+        return self._cuda.siblings()[ordinal].allocator(PycudaAllocator)
 
     @functools.cached_property
     def _pool(self) -> tuple[Any, Any, Any]:
@@ -146,12 +152,20 @@ class GpuAllocator:
             if not stream:
                 wait(self._cuda, 0)
             self._ordered.discard(address)
-            taken = self._own.deallocate_async(address, stream)
+            with self._cuda.visited():
+                taken = self._own.deallocate_async(address, stream)
         else:
             wait(self._cuda, stream)
-            taken = self._own.deallocate(address)
+            with self._cuda.visited():
+                taken = self._own.deallocate(address)
         if taken is False:
             raise AllocationError(f"memory at {address:#x} was not taken back", who=self._name)
+
+    def on(self, ordinal: int) -> Allocator:
+        """The user's object, called while that device is the current one."""
+        if ordinal == self._cuda.ordinal:
+            return self
+        return GpuAllocator(self._own, self._cuda.siblings()[ordinal])
 
     @property
     def _name(self) -> str:
@@ -160,7 +174,8 @@ class GpuAllocator:
 
 def wait(cuda: CudaDevice, stream: int) -> None:
     """For a stream, or with 0 for the whole device."""
-    if stream:
-        cuda.stream_of(stream).synchronize()
-    else:
-        cuda.synchronize()
+    with cuda.visited():
+        if stream:
+            cuda.stream_of(stream).synchronize()
+        else:
+            cuda.synchronize()

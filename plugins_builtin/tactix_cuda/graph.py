@@ -220,8 +220,8 @@ def _destroy(device: CudaDevice, graph: Any, executable: Any, _nodes: object) ->
     """Runs that are under way come to their end: the driver waits with it. Code of the nodes is
     there until then.
     """
-    with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to destroy
-        device.activate()
+    # after a fatal error there is nothing left to destroy
+    with contextlib.suppress(TactixError), device.visited():
         device.driver.call("cuGraphExecDestroy", executable)
         device.driver.call("cuGraphDestroy", graph)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.base.errors import AllocationError, InvalidArgument
 
 if TYPE_CHECKING:
+    from tactix.contracts.allocator import Allocator
     from tactix_cuda.device import CudaDevice
 
 GRANULE = 512
@@ -59,12 +60,16 @@ class PoolAllocator:
     def deallocate(self, address: int, stream: int = 0) -> None:
         """After all work in the stream; with 0 it waits for the whole device."""
         cuda = self._cuda
-        cuda.activate()
-        if not stream:
-            cuda.synchronize()
-        cuda.driver.call(
-            "cuMemFreeAsync", cuda.driver.api.CUdeviceptr(address), cuda.driver.api.CUstream(stream)
-        )
+        with cuda.visited():
+            if not stream:
+                cuda.synchronize()
+            piece, queue = cuda.driver.api.CUdeviceptr(address), cuda.driver.api.CUstream(stream)
+            cuda.driver.call("cuMemFreeAsync", piece, queue)
+
+    def on(self, ordinal: int) -> Allocator:
+        if ordinal == self._cuda.ordinal:
+            return self
+        return self._cuda.siblings()[ordinal].allocator(PoolAllocator)
 
     def trim(self) -> None:
         """Return what is not in use to the driver."""
@@ -126,12 +131,18 @@ class RecyclingAllocator:
     def deallocate(self, address: int, stream: int = 0) -> None:
         """Raises InvalidArgument for an address that was not allocated, or is given back twice."""
         if not stream:
-            self._cuda.synchronize()
+            with self._cuda.visited():
+                self._cuda.synchronize()
         with self._lock:
             size = self._sizes.pop(address, None)
             if size is None:
                 raise InvalidArgument(f"address {address:#x} is not allocated", who=self.key)
             self._free.setdefault((size, stream), []).append(address)
+
+    def on(self, ordinal: int) -> Allocator:
+        if ordinal == self._cuda.ordinal:
+            return self
+        return self._cuda.siblings()[ordinal].allocator(RecyclingAllocator)
 
     def trim(self) -> int:
         """Return what is not in use to the driver; the bytes."""

@@ -31,7 +31,8 @@ class Module:
 
 def _unload(device: CudaDevice, native: Any) -> None:
     """Once nothing runs that may be code of it."""
-    with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to unload
+    # after a fatal error there is nothing left to unload
+    with contextlib.suppress(TactixError), device.visited():
         device.synchronize()
         device.driver.call("cuModuleUnload", native)
 

@@ -45,8 +45,8 @@ class PinnedAllocator:
             ) from None
 
     def deallocate(self, address: int, stream: int = 0) -> None:
-        with contextlib.suppress(TactixError):  # after a fatal error there is nothing left to free
-            self._cuda.activate()
+        # after a fatal error there is nothing left to free
+        with contextlib.suppress(TactixError), self._cuda.visited():
             self._cuda.driver.call("cuMemFreeHost", address)
 
 

@@ -141,10 +141,8 @@ class CudaEvent:
 
 def _destroy_with(owner: Any, device: CudaDevice, call: str, native: Any) -> None:
     def destroy() -> None:
-        with contextlib.suppress(
-            TactixError
-        ):  # after a fatal error there is nothing left to destroy
-            device.activate()
+        # after a fatal error there is nothing left to destroy
+        with contextlib.suppress(TactixError), device.visited():
             device.driver.call(call, native)
 
     weakref.finalize(owner, destroy).atexit = False

@@ -204,5 +204,6 @@ class Passage:
 
 
 def _wait(stream: CudaStream) -> None:
-    with contextlib.suppress(TactixError):  # after a fatal error nothing is under way
+    # after a fatal error nothing is under way
+    with contextlib.suppress(TactixError), stream.device.visited():
         stream.synchronize()

@@ -190,6 +190,10 @@ class ExecutionError(TactixError):
     code = ErrorCode.FAILED_EXECUTION
 
 
+class DeviceLost(ExecutionError):
+    """A device that can do nothing more for this process."""
+
+
 class EngineClosed(TactixError):
     """An engine was used after it was closed, or closed while a request waited for it."""
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Allocator(Protocol):
@@ -32,3 +32,13 @@ class Allocator(Protocol):
 
     def deallocate(self, address: int, stream: int = 0) -> None:
         """Give back what ``allocate`` gave, once."""
+
+
+@runtime_checkable
+class AllocatorOfMany(Allocator, Protocol):
+    """One that can be had for each device of its kind. An allocator without ``on`` serves the first
+    device alone.
+    """
+
+    def on(self, ordinal: int) -> Allocator:
+        """The same for the device of that number; itself for its own."""

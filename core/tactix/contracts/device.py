@@ -133,10 +133,12 @@ class Exchange(Protocol):
         stream: object,
         bind: Bind,
         left_out: Collection[int] = (),
+        out: Sequence[Array | None] = (),
     ) -> list[Array | None]:
-        """New outputs for arrays beside the plan's inputs. ``stream``: what ``stream_of`` takes,
-        None for any. ``left_out``: places of outputs that nobody asks for: they may stay where the
-        run leaves them, and be None here.
+        """Outputs for arrays beside the plan's inputs. ``stream``: what ``stream_of`` takes, None
+        for any. ``left_out``: places of outputs that nobody asks for: they may stay where the run
+        leaves them, and be None here. ``out``: contiguous arrays of the host, beside the outputs;
+        those that it has stand for new ones, unless an input lies in the device's memory.
         """
 
     def locate(self, io: Terminal, given: object) -> Place:
@@ -151,6 +153,9 @@ class Exchange(Protocol):
 class Device:
     """``kind``: ``cpu``, ``cuda``, ...; one instance per physical device.
 
+    ``ordinal``: which of those of its kind that this process sees, from 0 on; a session has the
+    first, which knows the others as its ``siblings``.
+
     ``host_memory``: whether its addresses are the host's, so that arrays and plan files are used
     where they lie.
     ``alignment``: what addresses of inputs and outputs must be multiples of, in bytes. ``spread``:
@@ -162,11 +167,25 @@ class Device:
 
     key: str
     kind: str
+    ordinal: int = 0
     host_memory: bool = False
     alignment: int = 1
     spread: int = 0
     timing: str = "one step after the other, by the host's clock"
     costs = Costs()
+
+    @property
+    def label(self) -> str:
+        """What people call it, as ``cuda:1``."""
+        return f"{self.kind}:{self.ordinal}"
+
+    def siblings(self) -> Sequence[Device]:
+        """All of its kind that this process sees, by ordinal, itself among them."""
+        return [self]
+
+    def holds(self, given: object) -> bool:
+        """Whether an array of a caller's lies in the memory of this very device."""
+        return False
 
     @property
     def bench(self) -> type | None:

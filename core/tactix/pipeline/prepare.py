@@ -116,6 +116,9 @@ def _aim(session: Session, config: BuilderConfig) -> _Aim:
     Raises ConfigError for one that is not here, unless a target stands for it.
     """
     device = device_of(session, config.device)
+    if device.ordinal:
+        what = f"builds measure on the first device, not on {device.label}"
+        raise ConfigError(what, do=f"Build for {device.kind!r}; any such device runs the plan")
     why = device.available()
     if why and not config.target:
         what = f"device {device.key} is not here"

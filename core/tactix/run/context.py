@@ -24,6 +24,7 @@ from tactix.base.errors import (
     TactixError,
 )
 from tactix.base.logger import LogEvent, Severity
+from tactix.contracts.device import Exchange
 from tactix.contracts.launcher import Runnable
 from tactix.plan.extents import SIZE_LIMIT
 from tactix.run.arrays import address_of, as_input, crossing, in_order
@@ -471,9 +472,11 @@ class ExecutionContext(Recorded):
         with recording(self):
             kept = self._kept.outputs if self._kept else ()
             check_outputs([io for io in self._outputs if io.name not in kept], out)
-            if self.segmented or self._exchange is not None or self._kept is not None:
+            if self.segmented or self._kept is not None:
                 return self._copied_into(feeds, out)
             given = in_order(self._inputs, (feeds,), {})
+            if self._exchange is not None:
+                return self._exchanged_into(self._exchange, given, feeds, out)
             fed = [as_input(io, x) for io, x in zip(self._inputs, given, strict=True)]
             bound, memory = self._activated([x.shape for x in fed])
             results = {
@@ -489,6 +492,35 @@ class ExecutionContext(Recorded):
             with self._running:
                 bound.run(addresses, memory)
             return results
+
+    def _exchanged_into(
+        self,
+        exchange: Exchange,
+        given: Sequence[Any],
+        feeds: Mapping[str, Any],
+        out: Mapping[str, Array],
+    ) -> dict[str, Array]:
+        """Where the device has memory of its own, from which results go to the caller's arrays, or
+        are copied where an input lay on the device.
+        """
+        check_inputs_apart(feeds, out)
+        places = [out.get(io.name) for io in self._outputs]
+
+        def bind(shapes: list[tuple[int, ...]]) -> tuple[Sequence[Any], Addressed]:
+            results, run = self._prepared(shapes)
+            for io, array, (shape, _) in zip(self._outputs, places, results, strict=True):
+                if array is not None:
+                    check_shape(io.name, shape, array)
+            return results, run
+
+        with self._running:
+            found = exchange.run(self._inputs, given, None, bind, out=places)
+        results: dict[str, Any] = {}
+        for io, array, y in zip(self._outputs, places, found, strict=True):
+            if array is not None and y is not array:
+                array[...] = exchange.fetch(io, y)
+            results[io.name] = y if array is None else array
+        return results
 
     def _copied_into(self, feeds: Mapping[str, Any], out: Mapping[str, Array]) -> dict[str, Array]:
         """Where the device, or the data, says where outputs lie."""

@@ -20,7 +20,7 @@ from tactix.base.errors import (
     punctuated,
 )
 from tactix.base.logger import LogEvent, Severity
-from tactix.contracts.allocator import Allocator
+from tactix.contracts.allocator import Allocator, AllocatorOfMany
 from tactix.contracts.device import Device
 from tactix.contracts.flavour import Options
 from tactix.contracts.launcher import Launcher, LinkContext, Runnable, Step
@@ -176,17 +176,29 @@ class LinkedPlan:
 
 
 def device_of(session: SessionView, wanted: str) -> Device:
-    """The device of that key or kind, tactix's own before packs'. Raises ConfigError if there is
-    none.
+    """The device of that key or kind, tactix's own before packs': the first, or with ``:1`` and so
+    on behind it another. Raises ConfigError if there is none.
     """
+    name, numbered, ordinal = wanted.rpartition(":")
     for key in own_first(session.devices, _namespace):
         device: Device = session.devices[key]
-        if wanted in (key, device.kind):
-            return device
+        if (name if numbered else wanted) in (key, device.kind):
+            return _sibling(device, wanted, ordinal) if numbered else device
     known = ", ".join(f"{d.kind} ({key})" for key, d in session.devices.items())
     why, cure = session.why_missing(OWN, "tactix_devices")
     do = punctuated((cure, f"There are: {known or 'none'}"))
     raise ConfigError(f"no plugin provides device {wanted!r}", why=why, do=do)
+
+
+def _sibling(first: Device, wanted: str, ordinal: str) -> Device:
+    for device in first.siblings():
+        if ordinal == str(device.ordinal):
+            return device
+    known = ", ".join(d.label for d in first.siblings())
+    why = first.available()
+    raise ConfigError(
+        f"device {wanted!r} is not here", why=why, do="" if why else f"There are: {known}"
+    )
 
 
 def _namespace(key: str) -> str:
@@ -198,15 +210,26 @@ def allocator_of(session: SessionView, device: Device, wanted: str | Allocator =
     Raises PluginError.
     """
     if not isinstance(wanted, str) and wanted.device == device.kind:
-        return wanted
+        return _allocator_on(device, wanted)
     for key in own_first(session.allocators, _namespace):
         a = session.allocators[key]
         if a.device == device.kind and wanted in ("", key):
-            return a
+            return _allocator_on(device, a)
     raise PluginError(
         f"no allocator {wanted!r} for {device.kind}",
         do=f"There are: {', '.join(session.allocators)}",
     )
+
+
+def _allocator_on(device: Device, allocator: Allocator) -> Allocator:
+    """Raises PluginError for one that serves the first device alone."""
+    if isinstance(allocator, AllocatorOfMany):
+        return allocator.on(device.ordinal)
+    if device.ordinal:
+        what = f"allocator {allocator.key!r} has no memory of {device.label}"
+        do = "Choose another, or give it a method `on(ordinal)`"
+        raise PluginError(what, why="it serves the first device of its kind alone", do=do)
+    return allocator
 
 
 def check_requirements(plan: Plan, session: SessionView, refused: Collection[str] = ()) -> None:

@@ -1,6 +1,10 @@
 """A driver in which device memory is the host's, and kernels are Python functions of their
 arguments.
 
+It may show several devices. Then each call needs a current context, and what it is given must be of
+that context's device: streams, events, code, graphs, memory, and the addresses among the arguments
+of kernels. What is not is an AssertionError, and in ``misplaced``, as finalizers raise nothing.
+
 As the real one it copies arguments when a graph's node is made or set, and runs what was
 instantiated: of the nodes that may run, the one that was made last goes first.
 """
@@ -10,6 +14,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import heapq
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -20,7 +25,7 @@ from tactix_cuda.device import CudaDevice
 from tactix_cuda.driver import Driver
 
 ERRORS = {1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 209: "CUDA_ERROR_NO_BINARY_FOR_GPU",
-          222: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+          222: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", 719: "CUDA_ERROR_LAUNCH_FAILED",
           500: "CUDA_ERROR_NOT_FOUND", 700: "CUDA_ERROR_ILLEGAL_ADDRESS", 801: "CUDA_ERROR_NOT_SUPPORTED"}  # fmt: skip
 ATTRIBUTES = {
     "COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0, "MULTIPROCESSOR_COUNT": 132,
@@ -29,6 +34,21 @@ ATTRIBUTES = {
     "GLOBAL_MEMORY_BUS_WIDTH": 6144, "INTEGRATED": 0,
     "MEMORY_POOLS_SUPPORTED": 1, "MAX_PERSISTING_L2_CACHE_SIZE": 37 << 20, "MAX_ACCESS_POLICY_WINDOW_SIZE": 128 << 20,
 }  # fmt: skip
+
+
+CONTEXT = 50
+"""The primary context of the first device; those of others follow."""
+ANYWHERE = frozenset({
+    "cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem",
+    "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuCtxGetCurrent",
+    "cuPointerGetAttribute", "cuDeviceGetDefaultMemPool",
+})  # fmt: skip
+"""What needs no current context."""
+MAKES = frozenset({
+    "cuStreamCreate", "cuEventCreate", "cuModuleLoadData", "cuModuleGetFunction", "cuMemAlloc", "cuMemAllocAsync",
+    "cuGraphCreate", "cuGraphInstantiate", "cuStreamEndCapture",
+})  # fmt: skip
+"""What gives a thing of the device whose context is current."""
 
 
 class Names:
@@ -97,7 +117,8 @@ class FakeApi:
     """``log``: names of the functions called; ``ran``: what was launched; ``fail``: status by
     function name.
 
-    ``ordinals``: devices of addresses, 0 where not given; ``launched``: streams of graphs;
+    ``devices``: how many there are. ``ordinals``: devices of addresses, where they are not those of
+    ``memory``, else 0; ``launched``: streams of graphs;
     ``waits``: streams, and those that they wait for.
     """
 
@@ -111,9 +132,16 @@ class FakeApi:
     ordinals: dict[int, int] = field(default_factory=dict)
     launched: list[int] = field(default_factory=list)
     waits: list[tuple[int, int]] = field(default_factory=list)
+    devices: int = 1
+    misplaced: list[str] = field(default_factory=list)
+    failing: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._numbers = count(1000)  # neither a status nor a handle with a meaning of its own
+        # neither a status nor a handle with a meaning of its own; with several devices no size
+        self._numbers = count(1000 if self.devices == 1 else 1 << 40)
+        self._owners: dict[int, int] = {}
+        self._contexts = {CONTEXT + i: i for i in range(self.devices)}
+        self._local = threading.local()
         self._symbols: dict[int, str] = {}
         self._graphs: dict[int, list[Ran]] = {}
         self.edges: dict[int, list[list[int]]] = {}
@@ -128,12 +156,55 @@ class FakeApi:
 
         def call(*args: Any) -> tuple[Any, ...]:
             self.log.append(name)
-            if name in self.fail:
-                return (self.fail[name], None)
+            status = self.fail.get(name) or self.failing.get((name, self.device))
+            if status:
+                return (status, None)
+            if self.devices > 1 and name not in ANYWHERE:
+                self._check(name, args)
             made = getattr(self, f"_{name}", lambda *_: ())(*args)
+            if name in MAKES:
+                self._owners[int(made[0])] = self.device
             return made if isinstance(made, tuple) and made[:1] == (500,) else (0, *made)
 
         return call
+
+    # -- whose a thing is -------------------------------------------------------------------------
+
+    @property
+    def device(self) -> int:
+        """The device whose context is current on this thread; -1 for none."""
+        return self._contexts.get(getattr(self._local, "context", 0), -1)
+
+    def owner(self, thing: int) -> int:
+        """The device of a handle, of a node of a graph, or of memory that an address is in; -1 for
+        what is none of these.
+        """
+        if thing < 1 << 40:
+            return -1
+        for handle in (thing, thing // 10000):
+            if handle in self._owners:
+                return self._owners[handle]
+        held = (a for a, m in list(self.memory.items()) if a <= thing < a + max(1, len(m) - 512))
+        return self._owners.get(next(held, 0), -1)
+
+    def _check(self, name: str, args: Sequence[Any]) -> None:
+        here = self.device
+        things = [x for a in args for x in (a if isinstance(a, (list, tuple)) else (a,))]
+        owners = {self.owner(x) for x in things if isinstance(x, int)} - {-1, here}
+        if here < 0 or owners:
+            self._misplaced(f"{name} with what is of {sorted(owners)}")
+
+    def _misplaced(self, what: str) -> None:
+        self.misplaced.append(f"{what}, on device {self.device}")
+        raise AssertionError(self.misplaced[-1])
+
+    def _cuCtxSetCurrent(self, context: int) -> tuple[()]:
+        assert context == 0 or context in self._contexts
+        self._local.context = context
+        return ()
+
+    def _cuCtxGetCurrent(self) -> tuple[int]:
+        return (getattr(self._local, "context", 0),)
 
     # -- errors, devices --------------------------------------------------------------------------
 
@@ -144,7 +215,7 @@ class FakeApi:
         return 0, b"the text"
 
     def _cuDeviceGetCount(self) -> tuple[int]:
-        return (1,)
+        return (self.devices,)
 
     def _cuDeviceGet(self, ordinal: int) -> tuple[int]:
         return (ordinal,)
@@ -163,11 +234,12 @@ class FakeApi:
         return (13000,)
 
     def _cuDevicePrimaryCtxRetain(self, device: int) -> tuple[int]:
+        return (CONTEXT + device,)
+
+    def _cuStreamCreate(self, given: Any) -> tuple[int]:
         return (next(self._numbers),)
 
-    _cuStreamCreate = _cuEventCreate = _cuModuleLoadData = _cuDeviceGetDefaultMemPool = (
-        _cuDevicePrimaryCtxRetain
-    )
+    _cuEventCreate = _cuModuleLoadData = _cuDeviceGetDefaultMemPool = _cuStreamCreate
 
     def _cuEventElapsedTime(self, a: int, b: int) -> tuple[float]:
         return (1000.0 * (b - a),)
@@ -184,16 +256,17 @@ class FakeApi:
         return (1 << 30) - sum(map(len, self.memory.values())), 1 << 30
 
     def _cuMemHostAlloc(self, size: int, flags: int) -> tuple[int]:
-        return self._cuMemAlloc(size)
+        return self._cuMemAlloc(size)  # of no device: it is not in MAKES
 
     def _cuPointerGetAttribute(self, key: Any, address: int) -> tuple[int]:
-        return (self.ordinals.get(address, 0),)
+        return (self.ordinals.get(address, max(0, self.owner(address))),)
 
     def _cuMemAllocAsync(self, size: int, stream: Any) -> tuple[int]:
         return self._cuMemAlloc(size)
 
     def _cuMemFree(self, address: Any, stream: Any = 0) -> tuple[()]:
         del self.memory[int(address)]
+        self._owners.pop(int(address), None)
         return ()
 
     _cuMemFreeAsync = _cuMemFreeHost = _cuMemFree
@@ -244,6 +317,8 @@ class FakeApi:
         assert shared <= self._limits.get(symbol, 48 << 10)
         places = (ctypes.c_void_p * self.kernels[symbol].arity).from_address(arguments)
         args = tuple(ctypes.c_int64.from_address(p or 0).value for p in places)
+        if self.devices > 1:
+            self._check(symbol, [int(function), *args])
         return Ran(symbol, tuple(grid), tuple(block), shared, args)
 
     def _of(self, p: Any) -> Ran | Work:
@@ -431,8 +506,8 @@ def _attribute(launch: Ran, kind: Any, value: Any) -> None:
 
 
 def fake_device(
-    kernels: dict[str, FakeKernel] | None = None, types: Any = PlainTypes
+    kernels: dict[str, FakeKernel] | None = None, types: Any = PlainTypes, devices: int = 1
 ) -> tuple[CudaDevice, FakeApi]:
-    """A device that runs these kernels, and the driver under it."""
-    api = FakeApi(kernels or {}, types)
+    """The first device, which runs these kernels, as its siblings do, and the driver under them."""
+    api = FakeApi(kernels or {}, types, devices=devices)
     return CudaDevice(driver=Driver(api)), api

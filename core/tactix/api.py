@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from tactix.base.errors import (
     ConfigError,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tactix.plan.schema import Plan
     from tactix.plugins.session import Session
     from tactix.run.engine import Engine
+    from tactix.run.replicated_engine import ReplicatedEngine
     from tactix.run.runtime import Runtime
 
 BUILT_FROM = "built_from"
@@ -138,15 +139,42 @@ def _imported(builder: Builder, model: Any, settings: BuilderConfig) -> NetworkD
     return network
 
 
-def load(plan: str | Path | bytes, *, verify: bool | None = None, **options: Any) -> Engine:
+@overload
+def load(
+    plan: str | Path | bytes, *, verify: bool | None = None, devices: str = "", **options: Any
+) -> Engine: ...
+
+
+@overload
+def load(
+    plan: str | Path | bytes,
+    *,
+    verify: bool | None = None,
+    devices: list[str] | tuple[str, ...],
+    **options: Any,
+) -> ReplicatedEngine: ...
+
+
+def load(
+    plan: str | Path | bytes,
+    *,
+    verify: bool | None = None,
+    devices: Sequence[str] = "",
+    **options: Any,
+) -> Engine | ReplicatedEngine:
     """An engine from a plan file or its bytes. Options: those of ``Runtime``; ``verify``: see
     ``deserialize`` there.
+
+    ``devices``: several of one kind, as ``["cuda:0", "cuda:1"]``, or the same in a text with
+    commas, or ``"all"``, for a replica on each.
 
     Raises PlanFormatError, PlanCompatibilityError, UntrustedPlan, PluginError.
     """
     from tactix.run.runtime import Runtime
 
-    return Runtime(**options).deserialize(plan, verify=verify)
+    runtime = Runtime(**options)
+    runtime.devices = devices  # type: ignore[assignment]  # the setter takes any names
+    return runtime.deserialize(plan, verify=verify)
 
 
 def load_or_build(
@@ -157,6 +185,7 @@ def load_or_build(
     session: Session | None = None,
     logger: Logger | None = None,
     on_untrusted: str = "",
+    devices: Sequence[str] = "",
     **options: Any,
 ) -> Engine:
     """The engine of a model file, from ``cache`` (a folder) if it was built before with the same
@@ -166,8 +195,8 @@ def load_or_build(
     and of the version of tactix is in the plan, and the file is named after it. A cached plan that
     is damaged, of something else, cannot run here, or that is not trusted, whether it brings code
     or not, is built again; the last is taken with ``on_untrusted="allow"``. A plan that cannot be
-    kept in the end costs a warning. Raises as ``build``, and OSError for a folder that takes no
-    files.
+    kept in the end costs a warning. ``devices``: as of ``load``, which are those that it runs on;
+    builds measure on the first. Raises as ``build``, and OSError for a folder that takes no files.
     """
     from tactix.base.logger import checked_logger
     from tactix.builder import Builder
@@ -188,6 +217,7 @@ def load_or_build(
     runtime = Runtime(
         logger, session, max_threads=settings.threads, sign=settings.sign, on_untrusted=on_untrusted
     )
+    runtime.devices = devices  # type: ignore[assignment]  # the setter takes any names
     if path.exists():
         try:
             return runtime.attempt(_cached(path, digest, runtime))

@@ -146,6 +146,9 @@ def hand_over(
         raise InvalidArgument(
             "an allocator of ours cannot be handed over", do="Name one by its key"
         )
+    if runtime.devices:
+        do = "Give one device, or build the plan again with this version"
+        raise InvalidArgument("a plan of another version runs on one device", do=do)
     known = runtime.session.trusted_by(found.seal)
     package = admit(files, runtime.tempfile_control_flags, runtime.temporary_directory)
     settings = {

@@ -10,6 +10,7 @@ import numpy as np
 from tactix.base.arrays import Array
 from tactix.base.dims import symbol_name, symbols
 from tactix.base.errors import ConfigError, DTypeError, InvalidArgument, ShapeError
+from tactix.plan.batch_axis import batch_axis
 from tactix.plan.schema import Plan, TensorIO
 from tactix_serve.batch_sizes import padded_to
 
@@ -130,10 +131,11 @@ def batch_axes(
     plan: Plan, pads: Pads | None = None, pad_sizes: PadSizes | None = None
 ) -> BatchAxes:
     """How requests to a plan go together. Raises BatchRefused with the reason where they cannot."""
-    batch, reasons = _batch(plan)
-    if reasons:
+    axis = batch_axis(plan)
+    batch = axis.symbol
+    if axis.reasons:
         do = "Export the model with an open first axis, or serve it without batching"
-        why = "; ".join(reasons)
+        why = "; ".join(axis.reasons)
         raise BatchRefused("requests cannot go together", who=plan.name, why=why, do=do)
     pads = pads or {}
     padded = _padded(plan, pads, batch)
@@ -158,25 +160,6 @@ def _lengths(plan: Plan, asked: PadSizes, padded: frozenset[str]) -> dict[str, l
                 raise BatchRefused(what, who=plan.name, do="Say what pads it")
             out[symbol] = sorted({*out.get(symbol, ()), *sizes})
     return out
-
-
-def _batch(plan: Plan) -> tuple[str, list[str]]:
-    """The symbol of all first axes, and what stands against it."""
-    ios = (*plan.inputs, *plan.outputs)
-    first = {io.name: symbol_name(io.shape[0]) if io.shape else None for io in ios}
-    reasons = [
-        f"{name!r} has no open first axis" for name, symbol in first.items() if symbol is None
-    ]
-    found = {s for s in first.values() if s is not None}
-    if not reasons and len(found) > 1:
-        reasons = [f"first axes are {', '.join(sorted(found))}, which may differ"]
-    reasons += [f"{io.name!r} is {io.dtype.value}" for io in ios if io.dtype.has_element]
-    if plan.states is not None:
-        reasons.append("the plan keeps states, which are one request's")
-    batch = next(iter(found), "")
-    if not reasons and any(batch in symbols(d) for io in plan.inputs for d in io.shape[1:]):
-        reasons.append(f"another axis than the first hangs on {batch!r}, too")
-    return batch, reasons
 
 
 def _padded(plan: Plan, pads: Pads, batch: str) -> frozenset[str]:

@@ -17,14 +17,16 @@ CONFIG = "config.toml"
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """``contexts``, ``max_queue``: see ``Engine.set_pool``. ``threads``: of one context; 0, the
-    default, for all cores. ``level``: of the build of a model. ``on_untrusted``: see ``Runtime``.
+    """``contexts``, ``max_queue``: see ``Engine.set_pool``. ``devices``: see ``tactix.load``, with
+    commas; empty for the first that the plan is for. ``threads``: of one context; 0, the default,
+    for all cores. ``level``: of the build of a model. ``on_untrusted``: see ``Runtime``.
     ``warm_up``: run zeros at the shapes of the profiles before the first request. ``timeout``:
     seconds after which a request is given up; 0 for none. ``batching``: None for none.
     """
 
     contexts: int = 0
     max_queue: int = 64
+    devices: str = ""
     threads: int = 0
     level: int = 3
     on_untrusted: str = ""

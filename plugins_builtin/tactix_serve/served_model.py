@@ -109,9 +109,12 @@ class EngineModel(ServedModel):
         return super().ask(feeds, timeout, outputs)
 
     def counters(self) -> ModelCounters:
-        device = self._engine.device
+        done: dict[str, float] = {}
+        for device in self._engine.devices:
+            for name, more in device.counters().items():
+                done[name] = done.get(name, 0) + more
         batches = None if self.batcher is None else self.batcher.stats()
-        return ModelCounters(batches, device.kind, device.counters())
+        return ModelCounters(batches, self._engine.device.kind, done)
 
     def _limit(self, timeout: float | None) -> float | None:
         return timeout or self._config.timeout or None
@@ -133,6 +136,7 @@ def open_model(folder: Path, config: ModelConfig, cache: Path) -> ServedModel:
     if (folder / PLAN).exists():
         engine = tactix.load(
             folder / PLAN,
+            devices=config.devices,
             copy_weights=True,
             max_threads=config.threads,
             on_untrusted=policy,
@@ -141,6 +145,7 @@ def open_model(folder: Path, config: ModelConfig, cache: Path) -> ServedModel:
         engine = tactix.load_or_build(
             folder / MODEL,
             cache=cache,
+            devices=config.devices,
             level=config.level,
             threads=config.threads,
             on_untrusted=policy,

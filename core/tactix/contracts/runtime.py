@@ -21,6 +21,7 @@ class RuntimeView(Protocol[Plan]):
 
     lean_runtime: str | Path
     device: str
+    devices: tuple[str, ...]
     allocator: str | Allocator
     copy_weights: bool
     temporary_directory: str | None

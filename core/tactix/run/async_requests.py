@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from tactix.base.arrays import Array
-    from tactix.run.request_pool import QueuedRequest, RequestPool
+    from tactix.run.request_pool import AwaitedRequest, RequestPool
 
 
 async def answered(
@@ -25,16 +25,18 @@ async def answered(
     timeout: float | None,
     wait: bool,
     outputs: Collection[str] | None,
+    home: int | None = None,
 ) -> dict[str, Array]:
-    """As ``Engine.run_async``."""
+    """As ``Engine.run_async``. ``home``: the replica that it must run on."""
     _check(inputs, timeout)
     log.came()
     start, outcome = time.perf_counter(), RequestOutcome.FAILED
     try:
         # an early deadline is the queue's, where a request can be late
-        results = pool.run_here(inputs, outputs) if timeout is None or timeout > LONG else None
+        here = home is None and (timeout is None or timeout > LONG)
+        results = pool.run_here(inputs, outputs) if here else None
         if results is None:
-            results = await _in_time(pool, pool.submit(inputs, outputs, wait), timeout)
+            results = await _in_time(pool, pool.submit(inputs, outputs, wait, home), timeout)
         elif pool.held > LONG:
             pool.held = 0.0
             await asyncio.sleep(0)
@@ -64,7 +66,7 @@ def _check(inputs: Mapping[str, ArrayLike], timeout: float | None) -> None:
 
 
 async def _in_time(
-    pool: RequestPool, request: QueuedRequest, timeout: float | None
+    pool: RequestPool, request: AwaitedRequest, timeout: float | None
 ) -> dict[str, Array]:
     """Cancelled or late, it is taken out of the queue if it waits still."""
     if timeout is None:
@@ -83,7 +85,7 @@ async def _in_time(
             pool.queue.forget(request)
 
 
-def _expire(request: QueuedRequest, timeout: float, who: str) -> None:
+def _expire(request: AwaitedRequest, timeout: float, who: str) -> None:
     if not request.answer.done():
         request.answer.set_exception(
             DeadlineExceeded(

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tactix.base.cores import usable_cores
-from tactix.base.dims import Shape, evaluate, show
-from tactix.base.dtypes import DType
-from tactix.base.error_recorder import Recorded
+from tactix.base.dims import evaluate
 from tactix.base.errors import (
-    EngineClosed,
     InvalidArgument,
     PlanCompatibilityError,
     PluginError,
@@ -26,17 +21,18 @@ from tactix.contracts.device import Device
 from tactix.contracts.flavour import Options
 from tactix.contracts.session import SessionView
 from tactix.plan import container
-from tactix.plan.schema import Plan, TensorIO
+from tactix.plan.schema import Plan
 from tactix.plugins.names import OWN
 from tactix.run.admission import signer_of
 from tactix.run.arrays import in_order
 from tactix.run.closed_part import ClosedPart
 from tactix.run.context import BOUND, ExecutionContext
+from tactix.run.engine_facts import EngineFacts
 from tactix.run.layout import Layout
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import Weights
 from tactix.run.memory_log import memory_told
-from tactix.run.plan_file import PlanFile, reopen
+from tactix.run.plan_file import PlanFile
 from tactix.run.request_stats import EngineStats, RequestLog, RequestOutcome
 from tactix.run.shapes import shape_of, solve
 from tactix.run.warm_up import zero_feeds
@@ -55,7 +51,7 @@ No measurement is on record: a handful of batches.
 """
 
 
-class Engine(Recorded):
+class Engine(EngineFacts):
     """Immutable, until it is closed; may be used from any thread, and in ``with``.
 
     ``engine(x)``, ``engine(x, y)``, ``engine(name=x)`` and ``engine({"name": x})`` run it on numpy
@@ -90,23 +86,17 @@ class Engine(Recorded):
             )
         self._context = context
         self._program = LinkedPlan(plan, session, device, options, weights)
-        self.plan = plan = self._program.plan
-        self.name, self.inputs, self.outputs, self.profiles = (
-            plan.name,
-            plan.inputs,
-            plan.outputs,
-            plan.profiles,
-        )
+        super().__init__(plan := self._program.plan)
         self._own = threading.local()
         self._ndarray = np.ndarray
         self._names = [io.name for io in plan.outputs]
         self._session, self._sign = session, options.sign and plan.seal is None
-        self.closed, self._file, self._options = False, cast("PlanFile | None", None), options
+        self._options = options
         self._log, self._pool = RequestLog(), cast("RequestPool | None", None)
         self._pool_size, self._max_queue, self._pool_shapes = 0, MAX_QUEUE, BOUND
         self._contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
         self._births = threading.RLock()  # held while a context is made, or while none may be
-        _engines.add(self)
+        self.survive_forks()
 
     # -- facts ------------------------------------------------------------------------------------
 
@@ -115,44 +105,14 @@ class Engine(Recorded):
         return self._program.device
 
     @property
+    def devices(self) -> tuple[Device, ...]:
+        """The one, as an engine of several has all."""
+        return (self.device,)
+
+    @property
     def allocator(self) -> Allocator:
         """What its memory is from."""
         return self._program.allocator
-
-    def get_used_plugin_libraries(self) -> list[str]:
-        """As of the plan."""
-        return self.plan.get_used_plugin_libraries()
-
-    @property
-    def num_io_tensors(self) -> int:
-        return len(self.inputs) + len(self.outputs)
-
-    def get_tensor_name(self, index: int) -> str:
-        """Inputs come first. Raises InvalidArgument."""
-        if index not in range(self.num_io_tensors):
-            raise InvalidArgument(
-                f"no tensor {index!r}", why=f"the engine has {self.num_io_tensors}"
-            )
-        return (*self.inputs, *self.outputs)[index].name
-
-    def get_tensor_shape(self, name: str) -> Shape:
-        """Symbolic where it depends on the input shapes. Raises InvalidArgument."""
-        return self._tensor(name).shape
-
-    def get_tensor_dtype(self, name: str) -> DType:
-        """Raises InvalidArgument."""
-        return self._tensor(name).dtype
-
-    def get_tensor_mode(self, name: str) -> str:
-        """``input`` or ``output``. Raises InvalidArgument."""
-        return self.plan.buffers[self._tensor(name).buffer].kind
-
-    def _tensor(self, name: str) -> TensorIO:
-        for io in (*self.inputs, *self.outputs):
-            if io.name == name:
-                return io
-        known = ", ".join(io.name for io in (*self.inputs, *self.outputs))
-        raise InvalidArgument(f"no tensor is named {name!r}", do=f"There are: {known}")
 
     def device_memory_size(self, shapes: Mapping[str, Sequence[int]] | None = None) -> int:
         """Bytes of intermediate memory at those input shapes, for as full states as they allow;
@@ -210,7 +170,7 @@ class Engine(Recorded):
         try:
             context = self._own.context
         except AttributeError:
-            context = self._own_context()
+            context = self.own_context()
         if (
             named
             or len(args) != len(self.plan.inputs)
@@ -235,15 +195,15 @@ class Engine(Recorded):
         self._log.came()
         start, outcome = time.perf_counter(), RequestOutcome.FAILED
         try:
-            context = self._own_context()
+            context = self.own_context()
             results = context.run(inputs) if out is None else context.run_into(inputs, out)
             outcome = RequestOutcome.ANSWERED
         finally:
             self._log.ended(outcome, time.perf_counter() - start)
         return results
 
-    def _own_context(self) -> ExecutionContext:
-        """The calling thread's."""
+    def own_context(self) -> ExecutionContext:
+        """The calling thread's, on which calls and ``run`` are made."""
         if not hasattr(self._own, "context"):
             self._own.context = self.create_execution_context()
         context: ExecutionContext = self._own.context
@@ -300,12 +260,19 @@ class Engine(Recorded):
 
         with self._births:
             if self._pool is None:
-                contexts = [self.create_execution_context() for _ in range(self.pool_size)]
-                for context in contexts:
-                    context.shape_cache_size = self._pool_shapes
-                    context.inherit_recorder(weakref.proxy(self))  # threads keep no engine
+                contexts = self.pool_contexts()
                 self._pool = RequestPool(self.name or "engine", contexts, self._max_queue)
             return self._pool
+
+    def pool_contexts(self) -> list[ExecutionContext]:
+        """New ones, as many as a pool of requests has and as ``set_pool`` says, which do not keep
+        the engine. Raises EngineClosed.
+        """
+        contexts = [self.create_execution_context() for _ in range(self.pool_size)]
+        for context in contexts:
+            context.shape_cache_size = self._pool_shapes
+            context.inherit_recorder(weakref.proxy(self))  # threads keep no engine
+        return contexts
 
     @property
     def pool_size(self) -> int:
@@ -326,7 +293,7 @@ class Engine(Recorded):
         tuned for. Raises InvalidArgument where nothing tells a shape; as ``run``.
         """
         sets = [shapes] if isinstance(shapes, Mapping) else list(shapes)
-        contexts = [self._own_context(), *self._running_pool().contexts]
+        contexts = [self.own_context(), *self._running_pool().contexts]
         for feeds in zero_feeds(self.plan, sets):
             for context in contexts:
                 context.run(feeds)
@@ -367,33 +334,13 @@ class Engine(Recorded):
         self._own = threading.local()
         self.plan = cast(Plan, ClosedPart(self._ended))
 
-    @property
-    def _ended(self) -> Callable[[], EngineClosed]:
-        """What is raised from then on; it does not keep the engine."""
-        return partial(_engine_closed, self.name, self._file.path if self._file else None)
-
     def __enter__(self) -> Engine:
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def came_from(self, path: str | Path, options: dict[str, str | int | bool | Allocator]) -> None:
-        """Which file holds its plan, and the options of the ``Runtime`` that loaded it."""
-        seal = self.plan.seal
-        if seal is not None:
-            self._file = PlanFile(os.path.abspath(path), seal.digest.hex(), options)
-
-    def __reduce__(self) -> tuple[Callable[[PlanFile], Engine], tuple[PlanFile]]:
-        """By path and digest: it is loaded again where it is needed."""
-        if self.closed:
-            raise self._ended()
-        if self._file is None:
-            do = "Save the plan first: engine.save('model.plan'); then pickle the engine"
-            raise InvalidArgument("no file holds the engine's plan", who=self.name, do=do)
-        return reopen, (self._file,)
-
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         """In the child: locks that other threads may have held, and threads, are of the parent."""
         self._births, self._own = threading.RLock(), threading.local()
         if self._pool is not None:
@@ -416,7 +363,7 @@ class Engine(Recorded):
             self._file = PlanFile.written(
                 path,
                 {
-                    "device": self.device.key,
+                    "device": f"{self.device.key}:{self.device.ordinal}",
                     "allocator": given.allocator,
                     "max_threads": given.threads,
                     "copy_weights": given.copy_weights,
@@ -456,27 +403,3 @@ class Engine(Recorded):
     def _repr_html_(self) -> str | None:
         """What a notebook shows: a picture of the plan, if a pack makes one."""
         return self._session.presented(self)
-
-    def __repr__(self) -> str:
-        taken, given = (
-            ", ".join(f"{io.name}: {io.dtype.value}{show(io.shape)}" for io in ios)
-            for ios in (self.inputs, self.outputs)
-        )
-        return f"<engine {self.name or 'without name'}: {taken} -> {given}>"
-
-
-def _engine_closed(name: str, path: str | None) -> EngineClosed:
-    do = f"Load it again: tactix.load({path!r})" if path else "Load its plan again"
-    return EngineClosed("the engine is closed", who=name, do=do)
-
-
-_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for engine in list(_engines):
-        engine._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

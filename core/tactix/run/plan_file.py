@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from tactix.run.engine import Engine
 
 
+RuntimeSettings = dict[str, "str | int | bool | tuple[str, ...] | Allocator"]
+"""Keywords of a ``Runtime``."""
+
+
 @dataclass(frozen=True)
 class PlanFile:
     """``digest``: sha256 of its header, which holds those of its content. ``options``: of the
@@ -22,12 +26,10 @@ class PlanFile:
 
     path: str
     digest: str
-    options: dict[str, str | int | bool | Allocator] = field(default_factory=dict)
+    options: RuntimeSettings = field(default_factory=dict)
 
     @classmethod
-    def written(
-        cls, path: str | Path, options: dict[str, str | int | bool | Allocator]
-    ) -> PlanFile:
+    def written(cls, path: str | Path, options: RuntimeSettings) -> PlanFile:
         """One that was just saved. Raises PlanFormatError, OSError."""
         return cls(os.path.abspath(path), digest_of(path), options)
 
@@ -57,4 +59,8 @@ def reopen(file: PlanFile) -> Engine:
             who=file.path,
             do="Load it with tactix.load, and pickle that engine",
         )
-    return Runtime(**file.options).deserialize(file.path, verify=True)  # type: ignore[arg-type]
+    options = {**file.options}
+    devices = options.pop("devices", ())
+    runtime = Runtime(**options)  # type: ignore[arg-type]
+    runtime.devices = devices  # type: ignore[assignment]
+    return runtime.deserialize(file.path, verify=True)

@@ -10,6 +10,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from tactix.base.arrays import Array
 from tactix.base.errors import QueueFull, TactixError
 from tactix.run.context import ExecutionContext
+from tactix.run.replica_loads import ReplicaLoads
 
 Results = dict[str, Array]
 
@@ -24,6 +26,38 @@ UNLIMITED = 1 << 62
 
 
 class QueuedRequest:
+    """``home``: the replica that it must run on; None for any. ``error``: what its run raised."""
+
+    error: BaseException | None = None
+
+    def __init__(self, feeds: Mapping[str, Any], home: int | None = None) -> None:
+        self.feeds, self.home = feeds, home
+
+    def run(self, context: ExecutionContext) -> Callable[[], None]:
+        """In another thread than the caller's; gives what tells the caller."""
+        start = time.perf_counter()
+        try:
+            results = self.results(context)
+        except BaseException as e:
+            self.error = e
+            return partial(self.fail, e)
+        context.took(self.feeds, time.perf_counter() - start)
+        return partial(self.answered, results)
+
+    def results(self, context: ExecutionContext) -> Results:
+        """Raises as a run."""
+        raise NotImplementedError
+
+    def answered(self, results: Results) -> None:
+        """Tell the caller, from any thread."""
+        raise NotImplementedError
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the caller, from any thread."""
+        raise NotImplementedError
+
+
+class AwaitedRequest(QueuedRequest):
     """``answer``, a future of the loop that asks, has the results, or what was raised."""
 
     def __init__(
@@ -31,22 +65,19 @@ class QueuedRequest:
         feeds: Mapping[str, Any],
         outputs: Collection[str] | None,
         loop: asyncio.AbstractEventLoop,
+        home: int | None = None,
     ) -> None:
-        self.feeds, self.outputs, self._loop = feeds, outputs, loop
+        super().__init__(feeds, home)
+        self._outputs, self._loop = outputs, loop
         self.answer: asyncio.Future[Results] = loop.create_future()
 
-    def run(self, context: ExecutionContext) -> Callable[[], None]:
-        """In another thread than the loop's; gives what tells the loop."""
-        start = time.perf_counter()
-        try:
-            results = context.run(self.feeds, outputs=self.outputs)
-        except BaseException as e:
-            return partial(self._tell, _failed, e)
-        context.took(self.feeds, time.perf_counter() - start)
-        return partial(self._tell, _answered, results)
+    def results(self, context: ExecutionContext) -> Results:
+        return context.run(self.feeds, outputs=self._outputs)
+
+    def answered(self, results: Results) -> None:
+        self._tell(_answered, results)
 
     def fail(self, error: BaseException) -> None:
-        """From any thread."""
         self._tell(_failed, error)
 
     def _tell(self, told: Callable[[asyncio.Future[Results], Any], None], what: object) -> None:
@@ -64,15 +95,46 @@ def _failed(answer: asyncio.Future[Results], error: BaseException) -> None:
         answer.set_exception(error)
 
 
+class PartRequest(QueuedRequest):
+    """A part of a batch, whose results go into ``out``, as far as there is such. ``answer`` has the
+    results, or what was raised; any thread may wait for it.
+    """
+
+    def __init__(
+        self, feeds: Mapping[str, Any], out: Mapping[str, Array], home: int | None
+    ) -> None:
+        super().__init__(feeds, home)
+        self._out = out
+        self.answer: Future[Results] = Future()
+
+    def results(self, context: ExecutionContext) -> Results:
+        return context.run_into(self.feeds, self._out) if self._out else context.run(self.feeds)
+
+    def answered(self, results: Results) -> None:
+        self.answer.set_result(results)
+
+    def fail(self, error: BaseException) -> None:
+        self.answer.set_exception(error)
+
+
 class RequestQueue:
     """What the threads of a pool share: requests that wait, and contexts that are free. It knows no
     engine, so that one that nobody uses any more ends.
+
+    ``homes``: the replica of each context, where there are several; ``loads`` knows how much each
+    of these has to do. A replica that is lost gets no requests any more, unless all are.
     """
 
-    def __init__(self, contexts: Sequence[ExecutionContext]) -> None:
+    def __init__(
+        self,
+        contexts: Sequence[ExecutionContext],
+        homes: Sequence[int] = (),
+        loads: ReplicaLoads | None = None,
+    ) -> None:
         self._waiting: deque[QueuedRequest] = deque()
         self._free = list(contexts)  # the last one used comes first: its shapes are in caches
         self._most = len(contexts)
+        self._homes, self._loads = dict(zip(contexts, homes, strict=False)), loads
         self._changed = threading.Condition(threading.Lock())
         self._closing: Callable[[], TactixError] | None = None
 
@@ -109,10 +171,12 @@ class RequestQueue:
         with self._changed:
             if self._waiting or not self._free or not self._free[-1].quick(feeds):
                 return None
-            return self._free.pop()
+            return self._pick(None)
 
     def give_back(self, context: ExecutionContext) -> None:
         with self._changed:
+            if self._loads is not None:
+                self._loads.end(self._homes[context])
             self._free.append(context)
             if self._waiting:
                 self._changed.notify()
@@ -122,17 +186,44 @@ class RequestQueue:
         while (found := self._next()) is not None:
             request, context = found
             tell = request.run(context)
+            if request.error is not None and self._loads is not None:
+                self._loads.failed(self._homes[context], request.error)
             self.give_back(context)  # before: who is told may ask at once
             tell()
             del found, request, tell  # its arrays are the caller's from now on
 
     def _next(self) -> tuple[QueuedRequest, ExecutionContext] | None:
         with self._changed:
-            while not (self._waiting and self._free):
+            while (found := self._match()) is None:
                 if self._closing is not None and not self._waiting:
                     return None
                 self._changed.wait()
-            return self._waiting.popleft(), self._free.pop()
+            return found
+
+    def _match(self) -> tuple[QueuedRequest, ExecutionContext] | None:
+        """The first request that a free context may run."""
+        for i, request in enumerate(self._waiting):
+            if not self._free:
+                return None
+            context = self._pick(request.home)
+            if context is not None:
+                del self._waiting[i]
+                return request, context
+        return None
+
+    def _pick(self, home: int | None) -> ExecutionContext | None:
+        """The free context that was used last, of the replica that has least to do."""
+        loads = self._loads
+        if loads is None:
+            return self._free.pop()
+        free = {self._homes[c]: c for c in self._free if home in (None, self._homes[c])}
+        usable = [home] if home is not None else loads.usable()
+        homes = [h for h in usable if h in free]
+        if not homes:
+            return None
+        context = free[loads.begin(homes)]
+        self._free.remove(context)
+        return context
 
     def close(self, error: Callable[[], TactixError]) -> None:
         """Requests that wait end with that error; threads end when they have run theirs."""
@@ -147,16 +238,24 @@ class RequestQueue:
 
 class RequestPool:
     """``contexts``: each runs one request at a time, in one of as many threads. ``max_queue``: so
-    many requests may wait. Of one process: a child after a fork makes another.
+    many requests may wait. ``homes``, ``loads``: see ``RequestQueue``. Of one process: a child
+    after a fork makes another.
 
     ``held``: seconds that requests have run in threads of event loops since one of these has let
     its loop go on.
     """
 
-    def __init__(self, name: str, contexts: Sequence[ExecutionContext], max_queue: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        contexts: Sequence[ExecutionContext],
+        max_queue: int,
+        homes: Sequence[int] = (),
+        loads: ReplicaLoads | None = None,
+    ) -> None:
         self.name, self.contexts, self._most = name, list(contexts), max_queue
         self.process, self.held = os.getpid(), 0.0
-        self.queue = RequestQueue(self.contexts)
+        self.queue = RequestQueue(self.contexts, homes, loads)
         self._threads = [
             threading.Thread(target=self.queue.serve, name=f"tactix {name} {i}", daemon=True)
             for i in range(len(self.contexts))
@@ -185,14 +284,27 @@ class RequestPool:
         return results
 
     def submit(
-        self, feeds: Mapping[str, Any], outputs: Collection[str] | None, wait: bool
-    ) -> QueuedRequest:
-        """Of the running loop. Raises QueueFull if many wait, unless it is to ``wait`` behind them;
-        EngineClosed.
+        self,
+        feeds: Mapping[str, Any],
+        outputs: Collection[str] | None,
+        wait: bool,
+        home: int | None = None,
+    ) -> AwaitedRequest:
+        """Of the running loop. ``home``: the replica that it must run on. Raises QueueFull if many
+        wait, unless it is to ``wait`` behind them; EngineClosed.
         """
-        request = QueuedRequest(feeds, outputs, asyncio.get_running_loop())
+        request = AwaitedRequest(feeds, outputs, asyncio.get_running_loop(), home)
         self.queue.put(request, UNLIMITED if wait else self._most, self.name)
         return request
+
+    def parts(self, requests: Sequence[PartRequest]) -> list[Results]:
+        """The results of all, once all have ended. Raises what the first that failed raised;
+        EngineClosed.
+        """
+        for request in requests:
+            self.queue.put(request, UNLIMITED, self.name)
+        wait([r.answer for r in requests])
+        return [r.answer.result() for r in requests]
 
     def after_fork(self) -> None:
         """In the child, which has none of the threads, and lets go of the pool."""

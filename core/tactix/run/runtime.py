@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -37,18 +37,22 @@ from tactix.run.admission import (
     without_packs,
 )
 from tactix.run.engine import Engine
+from tactix.run.engine_facts import EngineFacts
 from tactix.run.link import check_requirements, device_of
 from tactix.run.memory_log import memory_told
+from tactix.run.plan_file import RuntimeSettings
+from tactix.run.replica_loads import named
 
 if TYPE_CHECKING:
     from tactix.plugins.session import Session
 
 
 class Runtime(Recorded):
-    """Loads plans onto one device.
+    """Loads plans onto one device, or several of one kind.
 
-    ``session``: the plugins, by default all that are installed. ``device``: a key or a kind; by
-    default what the plan was built for. ``allocator``: a key or an object, by default tactix's own
+    ``session``: the plugins, by default all that are installed. ``device``: a key or a kind, by
+    default what the plan was built for: the first such, or with its number another (``cuda:1``).
+    ``allocator``: a key or an object, by default tactix's own
     for the device.
     ``max_threads``: of one inference, at most MOST_THREADS; 0 means TACTIX_NUM_THREADS or all
     usable cores.
@@ -69,6 +73,7 @@ class Runtime(Recorded):
     Raises ConfigError, InvalidArgument, PluginError.
     """
 
+    _devices: tuple[str, ...] = ()
     lean_runtime: str | Path = ""
     temporary_directory: str | None = None
     tempfile_control_flags = (
@@ -126,6 +131,25 @@ class Runtime(Recorded):
         self._max_threads = threads or default_threads()
 
     @property
+    def devices(self) -> tuple[str, ...]:
+        """Several devices of one kind, as ``("cuda:0", "cuda:1")``, or ``("all",)``: engines to
+        come are each a ``ReplicatedEngine``, with a replica on every one. Empty for one device.
+        Setting takes any names, or a text with commas; raises InvalidArgument.
+        """
+        return self._devices
+
+    @devices.setter
+    def devices(self, names: Sequence[str] | str) -> None:
+        given = [n for n in names.split(",") if names] if isinstance(names, str) else names
+        if not all(isinstance(name, str) and name for name in given):
+            do = "Give names, as ['cuda:0', 'cuda:1'], or 'all'"
+            raise InvalidArgument(f"devices are {names!r}", do=do)
+        if given and self.device:
+            what = f"devices {', '.join(given)} beside device {self.device!r}"
+            raise InvalidArgument(what, do="Give one of the two")
+        self._devices = tuple(given)
+
+    @property
     def on_untrusted(self) -> OnUntrusted:
         """What becomes of plans to come whose code is not trusted. Setting raises ConfigError."""
         return self._on_untrusted
@@ -152,15 +176,16 @@ class Runtime(Recorded):
         """
         with recording(self):
             found = self.session.flavours[self.flavour].open(self, source, verify)
-            if isinstance(source, (str, Path)) and isinstance(found, Engine):
+            if isinstance(source, (str, Path)) and isinstance(found, EngineFacts):
                 found.came_from(source, self._settings())
             return cast(Engine, found)  # one of another version has the same methods
 
-    def _settings(self) -> dict[str, str | int | bool | Allocator]:
+    def _settings(self) -> RuntimeSettings:
         """Keywords of a runtime that loads a plan as this one does, in another process."""
         return {
             "flavour": self.flavour,
             "device": self.device,
+            "devices": self.devices,
             "allocator": self.allocator,
             "max_threads": self.max_threads,
             "copy_weights": self.copy_weights,
@@ -207,7 +232,7 @@ class Runtime(Recorded):
         )
         tests: list[Callable[[Plan], Plan | None]] = [
             self._trusted,
-            lambda p: self._admit(p, self._device(p)),
+            self._admit_everywhere,
             lambda p: check_requirements(p, self.session),
         ]
         for test in tests:
@@ -234,7 +259,26 @@ class Runtime(Recorded):
                 what, do="Give files and bytes to Runtime.deserialize, or to tactix.load"
             )
         plan = self._trusted(validate(plan))
-        self._admit(plan, device := self._device(plan))
+        devices = self._devices_for(plan)
+        if not self.devices:
+            return self._engine(plan, devices[0])
+        from tactix.run.replicated_engine import ReplicatedEngine
+
+        engines: list[Engine] = []
+        try:
+            for device in devices:
+                engines.append(self._engine(plan, device))
+        except TactixError as e:
+            named(e, device.label)
+            for engine in engines:
+                engine.close()
+            raise
+        replicated = ReplicatedEngine(engines)
+        replicated.inherit_recorder(self)
+        return cast(Engine, replicated)  # it has the same methods
+
+    def _engine(self, plan: Plan, device: Device) -> Engine:
+        self._admit(plan, device)
         options = Options(
             self.max_threads, self.copy_weights, self.allocator, self.sign, self.logger
         )
@@ -244,8 +288,21 @@ class Runtime(Recorded):
         engine.inherit_recorder(self)
         return cast(Engine, engine)
 
-    def _device(self, plan: Plan) -> Device:
-        wanted = self.device or str(plan.device.get("key") or plan.device.get("kind") or "cpu")
+    def _devices_for(self, plan: Plan) -> list[Device]:
+        """The one that the plan runs on, or all that were asked for. Raises
+        PlanCompatibilityError, InvalidArgument for one that is named twice.
+        """
+        built = str(plan.device.get("key") or plan.device.get("kind") or "cpu")
+        if self.devices == (ALL,):
+            return list(self._device(plan, built).siblings())
+        found = [self._device(plan, name) for name in self.devices or (self.device or built,)]
+        if len(set(found)) < len(found):
+            labels = ", ".join(d.label for d in found)
+            do = "Name each once: contexts of one device already run beside each other"
+            raise InvalidArgument(f"a device is named twice: {labels}", do=do)
+        return found
+
+    def _device(self, plan: Plan, wanted: str) -> Device:
         try:
             device = device_of(self.session, wanted)
         except ConfigError as e:
@@ -320,6 +377,10 @@ class Runtime(Recorded):
         warn(f"the references of layers, which are slow, run in place of its code: {error}")
         return plan
 
+    def _admit_everywhere(self, plan: Plan) -> None:
+        for device in self._devices_for(plan):
+            self._admit(plan, device)
+
     def _admit(self, plan: Plan, device: Device) -> None:
         properties = device.properties()
         if reasons := compat.check(plan, properties, tactix.__version__):
@@ -329,6 +390,10 @@ class Runtime(Recorded):
         for text in compat.warnings(plan, properties, tactix.__version__):
             told = f"plan {plan.name or 'without name'}: {text}"
             self.logger.warning(punctuated((told, "A build here would be tuned to what is here")))
+
+
+ALL = "all"
+"""In place of names of devices: all of the kind that the plan was built for."""
 
 
 def default_threads(cores: int = 0) -> int:

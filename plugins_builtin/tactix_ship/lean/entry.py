@@ -22,13 +22,15 @@ _HOMES = {
 this = sys.modules[__name__]
 
 
-def load(plan: Any, *, verify: bool | None = None, **options: Any) -> Any:
+def load(plan: Any, *, verify: bool | None = None, devices: Any = (), **options: Any) -> Any:
     """An engine from a plan file or its bytes. Options: as ``Runtime`` takes them, which says what
-    is raised, too.
+    is raised, too; ``devices`` as it has them.
     """
     from tactix.run.runtime import Runtime
 
-    return Runtime(**options).deserialize(plan, verify=verify)
+    runtime = Runtime(**options)
+    runtime.devices = devices
+    return runtime.deserialize(plan, verify=verify)
 
 
 class _TrustedByHost:

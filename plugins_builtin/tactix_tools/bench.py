@@ -52,6 +52,7 @@ PERCENTILES = (90, 99)
 )
 @options.input_options
 @options.engine_options
+@options.devices_option
 @options.build_options
 @options.json_option
 @click.pass_obj

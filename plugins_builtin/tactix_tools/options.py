@@ -196,6 +196,17 @@ def engine_options(function: F) -> F:
     )(function)
 
 
+def devices_option(function: F) -> F:
+    """Where a plan runs; ``source.open_engine`` takes the keyword."""
+    return click.option(
+        "--devices",
+        default="",
+        metavar="NAMES",
+        help="Devices that take turns: cuda:1, or cuda:0,cuda:1, or all. "
+        "By default the first that the plan is for.",
+    )(function)
+
+
 def build_options(function: F) -> F:
     """What says how to build; the tool gets it as keywords, which ``settings`` understands."""
     return _stack(

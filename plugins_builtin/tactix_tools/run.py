@@ -19,6 +19,7 @@ COLUMNS = ["tensor", "dtype", "shape", "min", "max", "mean"]
 )
 @options.input_options
 @options.engine_options
+@options.devices_option
 @options.build_options
 @options.json_option
 @click.pass_obj

@@ -130,6 +130,7 @@ def _opened(
         max_threads=threads(options),
         on_untrusted=options["untrusted"] or "",
     )
+    runtime.devices = options.get("devices", "")
     if options["lean_runtime"]:
         runtime = runtime.load_runtime(options["lean_runtime"])
     if is_meant_as_plan(path):

@@ -18,6 +18,10 @@ from tactix_serve.served_model import MODEL, PLAN, ModelCounters, ServedModel
 Opens = Callable[[Path, ModelConfig], ServedModel]
 Signature = tuple[tuple[str, int, int, int], ...]
 """Of files: name, inode, bytes, nanoseconds of the last change."""
+LOOKS = 3
+"""Times that the folder is looked at, where it changes while models are loaded and one is left
+without a version. Each comes only after such a change; what still changes is seen at the next poll.
+"""
 
 
 @dataclass
@@ -89,12 +93,22 @@ class Repository:
             watcher()
 
     async def refresh(self) -> None:
-        """Load what is new or has changed, retire what is gone. Raises nothing of a model's."""
+        """Load what is new or has changed, retire what is gone. Raises nothing of a model's.
+
+        A version may be taken away, as a newer one has come, before its turn to be loaded: where
+        that leaves a model without one that serves, what is there by then is looked at again.
+        """
         async with self._lock:
             there = await asyncio.to_thread(self._scan)
-            self._drop(there)
-            for name, versions in sorted(there.items()):
-                await self._refresh_model(name, versions)
+            for _ in range(LOOKS):
+                self._drop(there)
+                for name, versions in sorted(there.items()):
+                    await self._refresh_model(name, versions)
+                if there.keys() <= self._serving.keys():
+                    return
+                before, there = there, await asyncio.to_thread(self._scan)
+                if there == before:
+                    return
 
     async def watch(self, poll: float) -> None:
         """Refresh every ``poll`` seconds, until it is cancelled."""

@@ -190,7 +190,8 @@ class DeviceArray:
         import numpy as np
 
         out = np.empty(self.shape, self.dtype.numpy)
-        self.stream.submit(lambda: self.device.copy_out(out, self.address))
+        with self.device.visited():
+            self.stream.submit(lambda: self.device.copy_out(out, self.address))
         return out
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -221,7 +222,8 @@ class DeviceArray:
             self._readers[UNKNOWN] = self.stream
         else:
             taker = self.device.stream_of(0 if stream is None else stream)
-            taker.follow(self.stream)
+            with self.device.visited():
+                taker.follow(self.stream)
             self._readers[taker.handle] = taker
         return capsule
 

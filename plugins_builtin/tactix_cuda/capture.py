@@ -26,18 +26,29 @@ CHANGED = 910
 """CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE."""
 
 
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Without the garbage collector: what it finalises may wait for the device, which a recording
-    forbids.
+class Uncollected:
+    """``with``: without the garbage collector, as what it finalises may wait for the device, which
+    a recording forbids. Recordings of several devices overlap: the last one that ends has it go on.
     """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+
+    def __init__(self) -> None:
+        self._lock, self._count, self._enabled = threading.Lock(), 0, False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._count:
+                self._enabled = gc.isenabled()
+                gc.disable()
+            self._count += 1
+
+    def __exit__(self, *raised: object) -> None:
+        with self._lock:
+            self._count -= 1
+            if not self._count and self._enabled:
+                gc.enable()
+
+
+UNCOLLECTED = Uncollected()
 
 
 class CapturedKernel(NamedTuple):
@@ -68,7 +79,7 @@ class Recorder:
         call = self._device.driver.call
         # libraries may load code at the first call: other modes of capture forbid that
         mode = self._device.driver.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        with self.lock, uncollected():
+        with self.lock, UNCOLLECTED:
             stream = self._stream = self._stream or CudaStream.create(self._device)
             call("cuStreamBeginCapture", stream.native, mode)
             try:

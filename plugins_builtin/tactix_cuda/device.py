@@ -443,6 +443,7 @@ class CudaDevice(Device):
         """Consecutive steps are one graph where all their launchers make graphs. Raises
         ExecutionError.
         """
+        self.activate()  # libraries take the current device for theirs
         parts: list[Runnable] = []
         for key, group in groupby(steps, key=lambda s: _graph_or(launchers, s.artifact.launcher)):
             own = list(group)

@@ -223,9 +223,10 @@ def measured(job: Job, path: Path, options: argparse.Namespace) -> bool:
         tactix.load(path, devices=["cuda:0"], on_untrusted="allow") as one,
         tactix.load(path, devices="all", on_untrusted="allow") as every,
     ):
-        same_results(one, every)
         for engine in (one, every):
             engine.set_pool(contexts=options.contexts, max_queue=1024)
+            engine.warm_up()
+        same_results(one, every)
         for way, make in WAYS.items():
             loads = [make(engine, options.contexts) for engine in (one, every)]
             for load in loads:

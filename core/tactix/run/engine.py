@@ -170,7 +170,7 @@ class Engine(EngineFacts):
         try:
             context = self._own.context
         except AttributeError:
-            context = self.own_context()
+            context = self._own_context()
         if (
             named
             or len(args) != len(self.plan.inputs)
@@ -195,15 +195,15 @@ class Engine(EngineFacts):
         self._log.came()
         start, outcome = time.perf_counter(), RequestOutcome.FAILED
         try:
-            context = self.own_context()
+            context = self._own_context()
             results = context.run(inputs) if out is None else context.run_into(inputs, out)
             outcome = RequestOutcome.ANSWERED
         finally:
             self._log.ended(outcome, time.perf_counter() - start)
         return results
 
-    def own_context(self) -> ExecutionContext:
-        """The calling thread's, on which calls and ``run`` are made."""
+    def _own_context(self) -> ExecutionContext:
+        """The calling thread's."""
         if not hasattr(self._own, "context"):
             self._own.context = self.create_execution_context()
         context: ExecutionContext = self._own.context
@@ -293,7 +293,7 @@ class Engine(EngineFacts):
         tuned for. Raises InvalidArgument where nothing tells a shape; as ``run``.
         """
         sets = [shapes] if isinstance(shapes, Mapping) else list(shapes)
-        contexts = [self.own_context(), *self._running_pool().contexts]
+        contexts = [self._own_context(), *self._running_pool().contexts]
         for feeds in zero_feeds(self.plan, sets):
             for context in contexts:
                 context.run(feeds)

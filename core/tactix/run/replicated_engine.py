@@ -38,10 +38,11 @@ class ReplicatedEngine(EngineFacts):
     and in ``with``.
 
     Calls, ``run``, ``run_async``, ``set_pool``, ``warm_up``, ``stats`` and ``close`` are those of
-    ``Engine``, and raise the same. ``run`` with ``split=True`` parts one batch over all devices. A
-    call whose input lies in the memory of one of the devices runs there, so that nothing is copied
-    between devices. An error that a device may have caused names it; a device that is lost to the
-    process gets no more calls.
+    ``Engine``, and raise the same. All share one pool of contexts, so that threads that call beside
+    each other wait for one of ``set_pool``'s. ``run`` with ``split=True`` parts one batch over all
+    devices. A call whose input lies in the memory of one of the devices runs there, so that nothing
+    is copied between devices. An error that a device may have caused names it; a device that is
+    lost to the process gets no more calls.
 
     ``engines``: the replicas, each an engine of its own, in the order of the devices that were
     asked for. All have their weights of the same file.
@@ -107,9 +108,12 @@ class ReplicatedEngine(EngineFacts):
         return self.engines[home].create_execution_context()
 
     def __call__(self, /, *args: Any, **named: Any) -> Any:
-        by_name = [v for x in args if isinstance(x, Mapping) for v in x.values()]
-        with self._replica((*args, *by_name, *named.values())) as engine:
-            return engine(*args, **named)
+        given = in_order(self.inputs, args, named)
+        with self._context(given) as context:
+            outputs = context.infer(given)
+        if len(outputs) == 1:
+            return outputs[0]
+        return {io.name: y for io, y in zip(self.outputs, outputs, strict=True)}
 
     def run(
         self,
@@ -135,8 +139,8 @@ class ReplicatedEngine(EngineFacts):
             if split:
                 results = self._parted(inputs, {} if out is None else out)
             else:
-                with self._replica(inputs.values()) as engine:
-                    results = engine.run(inputs, out)
+                with self._context(inputs.values()) as context:
+                    results = context.run(inputs) if out is None else context.run_into(inputs, out)
             outcome = RequestOutcome.ANSWERED
         finally:
             self._log.ended(outcome, time.perf_counter() - start)
@@ -160,19 +164,19 @@ class ReplicatedEngine(EngineFacts):
         return await answered(pool, self._log, inputs, timeout, wait, outputs, home)
 
     @contextmanager
-    def _replica(self, given: Any) -> Iterator[Engine]:
-        """The engine for a call on these arrays, which counts as its run meanwhile."""
-        if self.closed:
-            raise self._ended()
-        home = self._home(given)
-        home = self._loads.begin(self._loads.usable() if home is None else (home,))
+    def _context(self, given: Any) -> Iterator[ExecutionContext]:
+        """A context for a call on these arrays, of the replica that has least to do, for which the
+        thread waits.
+        """
+        queue = self._running_pool().queue
+        context = queue.take(self._home(given))
         try:
-            yield self.engines[home]
+            yield context
         except Exception as e:
-            self._loads.failed(home, e)
+            queue.failed(context, e)
             raise
         finally:
-            self._loads.end(home)
+            queue.give_back(context)
 
     def _home(self, given: Any) -> int | None:
         """The replica in whose device's memory an array lies; None where any will do."""
@@ -281,8 +285,7 @@ class ReplicatedEngine(EngineFacts):
     ) -> None:
         """As ``Engine.warm_up``, on all devices."""
         sets = [shapes] if isinstance(shapes, Mapping) else list(shapes)
-        pool = self._running_pool()
-        contexts = [*(e.own_context() for e in self.engines), *pool.contexts]
+        contexts = self._running_pool().contexts
         for feeds in zero_feeds(self.plan, sets):
             for context in contexts:
                 context.run(feeds)

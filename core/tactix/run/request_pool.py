@@ -137,6 +137,7 @@ class RequestQueue:
         self._homes, self._loads = dict(zip(contexts, homes, strict=False)), loads
         self._changed = threading.Condition(threading.Lock())
         self._closing: Callable[[], TactixError] | None = None
+        self._callers = 0  # threads that wait in ``take``
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -158,7 +159,7 @@ class RequestQueue:
                     do="Try again later, wait with wait=True, or allow more by max_queue",
                 )
             self._waiting.append(request)
-            self._changed.notify()
+            self._wake()
 
     def forget(self, request: QueuedRequest) -> None:
         """It does not start, if it waits still."""
@@ -178,16 +179,45 @@ class RequestQueue:
             if self._loads is not None:
                 self._loads.end(self._homes[context])
             self._free.append(context)
-            if self._waiting:
-                self._changed.notify()
+            if self._waiting or self._callers:
+                self._wake()
+
+    def _wake(self) -> None:
+        """One who can go on; all, where threads wait for different things."""
+        if self._callers:
+            self._changed.notify_all()
+        else:
+            self._changed.notify()
+
+    def take(self, home: int | None) -> ExecutionContext:
+        """A free context for a run in the calling thread, which waits for one, and gives it back.
+        ``home``: the replica that it must be of. Raises what ``close`` was given.
+        """
+        with self._changed:
+            self._callers += 1
+            try:
+                while True:
+                    if self._closing is not None:
+                        raise self._closing()
+                    context = self._pick(home) if self._free else None
+                    if context is not None:
+                        return context
+                    self._changed.wait()
+            finally:
+                self._callers -= 1
+
+    def failed(self, context: ExecutionContext, error: BaseException) -> None:
+        """Of a run on a context: replicas note it."""
+        if self._loads is not None:
+            self._loads.failed(self._homes[context], error)
 
     def serve(self) -> None:
         """Run requests until the queue is closed."""
         while (found := self._next()) is not None:
             request, context = found
             tell = request.run(context)
-            if request.error is not None and self._loads is not None:
-                self._loads.failed(self._homes[context], request.error)
+            if request.error is not None:
+                self.failed(context, request.error)
             self.give_back(context)  # before: who is told may ask at once
             tell()
             del found, request, tell  # its arrays are the caller's from now on

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from fake_driver import FakeKernel, Work, fake_device
 
-from tactix_cuda.capture import CapturedNode
+from tactix_cuda.capture import UNCOLLECTED, CapturedNode
 from tactix_cuda.driver import CudaFailure
 from tactix_cuda.graph import CudaGraph
 from tactix_cuda.launcher import Start
@@ -145,3 +145,15 @@ def test_nothing_is_collected_in_a_recording(enabled: bool) -> None:
         gc.enable()
     gc.collect()
     assert len(finalised) == 10
+
+
+def test_recordings_that_overlap_keep_the_collector_off() -> None:
+    """As those of two devices do."""
+    assert gc.isenabled()
+    with UNCOLLECTED:
+        other = threading.Thread(target=lambda: UNCOLLECTED.__enter__())
+        other.start()
+        other.join()
+    assert not gc.isenabled()  # the second one is under way
+    UNCOLLECTED.__exit__()
+    assert gc.isenabled()

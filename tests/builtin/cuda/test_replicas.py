@@ -391,6 +391,37 @@ def test_arrays_of_a_device_run_there(
         del got, there
 
 
+def test_threads_wait_for_contexts(sums: ReplicatedEngine) -> None:
+    """Many threads and requests at once, for two contexts in all, which come back whole."""
+    sums.set_pool(contexts=1)
+
+    async def ask() -> None:
+        await asyncio.gather(*(sums.run_async(e.feeds(2, i), wait=True) for i in range(60)))
+
+    with ThreadPoolExecutor(9) as pool:
+        asked = pool.submit(lambda: asyncio.run(ask()))
+        list(pool.map(lambda i: check(sums, 3, seed=i), range(60)))
+        asked.result()
+    assert sums.stats().contexts == 2
+    assert sum(r.ended for r in sums.replicas) == 60 + 2 * 60
+    with pytest.raises(ShapeError):
+        sums.run(e.feeds(4) | {"x": np.zeros(3, np.float32)})
+    check(sums, 3)
+
+
+def test_taken_by_another_device_keeps_the_current_one(
+    sums: ReplicatedEngine, two: tuple[CudaDevice, FakeApi]
+) -> None:
+    first, second = two[0].siblings()
+    array = DeviceArray(second, PoolAllocator(second), (3,), "f32", second.default_stream)
+    first.activate()
+    array.numpy()
+    array.__dlpack__(stream=second.create_stream().handle)
+    first.activate()
+    array.__dlpack__()
+    assert two[1].device == 0
+
+
 def test_contexts_of_ones_own(sums: ReplicatedEngine) -> None:
     made = [sums.create_execution_context() for _ in range(4)]
     assert [c._program.device.label for c in made] == [*LABELS, *LABELS]

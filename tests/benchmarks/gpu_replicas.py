@@ -92,7 +92,7 @@ def build(job: Job, level: int, folder: Path) -> None:
 def build_all(jobs: Sequence[Job], options: argparse.Namespace, folder: Path, gpus: int) -> None:
     """Plans that are not there, by a process for each GPU."""
     todo = [job for job in jobs if not job.path(folder).exists()]
-    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    shown = [x for x in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if x]
     running = []
     for i in range(min(gpus, len(todo))):
         models = ",".join(job.label for job in todo[i::gpus])

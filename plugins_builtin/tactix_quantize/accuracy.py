@@ -20,7 +20,6 @@ from tactix.network.definition import NetworkDefinition
 from tactix_quantize import feeds
 from tactix_quantize.calibrate import Observer
 from tactix_quantize.model import FloatModel
-from tactix_quantize.numbers import IntegerScale, limits, quantized_weights
 from tactix_quantize.observe import Tensors, sizes_of
 from tactix_quantize.points import WeightedProduct
 
@@ -200,19 +199,11 @@ class AccuracyControl:
         return dict(sorted(losses.items(), key=lambda item: (-item[1], item[0])))
 
     def _alone(self, p: WeightedProduct, x: Array, env: Mapping[str, int]) -> tuple[Array, Array]:
-        """The layer's result from floats, and from integers."""
+        """The layer's result from floats, and from 8 bits."""
         rest = [None if v is None else v.array for v in p.node.inputs[2:]]
-        made = quantized_weights(p.weights.array, p.axis)
-        shape = [-1 if i == p.axis else 1 for i in range(made.whole.ndim)]
-        weights = made.whole * made.scales.reshape(shape)
-        scale = self._model.scales[p.activation]
+        made = self._model.numbers.weights(p.weights.array, p.axis)
+        shape = [-1 if i == p.axis else 1 for i in range(made.stored.ndim)]
+        weights = made.stored.astype(np.float32) * made.scales.reshape(shape)
+        rounded = self._model.numbers.rounded(x, self._model.scales[p.activation])
         plain = run_node(p.node, [x, p.weights.array, *rest], env)[0]
-        return plain, run_node(p.node, [rounded(x, scale), weights, *rest], env)[0]
-
-
-def rounded(x: Array, a: IntegerScale) -> Array:
-    """A tensor as its integers have it, float32."""
-    low, high = limits(a)
-    whole: Array = np.clip(np.rint(x / a.scale) + a.zero, low, high)
-    found: Array = ((whole - a.zero) * a.scale).astype(np.float32)
-    return found
+        return plain, run_node(p.node, [rounded, weights, *rest], env)[0]

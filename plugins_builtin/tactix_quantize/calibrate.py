@@ -23,7 +23,7 @@ from tactix.plugins.session import Session
 from tactix_ops.rules.conv import RULES
 from tactix_quantize import feeds, kept
 from tactix_quantize.names import names_of
-from tactix_quantize.numbers import IntegerScale, affine, is_usable, usable
+from tactix_quantize.numbers import INTEGERS, NarrowNumbers, NarrowScale, is_usable, usable
 from tactix_quantize.observe import Seen, Tensors
 from tactix_quantize.points import Points, unusable
 
@@ -71,9 +71,11 @@ def _times(network: NetworkDefinition, v: Value | None, factor: float) -> Value 
     return network.add_constant((v.array * np.float32(factor)), f"{v.name}/scaled")
 
 
-def tell_unusable(network: NetworkDefinition, by: Observer) -> None:
+def tell_unusable(
+    network: NetworkDefinition, by: Observer, numbers: NarrowNumbers = INTEGERS
+) -> None:
     """Warn of layers that stay float for their weights."""
-    for p, v in unusable(network):
+    for p, v in unusable(network, numbers):
         by.session.logger.warning(
             f"layer {p.node.name!r} stays float: {v.name!r} has values that are not finite. "
             "Give the model finite weights there"
@@ -81,16 +83,22 @@ def tell_unusable(network: NetworkDefinition, by: Observer) -> None:
 
 
 def scales_of(
-    network: NetworkDefinition, places: Points, calibration: Calibration, by: Observer
-) -> dict[Value, IntegerScale]:
-    """Of every tensor that becomes integers and whose range is known.
+    network: NetworkDefinition,
+    places: Points,
+    calibration: Calibration,
+    by: Observer,
+    numbers: NarrowNumbers = INTEGERS,
+) -> dict[Value, NarrowScale]:
+    """Of every tensor that becomes such numbers and whose range is known.
 
     Raises ConfigError for a calibration that tells nothing, InvalidArgument for bad data,
     BuildCancelled.
     """
     ranges = _ranges(network, places.observed, calibration, by)
     _tell_missing(places, ranges, by)
-    found = {v: affine(low, high, calibration.symmetric) for v, (low, high) in ranges.items()}
+    found = {
+        v: numbers.scale(low, high, calibration.symmetric) for v, (low, high) in ranges.items()
+    }
     below = {v: found[u] for v, u in places.pooled.items() if u in found}
     return {**found, **below}
 
@@ -131,7 +139,7 @@ def _given(
     who: str = "",
 ) -> dict[Value, Range]:
     """Of tensors by names, as someone tells. Raises InvalidArgument where a tensor that
-    is to be read as integers has a range without a scale.
+    is to be read as 8 bits has a range without a scale.
     """
     found = _named(values, ranges)
     if empty := [v.name for v, r in found.items() if not is_usable(*r)]:

@@ -9,7 +9,7 @@ from tactix.contracts.build_stage import Lowered
 from tactix.contracts.graph import Node, Value
 from tactix.network.definition import NetworkDefinition
 from tactix_quantize.insert import ProductConstants, constants_of, insert
-from tactix_quantize.numbers import IntegerScale
+from tactix_quantize.numbers import NarrowScale
 from tactix_quantize.points import INT8, Points, Wishes, points
 
 
@@ -19,14 +19,14 @@ class CalibratedProducts:
     had the network; ``wide``: why other products are floats in every mixture.
     """
 
-    scales: Mapping[str, IntegerScale]
+    scales: Mapping[str, NarrowScale]
     constants: Mapping[str, ProductConstants]
     wide: Mapping[str, str]
     wishes: Wishes
 
     @classmethod
     def of(
-        cls, places: Points, scales: Mapping[Value, IntegerScale], wishes: Wishes
+        cls, places: Points, scales: Mapping[Value, NarrowScale], wishes: Wishes
     ) -> CalibratedProducts:
         """``places``: those of known ranges."""
         return cls(

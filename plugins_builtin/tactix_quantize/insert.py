@@ -10,37 +10,36 @@ import numpy as np
 from tactix.base.arrays import Array
 from tactix.contracts.graph import Node, Value
 from tactix.network.definition import NetworkDefinition
-from tactix_quantize.numbers import (
-    IntegerScale,
-    IntegerWeights,
-    quantized_bias,
-    quantized_weights,
-)
+from tactix_quantize.numbers import INTEGERS, NarrowNumbers, NarrowScale, NarrowWeights
 from tactix_quantize.points import Points, WeightedProduct
 
 
 @dataclass(frozen=True)
 class ProductConstants:
-    """Weights of a product in integers, and its bias as it was."""
+    """Weights of a product in the ``numbers`` that it reads, and its bias as it was."""
 
-    weights: IntegerWeights
+    weights: NarrowWeights
     bias: Array | None
+    numbers: NarrowNumbers
 
 
-def constants_of(p: WeightedProduct, per_channel: bool = True) -> ProductConstants:
+def constants_of(
+    p: WeightedProduct, numbers: NarrowNumbers = INTEGERS, per_channel: bool = True
+) -> ProductConstants:
     """``per_channel``: whether each output channel has a scale."""
     bias = None if p.bias is None else p.bias.array
-    return ProductConstants(quantized_weights(p.weights.array, p.axis, per_channel), bias)
+    weights = numbers.weights(p.weights.array, p.axis, per_channel)
+    return ProductConstants(weights, bias, numbers)
 
 
 def insert(
     network: NetworkDefinition,
     found: Points,
-    scales: Mapping[Value, IntegerScale],
+    scales: Mapping[Value, NarrowScale],
     constants: Callable[[WeightedProduct], ProductConstants] = constants_of,
 ) -> dict[str, list[str]]:
-    """Let the points of a network, which is changed, read integers; ``scales``: of every tensor
-    that becomes so. Gives the layers that each product became, by its name: itself, and the
+    """Let the points of a network, which is changed, read 8 bits; ``scales``: of every tensor that
+    becomes so. Gives the layers that each product became, by its name: itself, and the
     rounding of its input at the first that reads it.
     """
     made = {p.node.name: [p.node.name] for p in found.products}
@@ -56,8 +55,8 @@ def insert(
     return made
 
 
-def _there_and_back(network: NetworkDefinition, v: Value, a: IntegerScale, before: Node) -> Value:
-    """The tensor rounded to its integers."""
+def _there_and_back(network: NetworkDefinition, v: Value, a: NarrowScale, before: Node) -> Value:
+    """The tensor rounded to its numbers of 8 bits."""
     scale = network.add_constant(np.asarray(a.scale), f"{v.name}/scale")
     zero = network.add_constant(np.asarray(a.zero, a.dtype.numpy), f"{v.name}/zero")
     place = network.position(before)
@@ -89,17 +88,17 @@ def _roundings(read: Value) -> Iterator[Node]:
 
 
 def _weigh(
-    network: NetworkDefinition, p: WeightedProduct, constants: ProductConstants, a: IntegerScale
+    network: NetworkDefinition, p: WeightedProduct, constants: ProductConstants, a: NarrowScale
 ) -> None:
-    """Weights as int8, and the bias as int32 where that holds it."""
+    """Weights of 8 bits, and the bias as int32 where it is that."""
     made, bias = constants.weights, constants.bias
-    _read(p.node, 1, _stored(network, p.weights.name, made.whole, made.scales, p))
+    _read(p.node, 1, _stored(network, p.weights.name, made.stored, made.scales, p))
     if p.bias is None or bias is None:
         return
     units = made.scales * a.scale
     if (
-        bias.shape == made.whole.shape[p.axis : p.axis + 1]
-        and (whole := quantized_bias(bias, units)) is not None
+        bias.shape == made.stored.shape[p.axis : p.axis + 1]
+        and (whole := constants.numbers.bias(bias, units)) is not None
     ):
         _read(p.node, 2, _stored(network, p.bias.name, whole, units, p, axis=0))
 
@@ -107,13 +106,13 @@ def _weigh(
 def _stored(
     network: NetworkDefinition,
     name: str,
-    whole: Array,
+    narrow: Array,
     scales: Array,
     p: WeightedProduct,
     axis: int | None = None,
 ) -> Value:
-    """A constant of integers, as numbers."""
-    stored = network.add_constant(whole, f"{name}/int8" if axis is None else f"{name}/int32")
+    """A constant, read as float32."""
+    stored = network.add_constant(narrow, f"{name}/{narrow.dtype}")
     scale = network.add_constant(scales, f"{stored.name}/scale")
     (out,) = network.add_layer(
         "tactix.DequantizeLinear",

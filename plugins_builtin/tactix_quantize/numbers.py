@@ -1,9 +1,11 @@
-"""Scales, zero points and integers of ranges and weights."""
+"""Scales, zero points and numbers of 8 bits, of ranges and weights: integers, or floats."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,13 +16,16 @@ LARGEST = 127
 """Of int8 that stands for the magnitude of a symmetric range, and for weights: -128 is not used, as
 products of two of them overflow the pairs of 16 bits that processors add.
 """
+LARGEST_FLOAT = 448
+"""The largest finite number of float8 e4m3fn (OCP 8-bit Floating Point Specification, 1.0)."""
 MOST = 1 << 30
 """Largest bias in int32: sums of products stay within int32 beside it."""
+TINY = np.finfo(np.float32).tiny
 
 
 @dataclass(frozen=True)
-class IntegerScale:
-    """``scale * (q - zero)`` is the number that the integer q stands for."""
+class NarrowScale:
+    """``scale * (q - zero)`` is what the number q of 8 bits stands for."""
 
     scale: np.float32
     zero: int
@@ -28,55 +33,130 @@ class IntegerScale:
 
 
 @dataclass(frozen=True)
-class IntegerWeights:
-    """int8, and a scale for each output channel."""
+class NarrowWeights:
+    """Numbers as they are stored, and a scale for each output channel, or one for all."""
 
-    whole: Array
+    stored: Array
     scales: Array
+
+
+class NarrowNumbers(ABC):
+    """Numbers of 8 bits that products read in place of float32. ``name``: as options have it;
+    ``plural``: as messages have it; ``products``: layers that compute with them; ``opset``: the
+    first of ONNX whose QuantizeLinear has them, for channels, too.
+    """
+
+    name: ClassVar[str]
+    plural: ClassVar[str]
+    products: ClassVar[frozenset[str]]
+    opset: ClassVar[int]
+
+    @abstractmethod
+    def scale(self, low: float, high: float, symmetric: bool) -> NarrowScale:
+        """For numbers from low to high; zero is always one of them. A range that is empty, or so
+        small that its scale is no normal float32, is as if it reached one.
+        """
+
+    @abstractmethod
+    def weights(self, w: Array, axis: int, per_channel: bool = True) -> NarrowWeights:
+        """``axis``: of the channels."""
+
+    @abstractmethod
+    def bias(self, bias: Array, scales: Array) -> Array | None:
+        """In units of the scales; None where it stays float32."""
+
+    @abstractmethod
+    def rounded(self, x: Array, a: NarrowScale) -> Array:
+        """A tensor as these numbers have it, float32."""
+
+
+class EightBitIntegers(NarrowNumbers):
+    """int8, or uint8 for activations whose range has two ends."""
+
+    name, plural, opset = "int8", "integers", 13
+    products = frozenset({"Convolution", "Gemm", "MatMul"})
+
+    def scale(self, low: float, high: float, symmetric: bool) -> NarrowScale:
+        """int8 with zero point 0 where numbers are ``symmetric`` or shall be taken so, else
+        uint8.
+        """
+        low, high = min(low, 0.0), max(high, 0.0)
+        symmetric = symmetric or low == -high
+        span = max(-low, high) / LARGEST if symmetric else (high - low) / 255
+        scale = np.float32(span) if span > TINY else np.float32(1 / LARGEST)
+        if symmetric:
+            return NarrowScale(scale, 0, DType.INT8)
+        zero = int(np.clip(np.rint(-low / float(scale)), 0, 255))
+        return NarrowScale(scale, zero, DType.UINT8)
+
+    def weights(self, w: Array, axis: int, per_channel: bool = True) -> NarrowWeights:
+        scales, shape = _channel_scales(w, axis, per_channel, LARGEST)
+        whole = np.clip(np.rint(w / scales.reshape(shape)), -LARGEST, LARGEST)
+        return NarrowWeights(whole.astype(np.int8), scales)
+
+    def bias(self, bias: Array, scales: Array) -> Array | None:
+        """int32; None where that does not hold it."""
+        whole = np.rint(bias.astype(np.float64) / scales)
+        return None if np.abs(whole).max(initial=0) >= MOST else whole.astype(np.int32)
+
+    def rounded(self, x: Array, a: NarrowScale) -> Array:
+        low, high = (0, 255) if a.dtype is DType.UINT8 else (-128, 127)
+        whole: Array = np.clip(np.rint(x / a.scale) + a.zero, low, high)
+        found: Array = ((whole - a.zero) * a.scale).astype(np.float32)
+        return found
+
+
+class EightBitFloats(NarrowNumbers):
+    """float8 e4m3fn: the largest magnitude of a range is the largest number, and nothing is
+    added.
+    """
+
+    name, plural, opset = "fp8", "8-bit floats", 19
+    products = frozenset({"Gemm", "MatMul"})
+
+    def scale(self, low: float, high: float, symmetric: bool) -> NarrowScale:
+        span = max(-low, high) / LARGEST_FLOAT
+        return NarrowScale(np.float32(span if span > TINY else 1 / LARGEST_FLOAT), 0, DType.FP8)
+
+    def weights(self, w: Array, axis: int, per_channel: bool = True) -> NarrowWeights:
+        scales, shape = _channel_scales(w, axis, per_channel, LARGEST_FLOAT)
+        return NarrowWeights(_float8(w / scales.reshape(shape)), scales)
+
+    def bias(self, bias: Array, scales: Array) -> Array | None:
+        return None
+
+    def rounded(self, x: Array, a: NarrowScale) -> Array:
+        found: Array = (_float8(x / a.scale).astype(np.float32) * a.scale).astype(np.float32)
+        return found
+
+
+INTEGERS, FLOATS8 = EightBitIntegers(), EightBitFloats()
+NUMBERS: Mapping[str, NarrowNumbers] = {n.name: n for n in (INTEGERS, FLOATS8)}
+"""By name."""
+
+
+def _channel_scales(
+    w: Array, axis: int, per_channel: bool, largest: int
+) -> tuple[Array, tuple[int, ...]]:
+    """float32, and the shape in which they broadcast over the weights."""
+    others = tuple(i for i in range(w.ndim) if i != axis) if per_channel else None
+    most = np.abs(w).max(axis=others).astype(np.float32)
+    scales = np.atleast_1d(most / np.float32(largest))
+    scales = np.where(scales > TINY, scales, np.float32(1 / largest)).astype(np.float32)
+    return scales, tuple(-1 if per_channel and i == axis else 1 for i in range(w.ndim))
+
+
+def _float8(x: Array) -> Array:
+    """To the nearest, even where two are as near; what is beyond the largest becomes that."""
+    found: Array = np.clip(x, -LARGEST_FLOAT, LARGEST_FLOAT).astype(DType.FP8.numpy)
+    return found
 
 
 def is_usable(low: float, high: float) -> bool:
     """Whether a range has a scale that is a normal float32: one of zeros has none."""
-    return bool(max(-low, high) / 255 > np.finfo(np.float32).tiny)
+    return bool(max(-low, high) / LARGEST_FLOAT > TINY)
 
 
 def usable(ranges: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
     """Those ranges that have a scale."""
     return {name: r for name, r in ranges.items() if is_usable(*r)}
-
-
-def affine(low: float, high: float, symmetric: bool) -> IntegerScale:
-    """For numbers from low to high, int8 with zero point 0 where they are ``symmetric`` or shall be
-    taken so, else uint8. Zero is always an integer. A range that is empty, or so small that its
-    scale is no normal float32, is as if it reached one.
-    """
-    low, high = min(low, 0.0), max(high, 0.0)
-    symmetric = symmetric or low == -high
-    span = max(-low, high) / LARGEST if symmetric else (high - low) / 255
-    scale = np.float32(span) if span > np.finfo(np.float32).tiny else np.float32(1 / LARGEST)
-    if symmetric:
-        return IntegerScale(scale, 0, DType.INT8)
-    zero = int(np.clip(np.rint(-low / float(scale)), 0, 255))
-    return IntegerScale(scale, zero, DType.UINT8)
-
-
-def quantized_weights(w: Array, axis: int, per_channel: bool = True) -> IntegerWeights:
-    """``axis``: of the channels."""
-    others = tuple(i for i in range(w.ndim) if i != axis) if per_channel else None
-    most = np.abs(w).max(axis=others).astype(np.float32)
-    scales = np.atleast_1d(most / np.float32(LARGEST))
-    scales = np.where(scales > np.finfo(np.float32).tiny, scales, np.float32(1 / LARGEST))
-    shape = [-1 if i == axis else 1 for i in range(w.ndim)] if per_channel else [1] * w.ndim
-    whole = np.clip(np.rint(w / scales.reshape(shape)), -LARGEST, LARGEST)
-    return IntegerWeights(whole.astype(np.int8), scales.astype(np.float32))
-
-
-def quantized_bias(bias: Array, scales: Array) -> Array | None:
-    """In units of the scales, int32; None where that does not hold it."""
-    whole = np.rint(bias.astype(np.float64) / scales)
-    return None if np.abs(whole).max(initial=0) >= MOST else whole.astype(np.int32)
-
-
-def limits(a: IntegerScale) -> tuple[int, int]:
-    """Lowest and highest integer of a tensor."""
-    return (0, 255) if a.dtype is DType.UINT8 else (-128, 127)

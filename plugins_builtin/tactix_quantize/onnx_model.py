@@ -17,12 +17,7 @@ from tactix.base.arrays import Array
 from tactix.base.errors import ModelImportError, UnsupportedOperator
 from tactix.base.files import replacing
 from tactix.contracts.graph import Node, Value
-from tactix_quantize.numbers import (
-    IntegerScale,
-    IntegerWeights,
-    quantized_bias,
-    quantized_weights,
-)
+from tactix_quantize.numbers import NarrowNumbers, NarrowScale, NarrowWeights
 from tactix_quantize.points import Points, WeightedProduct
 
 OPSET = 13
@@ -38,19 +33,20 @@ KINDS = {
 }
 
 
-def load(path: str, beside: bool = False) -> onnx.ModelProto:
-    """A model whose nodes have names of their own, whose functions stand where they are called, and
-    whose convolutions hold the normalisations behind them. ``beside``: weights of other files stay
-    there, as long as the opset needs no conversion. Raises ModelImportError.
+def load(path: str, beside: bool = False, opset: int = OPSET) -> onnx.ModelProto:
+    """A model of that opset or a newer one, whose nodes have names of their own, whose functions
+    stand where they are called, and whose convolutions hold the normalisations behind them.
+    ``beside``: weights of other files stay there, as long as the opset needs no conversion. Raises
+    ModelImportError.
     """
     try:
         model = onnx.load(path, load_external_data=not beside)
         _check_age(model, path)
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
-        if beside and _opset(model) < OPSET:
+        if beside and _opset(model) < opset:
             model = onnx.load(path)
-        model = _with_opset(model, path)
+        model = _with_opset(model, path, opset)
     except ModelImportError:
         raise
     except Exception as e:  # protobuf, files and converters raise what they like
@@ -97,14 +93,21 @@ def _check_age(model: onnx.ModelProto, path: str) -> None:
             )
 
 
-def _with_opset(model: onnx.ModelProto, path: str) -> onnx.ModelProto:
-    """Raises ModelImportError for an old model that cannot be brought to OPSET."""
-    if _opset(model) >= OPSET:
-        return model
+def _with_opset(model: onnx.ModelProto, path: str, opset: int) -> onnx.ModelProto:
+    """The model in that opset or a newer one, and an IR version that has its types. Raises
+    ModelImportError for an old model that cannot be brought there.
+    """
+    made = model if _opset(model) >= opset else _converted(model, path, opset)
+    least = helper.find_min_ir_version_for(made.opset_import, ignore_unknown=True)
+    made.ir_version = max(made.ir_version, least)
+    return made
+
+
+def _converted(model: onnx.ModelProto, path: str, opset: int) -> onnx.ModelProto:
     try:
-        return onnx.version_converter.convert_version(model, OPSET)
-    except RuntimeError as e:
-        what = f"the model is of opset {_opset(model)}, and cannot be brought to {OPSET}"
+        return onnx.version_converter.convert_version(model, opset)
+    except (RuntimeError, onnx.version_converter.ConvertError) as e:
+        what = f"the model is of opset {_opset(model)}, and cannot be brought to {opset}"
         do = "Export it with a newer opset"
         raise ModelImportError(what, who=path, why=str(e), do=do) from e
 
@@ -136,7 +139,7 @@ def _store_constants(graph: onnx.GraphProto) -> None:
 
 
 PRODUCTS = ("Conv", "Gemm", "MatMul")
-"""Operators that become integers."""
+"""Operators that become 8 bits."""
 COMPUTED = frozenset({
     "Add", "Cast", "Concat", "Constant", "Div", "Expand", "Flatten", "Gather", "Identity", "Mul",
     "Neg", "Pow", "Reshape", "Slice", "Split", "Sqrt", "Squeeze", "Sub", "Transpose", "Unsqueeze",
@@ -331,8 +334,10 @@ def fold_factors(graph: onnx.GraphProto, folder: str = "") -> None:
 class QuantizedFile:
     """Puts QuantizeLinear and DequantizeLinear nodes into a model's graph, which it changes."""
 
-    def __init__(self, model: onnx.ModelProto, per_channel: bool = True) -> None:
-        self._graph, self._per_channel = model.graph, per_channel
+    def __init__(
+        self, model: onnx.ModelProto, numbers: NarrowNumbers, per_channel: bool = True
+    ) -> None:
+        self._graph, self._numbers, self._per_channel = model.graph, numbers, per_channel
         self._nodes = {n.name: n for n in model.graph.node}
         self._stored = Initializers(model.graph)
         self._before: dict[str, list[onnx.NodeProto]] = {}
@@ -348,8 +353,8 @@ class QuantizedFile:
         same = weights in self._stored and self._stored.shape(weights) == p.weights.spec.shape
         return same and bias_fits
 
-    def insert(self, found: Points, scales: Mapping[Value, IntegerScale]) -> None:
-        """Let the points of the network that was imported read integers in the file."""
+    def insert(self, found: Points, scales: Mapping[Value, NarrowScale]) -> None:
+        """Let the points of the network that was imported read 8 bits in the file."""
         for p in found.products:
             self._weigh(p, scales[p.activation])
         for v, uses in found.reads.items():
@@ -360,7 +365,7 @@ class QuantizedFile:
         self._graph.node.extend(nodes)
         drop_unread(self._graph)
 
-    def _quantize(self, reader: Node, i: int, scale: IntegerScale) -> None:
+    def _quantize(self, reader: Node, i: int, scale: NarrowScale) -> None:
         node = self._nodes.get(reader.name)
         if node is None or node.op_type != KINDS.get(reader.layer.name):
             return  # written in another way than it was imported: it reads floats
@@ -369,7 +374,7 @@ class QuantizedFile:
             self._read[name] = self._there_and_back(name, node, scale)
         node.input[i] = self._read[name]
 
-    def _there_and_back(self, name: str, before: onnx.NodeProto, a: IntegerScale) -> str:
+    def _there_and_back(self, name: str, before: onnx.NodeProto, a: NarrowScale) -> str:
         scale = self._stored.add(np.asarray(a.scale), f"{name}/scale")
         zero = self._stored.add(np.asarray(a.zero, a.dtype.numpy), f"{name}/zero_point")
         whole = self._stored.fresh(f"{name}/quantized")
@@ -382,10 +387,11 @@ class QuantizedFile:
         )
         return out
 
-    def _weigh(self, p: WeightedProduct, a: IntegerScale) -> None:
+    def _weigh(self, p: WeightedProduct, a: NarrowScale) -> None:
         node = self._nodes[p.node.name]
         key = f"{node.input[1]}:{p.axis}"
-        made = quantized_weights(self._stored.array(node.input[1]), p.axis, self._per_channel)
+        w = self._stored.array(node.input[1])
+        made = self._numbers.weights(w, p.axis, self._per_channel)
         if key not in self._read:
             self._read[key] = self._dequantized(node, node.input[1], made, p.axis)
         node.input[1] = self._read[key]
@@ -393,21 +399,21 @@ class QuantizedFile:
             return
         bias, units = self._stored.array(node.input[2]), made.scales * a.scale
         if (
-            bias.shape == made.whole.shape[p.axis : p.axis + 1]
-            and (whole := quantized_bias(bias, units)) is not None
+            bias.shape == made.stored.shape[p.axis : p.axis + 1]
+            and (whole := self._numbers.bias(bias, units)) is not None
         ):
-            stored = IntegerWeights(whole, units)
+            stored = NarrowWeights(whole, units)
             node.input[2] = self._dequantized(node, node.input[2], stored, 0)
 
     def _dequantized(
-        self, before: onnx.NodeProto, name: str, made: IntegerWeights, axis: int
+        self, before: onnx.NodeProto, name: str, made: NarrowWeights, axis: int
     ) -> str:
         scales = made.scales if made.scales.size > 1 else made.scales.reshape(())
-        whole = self._stored.add(made.whole, f"{name}/quantized")
+        stored = self._stored.add(made.stored, f"{name}/quantized")
         scale = self._stored.add(scales, f"{name}/scale")
-        zero = self._stored.add(np.zeros(scales.shape, made.whole.dtype), f"{name}/zero_point")
+        zero = self._stored.add(np.zeros(scales.shape, made.stored.dtype), f"{name}/zero_point")
         out = self._stored.fresh(f"{name}/dequantized")
-        node = helper.make_node("DequantizeLinear", [whole, scale, zero], [out], out)
+        node = helper.make_node("DequantizeLinear", [stored, scale, zero], [out], out)
         if scales.shape:
             node.attribute.append(helper.make_attribute("axis", axis))
         self._before.setdefault(before.name, []).append(node)

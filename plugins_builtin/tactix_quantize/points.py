@@ -1,6 +1,6 @@
-"""Where a network can become integers: which layers, which tensors that they read.
+"""Where a network can become numbers of 8 bits: which layers, which tensors that they read.
 
-Products with constant weights are what int8 makes faster. What else reads their tensors and only
+Products with constant weights are what 8 bits make faster. What else reads their tensors and only
 moves or adds numbers joins them where that keeps tensors small: a max pooling before one of them,
 the other term of a sum behind a convolution.
 """
@@ -17,12 +17,13 @@ from tactix.base.dtypes import DType
 from tactix.base.errors import ConfigError
 from tactix.contracts.graph import Node, Value
 from tactix.network.definition import NetworkDefinition
+from tactix_quantize.numbers import INTEGERS, NarrowNumbers
 
 INT8 = "int8"
 KINDS = frozenset({
     "Convolution", "ConvTranspose", "DeformConv", "Gemm", "MatMul", "Einsum", "LSTM", "GRU", "RNN",
 })  # fmt: skip
-"""Layers that multiply and add: those are counted of which some are integers."""
+"""Layers that multiply and add: those are counted of which some read 8 bits."""
 NOT_FINITE = "its weights are not finite"
 NO_RANGE = "its input has no range"
 
@@ -57,7 +58,7 @@ class WeightedProduct:
 
 @dataclass(frozen=True)
 class Points:
-    """``reads``: of each tensor that becomes integers, the layers that read it so, and as which
+    """``reads``: of each tensor that becomes 8 bits, the layers that read it so, and as which
     input. ``pooled``: tensors that have the range of another one, of which they are the maxima.
     ``wide``: why other products stay float, by their names.
     """
@@ -118,17 +119,19 @@ class Wishes:
                 raise ConfigError("unfulfilled layer precision", who=pattern, why=why, do=do)
 
 
-def unusable(network: NetworkDefinition) -> list[tuple[WeightedProduct, Value]]:
+def unusable(
+    network: NetworkDefinition, numbers: NarrowNumbers = INTEGERS
+) -> list[tuple[WeightedProduct, Value]]:
     """Products that stay float for what is not finite in their weights or bias, with that."""
-    found = [p for n in network.nodes if (p := product_of(n)) is not None]
+    found = [p for n in network.nodes if (p := product_of(n, numbers)) is not None]
     return [(p, v) for p in found for v in p.constants if not np.isfinite(v.array).all()]
 
 
-def why_float(node: Node) -> str:
-    """Why a layer is no product that integers can compute; empty if it is one."""
+def why_float(node: Node, numbers: NarrowNumbers = INTEGERS) -> str:
+    """Why a layer is no product of such numbers; empty if it can be one."""
     name, inputs = node.layer.name, node.inputs
-    if name not in ("Convolution", "Gemm", "MatMul"):
-        return f"there is no {name} of integers"
+    if name not in numbers.products:
+        return f"there is no {name} of {numbers.plural}"
     if other := next((v for v in node.given if v.spec.dtype is not DType.FP32), None):
         return f"it computes with {other.spec.dtype.value}"
     x, w = node.given[:2]
@@ -150,9 +153,9 @@ def _why_float_matrix(node: Node, x: Value, w: Value) -> str:
     return ""
 
 
-def product_of(node: Node) -> WeightedProduct | None:
-    """The layer as a product that integers can compute; None if it is none."""
-    if node.layer.name not in KINDS or why_float(node):
+def product_of(node: Node, numbers: NarrowNumbers = INTEGERS) -> WeightedProduct | None:
+    """The layer as a product of such numbers; None if it can be none."""
+    if node.layer.name not in KINDS or why_float(node, numbers):
         return None
     rows = node.layer.name == "Convolution" or (node.layer.name == "Gemm" and node.attrs.transB)
     return WeightedProduct(node, 0 if rows else 1)
@@ -163,22 +166,26 @@ def is_quantized(network: NetworkDefinition) -> bool:
     return any(n.layer.name in ("QuantizeLinear", "DequantizeLinear") for n in network.nodes)
 
 
-def points(network: NetworkDefinition, wide: Callable[[Node], str] = lambda node: "") -> Points:
-    """Where this network becomes integers. ``wide``: why a product stays float that need not; empty
-    if it does not.
+def points(
+    network: NetworkDefinition,
+    wide: Callable[[Node], str] = lambda node: "",
+    numbers: NarrowNumbers = INTEGERS,
+) -> Points:
+    """Where this network becomes such numbers. ``wide``: why a product stays float that need not;
+    empty if it does not.
     """
-    broken = {p.node for p, _ in unusable(network)}
+    broken = {p.node for p, _ in unusable(network, numbers)}
     stay = {
-        n: (NOT_FINITE if n in broken else why_float(n) or wide(n))
+        n: (NOT_FINITE if n in broken else why_float(n, numbers) or wide(n))
         for n in network.nodes
         if n.layer.name in KINDS
     }
-    found = (product_of(n) for n, why in stay.items() if not why)
+    found = (product_of(n, numbers) for n, why in stay.items() if not why)
     products = tuple(p for p in found if p is not None)
     reads: dict[Value, list[tuple[Node, int]]] = {}
     for p in products:
         reads.setdefault(p.activation, []).append((p.node, 0))
-    pooled = dict(_pools(reads))
+    pooled = dict(_pools(reads)) if "Convolution" in numbers.products else {}
     for below in pooled.values():
         reads.setdefault(below, [])
     for v, below in pooled.items():

@@ -1,4 +1,4 @@
-"""``tactix quantize``: a float32 ONNX file to one whose layers read 8-bit integers."""
+"""``tactix quantize``: a float32 ONNX file to one whose layers read 8 bits or fewer."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tactix_quantize.accuracy import AccuracyControl, AccuracyTrade, script_metr
 from tactix_quantize.calibrate import Observer
 from tactix_quantize.data_rounding import DataRounding
 from tactix_quantize.model import FloatModel, LayerOptions
+from tactix_quantize.numbers import INTEGERS, NUMBERS
 from tactix_quantize.weight_blocks import FewBits
 from tactix_quantize.weights_only import WeightsOnly
 from tactix_tools import arrays, options, show, source
@@ -36,7 +37,14 @@ SHOWN = 12
     "-o",
     "--output",
     type=click.Path(dir_okay=False),
-    help="The file to write; default: MODEL's, with .int8.onnx.",
+    help="The file to write; default: MODEL's, with .int8.onnx or what else it reads.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(list(NUMBERS)),
+    default=INTEGERS.name,
+    show_default=True,
+    help="What layers read: integers, or floats (E4M3), which Hopper GPUs multiply.",
 )
 @click.option(
     "--data",
@@ -132,11 +140,12 @@ def command(session: Session, /, **given: Any) -> None:
     TensorRT and tactix read them.
 
     Scales follow from sample inputs, on which the model is run as it is. Conv, Gemm and MatMul with
-    constant weights read 8-bit integers then. With --max-drop the fewest layers stay float with
-    which the model is good enough. Ctrl-C ends it and writes nothing.
+    constant weights read 8-bit integers then, or Gemm and MatMul 8-bit floats (--precision fp8).
+    With --max-drop the fewest layers stay float with which the model is good enough. Ctrl-C ends it
+    and writes nothing.
     """
     _check(given)
-    suffix = f".{given['weights'] or 'int8'}.onnx"
+    suffix = f".{given['weights'] or given['precision']}.onnx"
     path = Path(given["output"] or Path(given["model"]).with_suffix(suffix))
     source.output(path)
     if given["picture"]:
@@ -217,6 +226,8 @@ def _check_weights(given: dict[str, Any]) -> None:
     for name, option in SAMPLED.items():
         if given[name] not in (None, False, "") and not (by_data and name in DATA):
             raise click.UsageError(f"{option} and --weights contradict each other")
+    if given["precision"] != INTEGERS.name:
+        raise click.UsageError("--precision and --weights contradict each other")
     if by_data and not (given["data"] or given["count"]):
         raise click.UsageError(f"--method {given['method']} needs --data or --random")
     if given["data"] and given["count"]:
@@ -226,6 +237,8 @@ def _check_weights(given: dict[str, Any]) -> None:
 def _check_data(given: dict[str, Any]) -> None:
     if given["zero_points"] or given["block"] != "32" or given["method"] != "rtn":
         raise click.UsageError("--block, --zero-points and --method are for --weights")
+    if given["symmetric"] and given["precision"] != INTEGERS.name:
+        raise click.UsageError("--symmetric is for --precision int8: floats have no zero point")
     if given["data"] and given["count"]:
         raise click.UsageError("--data and --random contradict each other")
     cached = given["cache"] and Path(given["cache"]).exists()
@@ -242,12 +255,12 @@ def _check_data(given: dict[str, Any]) -> None:
 def _quantize(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]:
     """Write the file; gives what is told of it."""
     metric = script_metric(given["metric"]) if given["metric"] else None
-    choices = LayerOptions(given["exclude"], not given["per_tensor"])
+    numbers = NUMBERS[given["precision"]]
+    choices = LayerOptions(given["exclude"], not given["per_tensor"], numbers)
     model = FloatModel(given["model"], by, choices)
     data = given["data"] or (_random(model.network, given) if given["count"] else None)
-    calibration = Calibration(
-        data, given["calibrator"], given["cache"], symmetric=given["symmetric"]
-    )
+    symmetric = given["symmetric"] or numbers is not INTEGERS
+    calibration = Calibration(data, given["calibrator"], given["cache"], symmetric=symmetric)
     model.calibrate(calibration)
     outcome: AccuracyTrade | None = None
     if given["max_drop"] is not None:
@@ -260,6 +273,7 @@ def _quantize(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]
             f.write(trade.svg(outcome, given["max_drop"]).encode())
     return {
         **_sizes(given, path),
+        "precision": numbers.name,
         "layers": quantized + len(stayed),
         "quantized": quantized,
         "stayed": dict(sorted(stayed.items())),
@@ -287,7 +301,7 @@ def _print(facts: dict[str, Any]) -> None:
     if "losses" in facts:
         wide = set(facts["float_layers"])
         rows = [
-            [name, f"{loss:.2e}", "float" if name in wide else "int8"]
+            [name, f"{loss:.2e}", "float" if name in wide else facts["precision"]]
             for name, loss in facts["losses"].items()
         ]
         title = "layers by what each loses alone"
@@ -300,8 +314,9 @@ def _print(facts: dict[str, Any]) -> None:
         console.print(f"{name} stays float: {why}", soft_wrap=True, markup=False)
     if len(stayed) > SHOWN:
         console.print(f"and {len(stayed) - SHOWN} more stay float (--json names all)")
+    read = NUMBERS[facts.get("precision", INTEGERS.name)].plural
     console.print(
-        f"{facts['model']}: {facts['quantized']} of {facts['layers']} layers read integers, "
+        f"{facts['model']}: {facts['quantized']} of {facts['layers']} layers read {read}, "
         f"{show.size(facts['bytes'])} (float: {show.size(facts['float_bytes'])})",
         soft_wrap=True,
     )

@@ -1,12 +1,12 @@
-"""What int8 costs a network of 24 layers in accuracy, that is trained here: a residual network of
+"""What 8 bits cost a network of 24 layers in accuracy, that is trained here: a residual network of
 matrix products on the 8x8 digits that scikit-learn ships (1,797 images), by numpy alone.
 
     python tests/benchmarks/quantized_accuracy.py [--save digits24.onnx]
 
-Prints the accuracy on images that were neither trained on nor samples, in floats and in integers,
-as tactix (and ONNX Runtime, where it is installed) computes the file of ``tactix quantize``; and with
-weights of 4 bits, how large the noise of the scores is beside them, by method of rounding. Exits
-with 1 if integers lose more than ALLOWED.
+Prints the accuracy on images that were neither trained on nor samples, in floats, in integers, as
+tactix (and ONNX Runtime, where it is installed) computes the file of ``tactix quantize``, and in
+8-bit floats; and with these and weights of 4 bits, by method of rounding, how large the noise of the
+scores is beside them. Exits with 1 if integers or 8-bit floats lose more than ALLOWED.
 """
 
 from __future__ import annotations
@@ -143,15 +143,19 @@ def by_onnxruntime(model: Path, images: Array) -> Array | None:
     return found
 
 
-def by_few_bits(model: Path, method: str, samples: Path, images: Array) -> Array:
-    """Scores with weights of 4 bits in blocks of 32, rounded by a method of ``tactix quantize``."""
-    out = model.with_suffix(f".{method}.onnx")
-    asked = [str(model), "--weights", "int4", "--method", method, "-o", str(out)]
-    data = [] if method == "rtn" else ["--data", str(samples)]
-    if cli.main(["quantize", *asked, *data]):
+def quantized(model: Path, out: Path, options: Sequence[str], images: Array) -> Array:
+    """Scores of what ``tactix quantize`` writes, by tactix."""
+    if cli.main(["quantize", str(model), "-o", str(out), *options]):
         raise SystemExit(1)
     found: Array = tactix.build(str(out), timing_cache=False)(images)
     return found
+
+
+def by_few_bits(model: Path, method: str, samples: Path, images: Array) -> Array:
+    """Scores with weights of 4 bits in blocks of 32, rounded by a method of ``tactix quantize``."""
+    data = [] if method == "rtn" else ["--data", str(samples)]
+    options = ["--weights", "int4", "--method", method, *data]
+    return quantized(model, model.with_suffix(f".{method}.onnx"), options, images)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -172,21 +176,22 @@ def main(words: Sequence[str] | None = None) -> int:
         onnx.save(network.model(), model)
         samples = Path(folder) / "samples.npy"
         np.save(samples, images[:SAMPLES])
-        if code := cli.main(["quantize", str(model), "--data", str(samples), "-o", str(whole)]):
-            return code
-        floats, integers = (
-            accuracy(tactix.build(str(m), timing_cache=False)(rest), wanted) for m in (model, whole)
-        )
+        data = ["--data", str(samples)]
+        by_integers = quantized(model, whole, data, rest)
+        by_float8 = quantized(model, Path(folder) / "f.onnx", [*data, "--precision", "fp8"], rest)
         scores = by_onnxruntime(whole, rest)
         four = {m: by_few_bits(model, m, samples, rest) for m in ("rtn", "gptq", "awq")}
         exact = tactix.build(str(model), timing_cache=False)(rest)
-    for method, found in four.items():
+    floats, integers, float8 = (accuracy(x, wanted) for x in (exact, by_integers, by_float8))
+    noisy = {"integers": by_integers, "8-bit floats": by_float8}
+    noisy |= {f"weights of 4 bits, {method}": found for method, found in four.items()}
+    for way, found in noisy.items():
         noise = float(np.square(found - exact).sum() / np.square(exact).sum())
-        print(f"weights of 4 bits, {method}: {accuracy(found, wanted):.2%}, noise {noise:.2e}")
+        print(f"{way}: {accuracy(found, wanted):.2%}, noise {noise:.2e}")
     other = "" if scores is None else f", by ONNX Runtime {accuracy(scores, wanted):.2%}"
     print(f"{len(network.layers)} layers, {len(rest)} images: floats {floats:.2%}, ", end="")
     print(f"integers {integers:.2%}{other}")
-    return int(floats - integers > ALLOWED)
+    return int(floats - min(integers, float8) > ALLOWED)
 
 
 if __name__ == "__main__":

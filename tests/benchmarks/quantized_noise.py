@@ -1,7 +1,9 @@
-"""Signal to noise of models in int8: `tactix quantize` beside ONNX Runtime's static quantisation and,
+"""Signal to noise of models in 8 bits: `tactix quantize` beside ONNX Runtime's static quantisation and,
 with ``--nncf``, NNCF's, all from the same random inputs, against the float32 model.
 
     python tests/benchmarks/quantized_noise.py MODEL.onnx... [--samples 64] [--shapes x:1x3x224x224]
+
+Ours in 8-bit floats, too (``tactix quantize --precision fp8``).
 
 All files are run by ONNX Runtime, and ours by tactix, too. ONNX Runtime quantises with its min-max
 calibrator, weights per channel, into QuantizeLinear and DequantizeLinear operators; NNCF by its
@@ -35,13 +37,18 @@ from tactix.contracts.calibrator import Calibration
 from tactix.plugins.session import Session
 from tactix_quantize import onnx_model
 from tactix_quantize.calibrate import Observer
-from tactix_quantize.model import FloatModel
+from tactix_quantize.model import FloatModel, LayerOptions
+from tactix_quantize.numbers import FLOATS8
 
 HELD_OUT = 4
 """Inputs on which noise is measured; none of them was a sample."""
 FLAGS = ("mask", "type", "segment")
 """In names of integer inputs whose elements are 0 or 1; others are below TOKENS."""
 TOKENS = 1000
+KEEPS_RELU = ["ReluQuantRewrite"]
+"""Of ONNX Runtime's optimizers the one that drops a Relu before QuantizeLinear, as if 8-bit floats
+had no sign.
+"""
 Batch = dict[str, Array]
 
 
@@ -81,8 +88,13 @@ def decibels(found: list[list[Array]], wanted: list[list[Array]]) -> str:
     return " ".join(out)
 
 
-def by_onnxruntime(path: str | Path, inputs: list[Batch]) -> list[list[Array]]:
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+def by_onnxruntime(
+    path: str | Path, inputs: list[Batch], without: list[str] | None = None
+) -> list[list[Array]]:
+    """``without``: optimizers that are left out."""
+    session = onnxruntime.InferenceSession(
+        str(path), providers=["CPUExecutionProvider"], disabled_optimizers=without
+    )
     return [session.run(None, batch) for batch in inputs]
 
 
@@ -129,6 +141,17 @@ def compared(path: str, count: int, shapes: dict[str, list[int]], folder: Path, 
     samples, rest = data[:count], data[count:]
     wanted = by_onnxruntime(path, rest)
     name = Path(path).stem
+    model = FloatModel(
+        path, Observer(Session(group="build"), BuilderConfig()), LayerOptions(numbers=FLOATS8)
+    )
+    for calibrator in ("minmax", "entropy2"):
+        model.calibrate(Calibration(samples, calibrator, symmetric=True))
+        onnx_model.save(model.quantized_file(), folder / "float8.onnx")
+        theirs_runs = by_onnxruntime(folder / "float8.onnx", rest, KEEPS_RELU)
+        ours_runs = by_tactix(folder / "float8.onnx", rest)
+        for who, runs in (("onnxruntime", theirs_runs), ("tactix", ours_runs)):
+            found = decibels(runs, wanted)
+            print(f"{name} | tactix, fp8 {calibrator} | run by {who} | {found}", flush=True)
     for symmetric in (False, True):
         kind = "symmetric" if symmetric else "asymmetric"
         model = FloatModel(path, Observer(Session(group="build"), BuilderConfig()))

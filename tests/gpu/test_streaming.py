@@ -149,10 +149,10 @@ def large(device: CudaDevice) -> Any:
 
 
 def free(device: CudaDevice) -> int:
-    """Bytes of the device that nobody has."""
+    """Bytes of the device that nobody has, and that the pool does not keep for later."""
     gc.collect()
     device.activate()
-    device.driver.call("cuCtxSynchronize")
+    device.allocator(PoolAllocator).trim()
     return int(device.driver.call("cuMemGetInfo")[0])
 
 

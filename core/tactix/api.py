@@ -54,7 +54,7 @@ def configure(
     """A configuration from keywords: fields of BuilderConfig, and ``shapes`` (opt, or (min, opt,
     max), by input name).
 
-    ``precision``: ``tf32``, ``fp16``, ``bf16`` or ``int8`` sets the flag of that name.
+    ``precision``: ``tf32``, ``fp16``, ``bf16``, ``int8`` or ``fp8`` sets the flag of that name.
     ``calibration`` may be samples alone, as ``Calibration`` takes them. Raises
     ConfigError for a keyword that is none.
     """
@@ -71,7 +71,8 @@ def configure(
         out.progress_monitor = progress
     out.check_types()
     if precision not in ("fp32", *(f.value for f in NAMED)):
-        raise ConfigError(f"no precision {precision!r}", do="Choose fp32, tf32, fp16, bf16 or int8")
+        do = "Choose fp32, tf32, fp16, bf16, int8 or fp8"
+        raise ConfigError(f"no precision {precision!r}", do=do)
     out.flags = out.flags | {f for f in NAMED if f.value == precision}
     out.check()
     if shapes:

@@ -29,7 +29,8 @@ class BuilderFlag(enum.Enum):
     is float32 in the model may be computed with that precision where it is faster; inputs and
     outputs keep their dtypes, as does what has other dtypes in the model. With both of 16 bits,
     FP16 where weights fit its range. ``INT8``: so may products with constant weights, by the ranges
-    that ``calibration`` gives; a model that has QuantizeLinear operators needs no flag.
+    that ``calibration`` gives; a model that has QuantizeLinear operators needs no flag. ``FP8``:
+    the same with float8 E4M3.
     ``NO_FALLBACK``: a layer that only the reference tactic can run is an error, beside a GPU, too.
     ``GPU_FALLBACK``: TensorRT's name of what happens without that flag; it changes nothing.
     ``VERSION_COMPATIBLE``: no tactic bids whose steps need the version of a vendor's library that
@@ -49,6 +50,7 @@ class BuilderFlag(enum.Enum):
     BF16 = "bf16"
     TF32 = "tf32"
     INT8 = "int8"
+    FP8 = "fp8"
     NO_FALLBACK = "no_fallback"
     GPU_FALLBACK = "gpu_fallback"
     VERSION_COMPATIBLE = "version_compatible"
@@ -63,12 +65,14 @@ class BuilderFlag(enum.Enum):
 
 
 PRECISIONS = {BuilderFlag.FP16, BuilderFlag.BF16, BuilderFlag.TF32}
-NAMED = {*PRECISIONS, BuilderFlag.INT8}
+CALIBRATED = {BuilderFlag.INT8, BuilderFlag.FP8}
+"""Flags whose numbers need the ranges of a calibration."""
+NAMED = {*PRECISIONS, *CALIBRATED}
 """Flags that ``precision`` sets by name."""
 REFITTING = {BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL}
 STAGED = {
     *REFITTING,
-    BuilderFlag.INT8,
+    *CALIBRATED,
     BuilderFlag.STRIP_PLAN,
     BuilderFlag.WEIGHT_STREAMING,
     BuilderFlag.RESERVE_STATES,
@@ -202,7 +206,7 @@ class BuilderConfig:
     (``hardware_compatibility_level`` is another name of it); what cannot run here is chosen by
     cached timings and estimates.
     ``layer_precisions``, ``preferred_precisions`` of their patterns: see ``set_layer_precision``.
-    ``calibration``: where ranges for INT8 come from.
+    ``calibration``: where ranges for INT8 and FP8 come from.
     ``plugins_to_serialize``: packs whose Python goes into the plan as far as running it needs them:
     files of wheels, names of installed distributions, or ``auto`` for all. ``sign``: whether
     ``engine.save`` signs with the local key.
@@ -253,14 +257,14 @@ class BuilderConfig:
 
     def set_layer_precision(self, pattern: str, precision: str, preferred: bool = False) -> None:
         """Compute layers of that name in the model (``*`` as in file names) in ``fp32``, ``fp16``,
-        ``bf16`` or, under INT8, ``int8``, obeyed; ``preferred``: where the device can, else the
-        build warns.
+        ``bf16`` or, under INT8, ``int8``, under FP8, ``fp8``, obeyed; ``preferred``: where the
+        device can, else the build warns.
 
         Of several patterns that fit a name the last counts. Raises ConfigError for another
         precision.
         """
-        if precision not in ("fp32", "fp16", "bf16", "int8"):
-            do = "Choose fp32, fp16, bf16 or int8"
+        if precision not in ("fp32", "fp16", "bf16", "int8", "fp8"):
+            do = "Choose fp32, fp16, bf16, int8 or fp8"
             raise ConfigError(f"no layer precision {precision!r}", who=pattern, do=do)
         self.layer_precisions = {**self.layer_precisions, pattern: precision}
         self.preferred_precisions = (self.preferred_precisions - {pattern}) | (
@@ -314,10 +318,15 @@ class BuilderConfig:
         stripped = BuilderFlag.STRIP_PLAN in self.flags
         if exact and not self.numerics <= {"exact"}:
             raise ConfigError("EXACT_NUMERICS and a lower precision contradict each other")
-        if self.calibration is not None and BuilderFlag.INT8 not in self.flags:
-            raise ConfigError("a calibration without INT8", do="Set that flag: precision='int8'")
-        if exact and BuilderFlag.INT8 in self.flags:
-            raise ConfigError("EXACT_NUMERICS and INT8 contradict each other")
+        calibrated = self.flags & CALIBRATED
+        if self.calibration is not None and not calibrated:
+            do = "Set one of these flags: precision='int8' or 'fp8'"
+            raise ConfigError("a calibration without INT8 or FP8", do=do)
+        if len(calibrated) > 1:
+            raise ConfigError("INT8 and FP8 contradict each other", do="Choose one")
+        for flag in calibrated:
+            if exact:
+                raise ConfigError(f"EXACT_NUMERICS and {flag.name} contradict each other")
         if alone and not portable:
             what = "EXCLUDE_LEAN_RUNTIME without VERSION_COMPATIBLE"
             raise ConfigError(what, why="no other plan holds one")

@@ -94,6 +94,7 @@ def scales_of(
     Raises ConfigError for a calibration that tells nothing, InvalidArgument for bad data,
     BuildCancelled.
     """
+    calibration = replace(calibration, symmetric=calibration.symmetric or numbers.symmetric)
     ranges = _ranges(network, places.observed, calibration, by)
     _tell_missing(places, ranges, by)
     found = {

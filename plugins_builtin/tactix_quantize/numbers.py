@@ -43,13 +43,15 @@ class NarrowWeights:
 class NarrowNumbers(ABC):
     """Numbers of 8 bits that products read in place of float32. ``name``: as options have it;
     ``plural``: as messages have it; ``products``: layers that compute with them; ``opset``: the
-    first of ONNX whose QuantizeLinear has them, for channels, too.
+    first of ONNX whose QuantizeLinear has them, for channels, too; ``symmetric``: whether they are
+    always as far from 0 as from zero.
     """
 
     name: ClassVar[str]
     plural: ClassVar[str]
     products: ClassVar[frozenset[str]]
     opset: ClassVar[int]
+    symmetric: ClassVar[bool]
 
     @abstractmethod
     def scale(self, low: float, high: float, symmetric: bool) -> NarrowScale:
@@ -73,7 +75,7 @@ class NarrowNumbers(ABC):
 class EightBitIntegers(NarrowNumbers):
     """int8, or uint8 for activations whose range has two ends."""
 
-    name, plural, opset = "int8", "integers", 13
+    name, plural, opset, symmetric = "int8", "integers", 13, False
     products = frozenset({"Convolution", "Gemm", "MatMul"})
 
     def scale(self, low: float, high: float, symmetric: bool) -> NarrowScale:
@@ -111,7 +113,7 @@ class EightBitFloats(NarrowNumbers):
     added.
     """
 
-    name, plural, opset = "fp8", "8-bit floats", 19
+    name, plural, opset, symmetric = "fp8", "8-bit floats", 19, True
     products = frozenset({"Gemm", "MatMul"})
 
     def scale(self, low: float, high: float, symmetric: bool) -> NarrowScale:

@@ -27,3 +27,10 @@ def int8() -> Staged:
     from tactix_quantize.stage import Int8Stage
 
     return Int8Stage()
+
+
+@pack.build_stage
+def fp8() -> Staged:
+    from tactix_quantize.stage import Float8Stage
+
+    return Float8Stage()

@@ -19,7 +19,6 @@ from tactix.contracts.graph import Node, Value
 from tactix.network.definition import NetworkDefinition
 from tactix_quantize.numbers import INTEGERS, NarrowNumbers
 
-INT8 = "int8"
 KINDS = frozenset({
     "Convolution", "ConvTranspose", "DeformConv", "Gemm", "MatMul", "Einsum", "LSTM", "GRU", "RNN",
 })  # fmt: skip
@@ -83,12 +82,14 @@ class Points:
 
 @dataclass(frozen=True)
 class Wishes:
-    """Which layers are to be int8, by patterns of their names; the last that fits counts.
-    ``preferred``: patterns that need not be fulfilled.
+    """Which layers are to be of 8 bits, by patterns of their names; the last that fits counts.
+    ``preferred``: patterns that need not be fulfilled. ``narrow``: the precision of 8 bits that the
+    build allows, int8 or fp8.
     """
 
     precisions: Mapping[str, str]
     preferred: frozenset[str] = frozenset()
+    narrow: str = INTEGERS.name
 
     def of(self, node: Node) -> str:
         """The precision that is wished for a layer; empty if none."""
@@ -97,23 +98,27 @@ class Wishes:
         return self.precisions[fit[-1]] if fit else ""
 
     def against(self, node: Node) -> str:
-        """Why a layer is not to be int8; empty if it may."""
+        """Why a layer is not to be of 8 bits; empty if it may."""
         wished = self.of(node)
-        return "" if wished in ("", INT8) else f"it is wished to be {wished}"
+        return "" if wished in ("", self.narrow) else f"it is wished to be {wished}"
+
+    def forces(self, node: Node) -> bool:
+        """Whether a layer is to be of 8 bits."""
+        return self.of(node) == self.narrow
 
     def check(self, products: Collection[WeightedProduct]) -> None:
-        """Raises ConfigError for a wish of int8 that no layer of them fulfils."""
+        """Raises ConfigError for a wish of 8 bits that no layer of them fulfils."""
         done = {p.node for p in products}
         for pattern, precision in self.precisions.items():
             alone = Wishes({pattern: precision})
             if (
-                precision == INT8
+                precision == self.narrow
                 and pattern not in self.preferred
                 and not any(alone.of(n) for n in done)
             ):
                 why = (
                     "only products with constant float32 weights whose input has a range can be "
-                    "int8, and none is called so"
+                    f"{self.narrow}, and none is called so"
                 )
                 do = "Take the wish back, or give the name of such a layer"
                 raise ConfigError("unfulfilled layer precision", who=pattern, why=why, do=do)

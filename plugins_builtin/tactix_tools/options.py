@@ -338,7 +338,7 @@ def _numerics_options(function: F) -> F:
             click.option("--exact", is_flag=True, help="No fusion that changes rounding."),
             click.option(
                 "--precision",
-                type=click.Choice(["fp32", "tf32", "fp16", "bf16", "int8"]),
+                type=click.Choice(["fp32", "tf32", "fp16", "bf16", "int8", "fp8"]),
                 default="fp32",
                 show_default=True,
                 help="What float32 layers may be computed in, where that is faster.",
@@ -353,8 +353,8 @@ def _numerics_options(function: F) -> F:
                 "--calibration",
                 type=click.Path(exists=True),
                 metavar="PATH",
-                help="For --precision int8: sample inputs, a folder of .npy or .npz files, or one "
-                "such file.",
+                help="For --precision int8 or fp8: sample inputs, a folder of .npy or .npz files, "
+                "or one such file.",
             ),
             click.option(
                 "--calibrator",

@@ -259,8 +259,9 @@ def _quantize(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]
     choices = LayerOptions(given["exclude"], not given["per_tensor"], numbers)
     model = FloatModel(given["model"], by, choices)
     data = given["data"] or (_random(model.network, given) if given["count"] else None)
-    symmetric = given["symmetric"] or numbers is not INTEGERS
-    calibration = Calibration(data, given["calibrator"], given["cache"], symmetric=symmetric)
+    calibration = Calibration(
+        data, given["calibrator"], given["cache"], symmetric=given["symmetric"]
+    )
     model.calibrate(calibration)
     outcome: AccuracyTrade | None = None
     if given["max_drop"] is not None:

@@ -145,7 +145,7 @@ def compared(path: str, count: int, shapes: dict[str, list[int]], folder: Path, 
         path, Observer(Session(group="build"), BuilderConfig()), LayerOptions(numbers=FLOATS8)
     )
     for calibrator in ("minmax", "entropy2"):
-        model.calibrate(Calibration(samples, calibrator, symmetric=True))
+        model.calibrate(Calibration(samples, calibrator))
         onnx_model.save(model.quantized_file(), folder / "float8.onnx")
         theirs_runs = by_onnxruntime(folder / "float8.onnx", rest, KEEPS_RELU)
         ours_runs = by_tactix(folder / "float8.onnx", rest)

@@ -1,24 +1,29 @@
-"""``tactix quantize --precision fp8``: files of 8-bit floats that the standard's reference computes
-as tactix does, and what such a file is on a GPU.
+"""8-bit floats by sample data: files of ``tactix quantize --precision fp8``, which the standard's
+reference computes as tactix does, builds with that precision, and what both are on a GPU.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 import quantized_networks as networks
+from kept_log import KeptLog
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import tactix
+from tactix import BuilderConfig, BuilderFlag
 from tactix.api import configure
 from tactix.base.arrays import Array
 from tactix.base.dtypes import DType
+from tactix.base.errors import ConfigError
+from tactix.contracts.launcher import Step
 from tactix_quantize.numbers import FLOATS8, INTEGERS
 from tactix_tools import cli
 
@@ -241,12 +246,64 @@ def test_products_on_a_gpu_multiply_8_bits(
     quantize: Callable[..., tuple[dict, onnx.ModelProto]], tmp_path: Path
 ) -> None:
     quantize("--precision", "fp8", "--exclude", "third")
-    builder = tactix.Builder()
-    net = builder.import_model(str(tmp_path / "q.onnx"))
-    config = configure(
-        device="tactix.cuda@1", target="sm_90a", precision="fp16", level=0, timing_cache=False
-    )
-    steps = builder.build_plan(net, config).steps
-    products = [s for s in steps if s.info["kind"] == "tactix.Float8MatMul@1"]
-    assert [s.info["tactic"] for s in products] == ["tactix.cuda_hopper_float8_gemm@1"] * 2
+    steps = steps_for_a_gpu(tmp_path / "q.onnx", precision="fp16")
+    assert products(steps) == ["tactix.cuda_hopper_float8_gemm@1"] * 2
     assert not [s.info["tactic"] for s in steps if "host" in s.info["tactic"]]
+
+
+def test_a_build_calibrates_itself(tmp_path: Path) -> None:
+    """Where 8 bits are faster, or layers are to read them; in float16 between, if that is said."""
+    model = layered(tmp_path / "m.onnx")
+    wishes = {"first": "fp8", "second": "fp8", "third": "fp32"}
+    config = configure(
+        precision="fp8", calibration=[{"x": rows(0)}], layer_precisions=wishes, **FOR_A_GPU
+    )
+    config.flags.add(BuilderFlag.FP16)
+    log = KeptLog()
+    builder = tactix.Builder(log)
+    found = products(builder.build_plan(builder.import_model(str(model)), config).steps)
+    assert found == ["tactix.cuda_hopper_float8_gemm@1"] * 2
+    said = "2 of 4 products in fp8; 2 stay float"
+    assert any(said in line for line in log.lines), log.lines
+
+
+def test_a_build_for_a_processor_is_near_floats(tmp_path: Path) -> None:
+    model = layered(tmp_path / "m.onnx")
+    options = {"level": 0, "timing_cache": False, "precision": "fp8"}
+    forced = {"second": "fp8"}
+    engine = tactix.build(
+        str(model), calibration=[{"x": rows(0)}], layer_precisions=forced, **options
+    )
+    kinds = {s.info["kind"] for s in engine.plan.steps}
+    assert networks.decibels(engine(rows(1)), computed(model, rows(1))) > 25, kinds
+
+
+def test_settings_that_contradict() -> None:
+    flags = {BuilderFlag.INT8, BuilderFlag.FP8}
+    with pytest.raises(ConfigError, match="INT8 and FP8 contradict each other"):
+        BuilderConfig(flags=flags).check()
+    with pytest.raises(ConfigError, match="EXACT_NUMERICS and FP8 contradict each other"):
+        BuilderConfig(flags={BuilderFlag.EXACT_NUMERICS, BuilderFlag.FP8}).check()
+    builder = tactix.Builder()
+    with pytest.raises(ConfigError, match=r"BuilderFlag\.FP8 without a calibration"):
+        builder.build_plan(networks.residual(builder), configure(precision="fp8", level=0))
+
+
+FOR_A_GPU: dict[str, Any] = {
+    "device": "tactix.cuda@1",
+    "target": "sm_90a",
+    "level": 0,
+    "timing_cache": False,
+}
+
+
+def steps_for_a_gpu(model: Path, **options: Any) -> Sequence[Step]:
+    """By estimates."""
+    builder = tactix.Builder()
+    config = configure(**FOR_A_GPU, **options)
+    return builder.build_plan(builder.import_model(str(model)), config).steps
+
+
+def products(steps: Iterable[Step]) -> list[str]:
+    """Tactics of products of 8-bit floats."""
+    return [s.info["tactic"] for s in steps if s.info["kind"] == "tactix.Float8MatMul@1"]

@@ -90,14 +90,17 @@ class BatchAxes:
     def apart(
         self, results: Mapping[str, Array], requests: Sequence[Mapping[str, Array]]
     ) -> list[dict[str, Array]]:
-        """The results of each, without rows and ends that are others'."""
+        """The results of each, without rows and ends that are others'; of outputs that there are
+        results of.
+        """
         if not self.padded:
             return self._rows_apart(results, requests)
+        outputs = [io for io in self.outputs if io.name in results]
         out, start = list[dict[str, Array]](), 0
         for feeds in requests:
             sizes = self._sizes(feeds)
             end = start + sizes[self.batch]
-            cuts = {io.name: self._cut(io, sizes) for io in self.outputs}
+            cuts = {io.name: self._cut(io, sizes) for io in outputs}
             out.append({name: results[name][(slice(start, end), *c)] for name, c in cuts.items()})
             start = end
         return out
@@ -164,16 +167,15 @@ def _lengths(plan: Plan, asked: PadSizes, padded: frozenset[str]) -> dict[str, l
 
 def _padded(plan: Plan, pads: Pads, batch: str) -> frozenset[str]:
     """Symbols of padded axes. Raises BatchRefused for axes that cannot be."""
-    shapes = {io.name: io.shape for io in plan.inputs}
+    ios = {io.name: io for io in plan.inputs}
     names = set()
     for name, axes in pads.items():
-        for axis in axes:
-            shape = shapes.get(name, ())
-            symbol = symbol_name(shape[axis]) if 0 < axis < len(shape) else None
-            if symbol is None:
-                what = f"axis {axis} of {name!r} is not open, so that nothing pads it"
-                raise BatchRefused(what, who=plan.name, do="Name open axes of inputs but the first")
-            names.add(symbol)
+        if name not in ios:
+            do = f"There are: {', '.join(ios)}"
+            raise BatchRefused(f"no input is named {name!r}, to be padded", who=plan.name, do=do)
+        for axis, value in axes.items():
+            names.add(_padded_symbol(plan, ios[name], axis))
+            _check_pad(plan, ios[name], value)
     for io in plan.inputs:
         bare = {i for i, d in enumerate(io.shape) if symbol_name(d) in names}
         if unpadded := sorted(bare - pads.get(io.name, {}).keys()):
@@ -184,6 +186,31 @@ def _padded(plan: Plan, pads: Pads, batch: str) -> frozenset[str]:
             what = f"output {io.name!r} cannot be cut: a size of it is computed of a padded one"
             raise BatchRefused(what, who=plan.name, do="Do not pad that axis")
     return frozenset(names)
+
+
+def _padded_symbol(plan: Plan, io: TensorIO, axis: int) -> str:
+    """Raises BatchRefused."""
+    if axis == 0:
+        what = f"axis 0 of {io.name!r} is that of rows, which are other requests'"
+        raise BatchRefused(what, who=plan.name, do="Name the sizes of batches to have rows padded")
+    symbol = symbol_name(io.shape[axis]) if 0 < axis < len(io.shape) else None
+    if symbol is None:
+        what = f"axis {axis} of {io.name!r} is not open, so that nothing pads it"
+        raise BatchRefused(what, who=plan.name, do="Name open axes of inputs but the first")
+    return symbol
+
+
+def _check_pad(plan: Plan, io: TensorIO, value: float) -> None:
+    """Raises BatchRefused for a number that the input's dtype does not have."""
+    dtype = io.dtype.numpy
+    with np.errstate(all="ignore"):
+        try:
+            fits = io.dtype.is_float or np.asarray(value, dtype).item() == value
+        except (TypeError, ValueError, OverflowError):
+            fits = False
+    if not fits:
+        what = f"{value!r} is no {io.dtype.value}, which {io.name!r} could be padded with"
+        raise BatchRefused(what, who=plan.name, do=f"Give a number of {io.dtype.value}")
 
 
 def _check(io: TensorIO, x: Array, sizes: dict[str, int]) -> None:
@@ -215,5 +242,6 @@ def _joined(
             start += len(a)
     else:
         np.concatenate(arrays, out=out[:rows])
-    out[rows:] = out[rows - 1]
+    if rows:
+        out[rows:] = out[rows - 1]
     return out

@@ -54,8 +54,11 @@ class BatchOptions:
     pad_sizes: PadSizes = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.max_batch < 0 or self.max_queue < 1:
-            raise InvalidArgument(f"no room for requests: {self}", do="Give more")
+        if self.max_batch < 0:
+            do = "Give rows, or 0 for what the profile takes"
+            raise InvalidArgument(f"max_batch is {self.max_batch}", do=do)
+        if self.max_queue < 1:
+            raise InvalidArgument(f"max_queue is {self.max_queue}", do="Give 1 or more")
         for name in ("window", "target"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InvalidArgument(f"{name} is {getattr(self, name)!r}", do="Give seconds, or 0")

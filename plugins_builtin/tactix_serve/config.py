@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -13,6 +14,7 @@ from tactix.base.spelling import did_you_mean
 from tactix_serve.batching import BatchOptions
 
 CONFIG = "config.toml"
+KINDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text"}
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,12 @@ class ModelConfig:
     warm_up: bool = True
     timeout: float = 0.0
     batching: BatchOptions | None = None
+
+    def __post_init__(self) -> None:
+        """Raises InvalidArgument."""
+        if not 0 <= self.timeout < math.inf:
+            what = f"timeout is {self.timeout:g}"
+            raise InvalidArgument(what, do="Give seconds, or 0 for none")
 
 
 def read_config(folder: Path) -> ModelConfig:
@@ -65,13 +73,24 @@ def _batching(given: object, path: Path) -> BatchOptions:
     return BatchOptions(**fields, pad=pads, sizes=sizes, pad_sizes=lengths)
 
 
+PAD = {"axis": (int,), "value": (int, float, bool), "sizes": (list,)}
+"""What a pad says, and of which kinds."""
+
+
 def _pads(given: object, path: Path) -> dict[str, dict[int, float]]:
-    try:
-        assert isinstance(given, dict)
-        return {name: {int(p["axis"]): p.get("value", 0)} for name, p in given.items()}
-    except (AssertionError, AttributeError, KeyError, TypeError, ValueError):
-        do = "Write pad.ids = { axis = 1, value = 0 } for the input ids"
-        raise ConfigError(f"pad is {given!r}", who=str(path), do=do) from None
+    do = "Write pad.ids = { axis = 1, value = 0 } for the input ids"
+    if not isinstance(given, dict):
+        raise ConfigError(f"pad is {given!r}", who=str(path), do=do)
+    for name, pad in given.items():
+        if not isinstance(pad, dict) or "axis" not in pad:
+            raise ConfigError(f"pad.{name} is {pad!r}", who=str(path), do=do)
+        for word, value in pad.items():
+            if word not in PAD:
+                known = did_you_mean(word, list(PAD), f"There are: {', '.join(PAD)}")
+                raise ConfigError(f"no setting pad.{name}.{word}", who=str(path), do=known)
+            if type(value) not in PAD[word]:
+                raise ConfigError(f"pad.{name}.{word} is {value!r}", who=str(path), do=do)
+    return {name: {pad["axis"]: pad.get("value", 0)} for name, pad in given.items()}
 
 
 def _checked(given: Mapping[str, object], default: object, path: Path) -> dict[str, Any]:
@@ -87,6 +106,6 @@ def _checked(given: Mapping[str, object], default: object, path: Path) -> dict[s
         number = float(value) if wanted is float and type(value) is int else value
         if type(number) is not wanted:
             what = f"{name} is {value!r}"
-            raise ConfigError(what, who=str(path), do=f"Give a {wanted.__name__}")
+            raise ConfigError(what, who=str(path), do=f"Give {KINDS[wanted]}")
         out[name] = number
     return out

@@ -146,6 +146,20 @@ def test_padded_lengths_are_cut_back(lengths: Engine) -> None:
     assert all(np.array_equal(a["y"], x * 2) for a, x in zip(answers, xs, strict=True))
 
 
+def test_no_rows_are_padded_too(lengths: Engine) -> None:
+    async def work() -> Any:
+        options = BatchOptions(max_batch=4, pad={"x": {1: 0}}, pad_sizes={"x": {1: [4, 8]}})
+        return await Batcher(lengths, options).infer({"x": np.ones((0, 3), np.int64)})
+
+    assert in_loop(work())["y"].shape == (0, 3)
+
+
+def test_outputs_that_nobody_asked_for_are_not_cut(lengths: Engine) -> None:
+    axes = batch_axes(lengths.plan, {"x": {1: 0}})
+    feeds = [{"x": np.ones((1, n), np.int64)} for n in (2, 3)]
+    assert axes.apart({}, feeds) == [{}, {}]
+
+
 def test_without_padding_other_shapes_go_apart(lengths: Engine) -> None:
     async def work() -> Any:
         batcher = Batcher(lengths, BatchOptions(max_batch=2, window=0.01))
@@ -217,8 +231,14 @@ def test_networks_that_cannot_be_batched(plans: Any) -> None:
     ):
         Batcher(fixed)
     with tactix.load(plans.path("lengths")) as lengths:
-        for pads in ({"x": {0: 0}}, {"x": {2: 0}}, {"z": {1: 0}}):
-            with pytest.raises(BatchRefused, match="is not open"):
+        for pads, why in (
+            ({"x": {0: 0}}, "axis 0 of 'x' is that of rows"),
+            ({"x": {2: 0}}, "axis 2 of 'x' is not open"),
+            ({"z": {1: 0}}, "no input is named 'z'"),
+            ({"x": {1: 0.5}}, "0.5 is no i64"),
+            ({"x": {1: 1e30}}, "1e.30 is no i64"),
+        ):
+            with pytest.raises(BatchRefused, match=why):
                 batch_axes(lengths.plan, pads)
     for options in ({"window": -1.0}, {"target": float("inf")}, {"max_queue": 0}):
         with pytest.raises(InvalidArgument):

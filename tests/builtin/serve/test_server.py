@@ -235,6 +235,10 @@ def test_configurations(tmp_path: Path) -> None:
         "[batching]\nwindow = -1",
         "[batching]\npad = 3",
         "[batching.pad.x]\nvalue = 1",
+        "[batching.pad.x]\naxis = 1\nsize = [4]",
+        "[batching.pad.x]\naxis = 1\nvalue = 'x'",
+        "[batching.pad.x]\naxis = 1.5",
+        "timeout = -1",
     ):
         path.write_text(text)
         with pytest.raises(ConfigError, match=re.escape(str(path))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -313,7 +313,9 @@ class Runtime(Recorded):
             ) from e
         if why := device.available():
             raise PlanCompatibilityError(
-                f"device {device.key} is not here", who=f"plan {plan.name}", reasons=(why,)
+                f"device {wanted} is not here",
+                who=f"plan {plan.name}",
+                reasons=(*_built_for_another(plan, device), why),
             )
         return device
 
@@ -390,6 +392,13 @@ class Runtime(Recorded):
         for text in compat.warnings(plan, properties, tactix.__version__):
             told = f"plan {plan.name or 'without name'}: {text}"
             self.logger.warning(punctuated((told, "A build here would be tuned to what is here")))
+
+
+def _built_for_another(plan: Plan, device: Device) -> Iterator[str]:
+    """Why a plan would not run on a device, were it here: what compat.check says of one that is."""
+    built = str(plan.device.get("key") or "")
+    if built and built != device.key:
+        yield f"the plan was built for {built}, so that it would not run there either"
 
 
 ALL = "all"

@@ -223,9 +223,13 @@ DATA = ("data", "count")
 
 def _check_weights(given: dict[str, Any]) -> None:
     by_data = given["method"] != "rtn"
-    for name, option in SAMPLED.items():
-        if given[name] not in (None, False, "") and not (by_data and name in DATA):
+    asked = {n: o for n, o in SAMPLED.items() if given[n] not in (None, False, "")}
+    for name, option in asked.items():
+        if name not in DATA:
             raise click.UsageError(f"{option} and --weights contradict each other")
+        if not by_data:
+            what = "rounds to the nearest without data; --method gptq and awq round by it"
+            raise click.UsageError(f"{option} is of no use: --weights {what}")
     if given["precision"] != INTEGERS.name:
         raise click.UsageError("--precision and --weights contradict each other")
     if by_data and not (given["data"] or given["count"]):

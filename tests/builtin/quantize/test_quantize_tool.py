@@ -214,7 +214,7 @@ def test_random_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         ([], "give --data, --random", cli.USAGE),
         (["--data", ".", "--random", "3"], "contradict", cli.USAGE),
         (["--random", "1", "--metric", __file__], "for --max-drop", cli.USAGE),
-        (["--weights", "int4", "--random", "1"], "--random and --weights", cli.USAGE),
+        (["--weights", "int4", "--random", "1"], "--random is of no use: --weights", cli.USAGE),
         (["--random", "1", "--zero-points"], "for --weights", cli.USAGE),
         (
             ["--weights", "int4", "--exclude", "*"],

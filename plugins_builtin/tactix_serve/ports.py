@@ -55,6 +55,13 @@ def bound(host: str, port: int, shared: bool = False) -> socket.socket:
     return listener
 
 
+def check_free(at: ListenAt) -> None:
+    """Before models are loaded, which takes long. Raises ConfigError for ports that are taken."""
+    for port in filter(None, (at.http, at.grpc)):
+        with bound(at.host, port) as alone:
+            alone.listen()
+
+
 @contextlib.contextmanager
 def reserved(at: ListenAt) -> Iterator[Listening]:
     """The ports are this server's meanwhile, whichever of its processes listen there. Raises

@@ -9,7 +9,7 @@ from tactix.base.logger import Logger
 from tactix_serve.listening import Listener
 from tactix_serve.local_service import LocalService
 from tactix_serve.options import ServerOptions
-from tactix_serve.ports import Listening
+from tactix_serve.ports import Listening, check_free
 from tactix_serve.repository import Opens, Repository
 from tactix_serve.served_model import open_model
 from tactix_serve.shared_memory import SharedMemory
@@ -38,13 +38,15 @@ class ModelServer:
 
         Raises ConfigError for ports that are taken.
         """
+        at = self._options.listen_at()
+        check_free(at)
         stop = stop or asyncio.Event()
         repository = Repository(self._options.models, self._opens, self._logger)
         service = LocalService(repository, SharedMemory(self._options.shared_memory))
         with heeding(stop):
             await repository.refresh()
             try:
-                listener = Listener(service, self._options.listen_at())
+                listener = Listener(service, at)
                 ports = await listener.start()
                 watching = asyncio.create_task(repository.watch(self._options.poll))
                 self._told(ports)

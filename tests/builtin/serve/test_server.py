@@ -360,9 +360,13 @@ def test_options_and_ports_that_are_taken(tmp_path: Path) -> None:
         ServerOptions(tmp_path / "none", tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        options = ServerOptions(tmp_path, tmp_path, http=port, grpc=None)
+        options, opened = ServerOptions(tmp_path, tmp_path, http=port, grpc=None), list[Path]()
+        (tmp_path / "m" / "1").mkdir(parents=True)
+        (tmp_path / "m" / "1" / "model.onnx").write_bytes(b"x")
+        opens: Any = lambda folder, config: opened.append(folder)  # noqa: E731
         with pytest.raises(ConfigError, match="cannot be served"):
-            asyncio.run(ModelServer(options).serve())
+            asyncio.run(ModelServer(options, opens=opens).serve())
+        assert not opened
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGTERM")

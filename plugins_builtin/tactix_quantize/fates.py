@@ -257,17 +257,23 @@ class Fates:
         x, w = product["reads"][:2]
         if self._is_constant(x["name"]):
             return ["its constant is on the left: transpose it to the right"]
-        if not self._is_dequantized(x["name"]):
+        source = self._dequantizer(x["name"])
+        if source is None:
             return ["its activations are not quantised: put QuantizeLinear in front of it"]
+        if source["reads"][0]["dtype"].startswith("f8"):
+            return ["products of 8-bit floats have kernels on GPUs alone: elsewhere floats do it"]
         if not self._is_constant(w["name"]) and not w.get("constant"):
             return ["its other factor is not quantised: put QuantizeLinear in front of it"]
         return ["its weights are floats: put int8 ones behind a DequantizeLinear"]
 
-    def _is_dequantized(self, tensor: str) -> bool:
+    def _dequantizer(self, tensor: str) -> Row | None:
+        """The DequantizeLinear that makes a tensor, perhaps through moves."""
         maker = self._makers.get(tensor)
         while maker is not None and _is(self._source[maker], *MOVES):
             maker = self._makers.get(self._source[maker]["reads"][0]["name"])
-        return maker is not None and _is(self._source[maker], DEQUANTIZE)
+        if maker is None or not _is(self._source[maker], DEQUANTIZE):
+            return None
+        return self._source[maker]
 
     def _is_constant(self, tensor: str) -> bool:
         """Whether a DequantizeLinear makes it of constants."""

@@ -208,6 +208,18 @@ def test_what_is_wrong_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert said in " ".join(capsys.readouterr().err.split())
 
 
+def test_looking_at_a_file_tells_who_computes_8_bit_floats(
+    quantize: Callable[..., tuple[dict, onnx.ModelProto]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    quantize("--precision", "fp8")
+    assert cli.main(["inspect", str(tmp_path / "q.onnx"), "--quantization"]) == 0
+    told = capsys.readouterr().out
+    assert "have kernels on GPUs alone" in told
+    assert "int8 ones" not in told
+
+
 def test_an_opset_that_cannot_be_raised_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,7 +33,7 @@ from tactix.run.link import LinkedPlan
 from tactix.run.memory import Weights
 from tactix.run.memory_log import memory_told
 from tactix.run.plan_file import PlanFile
-from tactix.run.request_stats import EngineStats, RequestLog, RequestOutcome
+from tactix.run.request_stats import RequestLog, RequestOutcome
 from tactix.run.shapes import shape_of, solve
 from tactix.run.warm_up import zero_feeds
 
@@ -298,13 +298,6 @@ class Engine(EngineFacts):
             for context in contexts:
                 context.run(feeds)
 
-    def stats(self) -> EngineStats:
-        """What became of requests so far."""
-        pool = self._pool
-        if pool is None:
-            return self._log.stats(0, 0, 0)
-        return self._log.stats(len(pool.queue), pool.queue.running, len(pool.contexts))
-
     # -- ending, and other processes --------------------------------------------------------------
 
     def close(self) -> None:
@@ -333,12 +326,6 @@ class Engine(EngineFacts):
         """Of all that refers to weights and code; no context runs any more."""
         self._own = threading.local()
         self.plan = cast(Plan, ClosedPart(self._ended))
-
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
 
     def after_fork(self) -> None:
         """In the child: locks that other threads may have held, and threads, are of the parent."""

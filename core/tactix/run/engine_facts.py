@@ -1,4 +1,6 @@
-"""What every engine tells of its plan, and of the file that it came from."""
+"""What every engine tells of its plan, of the file that it came from, and of its requests; and that
+it is closed at the end of a block.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import os
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 from tactix.base.dims import Shape, show
 from tactix.base.dtypes import DType
@@ -13,10 +16,17 @@ from tactix.base.error_recorder import Recorded
 from tactix.base.errors import EngineClosed, InvalidArgument
 from tactix.plan.schema import Plan, TensorIO
 from tactix.run.plan_file import PlanFile, RuntimeSettings, reopen
+from tactix.run.request_stats import EngineStats, RequestLog
+
+if TYPE_CHECKING:
+    from tactix.run.request_pool import RequestPool
 
 
 class EngineFacts(Recorded):
     """``closed``: whether it can run no more."""
+
+    _log: RequestLog
+    _pool: RequestPool | None
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -85,6 +95,23 @@ class EngineFacts(Recorded):
             do = "Save the plan first: engine.save('model.plan'); then pickle the engine"
             raise InvalidArgument("no file holds the engine's plan", who=self.name, do=do)
         return reopen, (self._file,)
+
+    def stats(self) -> EngineStats:
+        """What became of requests so far."""
+        pool = self._pool
+        if pool is None:
+            return self._log.stats(0, 0, 0)
+        return self._log.stats(len(pool.queue), pool.queue.running, len(pool.contexts))
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        raise NotImplementedError(f"{type(self).__name__}: close")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
 
     @property
     def _ended(self) -> Callable[[], EngineClosed]:

@@ -22,7 +22,7 @@ from tactix.run.engine import MAX_QUEUE, Engine
 from tactix.run.engine_facts import EngineFacts
 from tactix.run.outputs import check_inputs_apart, check_outputs, check_shape
 from tactix.run.replica_loads import ReplicaLoads, ReplicaState
-from tactix.run.request_stats import EngineStats, RequestLog, RequestOutcome
+from tactix.run.request_stats import RequestLog, RequestOutcome
 from tactix.run.shapes import solve
 from tactix.run.warm_up import zero_feeds
 
@@ -290,13 +290,6 @@ class ReplicatedEngine(EngineFacts):
             for context in contexts:
                 context.run(feeds)
 
-    def stats(self) -> EngineStats:
-        """What became of requests so far, on all devices; ``replicas`` tells it of each."""
-        pool = self._pool
-        if pool is None:
-            return self._log.stats(0, 0, 0)
-        return self._log.stats(len(pool.queue), pool.queue.running, len(pool.contexts))
-
     # -- ending, and other processes --------------------------------------------------------------
 
     def close(self) -> None:
@@ -311,12 +304,6 @@ class ReplicatedEngine(EngineFacts):
         for engine in self.engines:
             engine.close()
         self.plan = cast(Plan, ClosedPart(self._ended))
-
-    def __enter__(self) -> ReplicatedEngine:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
 
     def after_fork(self) -> None:
         self._births = threading.RLock()

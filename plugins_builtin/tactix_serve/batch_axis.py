@@ -141,7 +141,7 @@ def batch_axes(
         why = "; ".join(axis.reasons)
         raise BatchRefused("requests cannot go together", who=plan.name, why=why, do=do)
     pads = pads or {}
-    padded = _padded(plan, pads, batch)
+    padded = _padded(plan, pads)
     tops = [p.dims[batch][2] for p in plan.profiles if batch in p.dims]
     known = [top for top in tops if top is not None]
     highest = min(known) if known else None
@@ -165,7 +165,7 @@ def _lengths(plan: Plan, asked: PadSizes, padded: frozenset[str]) -> dict[str, l
     return out
 
 
-def _padded(plan: Plan, pads: Pads, batch: str) -> frozenset[str]:
+def _padded(plan: Plan, pads: Pads) -> frozenset[str]:
     """Symbols of padded axes. Raises BatchRefused for axes that cannot be."""
     ios = {io.name: io for io in plan.inputs}
     names = set()

@@ -15,6 +15,7 @@ import pytest
 
 import tactix
 from tactix.base.logger import Logger
+from tactix.run.engine import Engine
 
 WEIGHTS = np.arange(12, dtype=np.float32).reshape(4, 3) - 5
 
@@ -65,6 +66,14 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Plans:
 def scaled(x: Any, factor: float = 1) -> Any:
     """What ``scaled`` computes."""
     return np.maximum(x @ WEIGHTS, 0) * np.float32(factor)
+
+
+@pytest.fixture
+def engine(plans: Plans) -> Iterator[Engine]:
+    """``scaled``, with one context for requests."""
+    with tactix.load(plans.path("scaled"), max_threads=1) as engine:
+        engine.set_pool(contexts=1)
+        yield engine
 
 
 @pytest.fixture(scope="session")

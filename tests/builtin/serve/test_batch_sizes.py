@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,6 @@ FAR = 60.0
 def x_of(rows: int, seed: int = 0) -> dict[str, Any]:
     drawn = np.random.default_rng(seed).standard_normal((rows, 4), dtype=np.float32)
     return {"x": drawn}
-
-
-@pytest.fixture
-def engine(plans: Any) -> Iterator[Engine]:
-    with tactix.load(plans.path("scaled"), max_threads=1) as engine:
-        engine.set_pool(contexts=1)
-        yield engine
 
 
 @pytest.fixture

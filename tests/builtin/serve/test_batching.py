@@ -40,13 +40,6 @@ def x_of(rows: int, seed: int = 0) -> dict[str, Any]:
 
 
 @pytest.fixture
-def engine(plans: Any) -> Iterator[Engine]:
-    with tactix.load(plans.path("scaled"), max_threads=1) as engine:
-        engine.set_pool(contexts=1)
-        yield engine
-
-
-@pytest.fixture
 def lengths(plans: Any) -> Iterator[Engine]:
     with tactix.load(plans.path("lengths"), max_threads=1) as engine:
         engine.set_pool(contexts=1)

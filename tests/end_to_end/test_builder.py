@@ -759,7 +759,7 @@ def test_precision_as_a_keyword() -> None:
     given = config(flags={BuilderFlag.DEBUG})
     assert configure(given, precision="fp16").flags == {BuilderFlag.DEBUG, BuilderFlag.FP16}
     assert configure(given).flags == given.flags == {BuilderFlag.DEBUG}
-    with pytest.raises(ConfigError, match="fp32, tf32, fp16, bf16 or int8"):
+    with pytest.raises(ConfigError, match="fp32, tf32, fp16, bf16, int8 or fp8"):
         configure(precision="int4")
     for precision in ("tf32", "fp16", "bf16", "int8"):
         with pytest.raises(ConfigError, match="EXACT_NUMERICS"):

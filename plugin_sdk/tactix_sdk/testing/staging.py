@@ -30,7 +30,7 @@ OF_STATES = {BuilderFlag.RESERVE_STATES}
 """Flags that ask for a state that grows, and refuse networks without one."""
 CALIBRATION = Calibration(ranges={"x": (-4.0, 4.0)})
 """Of the small network, for flags that ask for one."""
-ROUNDED = {BuilderFlag.INT8}
+ROUNDED = {BuilderFlag.INT8, BuilderFlag.FP8}
 """Flags that ask for a calibration, and whose plans give other answers, as they round."""
 
 

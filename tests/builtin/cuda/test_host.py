@@ -58,6 +58,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> tuple[CudaDevice, FakeApi]:
 
 CLASHING = {BuilderFlag.EXACT_NUMERICS, BuilderFlag.BF16, BuilderFlag.RESERVE_STATES}
 """Flags that others, or a GPU, refuse."""
+CALIBRATED = {BuilderFlag.INT8, BuilderFlag.FP8}
+"""Flags that ask for a calibration."""
 
 
 def config(**fields: Any) -> tactix.BuilderConfig:
@@ -143,7 +145,7 @@ def test_what_has_a_kernel_stays_on_the_device(here: tuple[CudaDevice, FakeApi])
             between(built),
             e.config(
                 tactic_sources=ON_HOST,
-                flags=set(BuilderFlag) - CLASHING - {BuilderFlag.INT8},  # which wants a calibration
+                flags=set(BuilderFlag) - CLASHING - CALIBRATED,
             ),
         )
 

@@ -85,7 +85,7 @@ def test_a_wish_that_cannot_be_is_an_error() -> None:
         plan(precision="fp16", layer_precisions={"third": "fp32"})
     with pytest.raises(ConfigError, match=r"first.*bf16"):
         plan(np.float16, layer_precisions={"first": "bf16"})
-    with pytest.raises(ConfigError, match="fp32, fp16, bf16 or int8"):
+    with pytest.raises(ConfigError, match="fp32, fp16, bf16, int8 or fp8"):
         tactix.BuilderConfig().set_layer_precision("first", "int4")
 
 

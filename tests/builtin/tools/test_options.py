@@ -132,7 +132,7 @@ def test_precisions_of_all_layers_and_of_some() -> None:
     assert seen["precision"] == "fp16"
     assert seen["layer_precisions"] == {"/a:0/norm*": "fp32", "head": "bf16"}
     for wrong in ("head:int4", "head"):
-        with pytest.raises(ConfigError, match="fp32, fp16, bf16 or int8"):
+        with pytest.raises(ConfigError, match="fp32, fp16, bf16, int8 or fp8"):
             parse("--layer-precision", wrong)
 
 

@@ -43,8 +43,8 @@ class NarrowWeights:
 class NarrowNumbers(ABC):
     """Numbers of 8 bits that products read in place of float32. ``name``: as options have it;
     ``plural``: as messages have it; ``products``: layers that compute with them; ``opset``: the
-    first of ONNX whose QuantizeLinear has them, for channels, too; ``symmetric``: whether they are
-    always as far from 0 as from zero.
+    first of ONNX whose QuantizeLinear has them, for channels, too; ``symmetric``: whether their
+    ranges always reach as far below zero as above.
     """
 
     name: ClassVar[str]

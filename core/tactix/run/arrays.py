@@ -34,6 +34,13 @@ def address_of(array: Any) -> int:
         return start
 
 
+def check_named(inputs: object) -> None:
+    """Raises InvalidArgument where arrays are not given by name."""
+    if not isinstance(inputs, Mapping):
+        what = f"inputs are a {type(inputs).__name__}"
+        raise InvalidArgument(what, do="Give arrays by input name")
+
+
 def read(device: Device, dtype: DType, shape: tuple[int, ...], address: int) -> Any:
     """An array of what lies in the device's memory: in place and read-only where that is the
     host's, else a copy.

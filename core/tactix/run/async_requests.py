@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from tactix.base.errors import DeadlineExceeded, InvalidArgument, QueueFull
+from tactix.run.arrays import check_named
 from tactix.run.request_stats import RequestLog, RequestOutcome
 from tactix.run.run_times import LONG
 
@@ -28,7 +29,8 @@ async def answered(
     home: int | None = None,
 ) -> dict[str, Array]:
     """As ``Engine.run_async``. ``home``: the replica that it must run on."""
-    _check(inputs, timeout)
+    check_named(inputs)
+    _check_timeout(timeout)
     log.came()
     start, outcome = time.perf_counter(), RequestOutcome.FAILED
     try:
@@ -55,10 +57,7 @@ async def answered(
     return results
 
 
-def _check(inputs: Mapping[str, ArrayLike], timeout: float | None) -> None:
-    if not isinstance(inputs, Mapping):
-        what = f"inputs are a {type(inputs).__name__}"
-        raise InvalidArgument(what, do="Give arrays by input name")
+def _check_timeout(timeout: float | None) -> None:
     if timeout is None:
         return
     if not isinstance(timeout, (int, float)) or not timeout >= 0:

@@ -24,7 +24,7 @@ from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.names import OWN
 from tactix.run.admission import signer_of
-from tactix.run.arrays import in_order
+from tactix.run.arrays import check_named, in_order
 from tactix.run.closed_part import ClosedPart
 from tactix.run.context import BOUND, ExecutionContext
 from tactix.run.engine_facts import EngineFacts
@@ -189,9 +189,7 @@ class Engine(EngineFacts):
         ``ExecutionContext.run_into``. The results are these, and new arrays for the others.
         Arrays as for a call, and raises as that.
         """
-        if not isinstance(inputs, Mapping):
-            what = f"inputs are a {type(inputs).__name__}"
-            raise InvalidArgument(what, do="Give arrays by input name")
+        check_named(inputs)
         self._log.came()
         start, outcome = time.perf_counter(), RequestOutcome.FAILED
         try:

@@ -15,7 +15,7 @@ from tactix.base.errors import InvalidArgument
 from tactix.contracts.device import Device
 from tactix.plan.batch_axis import batch_axis
 from tactix.plan.schema import Plan
-from tactix.run.arrays import as_input, in_order
+from tactix.run.arrays import as_input, check_named, in_order
 from tactix.run.closed_part import ClosedPart
 from tactix.run.context import BOUND, ExecutionContext
 from tactix.run.engine import MAX_QUEUE, Engine
@@ -130,9 +130,7 @@ class ReplicatedEngine(EngineFacts):
         warmed up and cached; rows of a model that looks across its batch depend on how it is
         parted. Raises InvalidArgument where the plan cannot be parted, ShapeError.
         """
-        if not isinstance(inputs, Mapping):
-            what = f"inputs are a {type(inputs).__name__}"
-            raise InvalidArgument(what, do="Give arrays by input name")
+        check_named(inputs)
         self._log.came()
         start, outcome = time.perf_counter(), RequestOutcome.FAILED
         try:
@@ -159,7 +157,8 @@ class ReplicatedEngine(EngineFacts):
         """
         from tactix.run.async_requests import answered
 
-        home = self._home(inputs.values()) if isinstance(inputs, Mapping) else None
+        check_named(inputs)
+        home = self._home(inputs.values())
         pool = self._running_pool()
         return await answered(pool, self._log, inputs, timeout, wait, outputs, home)
 

@@ -45,6 +45,32 @@ def test_symbolic_sizes(sizes):
     check(node("DynamicSlice", [x, ends, ends]), TOLD, env=env)
 
 
+@pytest.mark.parametrize("code", ["f32", "f16", "u8", "i64"])
+def test_pieces_of_rows_and_rows_in_one_go(code):
+    """Short pieces and long ones, repeated, filled and looked up; rows that lie together, of one
+    element, too; nothing at all.
+    """
+    x, cases = drawn(code, 4, 5, 30), []
+    for y, starts, ends in ((x, (1, 0), (9, 9)), (x, (1, 3), (4, 5)), (x[..., :1], (0, 1), (4, 4))):
+        given = [y.copy(), np.array(starts), np.array(ends)]
+        cases.append(Case(node("DynamicSlice", given), TOLD, given, nt=(1, 3)))
+    for y, shape in ((x[..., :1], (4, 5, 70)), (x[:, :1], (4, 9, 30)), (x[:1], (3, 5, 30))):
+        given = [y.copy(), np.array(shape)]
+        cases.append(Case(node("DynamicExpand", given), TOLD, given, nt=(1, 3)))
+    for y, repeats in (
+        (x, (2, 1, 3)),
+        (x[..., :3], (1, 2, 9)),
+        (x[0, 0], (4,)),
+        (x[0, 0, :1], (0,)),
+    ):
+        given = [y.copy(), np.array(repeats)]
+        cases.append(Case(node("DynamicTile", given), TOLD, given, nt=(1, 3)))
+    for pads in ((0, 0, 9, 0, 0, 70), (0, 2, 1, 3, 0, 2), (0, 0, -30, 0, 0, 9)):
+        given = [x, np.array(pads), np.ones((), x.dtype)]
+        cases.append(Case(node("DynamicPad", given, mode="constant"), TOLD, given, nt=(1, 3)))
+    check_all(cases)
+
+
 @pytest.mark.parametrize("integer", [np.int64, np.int32])
 def test_slices(integer):
     x, cases = drawn("f32", 6, 30, 70), []

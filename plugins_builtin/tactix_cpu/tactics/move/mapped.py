@@ -1,9 +1,10 @@
 """Elements that are moved by a table for each axis, in C: Pad that repeats elements, and slices,
 pads, tiles and expansions whose numbers are tensors.
 
-A table says where along the input an index of the output reads, or that it reads nowhere; its
-longest run of neighbours is copied as bytes. Numbers in tensors are read by the first launch, which
-tells the output's shape.
+A table says where along the input an index of the output reads, or that it reads nowhere. The last
+axis is cut into pieces: neighbours are copied as bytes, and what repeats is filled in. Rows that
+lie one behind the other in the input, too, are copied in one go. Numbers in tensors are read by the
+first launch, which tells the output's shape.
 """
 
 from __future__ import annotations
@@ -19,12 +20,18 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.text import Args, block, choice, comment, loop
+from tactix_codegen.c.text import Args, block, comment, loop
 
 BANDWIDTH = 4e9
 """Bytes/s: what is not in a run goes element by element."""
 LONGEST = "((int64_t)1 << 61)"
 """Elements of an axis, or of a pad, beyond which no sum is made: it could leave the integers."""
+SHORT = 8
+"""Elements of a piece that is not worth a copy or a fill of its own: half a cache line of float32.
+No measurement of it is on record.
+"""
+KINDS = {"REPEATED": 0, "NEIGHBOURS": 1, "LOOKED_UP": 2}
+"""What a piece of a row is: by the step in the input from an element to the next, or else."""
 _PLACES = {
     "edge": "p < 0 ? 0 : p < left ? p : left - 1",
     "wrap": "(p % left + left) % left",
@@ -185,8 +192,10 @@ class ToldMoveTactic(Tactic[MappedWork]):
 
 
 def _room(work: MappedWork) -> Dim:
-    """Bytes of the tables, and of where the run begins and ends."""
-    return 8 * (sum(work.out, 0) + 2)
+    """Bytes of the tables, of the number of pieces, and of the end and the kind of each: there are
+    no more of them than elements along the last axis.
+    """
+    return 8 * (1 + sum(work.out, 0) + 2 * work.out[-1])
 
 
 def _sizes(args: Args, work: MappedWork) -> list[str]:
@@ -316,7 +325,7 @@ def _pad_place(args: Args, work: MappedWork) -> str:
 
 
 def _tables(args: Args, work: MappedWork, place: str) -> list[str]:
-    """One after the other, then the longest run of the last one."""
+    """One after the other, then the pieces of the last one."""
     strides = [args.dim(s) for s in c_text.contiguous_strides(work.shape)]
     outs = [args.dim(d) for d in work.out]
     head: list[str] = []
@@ -335,16 +344,22 @@ def _tables(args: Args, work: MappedWork, place: str) -> list[str]:
             f"const int64_t from = {place};",
         ]
     table = args.workspace(0, "int64_t")
-    run = [
-        "int64_t end = o + 1;",
-        "while (end < n && last[o] >= 0 && last[end] == last[end - 1] + 1) end++;",
-        "if (last[o] >= 0 && end - o > best) { best = end - o; run[0] = o; run[1] = end; }",
-        "o = end;",
+    pieces = [
+        "const int next = n == 1 || (o + 1 < n && last[o + 1] == last[o] + 1);",
+        "const int step = last[o] >= 0 && next;",
+        "end = o + 1;",
+        "while (end < n && last[end] == last[end - 1] + step) end++;",
+        f"const int whole = end - o == n, kind = whole || end - o >= {SHORT} ? step : LOOKED_UP;",
+        "if (kind == LOOKED_UP && count && piece[2 * count - 1] == LOOKED_UP) count--;",
+        "piece[2 * count] = end;",
+        "piece[2 * count++ + 1] = kind;",
     ]
+    for name, value in KINDS.items():
+        args.size(name, value)
     return [
         f"const int64_t stride[] = {{{', '.join(strides)}}};",
         f"const int64_t length[] = {{{', '.join(outs)}}};",
-        f"int64_t* table = {table} + 2;",
+        f"int64_t* table = {table} + 1;",
         loop(
             "axis",
             "0",
@@ -353,13 +368,16 @@ def _tables(args: Args, work: MappedWork, place: str) -> list[str]:
             loop("o", "0", "length[axis]", *at, "table[o] = from < 0 ? -1 : from * stride[axis];"),
             "table += length[axis];",
         ),
-        comment("Neighbours of the output that are neighbours of the input."),
+        comment(
+            "Pieces of a row: neighbours of the input, one element of it or of the fill again and "
+            "again, or shorter ones together, which are looked up."
+        ),
         f"const int64_t n = length[{len(outs) - 1}];",
-        f"int64_t* const run = {table};",
         "const int64_t* const last = table - n;",
-        "int64_t best = 0;",
-        "run[0] = run[1] = 0;",
-        block("for (int64_t o = 0; o < n;)", *run),
+        "int64_t* const piece = table;",
+        "int64_t count = 0;",
+        block("for (int64_t o = 0, end; o < n; o = end)", *pieces),
+        f"{table}[0] = count;",
     ]
 
 
@@ -369,30 +387,52 @@ def _walk(args: Args, work: MappedWork, fill: str) -> list[str]:
     table, width = args.workspace(0, "int64_t"), work.node.given[0].spec.dtype.itemsize
     names = [f"i{k}" for k in range(len(outs) - 1)]
     read = [f"t{k}[{n}]" for k, n in enumerate(names)] or ["0"]
-    tables, offset = [], "2"
+    tables, offset = [], "1"
     for k, n in enumerate(outs):
         tables.append(f"const int64_t* const t{k} = {table} + {offset};")
         offset = f"{offset} + {n}"
-    last = f"t{len(outs) - 1}"
-    single = f"q[j] = {last}[j] < 0 ? fill : p[{last}[j]];"
-    count = outs[-1]
-    inside = [
-        f"const {kind}* const p = (const {kind}*){args.bytes_in(0)} + ({' + '.join(read)});",
-        loop("j", "0", "begin", single),
-        f"const char* const run = (const char*)(p + {last}[begin]);",
-        f"if (end > begin) tx_copy((char*)(q + begin), run, (end - begin) * {width});",
-        loop("j", "end", count, single),
+    last, count, fill_row = f"t{len(outs) - 1}", outs[-1], f"tx_fill_{8 * width}"
+    copy = f"tx_copy((char*)(q + j), (const char*)(p + {last}[j]), (end - j) * {width});"
+    value = f"{last}[j] < 0 ? fill : p[{last}[j]]"
+    piece = [
+        "const int64_t end = piece[2 * k], kind = piece[2 * k + 1];",
+        block("if (kind == NEIGHBOURS)", copy),
+        block("else if (kind == REPEATED)", f"{fill_row}(q + j, {value}, end - j);"),
+        block("else", f"for (; j < end; j++) q[j] = {value};"),
+        "j = end;",
     ]
+    by_pieces = block("for (int64_t k = 0, j = 0; k < pieces; k++)", *piece)
     row = [
         c_text.decode("row", names, outs[:-1]),
         f"{kind}* const q = ({kind}*){args.bytes_out(0)} + row * {count};",
-        choice(f"({' | '.join(read)}) < 0", [loop("j", "0", count, "q[j] = fill;")], inside),
+        f"const {kind}* const p = (const {kind}*){args.bytes_in(0)} + ({' + '.join(read)});",
     ]
+    if not names:
+        walk = block("for (int64_t row = lo; row < hi; row++)", *row, by_pieces)
+    else:
+        at, places = names[-1], f"t{len(names) - 1}"
+        follows = f"{places}[{at} + rows] == {places}[{at}] + rows * {count}"
+        in_go = [
+            f"while (rows < hi - row && rows < {outs[-2]} - {at} && {follows}) rows++;",
+            f"tx_copy((char*)q, (const char*)(p + {last}[0]), rows * {count} * {width});",
+        ]
+        walk = block(
+            "for (int64_t row = lo; row < hi;)",
+            *row,
+            "int64_t rows = 1;",
+            block(f"if (({' | '.join(read)}) < 0)", f"{fill_row}(q, fill, {count});"),
+            block("else if (together)", *in_go),
+            block("else", by_pieces),
+            "row += rows;",
+        )
+    together = "const int together = pieces == 1 && piece[1] == NEIGHBOURS;"
     return [
         *tables,
-        f"const int64_t begin = {table}[0], end = {table}[1];",
+        f"const int64_t pieces = {table}[0];",
+        f"const int64_t* const piece = {table} + {offset};",
+        together if names else "",
         f"const {kind} fill = {fill};",
         c_text.split(args.size("ROWS", dims.prod(work.out[:-1]))),
         f"if ({count} == 0) return;",
-        loop("row", "lo", "hi", *row),
+        walk,
     ]

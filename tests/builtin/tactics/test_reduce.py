@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import asked
 import numpy as np
@@ -54,6 +55,20 @@ def test_every_operation_along_rows_and_columns(device):
         x = 1 + _f32(*shape) * np.float32(0.1)
         cases.append(Case(node(op, [x], axes=axes), TACTIC, [x], device=device, nt=(1, 3)))
     check_all(cases)
+
+
+@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
+def test_short_rows(device):
+    """More and fewer rows than a vector has lanes; what stands before and behind; NaN."""
+    cases = []
+    for (op, n), rows in itertools.product(zip(FLOAT_OPS, (2, 3, 5, 7, 8), strict=True), (3, 50)):
+        x = 1 + _f32(2, rows, n) * np.float32(0.1)
+        x[1, 2, 1] = np.nan
+        cases += [Case(node(op, [y], axes=(-1,)), TACTIC, [y]) for y in (x, x.astype(np.float16))]
+    x, b = _f32(37, 3), _f32(37, 1, seed=1)
+    steps = [("Exp", (0,), {}), ("ReduceSum", (2,), {"axes": (1,)}), ("Add", (3, 1), {})]
+    cases.append(Case(fused([x, b], steps, anchor=1), TACTIC, [x, b]))
+    check_all([replace(c, device=device, nt=(1, 3)) for c in cases])
 
 
 def test_nan_infinity_and_nothing_to_reduce():

@@ -13,7 +13,7 @@ from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
 from tactix_codegen.c.prologue import Prologue
 from tactix_codegen.c.space import Space
-from tactix_codegen.c.text import Args, block, comment, loop
+from tactix_codegen.c.text import Args, block, choice, comment, loop
 from tactix_codegen.operations.reduce import REDUCED, ReductionOperator
 
 _WAYS = 4
@@ -23,6 +23,33 @@ BESIDE = 256
 """Results of dtypes without vectors of their own that are summed side by side: 2 KiB of 64 bits,
 which stay in the first cache.
 """
+SHORT = 8
+"""Elements of a row up to which a vector holds an element of neighbouring rows each: that takes as
+many permutations as a row has elements, for each of them and all rows of the vector; joining the
+lanes of a vector along the row takes tens of cycles for each row.
+"""
+COLUMN = """/* Element k of each of TX_LANES rows of n elements, one behind the other in r. */
+TX_INLINE vf TX_NAME(column)(const vf* r, int n, int k) {
+    vf v = r[0];
+    _Pragma("GCC unroll 8") for (int j = 0; j < n; j++) {
+#ifdef __clang__
+        for (int l = 0; l < TX_LANES; l++) {
+            const int at = l * n + k - j * TX_LANES;
+            if (at >= 0 && at < TX_LANES) v[l] = r[j][at];
+        }
+#else
+        vi places;
+        _Pragma("GCC unroll 16") for (int l = 0; l < TX_LANES; l++) {
+            const int at = l * n + k - j * TX_LANES;
+            places[l] = at >= 0 && at < TX_LANES ? TX_LANES + at : l;
+        }
+        v = __builtin_shuffle(v, r[j], places);
+#endif
+    }
+    return v;
+}
+"""
+"""A helper of kernels that ``has_short_rows`` is true of."""
 _LETTERS = {0: "X", 1: "Y"}
 """Of operands whose strides have names: what is reduced, and the result."""
 
@@ -73,6 +100,16 @@ class CpuReductionKernel:
         self.outputs = [self.args.output(j) for j in range(len(self.args.node.outputs))]
         self.kept = [i for i, t in enumerate(self.space.tags) if t != REDUCED]
         self.reduced = [i for i, t in enumerate(self.space.tags) if t == REDUCED]
+
+    @property
+    def has_short_rows(self) -> bool:
+        """Whether neighbouring results are of short rows that lie one behind the other."""
+        if not self.kept or len(self.reduced) != 1 or self.reduced[0] < self.kept[-1]:
+            return False
+        (last,), steps = self.reduced, self.space.strides[0]
+        length, beside = self.space.sizes[last], self.before.beside if self.before else ()
+        short = isinstance(length, int) and 0 < length <= SHORT and not beside
+        return short and steps[last] == 1 and steps[self.kept[-1]] == length
 
     def vectors(self, lanes: int) -> list[str]:
         """Body for floats up to 32 bits."""
@@ -199,6 +236,8 @@ class CpuReductionKernel:
 
     def _row_group(self, outer: Sequence[int], run: str) -> list[str]:
         """Up to TX_LANES results side by side: one row each, then the epilogue of them all."""
+        if self.has_short_rows:
+            return self._short_rows(outer, run)
         step = f"r * {self._stride(0, outer[-1])}" if outer else "0"
         place = self.args.sum(self.x, self._offset(0, outer), step)
         start = f"const {c_text.ctype(self.source)}* p = {place};"
@@ -215,6 +254,32 @@ class CpuReductionKernel:
                 f"part[r] = {self.vector.lanes}(s0);",
             ),
             *self._finish("tx_load_f32(part)", outer, "0", run),
+        ]
+
+    def _short_rows(self, outer: Sequence[int], run: str) -> list[str]:
+        """The same, of rows as they lie: their first elements make a vector, and so on."""
+        length = self.space.sizes[self.reduced[0]]
+        assert isinstance(length, int)
+        starts = [c_text.times(j, "TX_LANES") for j in range(length)]
+        whole = [f"r[{j}] = {self._load(self.args.sum('p', at))};" for j, at in enumerate(starts)]
+        lefts = ["count", *(f"count - {at}" for at in starts[1:])]
+        some = [
+            f"if ({left} > 0) r[{j}] = {self._load(self.args.sum('p', at), left)};"
+            for j, (at, left) in enumerate(zip(starts, lefts, strict=True))
+        ]
+        size = self._length(self.reduced[0])
+        columns = [f"TX_NAME(column)(r, {size}, {k})" for k in range(length)]
+        place = self.args.sum(self.x, self._offset(0, outer))
+        return [
+            comment(f"the rows of {length} elements as they lie"),
+            f"const {c_text.ctype(self.source)}* p = {place};",
+            f"const int64_t count = {run} * {size};",
+            f"vf r[{size}] = {{0}};",
+            choice(f"{run} == TX_LANES", whole, some),
+            comment("an element of each row makes a vector"),
+            f"vf s0 = {columns[0]};",
+            *(f"s0 = {self._join('s0', v)};" for v in columns[1:]),
+            *self._finish("s0", outer, "0", run),
         ]
 
     def _beside_row(self, outer: Sequence[int]) -> list[str]:

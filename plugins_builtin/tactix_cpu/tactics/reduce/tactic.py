@@ -37,7 +37,7 @@ from tactix_codegen.operations.reduce import (
     operation_of,
     space,
 )
-from tactix_cpu.tactics.reduce.loops import CpuReductionKernel
+from tactix_cpu.tactics.reduce.loops import COLUMN, CpuReductionKernel
 
 
 def tactics() -> list[Tactic]:
@@ -115,6 +115,8 @@ class CpuReduceTactic(Tactic[CpuReduceWork]):
         )
         body = reduction.vectors(ctx.device.lanes) if work.vector else reduction.elements()
         helpers = work.prologue.helpers if work.prologue else ""
+        if work.vector and reduction.has_short_rows:
+            helpers += COLUMN
         return c_text.kernel(args, body, ctx, helpers=helpers)
 
 

@@ -59,6 +59,7 @@ MODULES = (
     "conv.amx",
     "conv.winograd",
     "conv.depthwise",
+    "conv.lines",
     "conv.transpose",
     "conv.general",
     "matmul.int8_amx",

@@ -435,6 +435,9 @@ def convolutions() -> Iterator[h.Case]:
         "depthwise", "Convolution", [floats(1, 19, 7, 9), floats(19, 1, 3, 3)], group=19, **PADS
     )
     yield weighed(
+        "conv_lines", "Convolution", [floats(1, 6, 11, 39), floats(9, 2, 3, 3)], group=3, **PADS
+    )
+    yield weighed(
         "conv_transpose",
         "ConvTranspose",
         [floats(2, 20, 5, 11), floats(20, 50, 2, 3)],

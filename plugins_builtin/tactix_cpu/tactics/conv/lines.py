@@ -1,0 +1,393 @@
+"""Convolution of few channels a group in the linear format: vectors hold neighbouring pixels of a
+line, which blocks of channels would leave mostly empty, or would have to be made and taken apart.
+
+A unit is a band of lines of a group, or a part of their columns. A thread copies the input that the
+unit needs to memory of its own, with zeros for what lies beyond the borders and columns sorted by
+their remainder modulo the stride, so that all taps are loads of vectors. Tiles are some lines times
+the channels of the group times some vectors of columns: a vector of the input is loaded once for
+all lines of the tile that it takes part in.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tactix.base.dims import Dim, ceildiv, evaluate, prod, symbols
+from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
+from tactix.contracts.artifact import KernelArtifact
+from tactix.contracts.device import DeviceProperties
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
+from tactix_codegen.c import tile as c_tile
+from tactix_codegen.c.epilogue import EpilogueOperand
+from tactix_codegen.c.text import (
+    Args,
+    at_most,
+    block,
+    comment,
+    decode,
+    kernel,
+    load,
+    loop,
+    prelude,
+    splat,
+    split,
+    store,
+    times,
+    vector_preludes,
+)
+from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish, flat
+from tactix_cpu.tactics.conv.general import ConvolutionTaps, taps_of
+from tactix_cpu.tactics.estimates import CLOCK, START
+
+FEW = 8
+"""Channels of a group, of the input and of the output, up to which vectors of channels are at most
+half full on the widest processors.
+"""
+LINES = 4
+"""Lines of a tile where windows have several: a window of three loads a vector of the input half as
+often as with tiles of one line.
+"""
+COLUMNS = 1024
+"""Columns of a unit, so that threads share a long line."""
+COPY_BYTES = 1 << 14
+"""Bytes of the copy that a unit works on, so that it stays in a first cache of 32 KiB."""
+PIECES = 4
+"""Units for each thread at least, if there are so many tiles: see conv.kernel."""
+STEP = 0.7
+"""Cycles of a tap for a vector of results: one FMA, of which two start in a cycle, and loads of
+which most are of two lines of the cache.
+"""
+COPY = 4.0
+"""Bytes that are copied in a cycle. No measurement of it is on record."""
+
+
+def tactics() -> list[Tactic]:
+    """The tactics of this module."""
+    return [LinesConvTactic()]
+
+
+class LinesConvTactic(Tactic[ConvolutionTaps]):
+    """float32, one or two spatial axes, groups of few channels, computed weights, symbolic sizes
+    and pads.
+    """
+
+    key = "tactix.c_conv_lines@1"
+    implements = ("tactix.Convolution@1",)
+    source = "c"
+    by_signature = True
+
+    def match(self, node: Node, device: DeviceProperties) -> ConvolutionTaps | Reject:
+        try:
+            taps = taps_of(node)
+        except ShapeError as e:
+            return Reject(str(e))
+        if isinstance(taps, Reject):
+            return taps
+        if len(taps.kernel) > 2:
+            return Reject("lines of one or two spatial axes only")
+        if max(taps.c, taps.co) // taps.group > FEW:
+            return Reject(f"a group has more than {FEW} channels, which are vectors of their own")
+        return taps
+
+    def cost(self, taps: ConvolutionTaps, variant: Variant, ctx: CompileContext) -> float | None:
+        results = taps.n * taps.co * prod(taps.out)
+        read = taps.n * taps.c * prod(taps.size)
+        if not symbols(results) | symbols(read) <= set(ctx.opt):
+            return None
+        steps = evaluate(results, ctx.opt) * (taps.c // taps.group) * math.prod(taps.kernel)
+        cycles = steps / max(4, ctx.device.lanes) * STEP + evaluate(read, ctx.opt) * 4 / COPY
+        return START + cycles / CLOCK / max(1, ctx.threads)
+
+    def compile(
+        self, taps: ConvolutionTaps, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        return LinesKernel(taps, ctx).artifact()
+
+
+@dataclass(frozen=True)
+class BandSite:
+    """Results in linear lines of ``out[-1]`` columns; implements c_tile.TileSite. Rows of a tile
+    are the channels of its first line, then those of the next.
+
+    The kernel's C variables: ``image``, ``group``, ``line`` and ``col`` of the tile's first result.
+    """
+
+    args: Args
+    taps: ConvolutionTaps
+    lanes: int
+    left: str
+
+    @property
+    def channels(self) -> int:
+        """Of a group."""
+        return self.taps.co // self.taps.group
+
+    def _place(self, row: str) -> tuple[str, str]:
+        """Channel and line of a row of a tile, a number or a variable."""
+        each = self.channels
+        first = "group" if each == 1 else f"group * {each}"
+        if row.isdigit():
+            line, channel = (str(k) for k in divmod(int(row), each))
+        else:
+            line, channel = (row, "0") if each == 1 else (f"{row} / {each}", f"{row} % {each}")
+        return self.args.sum(first, channel), self.args.sum("line", line)
+
+    def place(self, operand: EpilogueOperand, row: str, vector: int, count: str) -> str:
+        n, c, *outer, last = operand.strides
+        channel, line = self._place(row)
+        terms = [f"image * {self.args.dim(n)}"] * (n != 0)
+        terms += [f"({channel}) * {self.args.dim(c)}"] * (c != 0)
+        sizes = [self.args.dim(d) for d in self.taps.out[:-1]]
+        terms.append(flat(line, sizes, outer, self.args))
+        pointer = self.args.sum(self.args.input(operand.index), *terms)
+        if last == 0:
+            return splat(operand.dtype, pointer)
+        return load(operand.dtype, self.args.sum(pointer, "col", str(vector * self.lanes)), count)
+
+    def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
+        channel, line = self._place(row)
+        channels = self.args.size("Y_CHANNELS", self.taps.co)
+        lines = self.args.size("Y_LINES", prod(self.taps.out[:-1]))
+        wide = self.args.size("Y_WIDE", self.taps.out[-1])
+        first = f"((image * {channels} + {channel}) * {lines} + {line}) * {wide}"
+        at = self.args.sum(self.args.output(output), first, "col", str(vector * self.lanes))
+        return store(dtype, at, value, count)
+
+
+class LinesKernel:
+    """Writes one kernel. One axis is that of columns, and there is one line."""
+
+    def __init__(self, taps: ConvolutionTaps, ctx: CompileContext) -> None:
+        self.taps, self.ctx, t = taps, ctx, taps
+        self.args = Args(t.node)
+        self.functions = Functions(self.args)
+        self.lanes = max(4, ctx.device.lanes)
+        self.inputs, self.outputs = t.c // t.group, t.co // t.group
+        flat_image = len(t.kernel) == 1
+        self.high: Dim = 1 if flat_image else t.size[0]
+        self.out_high: Dim = 1 if flat_image else t.out[0]
+        self.kernel = (1, *t.kernel) if flat_image else t.kernel
+        self.strides = (1, *t.strides) if flat_image else t.strides
+        self.dilations = (1, *t.dilations) if flat_image else t.dilations
+        self.begins = (0, *t.begins) if flat_image else t.begins
+        self.lines, self.vectors = self._tile()
+        self.columns = self._columns()
+        reach = self.dilations[1] * (self.kernel[1] - 1) // self.strides[1]
+        self.pitch = -(-(self.columns + reach) // self.lanes) * self.lanes
+        """Columns of one remainder in a line of the copy: whole vectors, so that lines are
+        aligned.
+        """
+        self.band = self._band()
+
+    def _tile(self) -> tuple[int, int]:
+        """Lines and vectors of a tile: up to 16 sums of 32 registers, or 8 of 16."""
+        most = c_tile.registers(self.ctx.device) // 2
+        lines = LINES if self.kernel[0] > 1 else 1
+        lines = max(1, min(lines, most // self.outputs))
+        if isinstance(self.out_high, int):
+            lines = min(lines, max(1, self.out_high))
+        vectors = max(1, min(8, most // (lines * self.outputs)))
+        wide = self.taps.out[-1]
+        if not isinstance(wide, int):
+            return lines, vectors
+        needed = max(1, -(-wide // self.lanes))
+        # The fewest vectors of columns that there are not, then the largest tile.
+        return lines, min(range(1, vectors + 1), key=lambda v: (-(-needed // v) * v, -v))
+
+    def _columns(self) -> int:
+        """Of a unit: whole tiles."""
+        tile, wide = self.vectors * self.lanes, self.taps.out[-1]
+        wanted = COLUMNS if not isinstance(wide, int) else min(COLUMNS, max(1, wide))
+        return -(-wanted // tile) * tile
+
+    def _lines_of_copy(self, band: int) -> int:
+        return (band - 1) * self.strides[0] + self.dilations[0] * (self.kernel[0] - 1) + 1
+
+    def _band(self) -> int:
+        """Lines of a unit: as many as fit, of which threads have some each."""
+        line = self.inputs * self.strides[1] * self.pitch * 4
+        high, most = self.out_high, COPY_BYTES
+        band = self.lines
+        while self._lines_of_copy(band + self.lines) * line <= most:
+            band += self.lines
+        opt, parts = self.ctx.opt, ceildiv(self.taps.out[-1], self.columns)
+        units = self.taps.n * self.taps.group * parts
+        if isinstance(high, int):
+            band = min(band, max(1, high))
+            if self.ctx.threads > 1 and symbols(units) <= set(opt):
+                bands = -(-PIECES * self.ctx.threads // max(1, evaluate(units, opt)))
+                band = min(band, max(self.lines, high // bands // self.lines * self.lines))
+        return band
+
+    def artifact(self) -> KernelArtifact:
+        self.args.size("TAPS", math.prod(self.kernel))
+        self.args.size("KERNEL", self.kernel[1])
+        self.args.size("STRIDE", self.strides[1])
+        self.args.size("INPUTS", self.inputs)
+        self.args.size("OUTPUTS", self.outputs)
+        self.args.size("PITCH", self.pitch)
+        self.args.size("LINE", self.strides[1] * self.pitch)
+        self.args.size("PLANE", self._lines_of_copy(self.band) * self.strides[1] * self.pitch)
+        self.args.size("COLUMNS", self.columns)
+        self.args.size("BAND", self.band)
+        even = isinstance(self.out_high, int) and self.out_high % self.lines == 0
+        sizes = [self.lines] if even else [self.lines, 1]
+        for lines in sizes:
+            self._function(lines)
+        body = self._units(sizes)
+        return kernel(
+            self.args,
+            body,
+            self.ctx,
+            helpers=f"{self._copied_line()}{self.functions.text()}",
+            preludes=(*vector_preludes(), prelude("pool.h")),
+            workspace=4 * self._copy() * max(1, self.ctx.threads),
+        )
+
+    def _copy(self) -> int:
+        """Floats of a thread's copy, and a vector behind them."""
+        plane = self._lines_of_copy(self.band) * self.strides[1] * self.pitch
+        return self.inputs * plane + self.lanes
+
+    def _function(self, lines: int) -> None:
+        """The function of a tile of so many lines."""
+        t, tile = self.taps, RegisterTile(lines * self.outputs, self.vectors, self.lanes)
+        wide = t.out[-1]
+        full = isinstance(wide, int) and wide % tile.width == 0
+        left = "" if full else f"({self.args.size('Y_WIDE', wide)} - col)"
+        place = "j" if self.dilations[1] == 1 else f"j * {self.dilations[1]}"
+        column = place if self.strides[1] == 1 else f"{place} % STRIDE * PITCH + {place} / STRIDE"
+        steps = [self._line_of_input(tile, at) for at in range(self._lines_of_copy(lines))]
+        taps = loop(
+            "j",
+            "0",
+            "KERNEL",
+            f"const float* xt = x + c * PLANE + {column};",
+            "const float* wt = w + c * TAPS + j;",
+            *steps,
+        )
+        body = [
+            tile.zero(),
+            loop("c", "0", "INPUTS", taps),
+            *finish(tile, t.epi, BandSite(self.args, t, self.lanes, left)),
+        ]
+        about = (
+            f"{lines} lines from line on, {self.vectors} x {self.lanes} columns from col on, all "
+            "channels of the group: sums s<line and channel>_<vector> over the channels of x, the "
+            "copy at the window of the first result, and over the taps, times w."
+        )
+        parameters = (
+            "const float* x, const float* w, int64_t image, int64_t group, int64_t line, "
+            "int64_t col"
+        )
+        self.functions.add(f"t{lines}", parameters, body, about)
+
+    def _line_of_input(self, tile: RegisterTile, at: int) -> str:
+        """A line of the copy, times the weights of all lines of the tile that it is a tap of."""
+
+        def weight(m: int, u: int) -> str | None:
+            line, channel = divmod(m, self.outputs)
+            tap, rest = divmod(at - line * self.strides[0], self.dilations[0])
+            if rest or not 0 <= tap < self.kernel[0]:
+                return None
+            offset = self.args.sum(times(channel, "INPUTS * TAPS"), times(tap, "KERNEL"))
+            return f"wt[{offset}]"
+
+        return tile.steps(1, weight, self.args.sum("xt", times(at, "LINE")))
+
+    def _units(self, sizes: list[int]) -> list[str]:
+        t, args = self.taps, self.args
+        lines, wide = args.size("Y_LINES", self.out_high), args.size("Y_WIDE", t.out[-1])
+        bands = args.size("BANDS", ceildiv(self.out_high, self.band))
+        parts = args.size("PARTS", ceildiv(t.out[-1], self.columns))
+        high, x_wide = args.size("X_LINES", self.high), args.size("X_WIDE", t.size[-1])
+        channels = args.size("X_CHANNELS", t.c)
+        above, before = (args.dim(d) for d in self.begins)
+        down = self.strides[0]
+        place = f"copy + (line - first) * {down} * LINE + (col - left)"
+        call = f"a, {place}, w, image, group, line, col"
+        tiles = by_rows(sizes, "line", "end", lambda s: f"TX_NAME(t{s})({call});")
+        name = "line" if self.strides[1] == 1 else "sorted"
+        copied = loop(
+            "i",
+            "0",
+            f"(end - first - 1) * {down} + {self.dilations[0] * (self.kernel[0] - 1) + 1}",
+            f"const int64_t at = first * {down} + i - {above};",
+            "float* to = copy + c * PLANE + i * LINE;",
+            f"const int inside = at >= 0 && at < {high};",
+            f"const int64_t from = left * STRIDE - {before}, wide = inside ? {x_wide} : 0;",
+            f"TX_NAME({name})(to, plane + at * {x_wide}, from, wide);",
+        )
+        unit = [
+            decode("u", ["image", "group", "band", "part"], ["0", str(t.group), bands, parts]),
+            "const int64_t first = band * BAND, left = part * COLUMNS;",
+            f"const int64_t end = first + BAND < {lines} ? first + BAND : {lines};",
+            f"const int64_t past = left + COLUMNS < {wide} ? left + COLUMNS : {wide};",
+            comment("what the unit needs of the input, with zeros around it"),
+            loop(
+                "c",
+                "0",
+                "INPUTS",
+                f"const float* plane = {args.input(t.x)} + "
+                f"((image * {channels} + group * INPUTS + c) * {high}) * {x_wide};",
+                copied,
+            ),
+            f"const float* w = {args.input(t.w)} + group * OUTPUTS * INPUTS * TAPS;",
+            loop(
+                "col",
+                "left",
+                "past",
+                "int64_t line = first;",
+                tiles,
+                step=self.vectors * self.lanes,
+            ),
+        ]
+        total = args.dim(t.n * t.group)
+        return [
+            *at_most(max(1, self.ctx.threads)),
+            f"float* const copy = {args.workspace(0)} + tid * {args.size('COPY', self._copy())};",
+            comment("bands of lines of a group, and parts of their columns"),
+            split(f"{total} * {bands} * {parts}"),
+            loop("u", "lo", "hi", *unit),
+        ]
+
+    def _copied_line(self) -> str:
+        """The functions that copy a line."""
+        count = self.strides[1] * self.pitch
+        copied = [
+            f"enum {{ COUNT = {count} }};",
+            "const int64_t before = from < 0 ? -from : 0, past = wide - from;",
+            "const int64_t begin = before < COUNT ? before : COUNT;",
+            "const int64_t end = past < begin ? begin : past < COUNT ? past : COUNT;",
+            "int64_t q = 0;",
+            "for (; q < begin; q += TX_LANES) tx_store_f32(to + q, tx_zero());",
+            "for (q = begin; q + TX_LANES <= end; q += TX_LANES)",
+            "    tx_store_f32(to + q, tx_load_f32(x + from + q));",
+            block(
+                "if (q < end)",
+                "tx_store_f32(to + q, tx_load_n_f32(x + from + q, end - q));",
+                "q += TX_LANES;",
+            ),
+            "for (; q < COUNT; q += TX_LANES) tx_store_f32(to + q, tx_zero());",
+        ]
+        about = comment(
+            "COUNT columns from `from` on of a line of x that is `wide`, zeros beside it; "
+            "up to a vector behind them is written, too."
+        )
+        line = "const float* x, int64_t from, int64_t wide)"
+        text = f"{about}\n{block(f'TX_INLINE void TX_NAME(line)(float* to, {line}', *copied)}\n"
+        if self.strides[1] == 1:
+            return text
+        about = comment("The same, sorted: every STRIDE-th, PITCH of them, then those behind each.")
+        store_it = "tx_store_f32(to + p * PITCH + q, tx_load_step(row + q * STRIDE + p, STRIDE));"
+        sorted_ = [
+            f"enum {{ STRIDE = {self.strides[1]}, PITCH = {self.pitch} }};",
+            "float row[STRIDE * PITCH + TX_LANES];",
+            "TX_NAME(line)(row, x, from, wide);",
+            loop("p", "0", "STRIDE", loop("q", "0", "PITCH", store_it, step="TX_LANES")),
+        ]
+        head = f"TX_INLINE void TX_NAME(sorted)(float* to, {line}"
+        return f"{text}{about}\n{block(head, *sorted_)}\n"

@@ -171,7 +171,11 @@ class _Writer:
         last = len(self.space.sizes) - 1
         outer = [i for i in range(last) if i != swapped]
         a, b = (self.args.dim(self.space.sizes[i]) for i in (swapped, last))
-        tiles = [self.args.dim(dims.ceildiv(self.space.sizes[i], 16)) for i in (last, swapped)]
+        # Along the shorter of both first, so that lines of the cache are soon whole.
+        to, by = self.space.sizes[last], self.space.sizes[swapped]
+        short = isinstance(to, int) and isinstance(by, int) and to < by
+        order = {"ta": swapped, "tb": last} if short else {"tb": last, "ta": swapped}
+        tiles = [self.args.dim(dims.ceildiv(self.space.sizes[i], 16)) for i in order.values()]
         sizes = [*(self.args.dim(self.space.sizes[i]) for i in outer), *tiles]
         total = " * ".join(f"(int64_t){s}" for s in sizes)
         sy, sx = (
@@ -179,7 +183,7 @@ class _Writer:
             self.args.dim(self.space.strides[0][last]),
         )
         body = [
-            c_text.decode("o", [*(f"i{i}" for i in outer), "tb", "ta"], sizes),
+            c_text.decode("o", [*(f"i{i}" for i in outer), *order], sizes),
             *self._places(outer),
             f"const int64_t a = tx_tile(ta, {a}), b = tx_tile(tb, {b});",
             (

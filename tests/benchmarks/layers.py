@@ -2,12 +2,13 @@
 """Single layers on the CPU beside ONNX Runtime: the same one-layer model, inputs and threads.
 
     python tests/benchmarks/layers.py [--only 'Conv*'] [--rounds 7] [--seconds 0.02] [--threads 1]
-        [--level 3] [--rows FILE] [--write docs/layer-times.md]
+        [--level 3] [--rows FILE] [--again RATIO] [--write docs/layer-times.md]
 
 Each case (layer_cases) is built by both with its shapes fixed, run once, compared, and timed in
 turns; a figure is the median over rounds of the median call from Python. ``--only`` takes
 patterns of names or families, separated by ``;``. Ctrl-C ends the timing, and prints what there is;
-with ``--rows`` another run goes on from there.
+with ``--rows`` another run goes on from there. ``--again`` builds and times anew which of these
+rows are over a ratio: on a busy machine single rows are far off.
 
 Prints a Markdown table as it goes, then a summary by family. A result that departs from ONNX
 Runtime's by more than the dtype allows is *wrong* in the table; where ONNX Runtime departs from
@@ -189,10 +190,10 @@ def chosen(patterns: Sequence[str]) -> list[Case]:
 
 class KeptRows:
     """Rows in a file, a line of JSON each; of a case that is there twice the last counts. Without a
-    file none are kept.
+    file none are kept, and none over the ratio ``again``.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, again: float = math.inf) -> None:
         self.path = path
         self.rows: dict[str, Row] = {}
         named = {c.name: c for c in cases()}
@@ -200,6 +201,7 @@ class KeptRows:
         for found in map(json.loads, lines):
             if case := named.get(found.pop("case")):
                 self.rows[case.name] = Row(case, **found)
+        self.rows = {n: r for n, r in self.rows.items() if (r.ratio or 0) <= again}
 
     def add(self, row: Row) -> None:
         if self.path is not None:
@@ -301,6 +303,7 @@ def arguments(words: Iterable[str]) -> argparse.Namespace:
         "--level", type=int, help="optimization level of the builds (default: that of tactix.build)"
     )
     add("--rows", type=Path, help="keep rows in this file; those in it are not measured again")
+    add("--again", type=float, default=math.inf, help="do not keep rows over this ratio")
     add("--write", type=Path, help="also write the whole page to this file")
     return parser.parse_args(list(words))
 
@@ -313,7 +316,7 @@ def main(words: Sequence[str]) -> int:
         return 2
     print(HEAD, flush=True)
     terms = Terms(args.threads, args.level, args.rounds, args.seconds)
-    rows = measure(wanted, terms, KeptRows(args.rows))
+    rows = measure(wanted, terms, KeptRows(args.rows, args.again))
     print(f"\n{summary(rows)}\n\n{report.machine()}")
     if args.write:
         shown = ["ROWS" if w == str(args.rows) else w for w in words]

@@ -110,3 +110,5 @@ def test_a_run_goes_on_where_another_ended(tmp_path: Path, monkeypatch: pytest.M
     again = layers.measure(cases()[:5], terms, layers.KeptRows(path))
     assert again[:3] == first
     assert asked == [c.name for c in cases()[:5]]
+    kept = layers.KeptRows(path, 1.0).rows  # of the ratios 0.5, 1, 1.5 and so on
+    assert [*kept] == [c.name for c in cases()[:2]]

@@ -5,6 +5,7 @@ runs cubins.
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -122,61 +123,79 @@ class Start:
     waits: bool = False
 
 
-class KernelTable:
-    """Argument slots of all launches in a row, and what goes into each: what does not depend on
-    shapes.
+class LaunchTable:
+    """Argument slots of all launches in a row, and what goes into each: what depends neither on
+    shapes nor on a device.
+
+    ``starts``: the first slot of each launch. ``pointers``: slot, buffer, and index of what is
+    added to its address; ``scalars``: slot, and index of the value. ``maps``: by slot, with the
+    indices of their dims. ``geometry``: of each launch the indices of grid, block, cluster, shared
+    memory. All indices are places in ``dims``.
     """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.starts: list[int] = []
+        self.pointers: list[tuple[int, int, int]] = []
+        self.scalars: list[tuple[int, int]] = []
+        self.maps: dict[int, tuple[TensorMap, list[int]]] = {}
+        self.geometry: list[list[int]] = []
+        self._known: dict[Dim, int] = {}
+
+    @property
+    def dims(self) -> Sequence[Dim]:
+        return tuple(self._known)
+
+    def index(self, number: Dim) -> int:
+        """Of a number among those that shapes give."""
+        return self._known.setdefault(number, len(self._known))
+
+    def add(self, step: Step, launch: Launch, maps: Sequence[TensorMap]) -> None:
+        """One launch more; ``maps``: of its first arguments. Raises ExecutionError, ShapeError."""
+        self.starts.append(self.size)
+        for slot, m in enumerate(maps, self.size):
+            self.maps[slot] = m, [self.index(d) for d in m.dims]
+        for slot, arg in enumerate(launch.args, self.size):
+            self._argument(slot, step, arg)
+        self.size += len(launch.args)
+        self.geometry.append([self.index(d) for d in _geometry(launch, step)])
+
+    def _argument(self, slot: int, step: Step, arg: Arg) -> None:
+        value = self.index(arg.value)
+        if arg.kind == "scalar" or (arg.kind == "workspace" and step.workspace < 0):  # of no bytes
+            self.scalars.append((slot, value))
+        else:
+            self.pointers.append((slot, buffer_of(step, arg), value))
+
+
+class KernelTable:
+    """The slots with the kernels that take them, and what their order hangs on."""
 
     def __init__(self, steps: Sequence[tuple[GraphLauncher, Step]], device: CudaDevice) -> None:
         import numpy as np
 
         self.starts: list[Start] = []
-        self.size = 0
-        self.users: dict[int, list[tuple[int, int, int]]] = {}
         self.accesses: list[Access] = []
         self.extents: dict[
             int, set[int]
         ] = {}  # by buffer that something writes; indices of its sizes
-        self.maps: dict[int, tuple[TensorMap, list[int]]] = {}  # by slot; indices of its dims
-        self._pointers: list[tuple[int, int, int]] = []  # slot, buffer, index of the offset
-        self._scalars: list[tuple[int, int]] = []  # slot, index of the value
-        self._known: dict[Dim, int] = {}
-        geometry: list[list[int]] = []  # indices of grid, block, cluster, shared memory
+        table = LaunchTable()
         for step, launch, kernel, maps in _launches(steps, device):
-            start = Start(
-                step.name,
-                kernel,
-                self.size,
-                len(launch.args),
-                bool(step.artifact.params.get("waits")),
-            )
+            waits = bool(step.artifact.params.get("waits"))
+            start = Start(step.name, kernel, table.size, len(launch.args), waits)
+            self.starts.append(start)
             self.accesses.append(access(step, launch))
             for buffer, nbytes in extents(step):
-                self.extents.setdefault(buffer, set()).add(self._index(nbytes))
-            for slot, m in enumerate(maps, self.size):
-                self.maps[slot] = m, [self._index(d) for d in m.dims]
-            for slot, arg in enumerate(launch.args, self.size):
-                self._argument(slot, step, arg)
-            self.size += start.count
-            self.starts.append(start)
-            geometry.append([self._index(d) for d in _geometry(launch, step)])
-        self.dims = list(self._known)
-        self.pointers = np.array(self._pointers, np.int64).reshape(-1, 3).T
-        self.scalars = np.array(self._scalars, np.int64).reshape(-1, 2).T
-        self.geometry = np.array(geometry, np.int64).reshape(-1, SHARED + 1)
-
-    def _index(self, number: Dim) -> int:
-        """Of a number among those that shapes give."""
-        return self._known.setdefault(number, len(self._known))
-
-    def _argument(self, slot: int, step: Step, arg: Arg) -> None:
-        value = self._index(arg.value)
-        if arg.kind == "scalar" or (arg.kind == "workspace" and step.workspace < 0):  # of no bytes
-            self._scalars.append((slot, value))
-        else:
-            buffer = buffer_of(step, arg)
-            self._pointers.append((slot, buffer, value))
-            self.users.setdefault(buffer, []).append((slot, value, len(self.starts)))
+                self.extents.setdefault(buffer, set()).add(table.index(nbytes))
+            table.add(step, launch, maps)
+        self.size, self.maps, self.dims = table.size, table.maps, table.dims
+        self.users: dict[int, list[tuple[int, int, int]]] = {}
+        for slot, buffer, value in table.pointers:
+            launch_of_slot = bisect_right(table.starts, slot) - 1
+            self.users.setdefault(buffer, []).append((slot, value, launch_of_slot))
+        self.pointers = np.array(table.pointers, np.int64).reshape(-1, 3).T
+        self.scalars = np.array(table.scalars, np.int64).reshape(-1, 2).T
+        self.geometry = np.array(table.geometry, np.int64).reshape(-1, SHARED + 1)
 
     def evaluate(self, env: Env) -> list[int]:
         """Every number that the launches need, at these shapes. Raises ShapeError."""

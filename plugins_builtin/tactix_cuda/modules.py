@@ -20,6 +20,11 @@ FREE_SHARED = 48 << 10
 """Bytes of dynamic shared memory that a kernel may have without asking."""
 
 
+def kernel_name(code: Binary, symbol: str = "") -> str:
+    """What the code's entry, or its further kernel ``TX_NAME(symbol)``, is called in it."""
+    return f"{code.symbol}_{symbol}" if symbol else code.symbol
+
+
 class Module:
     """A cubin on the device, unloaded with this object."""
 
@@ -74,7 +79,7 @@ class Modules:
 
     def kernel(self, code: Binary, symbol: str = "") -> CudaKernel:
         """The code's entry, or its further kernel ``TX_NAME(symbol)``. Raises ExecutionError."""
-        name = f"{code.symbol}_{symbol}" if symbol else code.symbol
+        name = kernel_name(code, symbol)
         key = (code.digest, name)
         with self._lock:
             found = self._kernels.get(key)

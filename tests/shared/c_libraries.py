@@ -17,12 +17,13 @@ OK = 0
 
 
 class COptions(ctypes.Structure):
-    """NAME_options."""
+    """NAME_options; the last is of libraries for a GPU alone."""
 
     _fields_ = (
         ("threads", ctypes.c_int),
         ("skip_digest", ctypes.c_int),
         ("weights", ctypes.c_char_p),
+        ("device", ctypes.c_int),
     )
 
 
@@ -53,7 +54,7 @@ class CLibrary:
             raise CLibraryError(name.removeprefix(f"{self.name.upper()}_"), text)
 
     def create(self, **options: Any) -> CContext:
-        """``threads``, ``skip_digest``, ``weights``. Raises CLibraryError."""
+        """``threads``, ``skip_digest``, ``weights``, ``device``. Raises CLibraryError."""
         return CContext(self, COptions(**options))
 
 

@@ -14,12 +14,11 @@ from tactix.base.arithmetic import (
     IntegerArithmetic,
     IntegerOperation,
 )
-from tactix.base.dims import OPS, Env, related
+from tactix.base.dims import OPS, Dim, Env, related
 from tactix.base.errors import PlanCompatibilityError, ShapeError
 from tactix.plan.extents import Extent
 from tactix.plan.schema import Plan
 from tactix.run.layout import LayoutPlaces, Layouts
-from tactix_cpu.launcher import ArgumentSlots
 
 TYPICAL = 64
 """The size at which tensors are placed of a symbol that no profile says anything of."""
@@ -44,10 +43,12 @@ class PlanArithmetic:
     checks: Sequence[SizeCheck]
 
 
-def arithmetic_of(plan: Plan, slots: ArgumentSlots) -> PlanArithmetic:
-    """Raises PlanCompatibilityError for a plan that can run at no shape that was looked at."""
+def arithmetic_of(plan: Plan, launches: Sequence[Dim]) -> PlanArithmetic:
+    """``launches``: numbers that these take. Raises PlanCompatibilityError for a plan that can run
+    at no shape that was looked at.
+    """
     writer, places = _layout(plan)
-    values = [writer.dim(d) for d in slots.dims]
+    values = [writer.dim(d) for d in launches]
     line = writer.arithmetic([*places.dims, places.arena, *places.offsets, *values])
     index = {o.to: i for i, o in enumerate(line.operations)}
     return folded(line, {index[place]: text for place, text in _texts(plan, writer)})

@@ -27,7 +27,7 @@ HOST = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-ident")
 @dataclass(frozen=True)
 class Building:
     """What is built: ``name`` in ``folder``, ``forms`` of ``shared`` and ``static``. ``options``:
-    of all kernels. ``embedded``: whether weights are in the library.
+    of all kernels. ``embedded``: what is in the library as it is in a file of that name's end.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Building:
     forms: Sequence[str]
     units: Sequence[KernelUnit]
     options: Sequence[str]
-    embedded: bool
+    embedded: Sequence[str]
 
 
 def compiler_for(device: DeviceProperties, effort: Effort) -> CCompiler:
@@ -74,10 +74,10 @@ def _compiled(b: Building, command: Sequence[str], scratch: str) -> list[str]:
         f"-ffile-prefix-map={src}=src",
         "-g0",
     )  # a compiler may add paths and symbols by itself
-    weights = f'-DWEIGHTS_FILE="{src / b.name}.weights"'
     jobs = [("context.o", [*HOST, include, str(src / "context.c")])]
-    if b.embedded:
-        jobs.append(("weights.o", [*HOST, weights, str(src / "weights.c")]))
+    for part in b.embedded:
+        where = f'-D{part.upper()}_FILE="{src / b.name}.{part}"'
+        jobs.append((f"{part}.o", [*HOST, where, str(src / f"{part}.c")]))
     for u in b.units:
         own = [*b.options, *u.flags, "-w", str(src / "kernels" / u.file)]
         jobs.append((f"{u.file}.o", own))

@@ -10,25 +10,17 @@ import tactix
 from tactix.base.errors import InvalidArgument
 from tactix.base.files import replacing
 from tactix.plan.schema import Plan
-from tactix_codegen.c.target import other_architecture
 from tactix_cpu.compiler import executor_part, version
 from tactix_ship.c_library import eligibility, project
-from tactix_ship.c_library.build import Building, build, compiler_for
-from tactix_ship.c_library.header import STATE_DEFINITION, filled, header
-from tactix_ship.c_library.kernels import (
-    Kernels,
-    device_of,
-    kernel_files,
-    kernels_of,
-    options,
-    same_compiler,
-    units,
-)
-from tactix_ship.c_library.names import library_name, named, text_of
-from tactix_ship.c_library.tables import program_of, tables
+from tactix_ship.c_library.build import Building, build
+from tactix_ship.c_library.header import contexts, header
+from tactix_ship.c_library.library_code import LibraryCode, cuda_code, processor_code
+from tactix_ship.c_library.names import library_name, text_of
+from tactix_ship.c_library.tables import tables
 from tactix_ship.c_library.weights import WeightLayout, weights_of
 
 SHARED, STATIC = "shared", "static"
+WEIGHTS, CUBINS = "weights", "cubins"
 MOST_EMBEDDED = 1 << 30
 """Bytes of weights that a library takes: code reaches no more than 2 GiB around it (System V ABI
 for x86-64, the small code model).
@@ -67,35 +59,35 @@ def export(
     """
     library_name(name)
     eligibility.check(plan)
-    programs = [program_of(p) for p in eligibility.programs(plan)]
-    kernels = kernels_of([p.plan for p in programs], plan.ledger)
-    weights = weights_of(plan, [(p.plan, p.slots) for p in programs])
+    plans = eligibility.programs(plan)
+    on_cuda = plan.device.get("kind") == eligibility.CUDA
+    code = cuda_code(plans, name) if on_cuda else processor_code(plan, plans, name)
+    weights = weights_of(plan, code.launches.programs)
     if embedded and weights.nbytes > MOST_EMBEDDED:
         why = f"they have {weights.nbytes} bytes, code reaches {MOST_EMBEDDED}"
         raise InvalidArgument("the weights do not fit into the library", why=why,
                               do="Give --weights file")  # fmt: skip
-    device = device_of(plan)
-    compiler = compiler_for(device, kernels.effort)
-    made = units(kernels, compiler, name)
-    flags = options(kernels, compiler, device)
     writer = _Writer(folder)
     description = _description(plan, name)
-    writer.text(f"include/{name}.h", header(plan, description, name))
-    _sources(writer, plan, kernels, name)
-    writer.text("src/tables.h", tables(plan, programs, weights, description, name))
-    for u in made:
-        writer.text(f"src/kernels/{u.file}", u.text)
+    writer.text(f"include/{name}.h", header(plan, description, name, on_cuda))
+    _sources(writer, plan, code, name, on_cuda)
+    writer.text("src/tables.h", tables(plan, code.launches, weights, description, name))
     _weights(writer, weights, name, embedded)
-    facts = {"name": name, "target": device.name or "its target", "compiler": kernels.identity}
-    writer.text("src/CMakeLists.txt", project.lists(made, flags, facts, embedded))
-    building = Building(name, folder, forms, made, flags, embedded)
-    libraries = build(building, compiler)
+    if code.cubins:
+        _embedded(writer, CUBINS, name)
+        with replacing(writer.place(f"src/{name}.{CUBINS}")) as f:
+            f.write(code.cubins)
+    parts = [*([WEIGHTS] if embedded else []), *([CUBINS] if code.cubins else [])]
+    facts = {"name": name, "target": str(plan.device.get("name") or "its target")}
+    facts["compiler"] = code.identity
+    writer.text("src/CMakeLists.txt", project.lists(code.units, code.flags, facts, parts))
+    building = Building(name, folder, forms, code.units, code.flags, parts)
+    libraries = build(building, code.compiler)
     writer.text(f"lib/cmake/{name}/{name}Config.cmake", project.config(name, forms))
     writer.text(f"lib/pkgconfig/{name}.pc", project.pkg_config(name, description, forms))
     files = [*writer.files, *(f"lib/{path.name}" for path in libraries)]
-    same = same_compiler(compiler, kernels) or bool(other_architecture(device))
-    told = version(compiler.command)
-    return Library(name, folder, files, libraries, weights.nbytes, len(kernels.sources), same, told)
+    told = version(code.compiler.command)
+    return Library(name, folder, files, libraries, weights.nbytes, code.kernels, code.same, told)
 
 
 def _description(plan: Plan, name: str) -> str:
@@ -124,32 +116,30 @@ class _Writer:
             f.write(text.encode())
 
 
-def _sources(writer: _Writer, plan: Plan, kernels: Kernels, name: str) -> None:
+def _sources(writer: _Writer, plan: Plan, code: LibraryCode, name: str, on_cuda: bool) -> None:
     """What is not special to the plan's sizes."""
-    states = [named(line, name) for line in STATE_DEFINITION if plan.states]
-    writer.text("src/context.c", filled(text_of("context.c", name), {"states": states}))
-    for file in ("program.h", "processor.h"):
-        writer.text(f"src/{file}", text_of(file, name))
+    writer.text("src/context.c", contexts(plan, name, on_cuda))
+    writer.text("src/program.h", text_of("program.h", name))
     for part in ("threads", "executor"):
         writer.text(f"src/executor/{part}.c", executor_part(part))
-    for prelude in kernels.preludes:
-        writer.text(f"src/kernels/preludes/{prelude.file}", prelude.text)
-    for file, text in kernel_files(kernels, name).items():
-        writer.text(f"src/kernels/{file}", text)
+    for file, text in code.texts.items():
+        writer.text(f"src/{file}", text)
 
 
 def _weights(writer: _Writer, weights: WeightLayout, name: str, embedded: bool) -> None:
-    path = f"src/{name}.weights" if embedded else f"lib/{name}.weights"
+    path = f"src/{name}.{WEIGHTS}" if embedded else f"lib/{name}.{WEIGHTS}"
     digest = weights.write(writer.place(path))
     if embedded:
         writer.text("src/weights.h", text_of("weights_embedded.h", name))
-        writer.text("src/weights.c", text_of("weights_embedded.c", name))
+        _embedded(writer, WEIGHTS, name)
         return
     content = ", ".join(f"0x{digest[i : i + 2]}" for i in range(0, 64, 2))
-    facts = [
-        f'#define WEIGHTS_NAME "{name}.weights"',
-        f"#define WEIGHTS_BYTES {weights.nbytes}",
-        f"#define WEIGHTS_SHA256 {{{content}}}",
-    ]
+    facts = [f'#define WEIGHTS_NAME "{name}.weights"', f"#define WEIGHTS_SHA256 {{{content}}}"]
     writer.text("src/weights.h", "\n".join([*facts, "", text_of("weights_file.h", name)]))
     writer.text("src/sha256.h", text_of("sha256.h", name))
+
+
+def _embedded(writer: _Writer, part: str, name: str) -> None:
+    """The unit that has the content of a file."""
+    text = text_of("embedded.c", name).replace("@part@", part).replace("@PART@", part.upper())
+    writer.text(f"src/{part}.c", text)

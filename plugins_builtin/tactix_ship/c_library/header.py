@@ -45,17 +45,55 @@ def c_type(dtype: DType) -> str:
     return _TYPES[dtype][1]
 
 
-def header(plan: Plan, description: str, name: str) -> str:
-    """The text of NAME.h."""
+def header(plan: Plan, description: str, name: str, on_cuda: bool = False) -> str:
+    """The text of NAME.h. ``on_cuda``: of a library for a GPU."""
+    typed = [*_typed("input", plan.inputs, name), *_typed("output", plan.outputs, name)]
+    if on_cuda:
+        typed += _typed("input", plan.inputs, name, "device_")
+        typed += _typed("output", plan.outputs, name, "device_")
     found = {
+        **_device_parts(name, on_cuda),
         "summary": _summary(plan, description),
         "types": _types(name),
         "inputs": _places("input", plan.inputs, name),
         "outputs": _places("output", plan.outputs, name),
         "states": [named(line, name) for line in STATE_DECLARATION if plan.states],
-        "typed": [*_typed("input", plan.inputs, name), *_typed("output", plan.outputs, name)],
+        "typed": typed,
     }
     return filled(text_of("library.h", name), found)
+
+
+DEVICE_STATUSES = {
+    "NO_DEVICE": "there is no NVIDIA driver, or no such GPU",
+    "DRIVER_ERROR": "the driver refused a call; the text has CUDA's name of the reason",
+}
+"""Those of libraries for a GPU alone, behind the others, and what they mean."""
+
+
+def _device_parts(name: str, on_cuda: bool) -> dict[str, Sequence[str]]:
+    """What the header of a library for a GPU has beside the others'."""
+    if not on_cuda:
+        return {"statuses": [], "options": [], "calls": []}
+    statuses = [
+        f"    {name.upper()}_{f'{status} = {number},':<23}/* {what} */"
+        for number, (status, what) in enumerate(DEVICE_STATUSES.items(), 9)
+    ]
+    return {
+        "statuses": statuses,
+        "options": ["    int device;          /* number of the GPU, as the driver counts */"],
+        "calls": text_of("cuda_calls_declared.h", name).splitlines(),
+    }
+
+
+def contexts(plan: Plan, name: str, on_cuda: bool = False) -> str:
+    """The text of context.c. ``on_cuda``: of a library for a GPU."""
+    names = [f'        "{name.upper()}_{s}",' for s in DEVICE_STATUSES if on_cuda]
+    parts: dict[str, Sequence[str]] = {
+        "states": [named(line, name) for line in STATE_DEFINITION if plan.states],
+        "status_names": names,
+        "calls": ['#include "calls.h"'] if on_cuda else [],
+    }
+    return filled(text_of("context.c", name), parts)
 
 
 def filled(text: str, parts: Mapping[str, Sequence[str]]) -> str:
@@ -129,16 +167,18 @@ def _places(kind: str, ios: Sequence[TensorIO], name: str) -> list[str]:
     return [*rows, f"    {prefix}S = {len(ios)}"]
 
 
-def _typed(kind: str, ios: Sequence[TensorIO], name: str) -> Iterable[str]:
-    """Functions that take a pointer to elements and how many there are."""
+def _typed(kind: str, ios: Sequence[TensorIO], name: str, where: str = "") -> Iterable[str]:
+    """Functions that take a pointer to elements and how many there are. ``where``: ``device_`` for
+    memory of a GPU.
+    """
     const = "const " if kind == "input" else ""
     for ident, io in zip(identifiers(io.name for io in ios), ios, strict=True):
         held, place = c_type(io.dtype), f"{name.upper()}_{kind.upper()}_{ident.upper()}"
         size = io.dtype.itemsize
         yield f"/* {remark(io.name)}: {_TYPES[io.dtype][0].lower()} {remark(show(io.shape))} */"
-        yield f"static inline {name}_status {name}_bind_{kind}_{ident}("
+        yield f"static inline {name}_status {name}_bind_{where}{kind}_{ident}("
         yield f"    {name}_context *context, {const}{held} *elements, size_t count) {{"
         yield f"    const size_t bytes = count < SIZE_MAX / {size} ? count * {size} : SIZE_MAX;"
-        yield f"    return {name}_bind_{kind}(context, {place}, elements, bytes);"
+        yield f"    return {name}_bind_{where}{kind}(context, {place}, elements, bytes);"
         yield "}"
         yield ""

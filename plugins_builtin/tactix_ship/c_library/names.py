@@ -12,6 +12,7 @@ from tactix.base.logger import printable
 _VALID = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _TAKEN = frozenset(
     {"lib", "tx", "txe", "program", "tables", "processor", "weights", "sha256", "context"}
+    | {"launches", "running", "driver", "calls", "cubins", "cu", "cuda"}
 )
 """Names of the texts themselves, and what names in them begin with."""
 _HEADERS = frozenset(

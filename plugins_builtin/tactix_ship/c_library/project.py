@@ -10,8 +10,7 @@ _LISTS = """\
 # Builds the library @name@ from its sources: cmake -B build && cmake --build build
 #
 # The kernels are written for @target@;
-# what they compute is to the bit what the plan computes where compiler and options are its own:
-# @compiler@
+# what they compute is to the bit what the plan computes@origin@
 cmake_minimum_required(VERSION 3.16)
 project(@name@ C)
 
@@ -31,7 +30,7 @@ if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release)
 endif()
 @sources@
-@weights@
+@data@
 install(TARGETS @name@ DESTINATION lib)
 install(FILES ../include/@name@.h DESTINATION include)
 """
@@ -39,9 +38,9 @@ _UNIT_OPTIONS = """\
 set_source_files_properties(@files@
     PROPERTIES COMPILE_OPTIONS "${KERNEL_OPTIONS}@more@")"""
 _EMBEDDED = """\
-set_source_files_properties(weights.c PROPERTIES
-    COMPILE_DEFINITIONS "WEIGHTS_FILE=\\"${CMAKE_CURRENT_SOURCE_DIR}/@name@.weights\\""
-    OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/@name@.weights")"""
+set_source_files_properties(@part@.c PROPERTIES
+    COMPILE_DEFINITIONS "@PART@_FILE=\\"${CMAKE_CURRENT_SOURCE_DIR}/@name@.@part@\\""
+    OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/@name@.@part@")"""
 _BESIDE = """\
 add_custom_command(TARGET @name@ POST_BUILD COMMAND ${CMAKE_COMMAND} -E copy_if_different
     ${CMAKE_CURRENT_SOURCE_DIR}/../lib/@name@.weights $<TARGET_FILE_DIR:@name@>)
@@ -83,10 +82,18 @@ Libs.private: -lm -lpthread -ldl
 
 
 def lists(
-    units: Sequence[KernelUnit], options: Sequence[str], facts: dict[str, str], embedded: bool
+    units: Sequence[KernelUnit],
+    options: Sequence[str],
+    facts: dict[str, str],
+    embedded: Sequence[str],
 ) -> str:
-    """CMakeLists.txt. ``facts``: ``name``, ``target`` and ``compiler``."""
-    files = ["context.c", *(["weights.c"] if embedded else [])]
+    """CMakeLists.txt. ``facts``: ``name``, ``target`` and ``compiler``, which is empty where the
+    machine code is the plan's own. ``embedded``: what files are put into the library, ``weights``
+    among them or beside it.
+    """
+    own = f" where compiler and options are its own:\n# {facts['compiler']}"
+    origin = own if facts["compiler"] else ": their machine code is its own"
+    files = ["context.c", *(f"{part}.c" for part in embedded)]
     files += [f"kernels/{u.file}" for u in units]
     by_flags: dict[tuple[str, ...], list[str]] = {}
     for u in units:
@@ -95,9 +102,10 @@ def lists(
         _with(_UNIT_OPTIONS, files="\n    ".join(own), more="".join(f";{f}" for f in flags))
         for flags, own in by_flags.items()
     ]
-    weights = _with(_EMBEDDED if embedded else _BESIDE, **facts)
-    parts = {"files": "\n    ".join(files), "sources": "\n".join(sources), "weights": weights}
-    return _with(_LISTS, options=";".join(options), **parts, **facts)
+    data = [_with(_EMBEDDED, part=part, PART=part.upper(), **facts) for part in embedded]
+    data += [] if "weights" in embedded else [_with(_BESIDE, **facts)]
+    parts = {"files": "\n    ".join(files), "sources": "\n".join(sources), "data": "\n".join(data)}
+    return _with(_LISTS, options=";".join(options), origin=origin, **parts, **facts)
 
 
 def config(name: str, forms: Sequence[str]) -> str:

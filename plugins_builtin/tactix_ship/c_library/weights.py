@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tactix.base.files import replacing
 from tactix.plan.schema import Plan
-from tactix_cpu.launcher import ArgumentSlots
+from tactix_ship.c_library.launch_tables import ProgramTables
 
 ALIGNMENT = 64
 """Bytes of which the place of a weight is a multiple, as kernels count on."""
@@ -44,12 +44,13 @@ class WeightLayout:
         return digest.hexdigest()
 
 
-def weights_of(plan: Plan, programs: Sequence[tuple[Plan, ArgumentSlots]]) -> WeightLayout:
+def weights_of(plan: Plan, programs: Sequence[ProgramTables]) -> WeightLayout:
     """Those that the launches name; blobs are those of the plan around all programs."""
     named: dict[str, None] = {}
-    for p, slots in programs:
-        used = {buffer for _, buffer, _ in slots.pointers}
-        named |= dict.fromkeys(b.blob for i, b in enumerate(p.buffers) if b.blob and i in used)
+    for p in programs:
+        used = {buffer for _, buffer, _ in p.slots.pointers}
+        held = (b.blob for i, b in enumerate(p.plan.buffers) if b.blob and i in used)
+        named |= dict.fromkeys(held)
     blobs = {name: memoryview(plan.blobs[name]).cast("B") for name in named}
     offsets: dict[str, int] = {}
     end = 0

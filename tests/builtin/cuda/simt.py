@@ -79,7 +79,8 @@ def check_all(cases: Sequence[Case], cache: Path) -> None:
         (c, v, asked.artifact(c.tactic, c.node, v, CompileContext(c.device, dict(c.env))))
         for c, v in chosen
     ]
-    library = _library([a for _, _, a in made], cache)
+    kernels = [Emulated(f"k{i}", a.code, a.launches) for i, (_, _, a) in enumerate(made)]
+    library = ctypes.CDLL(str(library_of(kernels, cache)))
     for i, (case, variant, artifact) in enumerate(made):
         arrays = list(case.arrays) if case.arrays is not None else _sample(case)
         want = Expected(case.node, arrays, case.env)
@@ -102,11 +103,21 @@ def _sample(case: Case) -> list[Any]:
     return h.arrays_of(h.Case(case.node, case.tactic, env=case.env))  # type: ignore[no-any-return]
 
 
-def _library(artifacts: Sequence[KernelArtifact], cache: Path) -> Any:
+@dataclass(frozen=True)
+class Emulated:
+    """A kernel's text, the name that it gets for TX_ENTRY, and its launches."""
+
+    entry: str
+    code: object
+    launches: Sequence[Launch]
+
+
+def library_of(kernels: Sequence[Emulated], cache: Path, more: str = "") -> Path:
+    """A shared object with a function ``run_NAME`` for each; ``more``: text behind them."""
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("needs g++")
-    source = _source(artifacts)
+    source = f"{_source(kernels)}\n{more}"
     whole = source + "".join((HERE / name).read_text() for name in HEADERS)
     path = cache / f"{hashlib.sha256(whole.encode()).hexdigest()[:24]}.so"
     if not path.exists():
@@ -116,21 +127,23 @@ def _library(artifacts: Sequence[KernelArtifact], cache: Path) -> Any:
             [compiler, *FLAGS, "-I", HERE, cpp, "-o", path], capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr[:4000]
-    return ctypes.CDLL(str(path))
+    return path
 
 
-def _source(artifacts: Sequence[KernelArtifact]) -> str:
+def _source(kernels: Sequence[Emulated]) -> str:
     assembly = {text.prelude(n) for n in ASSEMBLY}
     preludes: dict[str, None] = {}
     bodies = []
-    for i, a in enumerate(artifacts):
-        assert isinstance(a.code, Source)
-        preludes |= dict.fromkeys(p for p in a.code.preludes if p not in assembly)
-        names = "\n".join(f"SIMT_KERNEL({_name(f'k{i}', launch)})" for launch in a.launches)
+    for k in kernels:
+        assert isinstance(k.code, Source)
+        preludes |= dict.fromkeys(p for p in k.code.preludes if p not in assembly)
+        called = dict.fromkeys(_name(k.entry, launch) for launch in k.launches)
+        names = "\n".join(f"SIMT_KERNEL({name})" for name in called)
         macros = (
-            f"#undef TX_ENTRY\n#undef TX_NAME\n#define TX_ENTRY k{i}\n#define TX_NAME(x) k{i}_##x"
+            f"#undef TX_ENTRY\n#undef TX_NAME\n"
+            f"#define TX_ENTRY {k.entry}\n#define TX_NAME(x) {k.entry}_##x"
         )
-        bodies.append(f"{macros}\n{PRODUCT.sub(HOST_PRODUCT, a.code.text)}\n{names}")
+        bodies.append(f"{macros}\n{PRODUCT.sub(HOST_PRODUCT, k.code.text)}\n{names}")
     return "\n".join([*(f'#include "{name}"' for name in HEADERS), *preludes, *bodies])
 
 

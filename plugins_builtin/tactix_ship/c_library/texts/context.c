@@ -1,7 +1,7 @@
 /* Contexts of lib: from the shapes of inputs to sizes, from sizes to addresses, and runs.
  *
- * Threads and the choice of what they share are in executor/threads.c and executor/executor.c, which tactix runs in
- * Python, too. What is special to the network is in tables.h.
+ * Arithmetic and arguments are those of executor/executor.c, which tactix runs in Python, too. What is special to the
+ * network is in tables.h; where memory lies and how launches run is in running.h.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #if defined(__GNUC__)
@@ -27,38 +26,34 @@
 #include "program.h"
 #include "tables.h"
 
-#include "processor.h" /* behind tables.h, which has what they look at */
-#include "weights.h"
+#include "weights.h" /* behind tables.h, by which it finds the library */
 
 enum {
     TENSORS = LIB_INPUTS + LIB_OUTPUTS,
-    ERROR_SIZE = 768,    /* bytes of a message */
-    ALIGNMENT = 64,      /* of intermediate tensors */
-    HUGE_PAGE = 2 << 20, /* memory of at least a huge page begins at one */
-    TRIALS = 16,         /* runs of each kind that are timed at a shape, where there are several threads */
+    ERROR_SIZE = 768, /* bytes of a message */
     MOST_THREADS = 255,
-    RECORD = 4 /* words of a kernel's record of what it refuses: reason, two numbers, address of the flag */
+    DEVICE_ALIGNMENT = 16 /* of callers' memory on a GPU: of the widest access of a thread */
 };
 
-/* What a context has of a program: arguments, the table that the executor runs, and the arithmetic of its shapes.
- */
+/* What a context has of a program: arguments, what runs them, and the arithmetic of its shapes. */
 typedef struct {
     const program *program;
-    txe_table table;
     txe_binding binding;
     txe_arithmetic arithmetic;
-    int64_t *addresses;         /* of the buffers */
-    int64_t *records;           /* the flag's, then one for each launch that may refuse something */
-    int64_t timed[SYMBOLS + 1]; /* the symbols at which timed runs began, */
-    int begun;                  /* if they have */
-    int64_t words[];            /* memory of all of it */
+    int64_t *addresses; /* of the buffers */
+    running running;
+    int64_t words[]; /* memory of all of it */
 } state;
 
+/* Whose memory a tensor lies in: nobody has said, the caller's, the context's, the caller's on a GPU. */
+typedef enum { UNKNOWN, CALLERS, OWN, ON_DEVICE } owner;
+
 typedef struct {
-    char *memory; /* NULL: none yet */
-    size_t bytes; /* of it, as the caller says */
-    char *own;    /* the context's memory for it, NULL before it is needed */
-    size_t room;  /* bytes of that */
+    owner owner;
+    int64_t memory; /* its address; 0: none yet */
+    size_t bytes;   /* of it, as the caller says */
+    int64_t own;    /* the context's memory for it, 0 before it is needed */
+    size_t room;    /* bytes of that */
 } tensor_memory;
 
 struct lib_context {
@@ -71,9 +66,7 @@ struct lib_context {
     int64_t dims[AXES + 1]; /* of all inputs, then outputs */
     int64_t symbols[SYMBOLS + 1];
     tensor_memory tensors[TENSORS + 1];
-    char *arena;
-    size_t arena_size;
-    const char *weights;
+    home home;
     state *state; /* that of the shapes */
     state *states[PROGRAMS];
     char error[ERROR_SIZE];
@@ -97,18 +90,62 @@ const char *lib_last_error(const lib_context *context) {
 }
 
 const char *lib_status_name(lib_status status) {
-    static const char *const names[] = {"LIB_OK",
-                                        "LIB_INVALID_ARGUMENT",
-                                        "LIB_INVALID_SHAPE",
-                                        "LIB_NOT_READY",
-                                        "LIB_BUSY",
-                                        "LIB_OUT_OF_MEMORY",
-                                        "LIB_BAD_WEIGHTS",
-                                        "LIB_OTHER_PROCESSOR",
-                                        "LIB_FAILED_EXECUTION"};
+    static const char *const names[] = {
+        "LIB_OK",
+        "LIB_INVALID_ARGUMENT",
+        "LIB_INVALID_SHAPE",
+        "LIB_NOT_READY",
+        "LIB_BUSY",
+        "LIB_OUT_OF_MEMORY",
+        "LIB_BAD_WEIGHTS",
+        "LIB_OTHER_PROCESSOR",
+        "LIB_FAILED_EXECUTION",
+//@status_names
+    };
     const size_t index = (size_t)status;
     return index < sizeof names / sizeof *names ? names[index] : "no status of lib";
 }
+
+/* ---- sizes ---- */
+
+/* Bytes of a tensor at sizes that are not negative; 0 where they are more than memory can have. */
+static int bytes_of(const lib_tensor *t, const int64_t *dims, size_t *bytes) {
+    size_t found = t->element_size;
+    for (size_t i = 0; i < t->rank; i++)
+        if (__builtin_mul_overflow(found, (size_t)dims[i], &found) || found > (size_t)PTRDIFF_MAX) {
+            for (size_t j = i + 1; j < t->rank; j++)
+                if (dims[j] == 0)
+                    return *bytes = 0, 1;
+            return 0;
+        }
+    *bytes = found;
+    return 1;
+}
+
+static size_t settled_bytes(const lib_context *c, size_t tensor) {
+    size_t bytes = 0;
+    bytes_of(&tensors[tensor], c->dims + first_axes[tensor], &bytes);
+    return bytes;
+}
+
+/* Whether a plan that gets one piece of memory for both still works: then it has read the input by then. */
+static int may_be_one(size_t input, size_t output) {
+    for (int i = 0; i < SHARED; i++)
+        if (shared[i][0] == (int32_t)input && shared[i][1] == (int32_t)output)
+            return 1;
+    return 0;
+}
+
+/* Before the context's own memory for a tensor goes elsewhere. */
+static void moving(lib_context *c, size_t tensor) {
+    c->bound = 0;
+    if (c->tensors[tensor].owner == OWN)
+        c->tensors[tensor].owner = UNKNOWN;
+}
+
+#include "running.h"
+
+/* ---- calls ---- */
 
 static lib_status no_context(void) {
     return fail(NULL, LIB_INVALID_ARGUMENT, "the context is NULL. Make one by lib_create");
@@ -120,10 +157,14 @@ static lib_status enter(lib_context *c) {
         return no_context();
     if (atomic_exchange_explicit(&c->busy, 1, memory_order_acquire))
         return fail(NULL, LIB_BUSY, "another thread uses this context. Make one for each thread");
-    return LIB_OK;
+    const lib_status status = visit(c);
+    if (status != LIB_OK)
+        atomic_store_explicit(&c->busy, 0, memory_order_release);
+    return status;
 }
 
 static lib_status leave(lib_context *c, lib_status status) {
+    end_visit(c);
     atomic_store_explicit(&c->busy, 0, memory_order_release);
     return status;
 }
@@ -184,20 +225,6 @@ static const char *told(char *text, size_t room, const int64_t *symbols) {
 }
 
 /* ---- shapes ---- */
-
-/* Bytes of a tensor at sizes that are not negative; 0 where they are more than memory can have. */
-static int bytes_of(const lib_tensor *t, const int64_t *dims, size_t *bytes) {
-    size_t found = t->element_size;
-    for (size_t i = 0; i < t->rank; i++)
-        if (__builtin_mul_overflow(found, (size_t)dims[i], &found) || found > (size_t)PTRDIFF_MAX) {
-            for (size_t j = i + 1; j < t->rank; j++)
-                if (dims[j] == 0)
-                    return *bytes = 0, 1;
-            return 0;
-        }
-    *bytes = found;
-    return 1;
-}
 
 static lib_status shape_of(lib_context *c, size_t input, const int64_t *dims, size_t rank) {
     const lib_tensor *t = &tensors[input];
@@ -318,96 +345,28 @@ static lib_status compare_inputs(lib_context *c, const state *s) {
     return LIB_OK;
 }
 
-/* ---- memory ---- */
-
-/* Memory that is as large as this machine can give, and 0 where that is not known. */
-static size_t physical_memory(void) {
-    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
-}
-
-static char *memory_of(size_t bytes) {
-    const size_t physical = physical_memory();
-    void *found = NULL;
-    if ((physical && bytes > physical) ||
-        posix_memalign(&found, bytes >= HUGE_PAGE ? (size_t)HUGE_PAGE : (size_t)ALIGNMENT, bytes ? bytes : 1))
-        return NULL;
-#ifdef MADV_HUGEPAGE
-    if (bytes >= HUGE_PAGE)
-        (void)madvise(found, bytes, MADV_HUGEPAGE); /* only advice */
-#endif
-    return found;
-}
-
-/* So much intermediate memory; it grows by half at least, as sizes may grow from run to run. */
-static lib_status reserve(lib_context *c, size_t bytes) {
-    if (c->arena && c->arena_size >= bytes)
-        return LIB_OK;
-    const size_t half_more = c->arena_size + c->arena_size / 2;
-    const size_t size = bytes > half_more ? bytes : half_more;
-    free(c->arena);
-    c->arena_size = 0;
-    c->arena = memory_of(size);
-    if (!c->arena)
-        return fail(c, LIB_OUT_OF_MEMORY, "there is no memory for %zu bytes of intermediate tensors", size);
-    c->arena_size = size;
-    return LIB_OK;
-}
-
-/* What a context keeps for a program, in one piece. */
-static state *new_state(const program *p) {
-    const int64_t launches = p->launches;
-    const int64_t words = p->slots + 4 * launches + p->values + p->results + p->buffers + RECORD * (1 + p->faults);
-    state *s = calloc(1, sizeof *s + (size_t)words * sizeof(int64_t));
-    if (!s)
-        return NULL;
-    int64_t *slots = s->words, *times = slots + p->slots, *values = times + 3 * launches;
-    int64_t *results = values + p->values, *addresses = results + p->results;
-    s->records = addresses + p->buffers;
-    const int64_t **arguments = (const int64_t **)(void *)(s->records + RECORD * (1 + p->faults));
-    for (int64_t i = 0; i < launches; i++)
-        arguments[i] = slots + p->first_slots[i];
-    for (int64_t i = 0; i < p->faults; i++) {
-        int64_t *record = s->records + RECORD * (1 + i);
-        record[3] = (int64_t)(intptr_t)s->records;
-        slots[p->fault[i].slot] = (int64_t)(intptr_t)record;
-    }
-    memcpy(values, p->value, (size_t)p->values * sizeof *values);
-    s->program = p;
-    s->addresses = addresses;
-    s->table = (txe_table){.launches = launches, .kernels = p->kernels, .args = arguments};
-    s->table.alone_ns = times;
-    s->table.shared_ns = times + launches;
-    s->table.single = times + 2 * launches;
-    s->arithmetic = (txe_arithmetic){values, p->operation, p->operations, p->result, results, p->results};
-    const int64_t *sizes = results + AXES + 1 + p->buffers;
-    s->binding = (txe_binding){slots, p->pointers, p->pointer, p->scalars, p->scalar, addresses, sizes};
-    return s;
-}
-
 /* ---- from shapes to a table ---- */
 
-/* Whether what was chosen at the shape where timed runs began may hold at this one: no size more than twice or less
- * than half of what it was. */
-static int is_near(const state *s, const int64_t *symbols) {
-    for (int i = 0; i < SYMBOLS; i++) {
-        const int64_t a = s->timed[i], b = symbols[i], least = a < b ? a : b, most = a < b ? b : a;
-        if (a != b && (least <= 0 || most / 2 > least || (most / 2 == least && most % 2)))
-            return 0;
-    }
-    return 1;
-}
-
-static void begin_timing(lib_context *c, state *s) {
-    if (s->begun && s->table.threads == c->threads && is_near(s, c->symbols)) {
-        if (c->threads > 1)
-            tx_move(&s->table);
-        return;
-    }
-    s->table.threads = c->threads;
-    tx_start(&s->table, TRIALS);
-    memcpy(s->timed, c->symbols, sizeof s->timed);
-    s->begun = 1;
+/* What a context keeps for a program, in one piece. */
+static lib_status new_state(lib_context *c, int chosen) {
+    const program *p = &programs[chosen];
+    const int64_t words = p->slots + p->values + p->results + p->buffers + running_words(p);
+    state *s = calloc(1, sizeof *s + (size_t)words * sizeof(int64_t));
+    if (!s)
+        return fail(c, LIB_OUT_OF_MEMORY, "there is no memory for the arguments of kernels");
+    int64_t *slots = s->words, *values = slots + p->slots, *results = values + p->values;
+    memcpy(values, p->value, (size_t)p->values * sizeof *values);
+    s->program = p;
+    s->addresses = results + p->results;
+    s->arithmetic = (txe_arithmetic){values, p->operation, p->operations, p->result, results, p->results};
+    const int64_t *sizes = results + AXES + 1 + p->buffers;
+    s->binding = (txe_binding){slots, p->pointers, p->pointer, p->scalars, p->scalar, s->addresses, sizes};
+    const lib_status status = begin_state(c, s, s->addresses + p->buffers);
+    if (status == LIB_OK)
+        c->states[chosen] = s;
+    else
+        free(s);
+    return status;
 }
 
 /* Sizes, memory and choices for the shapes as they are. */
@@ -416,8 +375,8 @@ static lib_status settle(lib_context *c) {
     lib_status status = c->settled ? LIB_OK : solve(c);
     if (c->settled || status != LIB_OK || (status = choose(c, &chosen)) != LIB_OK)
         return status;
-    if (!c->states[chosen] && !(c->states[chosen] = new_state(&programs[chosen])))
-        return fail(c, LIB_OUT_OF_MEMORY, "there is no memory for the arguments of kernels");
+    if (!c->states[chosen] && (status = new_state(c, chosen)) != LIB_OK)
+        return status;
     state *s = c->states[chosen];
     memcpy(s->arithmetic.values, c->symbols, SYMBOLS * sizeof *c->symbols);
     if (!tx_evaluate(&s->arithmetic))
@@ -425,36 +384,12 @@ static lib_status settle(lib_context *c) {
     if ((status = compare_inputs(c, s)) != LIB_OK)
         return status;
     const int64_t *results = s->arithmetic.results;
-    if ((status = reserve(c, (size_t)results[AXES])) != LIB_OK)
+    if ((status = reserve(c, (size_t)results[AXES])) != LIB_OK || (status = begin_shape(c, s)) != LIB_OK)
         return status;
     memcpy(c->dims, results, AXES * sizeof *results);
-    begin_timing(c, s);
     c->state = s;
     c->settled = 1;
     c->bound = 0;
-    return LIB_OK;
-}
-
-static size_t settled_bytes(const lib_context *c, size_t tensor) {
-    size_t bytes = 0;
-    bytes_of(&tensors[tensor], c->dims + first_axes[tensor], &bytes);
-    return bytes;
-}
-
-/* Memory of the context's own for a tensor that has none. */
-static lib_status own_memory(lib_context *c, size_t tensor, size_t bytes) {
-    tensor_memory *m = &c->tensors[tensor];
-    if (!m->own || m->room < bytes) {
-        const int used = m->memory == m->own;
-        free(m->own);
-        m->own = memory_of(bytes);
-        m->room = m->own ? bytes : 0;
-        if (used)
-            m->memory = m->own;
-    }
-    if (!m->own)
-        return fail(c, LIB_OUT_OF_MEMORY, "there is no memory for the %zu bytes of '%s'", bytes,
-                    tensors[tensor].name);
     return LIB_OK;
 }
 
@@ -464,13 +399,15 @@ static lib_status check_memory(lib_context *c) {
         tensor_memory *m = &c->tensors[i];
         const size_t bytes = settled_bytes(c, i);
         const int is_input = i < LIB_INPUTS;
-        if (is_input && !m->memory)
+        if (is_input && m->owner == UNKNOWN)
             return fail(c, LIB_NOT_READY, "input '%s' has no memory yet. Call lib_bind_input or lib_copy_input",
                         tensors[i].name);
-        if (!is_input && (!m->memory || m->memory == m->own)) {
-            const lib_status status = own_memory(c, i, bytes);
-            if (status != LIB_OK)
-                return status;
+        const int is_own = !is_input && (m->owner == UNKNOWN || m->owner == OWN);
+        const lib_status status = is_own || (COPIES && m->owner == CALLERS) ? own_memory(c, i, bytes) : LIB_OK;
+        if (status != LIB_OK)
+            return status;
+        if (is_own) {
+            m->owner = OWN;
             m->memory = m->own;
             m->bytes = bytes;
         }
@@ -479,14 +416,6 @@ static lib_status check_memory(lib_context *c) {
                         tensors[i].name, m->bytes, bytes);
     }
     return LIB_OK;
-}
-
-/* Whether a plan that gets one piece of memory for both still works: then it has read the input by then. */
-static int may_be_one(size_t input, size_t output) {
-    for (int i = 0; i < SHARED; i++)
-        if (shared[i][0] == (int32_t)input && shared[i][1] == (int32_t)output)
-            return 1;
-    return 0;
 }
 
 static int cross(const tensor_memory *x, size_t m, const tensor_memory *y, size_t n) {
@@ -510,19 +439,20 @@ static lib_status check_apart(lib_context *c) {
 }
 
 /* All addresses into the arguments of the launches. */
-static void bind(lib_context *c) {
+static lib_status bind(lib_context *c) {
     state *s = c->state;
     const program *p = s->program;
     const int64_t *offsets = s->arithmetic.results + AXES + 1;
     for (int64_t i = 0; i < p->buffers; i++) {
-        const int64_t arena = (int64_t)(intptr_t)c->arena + offsets[i];
-        const int64_t weights = (int64_t)(intptr_t)c->weights + p->offsets[i];
+        const int64_t arena = c->home.arena + offsets[i], weights = c->home.weights + p->offsets[i];
         s->addresses[i] = p->places[i] == IN_ARENA ? arena : p->places[i] == IN_WEIGHTS ? weights : 0;
     }
     for (size_t i = 0; i < TENSORS; i++)
-        s->addresses[p->tensors[i]] = (int64_t)(intptr_t)c->tensors[i].memory;
+        s->addresses[p->tensors[i]] = address_of(c, i);
     tx_bind(&s->binding);
-    c->bound = 1;
+    const lib_status status = bound_anew(c, s);
+    c->bound = status == LIB_OK;
+    return status;
 }
 
 static lib_status prepare(lib_context *c) {
@@ -531,67 +461,22 @@ static lib_status prepare(lib_context *c) {
         status = check_memory(c);
     if (status == LIB_OK)
         status = check_apart(c);
-    if (status == LIB_OK)
-        bind(c);
-    return status;
+    return status == LIB_OK ? bind(c) : status;
 }
 
 /* ---- running ---- */
 
-/* The text of what a kernel refused, with its two numbers. */
-static void refused_text(char *text, size_t room, const char *what, const int64_t *numbers) {
-    size_t at = 0;
-    while (*what && at + 1 < room) {
-        const int number = what[0] == '{' && (what[1] == '0' || what[1] == '1') && what[2] == '}';
-        if (!number) {
-            text[at++] = *what++;
-            continue;
-        }
-        const int written = snprintf(text + at, room - at, "%lld", (long long)numbers[what[1] - '0']);
-        at += written > 0 ? (size_t)written : 0;
-        what += 3;
-    }
-    text[at < room ? at : room - 1] = 0;
-}
-
-/* The error for the first launch that refused something; nothing is refused any more. */
-static lib_status refused(lib_context *c, state *s) {
-    const program *p = s->program;
-    char text[ERROR_SIZE / 2] = "a kernel refused an input";
-    const char *step = "", *cure = "Give other values";
-    for (int64_t i = p->faults; i-- > 0;) {
-        int64_t *record = s->records + RECORD * (1 + i);
-        const fault *f = &p->fault[i];
-        if (record[0]) {
-            step = f->step;
-            const int64_t reason = record[0] - 2;
-            if (reason >= 0 && reason < f->count) {
-                refused_text(text, sizeof text, f->refusals[reason].what, record + 1);
-                cure = f->refusals[reason].cure;
-            } else {
-                refused_text(text, sizeof text, "index {0} is out of range: the axis has {1} elements", record + 1);
-                cure = "Indices go from -size to size - 1";
-            }
-        }
-        record[0] = record[1] = record[2] = 0;
-    }
-    s->records[0] = 0;
-    return fail(c, LIB_FAILED_EXECUTION, "%s: %s. %s", step, text, cure);
+/* Ready to run at the shapes and memory as they are. */
+static lib_status ready(lib_context *c) {
+    return c->settled && c->bound ? LIB_OK : prepare(c);
 }
 
 lib_status lib_run(lib_context *context) {
     lib_status status = enter(context);
     if (status != LIB_OK)
         return status;
-    if (!context->settled || !context->bound)
-        status = prepare(context);
-    if (status == LIB_OK) {
-        state *s = context->state;
-        tx_run(&s->table);
-        if (s->records[0])
-            status = refused(context, s);
-    }
-    return leave(context, status);
+    status = ready(context);
+    return leave(context, status == LIB_OK ? run_once(context, context->state) : status);
 }
 
 /* ---- inputs and outputs ---- */
@@ -642,19 +527,22 @@ lib_status lib_output_shape(lib_context *context, size_t output, int64_t *dims, 
     return status == LIB_OK ? leave(context, output_shape(context, output, dims, rank)) : status;
 }
 
-/* The caller's memory for a tensor. */
-static lib_status bind_memory(lib_context *c, size_t tensor, void *memory, size_t bytes) {
+/* Memory for a tensor. */
+static lib_status bind_memory(lib_context *c, size_t tensor, owner owner, const void *memory, size_t bytes) {
     const lib_tensor *t = &tensors[tensor];
-    const size_t multiple = t->element_size < 8 ? t->element_size : 8;
+    const size_t element = t->element_size < 8 ? t->element_size : 8;
+    const size_t multiple = owner == ON_DEVICE ? DEVICE_ALIGNMENT : element;
     if (!memory)
         return fail(c, LIB_INVALID_ARGUMENT, "the memory of %s '%s' is NULL", kind_of(tensor), t->name);
     if ((uintptr_t)memory % multiple)
         return fail(c, LIB_INVALID_ARGUMENT, "%s '%s' lies at %p. Align it to %zu bytes", kind_of(tensor), t->name,
                     memory, multiple);
     tensor_memory *m = &c->tensors[tensor];
-    if (m->memory != memory || m->bytes != bytes)
+    const int64_t address = (int64_t)(intptr_t)memory;
+    if (m->owner != owner || m->memory != address || m->bytes != bytes)
         c->bound = 0;
-    m->memory = memory;
+    m->owner = owner;
+    m->memory = address;
     m->bytes = bytes;
     return LIB_OK;
 }
@@ -664,8 +552,7 @@ lib_status lib_bind_input(lib_context *context, size_t input, const void *memory
     if (status != LIB_OK)
         return status;
     /* no kernel writes an input, but where it is given as an output, too */
-    status = input < LIB_INPUTS ? bind_memory(context, input, (void *)(uintptr_t)memory, bytes)
-                                : no_input(context, input);
+    status = input < LIB_INPUTS ? bind_memory(context, input, CALLERS, memory, bytes) : no_input(context, input);
     return leave(context, status);
 }
 
@@ -673,7 +560,7 @@ lib_status lib_bind_output(lib_context *context, size_t output, void *memory, si
     lib_status status = enter(context);
     if (status != LIB_OK)
         return status;
-    status = output < LIB_OUTPUTS ? bind_memory(context, LIB_INPUTS + output, memory, bytes)
+    status = output < LIB_OUTPUTS ? bind_memory(context, LIB_INPUTS + output, CALLERS, memory, bytes)
                                   : no_output(context, output);
     return leave(context, status);
 }
@@ -690,10 +577,8 @@ static lib_status copy_input(lib_context *c, size_t input, const void *from, siz
                     bytes, from ? "" : " at NULL");
     status = own_memory(c, input, bytes);
     if (status == LIB_OK)
-        status = bind_memory(c, input, c->tensors[input].own, bytes);
-    if (status == LIB_OK && bytes)
-        memcpy(c->tensors[input].own, from, bytes);
-    return status;
+        status = bind_memory(c, input, OWN, (const void *)(intptr_t)c->tensors[input].own, bytes);
+    return status == LIB_OK && bytes ? copy_in(c, input, from, bytes) : status;
 }
 
 lib_status lib_copy_input(lib_context *context, size_t input, const void *from, size_t bytes) {
@@ -706,7 +591,7 @@ static lib_status copy_output(lib_context *c, size_t output, void *to, size_t by
         return no_output(c, output);
     const tensor_memory *m = &c->tensors[LIB_INPUTS + output];
     const char *name = tensors[LIB_INPUTS + output].name;
-    if (!c->settled || !c->bound || !m->own || m->memory != m->own)
+    if (!c->settled || !c->bound || m->owner != OWN)
         return fail(c, LIB_NOT_READY,
                     "no run at these shapes has left output '%s' here. Call lib_run, without lib_bind_output",
                     name);
@@ -714,9 +599,7 @@ static lib_status copy_output(lib_context *c, size_t output, void *to, size_t by
     if (bytes != wanted || (!to && bytes))
         return fail(c, LIB_INVALID_ARGUMENT, "output '%s' has %zu bytes, there is room for %zu%s", name, wanted,
                     bytes, to ? "" : " at NULL");
-    if (bytes)
-        memcpy(to, m->own, bytes);
-    return LIB_OK;
+    return bytes ? copy_out(c, LIB_INPUTS + output, to, bytes) : LIB_OK;
 }
 
 lib_status lib_copy_output(lib_context *context, size_t output, void *to, size_t bytes) {
@@ -724,6 +607,7 @@ lib_status lib_copy_output(lib_context *context, size_t output, void *to, size_t
     return status == LIB_OK ? leave(context, copy_output(context, output, to, bytes)) : status;
 }
 //@states
+//@calls
 
 /* ---- contexts ---- */
 
@@ -774,42 +658,36 @@ static void fix_shapes(lib_context *c) {
 lib_status lib_create(const lib_options *options, lib_context **context) {
     const lib_options usual = {0};
     const lib_options *o = options ? options : &usual;
-    char text[ERROR_SIZE];
     int threads = 1;
     if (!context)
         return fail(NULL, LIB_INVALID_ARGUMENT, "there is no place for the context");
     *context = NULL;
-    const char *lacking = lacking_feature();
-    if (lacking)
-        return fail(NULL, LIB_OTHER_PROCESSOR,
-                    "this processor has no %s, which the kernels use. Export a plan for it", lacking);
     lib_status status = threads_of(NULL, o->threads, &threads);
     if (status != LIB_OK)
         return status;
-    const char *weights = take_weights(o->weights, !o->skip_digest, text, sizeof text);
-    if (!weights)
-        return fail(NULL, LIB_BAD_WEIGHTS, "%s", text);
     lib_context *c = calloc(1, sizeof *c);
-    if (!c) {
-        release_weights();
+    if (!c)
         return fail(NULL, LIB_OUT_OF_MEMORY, "there is no memory for a context");
-    }
     c->threads = threads;
-    c->weights = weights;
     c->length = -1;
     fix_shapes(c);
-    *context = c;
-    return LIB_OK;
+    status = open_home(c, o);
+    if (status == LIB_OK)
+        *context = c;
+    else
+        free(c);
+    return status;
 }
 
 void lib_destroy(lib_context *context) {
     if (!context)
         return;
-    for (size_t i = 0; i < TENSORS; i++)
-        free(context->tensors[i].own);
-    for (size_t i = 0; i < PROGRAMS; i++)
+    const lib_status status = visit(context); /* what cannot be reached any more is left as it is */
+    for (size_t i = 0; i < PROGRAMS; i++) {
+        if (context->states[i] && status == LIB_OK)
+            end_state(context->states[i]);
         free(context->states[i]);
-    free(context->arena);
+    }
+    close_home(context, status == LIB_OK);
     free(context);
-    release_weights();
 }

@@ -43,7 +43,8 @@ typedef enum lib_status {
     LIB_OUT_OF_MEMORY = 5,
     LIB_BAD_WEIGHTS = 6,       /* the file of weights is missing, too short, or not the one of this library */
     LIB_OTHER_PROCESSOR = 7,   /* this processor lacks an instruction set that the kernels use */
-    LIB_FAILED_EXECUTION = 8   /* a kernel refused a value of an input, such as an index out of range */
+    LIB_FAILED_EXECUTION = 8,  /* a kernel refused a value of an input, such as an index out of range */
+//@statuses
 } lib_status;
 
 /* Types of elements. */
@@ -76,6 +77,7 @@ typedef struct lib_options {
     int threads;         /* of one run, up to 255; 0: as many as the plan was tuned for, if they are there */
     int skip_digest;     /* not 0: of the file of weights the size alone is checked, not the sha256 */
     const char *weights; /* path of that file; NULL: beside the library. Not read where there is none */
+//@options
 } lib_options;
 
 typedef struct lib_context lib_context;
@@ -132,6 +134,7 @@ LIB_API lib_status lib_copy_output(lib_context *context, size_t output, void *to
 
 /* Runs the network once, on this thread and as many others as were asked for, and returns when it is done. */
 LIB_API lib_status lib_run(lib_context *context);
+//@calls
 
 /* ---- errors ---- */
 

@@ -1,20 +1,6 @@
 /* What a plan is as tables: the types of tables.h. Addresses and sizes are 64-bit integers, as kernels take them.
  */
 
-/* What a kernel says of a value that it refuses, where {0} and {1} stand for two numbers, and the cure. */
-typedef struct {
-    const char *what;
-    const char *cure;
-} refusal;
-
-/* A launch that may refuse: the slot that gets the address of its record, and the step's name for messages. */
-typedef struct {
-    int64_t slot;
-    const char *step;
-    const refusal *refusals;
-    int64_t count;
-} fault;
-
 /* What an operation of the arithmetic means where it has no value. */
 typedef struct {
     int64_t operation;
@@ -37,20 +23,17 @@ typedef struct {
 /* Where a buffer lies: in the context's memory, among the weights, or where an input or output was bound. */
 typedef enum { IN_ARENA, IN_WEIGHTS, BOUND, NOWHERE } place;
 
+#include "launches.h"
+
 /* One set of kernels: launches in a row, what their arguments are, and the arithmetic from symbols to sizes. */
 typedef struct {
-    int64_t launches;
-    const txe_kernel *kernels;
-    const int32_t *first_slots; /* of each launch's arguments */
-    int64_t slots;              /* arguments of all launches */
+    launch_table work;
+    int64_t slots; /* arguments of all launches */
 
     int64_t pointers; /* as in txe_binding: slot, buffer, and which value is added to its address */
     const int64_t (*pointer)[3];
     int64_t scalars; /* slot, and which value it takes */
     const int64_t (*scalar)[2];
-
-    int64_t faults;
-    const fault *fault;
 
     int64_t buffers;
     const uint8_t *places;  /* one of place for each */
@@ -58,7 +41,7 @@ typedef struct {
     const int32_t *tensors; /* buffers of the inputs, then of the outputs */
 
     /* Values: the symbols, then constants and what operations write. Results: the sizes of all axes of inputs and
-     * outputs, bytes of the arena, the offset of each buffer in it, and what the launches' arguments take. */
+     * outputs, bytes of the arena, the offset of each buffer in it, and what the launches take. */
     int64_t values;
     const int64_t *value;
     int64_t operations;
@@ -68,12 +51,3 @@ typedef struct {
     int64_t checks; /* in the order of their operations */
     const check *check;
 } program;
-
-/* An instruction set: where cpuid tells of it (registers: 0 eax to 3 edx), and the registers that the system must
- * save for it (bits of XCR0). Intel, Software Developer's Manual, volume 2, CPUID. */
-typedef struct {
-    const char *name;
-    uint32_t leaf, sub_leaf;
-    int place, bit;
-    uint64_t saved;
-} feature;

@@ -24,7 +24,7 @@ from typing import Any
 
 from tactix.base.arithmetic import Evaluator, IntegerArithmetic, python
 from tactix.base.dims import Dim, Env
-from tactix.base.errors import ExecutionError, out_of_range
+from tactix.base.errors import DataError, ExecutionError, out_of_range
 from tactix.base.formulas import Formulas
 from tactix.contracts.artifact import Arg, Binary, Launch
 from tactix.contracts.launcher import (
@@ -469,9 +469,7 @@ class Faults:
         self.addresses = words.ctypes.data + words.strides[0] * np.arange(1, 1 + len(steps))
 
     def fail(self) -> None:
-        """Raises ExecutionError for the first step that reported something; nothing is reported any
-        more.
-        """
+        """Raises DataError for the first step that reported something; nothing is reported then."""
         first = int((self._words[1:, 0] != 0).argmax())
         reason, a, b, _ = self._words[1 + first].tolist()
         self._words[0] = 0
@@ -480,7 +478,7 @@ class Faults:
         if reason == 1:
             raise out_of_range(a, b, step.name)
         what, cure = step.artifact.refusals[reason - 2]
-        raise ExecutionError(what.format(a, b), who=step.name, do=cure)
+        raise DataError(what.format(a, b), who=step.name, do=cure)
 
 
 def _reporting(run: Callable[..., Any], faults: Faults) -> Callable[..., Any]:

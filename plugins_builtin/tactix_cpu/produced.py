@@ -18,7 +18,7 @@ import numpy as np
 
 from tactix.base.dims import Env, evaluate, evaluate_shape, symbol_name, symbols
 from tactix.base.dtypes import DType
-from tactix.base.errors import AllocationError, ExecutionError
+from tactix.base.errors import AllocationError, DataError, ExecutionError
 from tactix.base.host_memory import check_array_fits
 from tactix.base.tensor import LINEAR, TensorSpec
 from tactix.contracts.artifact import Arg, Launch
@@ -159,11 +159,11 @@ class ProducedRun:
         return [evaluate_shape(o.shape, env) for o in self.step.outputs]
 
     def _learned(self, env: Env) -> Env:
-        """With what was told. Raises ExecutionError where a symbol is something else already."""
+        """With what was told. Raises DataError where a symbol is something else already."""
         told = dict(zip(self.step.told, self.sizes.tolist(), strict=False))
         for name, size in told.items():
             if env.get(name, size) != size:
-                raise ExecutionError(
+                raise DataError(
                     f"{name} is {size} here", who=self.step.name, why=f"it was {env[name]} before"
                 )
         return {**env, **told}

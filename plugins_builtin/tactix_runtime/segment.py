@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tactix.base.dims import Env, Shape, evaluate, evaluate_shape, learn, show, symbols
-from tactix.base.errors import ExecutionError
+from tactix.base.errors import DataError, ExecutionError
 from tactix.contracts.launcher import Runnable, bind
 from tactix.plan.extents import Checked, check, size_at
 from tactix.plan.memory import plan_memory
@@ -144,8 +144,8 @@ def segments(program: LinkedPlan) -> list[tuple[Segment, int]]:
 
 
 def bind_shape(name: str, declared: Shape, shape: tuple[int, ...], env: dict[str, int]) -> None:
-    """Bind the symbols of a declared shape that have no value yet. Raises ExecutionError if the
-    rest differs.
+    """Bind the symbols of a declared shape that have no value yet. Raises DataError if the rest
+    differs.
     """
     if len(declared) == len(shape):
         learn(declared, shape, env)
@@ -153,4 +153,4 @@ def bind_shape(name: str, declared: Shape, shape: tuple[int, ...], env: dict[str
             return
     known = ", ".join(f"{k} = {env[k]}" for d in declared for k in sorted(symbols(d)) if k in env)
     why = f"declared is {show(declared)}" + (f" at {known}" if known else "")
-    raise ExecutionError(f"gave shape {show(shape)}", who=name, why=why)
+    raise DataError(f"gave shape {show(shape)}", who=name, why=why)

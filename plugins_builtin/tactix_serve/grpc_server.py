@@ -12,6 +12,7 @@ import grpc
 import tactix
 from tactix.base.errors import (
     ConfigError,
+    DataError,
     DeadlineExceeded,
     EngineClosed,
     InvalidArgument,
@@ -44,6 +45,7 @@ STATUS: tuple[tuple[type[TactixError], grpc.StatusCode], ...] = (
     (EngineClosed, grpc.StatusCode.UNAVAILABLE),
     (DeadlineExceeded, grpc.StatusCode.DEADLINE_EXCEEDED),
     (InvalidArgument, grpc.StatusCode.INVALID_ARGUMENT),
+    (DataError, grpc.StatusCode.INVALID_ARGUMENT),
     (ConfigError, grpc.StatusCode.INVALID_ARGUMENT),
 )
 

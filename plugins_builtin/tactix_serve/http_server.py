@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import tactix
 from tactix.base.errors import (
     ConfigError,
+    DataError,
     DeadlineExceeded,
     EngineClosed,
     InvalidArgument,
@@ -33,6 +34,7 @@ STATUS: tuple[tuple[type[TactixError], int], ...] = (
     (EngineClosed, 503),
     (DeadlineExceeded, 504),
     (InvalidArgument, 400),
+    (DataError, 400),
     (ConfigError, 400),
 )
 

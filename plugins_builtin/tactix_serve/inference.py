@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tactix.base.arrays import Array
 from tactix.base.errors import (
     ConfigError,
+    DataError,
     DeadlineExceeded,
     InvalidArgument,
     QueueFull,
@@ -184,6 +185,7 @@ def outcome_of(error: TactixError) -> str:
         ModelNotFound: "not_found",
         RequestTooLarge: "invalid",
         InvalidArgument: "invalid",
+        DataError: "invalid",
         ConfigError: "invalid",
     }
     return next((k for kind, k in kinds.items() if isinstance(error, kind)), "error")

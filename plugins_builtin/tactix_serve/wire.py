@@ -67,6 +67,7 @@ _KINDS: Mapping[str, type[TactixError]] = {
     kind.__name__: kind
     for kind in (
         errors.ConfigError,
+        errors.DataError,
         errors.DeadlineExceeded,
         errors.DTypeError,
         errors.EngineClosed,

@@ -190,6 +190,10 @@ class ExecutionError(TactixError):
     code = ErrorCode.FAILED_EXECUTION
 
 
+class DataError(ExecutionError):
+    """Values of inputs that a step cannot take, as an index out of range: others would run."""
+
+
 class DeviceLost(ExecutionError):
     """A device that can do nothing more for this process."""
 
@@ -212,10 +216,10 @@ class QueueFull(TactixError):
     code = ErrorCode.INVALID_STATE
 
 
-def out_of_range(index: int, size: int, who: str = "") -> ExecutionError:
+def out_of_range(index: int, size: int, who: str = "") -> DataError:
     """The error for an index into an axis of ``size`` elements that it does not have."""
     what, why = f"index {index} is out of range", f"the axis has {size} elements"
-    return ExecutionError(what, who=who, why=why, do="Indices go from -size to size - 1")
+    return DataError(what, who=who, why=why, do="Indices go from -size to size - 1")
 
 
 class PluginError(TactixError):

@@ -94,7 +94,7 @@ def fault() -> Arg:
     Whoever finds the first at 0 and makes it 1 writes the index and the size of its axis to the
     second and third; then the int64 at the address that the fourth holds becomes 1. The launcher
     raises ``out_of_range`` after the run. Whatever else a kernel refuses to do it reports so, with
-    2 + i in the first: the launcher raises ExecutionError with pair i of the artifact's
+    2 + i in the first: the launcher raises DataError with pair i of the artifact's
     ``params["refusals"]``: what is wrong, where ``{0}`` and ``{1}`` stand for the two numbers, and
     the cure.
     """

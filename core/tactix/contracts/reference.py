@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence, Sized
 from tactix.base import dims
 from tactix.base.arrays import Array
 from tactix.base.dtypes import DType
-from tactix.base.errors import ExecutionError, PluginError, TactixError, punctuated
+from tactix.base.errors import DataError, ExecutionError, PluginError, TactixError, punctuated
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.attrs import Attributes
 from tactix.contracts.layer import Layer
 
 SHOWN = 8
 """Scalars and vectors of up to so many elements are told with their content."""
+REFUSALS = (ValueError, IndexError)
+"""By these a reference says that it does not take such values; by others that it is broken."""
 SPOKEN = (ValueError, IndexError, MemoryError)
 """What says in its own words what is wrong; of other exceptions the type is told, too."""
 
@@ -23,7 +25,8 @@ def computed(
 ) -> tuple[Array, ...]:
     """The layer's outputs by its reference, for attributes without symbols.
 
-    ``who``: the node. Raises ExecutionError that names it, the layer, the inputs and the reason.
+    ``who``: the node. Raises ExecutionError that names it, the layer, the inputs and the reason;
+    DataError where the inputs' values are the reason.
     """
     try:
         return layer.reference(attrs, *inputs)
@@ -31,10 +34,17 @@ def computed(
         e.who = e.who or who
         raise
     except Exception as e:
-        raise failed(layer, inputs, e, who) from e
+        kind = DataError if isinstance(e, REFUSALS) else ExecutionError
+        raise failed(layer, inputs, e, who, kind) from e
 
 
-def failed(layer: Layer, inputs: Sequence[object], e: Exception, who: str = "") -> ExecutionError:
+def failed(
+    layer: Layer,
+    inputs: Sequence[object],
+    e: Exception,
+    who: str = "",
+    kind: type[ExecutionError] = ExecutionError,
+) -> ExecutionError:
     """The error of a reference that did not take these inputs."""
     why, do = str(e), ""
     if isinstance(e, TactixError):
@@ -43,7 +53,7 @@ def failed(layer: Layer, inputs: Sequence[object], e: Exception, who: str = "") 
         why = f"{type(e).__name__}: {e}"
     why, given = why.removeprefix(f"{layer.key}: "), ", ".join(map(shown, inputs))
     told = punctuated((why, f"it was given {given}" if given else ""), "; ")
-    return ExecutionError(f"{layer.key} failed", who=who, why=told, do=do)
+    return kind(f"{layer.key} failed", who=who, why=told, do=do)
 
 
 def check_inferred(

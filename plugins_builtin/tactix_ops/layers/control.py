@@ -19,7 +19,7 @@ import numpy as np
 
 from tactix.base.dims import Shape, sym, symbols
 from tactix.base.dims import evaluate as evaluate_dim
-from tactix.base.errors import ExecutionError
+from tactix.base.errors import DataError, ExecutionError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.attrs import Scoped, symbols_in
 from tactix.contracts.launcher import Call
@@ -300,9 +300,9 @@ def either(a: Shape, b: Shape, symbol: str) -> Shape:
 
 
 def truth(x: Any) -> bool:
-    """A condition: one element, of any shape. Raises ExecutionError."""
+    """A condition: one element, of any shape. Raises DataError."""
     if np.size(x) != 1:
-        raise ExecutionError("a condition is one element", why=f"this one has shape {np.shape(x)}")
+        raise DataError("a condition is one element", why=f"this one has shape {np.shape(x)}")
     return bool(np.reshape(x, ()))
 
 

@@ -42,8 +42,8 @@ def random_indices(rng: Any, spec: TensorSpec, bound: Any) -> Array:
 
 
 def in_range(indices: Array, size: int) -> Array:
-    """Indices into an axis of ``size`` elements, from -size to size - 1. Raises ExecutionError for
-    the first other.
+    """Indices into an axis of ``size`` elements, from -size to size - 1. Raises DataError for the
+    first other.
     """
     indices = np.asarray(indices)
     # compared by their ends first: that takes no memory, and these are all that is looked at as a

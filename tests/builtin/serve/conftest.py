@@ -22,7 +22,7 @@ WEIGHTS = np.arange(12, dtype=np.float32).reshape(4, 3) - 5
 
 def _network(builder: tactix.Builder, name: str, factor: float) -> Any:
     """``scaled``: relu(x @ w) * factor. ``lengths``: twice each of a row's numbers. ``centred``: x
-    less the mean over rows. ``fixed``: no open axis.
+    less the mean over rows. ``rows``: those of the weights that x names. ``fixed``: no open axis.
     """
     network = builder.create_network(name)
     if name == "scaled":
@@ -36,6 +36,9 @@ def _network(builder: tactix.Builder, name: str, factor: float) -> Any:
         x = network.add_input("x", "f32", ("batch", 4))
         (mean,) = network.add_layer("tactix.ReduceMean", [x], axes=(0,), keepdims=True)
         (y,) = network.add_layer("tactix.Sub", [x, mean])
+    elif name == "rows":
+        x = network.add_input("x", "i64", ("batch",))
+        (y,) = network.add_layer("tactix.Gather", [network.add_constant(WEIGHTS), x], axis=0)
     else:
         x = network.add_input("x", "f32", (2, 4))
         (y,) = network.add_layer("tactix.Relu", [x])
@@ -57,7 +60,7 @@ class Plans:
 def plans(tmp_path_factory: pytest.TempPathFactory) -> Plans:
     folder, builder = tmp_path_factory.mktemp("served_plans"), tactix.Builder()
     config = tactix.BuilderConfig(builder_optimization_level=0, timing_cache=False, threads=1)
-    for name in ("scaled", "lengths", "centred", "fixed"):
+    for name in ("scaled", "lengths", "centred", "rows", "fixed"):
         builder.build(_network(builder, name, 1), config).save(folder / f"{name}.plan")
     builder.build(_network(builder, "scaled", 2), config).save(folder / "twice.plan")
     return Plans(folder)

@@ -132,6 +132,30 @@ def test_wrong_paths_methods_and_headers(server: Any) -> None:
     assert asked(server, INFER, good)[0] == 200
 
 
+@pytest.mark.parametrize("config", ["", "[batching]\n"])
+def test_values_that_the_network_cannot_take_are_the_clients(
+    plans: Any, tmp_path: Path, serving: Any, put_plan: Any, config: str
+) -> None:
+    """An index out of range, over HTTP and gRPC, alone and in a batch."""
+    grpc = pytest.importorskip("grpc")
+    from tactix_serve.messages import protocol
+
+    put_plan(tmp_path, "rows", 1, plans.path("rows"))
+    (tmp_path / "rows" / "config.toml").write_text(config)
+    request = protocol().messages["ModelInferRequest"](model_name="rows")
+    request.inputs.add(name="x", datatype="INT64", shape=[2])
+    request.inputs[0].contents.int64_contents.extend([1, 4])
+    given = {"name": "x", "datatype": "INT64", "shape": [2], "data": [1, 4]}
+    with serving(tmp_path, tmp_path / ".cache") as server:
+        status, found = asked(server, "/v2/models/rows/infer", {"inputs": [given]})
+        with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+            call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+            with pytest.raises(grpc.RpcError, match="index 4 is out of range") as told:
+                call(request.SerializeToString())
+    assert (status, "index 4 is out of range" in found["error"]) == (400, True)
+    assert told.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 def test_paths_may_end_in_a_slash_and_heads_have_no_body(server: Any) -> None:
     assert asked(server, "/v2/models/scaled/")[0] == 200
     assert asked(server, "/v2/models//ready")[0] == 404

@@ -10,14 +10,15 @@ from pathlib import Path
 
 from tactix.base.arrays import Array
 from tactix.base.dims import symbols
-from tactix.base.errors import ConfigError
+from tactix.base.errors import ConfigError, PlanCompatibilityError
 from tactix.plan.schema import TensorIO
 from tactix.run.engine import Engine
 from tactix_serve.batch_check import check_rows
 from tactix_serve.batch_warm_up import shapes_of, warm_sizes
 from tactix_serve.batching import Batcher, BatchStats
-from tactix_serve.config import ModelConfig
+from tactix_serve.config import CONFIG, ModelConfig
 from tactix_serve.datatypes import NAMES, TensorMetadata
+from tactix_serve.model_devices import asked_devices
 
 PLAN, MODEL = "model.plan", "model.onnx"
 """What a version's folder holds: one of the two; the plan comes first."""
@@ -131,20 +132,31 @@ def open_model(folder: Path, config: ModelConfig, cache: Path) -> ServedModel:
     Weights are copied, so that nobody who writes over the file harms what serves.
     """
     import tactix
+    from tactix.plugins.session import Session
 
     policy = config.on_untrusted
     if (folder / PLAN).exists():
-        engine = tactix.load(
-            folder / PLAN,
-            devices=config.devices,
-            copy_weights=True,
-            max_threads=config.threads,
-            on_untrusted=policy,
-        )
+        session = Session(group="runtime")
+        asked = asked_devices(folder.parent / CONFIG, config.devices, session)
+        try:
+            engine = tactix.load(
+                folder / PLAN,
+                session=session,
+                devices=config.devices,
+                copy_weights=True,
+                max_threads=config.threads,
+                on_untrusted=policy,
+            )
+        except PlanCompatibilityError as e:
+            raise asked.blamed(e) from None
     elif (folder / MODEL).exists():
+        session = Session(group="build")
+        asked = asked_devices(folder.parent / CONFIG, config.devices, session)
         engine = tactix.load_or_build(
             folder / MODEL,
             cache=cache,
+            session=session,
+            device=asked.kind,
             devices=config.devices,
             level=config.level,
             threads=config.threads,

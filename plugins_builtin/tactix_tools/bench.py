@@ -75,6 +75,7 @@ def command(
     many threads one call may use; all streams are at work at the same time.
     """
     onnx_file = _model_of(file, model) if compare_ort else ""
+    source.tell_unread(file, session)
     engine = source.open_engine(
         file, session, given, options.merged(given["shapes"]), quiet=as_json
     )

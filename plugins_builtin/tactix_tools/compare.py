@@ -104,6 +104,7 @@ def command(
     """
     _check(file, other, against, given)
     table = source.output(given["table"], "--csv") if given["table"] else None
+    source.tell_unread(file, session)
     engine = source.open_engine(file, session, given, quiet=as_json)
     plans, feed = [engine.plan], arrays.feed(engine.plan, given)
     context = engine.create_execution_context()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from tactix.base.logger import Severity
 from tactix.contracts.launcher import MOST_THREADS
@@ -219,6 +221,28 @@ def build_options(function: F) -> F:
             log_options,
         ]
     )(function)
+
+
+@functools.cache
+def _read_by_builds() -> dict[str, str]:
+    """Options, as they are written, that only say how a model is built, by their keywords."""
+
+    @build_options
+    def options(**given: Any) -> None: ...
+
+    params = click.command(options).params
+    names = {p.name: next(o for o in p.opts if o.startswith("--")) for p in params if p.name}
+    return {name: option for name, option in names.items() if name not in READ_BY_ENGINES}
+
+
+READ_BY_ENGINES = frozenset({"threads", "verbose", "log_level"})
+"""Of ``build_options``."""
+
+
+def given_for_builds() -> list[str]:
+    """Options of this command line that only say how a model is built."""
+    source = click.get_current_context().get_parameter_source
+    return [o for n, o in _read_by_builds().items() if source(n) is ParameterSource.COMMANDLINE]
 
 
 def log_options(function: F) -> F:

@@ -63,6 +63,7 @@ def command(
     """
     asked = {"-o": output, "--trace": trace_file}
     written = {name: source.output(path, name) for name, path in asked.items() if path}
+    source.tell_unread(file, session)
     engine = source.open_engine(
         file, session, given, options.merged(given["shapes"]), quiet=as_json
     )

@@ -29,6 +29,7 @@ def command(
     """Run FILE once: a plan, or a model that is built first."""
     if output:
         source.output(output, reads=(file, given["inputs"]))
+    source.tell_unread(file, session)
     engine = source.open_engine(file, session, given, quiet=as_json)
     feed = arrays.feed(engine.plan, given)
     results = engine.create_execution_context().run(feed)

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tactix.api import configure
-from tactix.base.errors import InvalidArgument
+from tactix.base.errors import InvalidArgument, punctuated
 from tactix.builder import Builder
 from tactix.plan.container import MAGIC
 from tactix.plan.schema import TensorIO
 from tactix.run.runtime import Runtime, default_threads
 from tactix_runtime.references import ON_REFERENCES
 from tactix_tools import arrays
-from tactix_tools.options import Shapes, settings
+from tactix_tools.options import Shapes, given_for_builds, settings
 from tactix_tools.progress import BuildProgress
 from tactix_tools.show import errors_console
 
@@ -142,6 +142,14 @@ def _opened(
         arrays.check(inputs, options)
         plan = builder.build_plan(network, config)
     return runtime.load(plan)
+
+
+def tell_unread(path: str, session: Session) -> None:
+    """Warn of options of the command line that change nothing, as the file is a plan already."""
+    if is_meant_as_plan(path) and (given := given_for_builds()):
+        who, do = f"{path} is a plan", "Leave that out, or give the model"
+        told = f"{', '.join(given)} only tells how to build a model"
+        session.logger.warning(punctuated((f"{who}: {told}", do)))
 
 
 def on_references(engine: Engine) -> bool:

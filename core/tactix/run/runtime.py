@@ -140,7 +140,7 @@ class Runtime(Recorded):
 
     @devices.setter
     def devices(self, names: Sequence[str] | str) -> None:
-        given = [n for n in names.split(",") if names] if isinstance(names, str) else names
+        given = [n.strip() for n in names.split(",") if names] if isinstance(names, str) else names
         if not all(isinstance(name, str) and name for name in given):
             do = "Give names, as ['cuda:0', 'cuda:1'], or 'all'"
             raise InvalidArgument(f"devices are {names!r}", do=do)

@@ -24,7 +24,7 @@ from tactix.base.arrays import Array
 from tactix.base.errors import ConfigError, DeadlineExceeded, InvalidArgument, QueueFull
 from tactix_serve.config import ModelConfig, read_config
 from tactix_serve.datatypes import TensorMetadata
-from tactix_serve.served_model import ServedModel
+from tactix_serve.served_model import MODEL, ServedModel, open_model
 
 X = np.ones((1, 4), np.float32)
 ROW = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1.0] * 4}
@@ -267,6 +267,24 @@ def test_configurations(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(ConfigError, match=re.escape(str(path))):
             read_config(tmp_path)
+
+
+def test_devices_that_are_wrong(plans: Any, tmp_path: Path, put_plan: Any) -> None:
+    """Told with file, value, reason and cure, before a model is read."""
+    put_plan(tmp_path, "m", 1, plans.path("scaled"))
+    (tmp_path / "model" / "1").mkdir(parents=True)
+    (tmp_path / "model" / "1" / MODEL).write_bytes(b"x")
+    for name, value, text in (
+        ("m", "cup", "no plugin provides device 'cup'. There are: cpu"),
+        ("model", "cup", "no plugin provides device 'cup'. There are: cpu"),
+        ("m", "cpu:7", "device 'cpu:7' is not here. There are: cpu:0"),
+        ("m", "cpu, cpu", "cpu:0 is named twice. Name each once"),
+        ("m", "cpu,", "a name is empty. Write names with commas"),
+    ):
+        with pytest.raises(ConfigError) as told:
+            open_model(tmp_path / name / "1", ModelConfig(devices=value), tmp_path / ".cache")
+        who = tmp_path / name / "config.toml"
+        assert str(told.value).startswith(f"{who}: devices is {value!r}: {text}")
 
 
 class Waiting(ServedModel):

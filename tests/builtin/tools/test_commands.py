@@ -172,6 +172,13 @@ def test_build_errors(
     assert words in capsys.readouterr().err
 
 
+def test_options_of_builds_beside_a_plan(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--device", "cuda", "--hardware-compatibility-level", "sm_90", "--threads", "1"]
+    assert cli.main(["run", plan, "--shapes", "x:1x3x4x6", *asked]) == 0
+    told = f"{plan} is a plan: --device, --target only tells how to build a model. Leave that out"
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["build", "lock", "run"])
 def test_a_place_that_takes_no_file_is_told_before_anything_is_built(
     command: str, model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

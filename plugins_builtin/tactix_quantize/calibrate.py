@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tactix.base.dtypes import DType
-from tactix.base.errors import BuildCancelled, ConfigError, InvalidArgument
+from tactix.base.errors import BuildCancelled, ConfigError, InvalidArgument, punctuated
 from tactix.base.progress import ProgressMonitor
 from tactix.base.spelling import did_you_mean
 from tactix.config import BuilderConfig
@@ -190,8 +190,9 @@ def calibrator_of(session: Session, asked: str | Calibrator) -> Calibrator:
     key = asked or DEFAULT
     key = key if "." in key else f"{OWN}.{key}"
     if key not in session.calibrators:
-        known = sorted(session.calibrators)
-        do = did_you_mean(key, known, f"There are: {', '.join(known)}")
+        known = sorted(k.removeprefix(f"{OWN}.") for k in session.calibrators)
+        listed = f"There are: {', '.join(known)}"
+        do = punctuated((did_you_mean(key.removeprefix(f"{OWN}."), known), listed))
         raise ConfigError(f"no calibrator {asked!r}", do=do)
     return copy.deepcopy(session.calibrators[key])
 

@@ -99,6 +99,9 @@ def _fitting(v: Value, x: Array | None, who: str) -> Array:
     """The array in the input's dtype. Raises InvalidArgument."""
     if x is None:
         raise InvalidArgument(f"no array for input {v.name!r}", who=who, do="Add it by that name")
+    if not x.size:
+        what, why = f"the array for input {v.name!r} is empty", f"its shape is {list(x.shape)}"
+        raise InvalidArgument(what, who=who, why=why, do="Give one sample or more")
     wanted = np.dtype(v.spec.dtype.numpy)
     if x.ndim != v.spec.rank or (x.dtype != wanted and x.dtype.kind != wanted.kind):
         what = f"input {v.name!r} is {v.spec.dtype.value}{show(v.spec.shape)}"
@@ -124,7 +127,7 @@ def _pieces(v: Value, x: Array, who: str) -> int:
     """How many batches an array holds. Raises InvalidArgument where that is no whole number."""
     fixed, there = v.spec.shape[0], int(x.shape[0])
     others = zip(v.spec.shape[1:], x.shape[1:], strict=True)
-    if any(isinstance(d, int) and d != n for d, n in others) or not there:
+    if any(isinstance(d, int) and d != n for d, n in others):
         what = f"input {v.name!r} is {show(v.spec.shape)}"
         raise InvalidArgument(what, who=who, why=f"the array is {list(x.shape)}")
     if not isinstance(fixed, int):

@@ -179,7 +179,8 @@ def _weights(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]:
         rounding.prepare(model.products, model.weights)
     outcome = model.written(rounding)
     onnx_model.save(outcome.model, path)
-    return _sizes(given, path) | {"layers": outcome.layers, "quantized": len(outcome.names)}
+    counts = {"layers": outcome.layers, "quantized": len(outcome.names)}
+    return {**_sizes(given, path), "weights": given["weights"], **counts}
 
 
 def _sizes(given: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -319,9 +320,14 @@ def _print(facts: dict[str, Any]) -> None:
         console.print(f"{name} stays float: {why}", soft_wrap=True, markup=False)
     if len(stayed) > SHOWN:
         console.print(f"and {len(stayed) - SHOWN} more stay float (--json names all)")
-    read = NUMBERS[facts.get("precision", INTEGERS.name)].plural
     console.print(
-        f"{facts['model']}: {facts['quantized']} of {facts['layers']} layers read {read}, "
+        f"{facts['model']}: {facts['quantized']} of {facts['layers']} layers {_became(facts)}, "
         f"{show.size(facts['bytes'])} (float: {show.size(facts['float_bytes'])})",
         soft_wrap=True,
     )
+
+
+def _became(facts: dict[str, Any]) -> str:
+    if "weights" in facts:
+        return f"with constant weights have them in {facts['weights']}"
+    return f"read {NUMBERS[facts['precision']].plural}"

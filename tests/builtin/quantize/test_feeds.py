@@ -60,7 +60,7 @@ def test_iterables_of_feeds_and_of_arrays() -> None:
         ([{"x": np.ones((2, 3))}], TWO, "no array for input 'mask'"),
         ([np.ones((2, 3))], TWO, "one array for 2 inputs"),
         ([np.ones((2, 4))], [ONE], r"the array is \[2, 4\]"),
-        ([np.ones((0, 3))], [ONE], r"the array is \[0, 3\]"),
+        ([np.ones((0, 3))], [ONE], r"array for input 'x' is empty: its shape is \[0, 3\]"),
         ([np.ones(3)], [ONE], "the array is float64"),
         ([np.ones((2, 3), np.int64)], [ONE], "the array is int64"),
         ([np.ones((3, 3))], [("x", "f32", [2, 3])], "no whole number of batches of 2"),

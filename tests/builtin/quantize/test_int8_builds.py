@@ -202,7 +202,7 @@ def test_a_model_with_its_own_quantisation_needs_no_calibration(builder: Builder
         (
             Calibration([], "entropy3"),
             ConfigError,
-            "no calibrator 'entropy3'. Did you mean 'tactix.entropy'",
+            r"no calibrator 'entropy3'. Did you mean 'entropy'\? There are: entropy, ",
         ),
         (Calibration(ranges={"y": (1.0, 0.0)}), InvalidArgument, "range of tensor 'y'"),
         (Calibration(ranges={"flt": (0.0, 1.0)}), InvalidArgument, "'flt', which is no tensor"),

@@ -101,10 +101,13 @@ def test_a_file_is_read_by_onnxruntime_and_by_tactix(
     assert np.abs(found - ours).max() < 0.02 * np.abs(wanted).max()
 
 
-def test_excluded_products_stay(model: str, tmp_path: Path) -> None:
+def test_excluded_products_stay(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = str(tmp_path / "q.onnx")
     words = ["quantize", model, "-o", out, "--weights", "int4", "--exclude", "head"]
     assert cli.main(words) == 0
+    assert "1 of 2 layers with constant weights have them in int4" in capsys.readouterr().out
     assert [n.op_type for n in onnx.load(out).graph.node] == ["MatMulNBits", "Relu", "MatMul"]
     assert cli.main([*words, "--exclude", "hed"]) == cli.USAGE
 

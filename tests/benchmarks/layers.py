@@ -240,9 +240,11 @@ def summary(rows: Sequence[Row]) -> str:
     families = dict.fromkeys(r.case.family for r in rows)
     lines += [_family_line(name, [r for r in rows if r.case.family == name]) for name in families]
     lines.append(_family_line("all", rows))
+    judged = [r for r in rows if r.case.by_reference and not r.trouble]
     lists = {
         f"Over {SLOW}, worst first": sorted((r for r in rows if r.is_slow), key=lambda r: -(r.ratio or 0)),
         "Wrong, or failed": [r for r in rows if r.is_failure],
+        "Right by ONNX's reference, from which ONNX Runtime departs": judged,
         "Refused by ONNX Runtime": [r for r in rows if r.trouble and not r.is_failure],
     }  # fmt: skip
     for title, found in lists.items():

@@ -86,6 +86,11 @@ def test_wrong_results_are_told(got: np.ndarray, says: str) -> None:
     assert says in found if says else not found
 
 
+def test_what_onnx_runtime_departs_from_is_told_in_words() -> None:
+    row = layers.Row(Case("Resize", (), by_reference=True), 1e-5, 2e-5)
+    assert "from which ONNX Runtime departs:\n\n- `Resize" in layers.summary([row])
+
+
 def test_an_interrupt_keeps_the_rows_before(monkeypatch: pytest.MonkeyPatch) -> None:
     def row(self: layers.Terms, case: Case) -> layers.Row:
         if case is cases()[2]:

@@ -102,7 +102,7 @@ def command(
 
 
 def _model_of(file: str, model: str | None) -> str:
-    if model is None and source.is_plan(file):
+    if model is None and source.is_meant_as_plan(file):
         raise ConfigError("--compare-ort needs the ONNX file", do="Give it with --model")
     return model or file
 

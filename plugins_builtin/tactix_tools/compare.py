@@ -110,7 +110,7 @@ def command(
     context = engine.create_execution_context()
     got = context.run(feed)
     second = None
-    if other and source.is_plan(other):
+    if other and source.is_meant_as_plan(other):
         second = source.open_engine(other, session, given, quiet=as_json)
         plans.append(second.plan)
         ways: dict[str, Callable[[], Any]] = {
@@ -182,11 +182,11 @@ class Told:
 
 def _check(file: str, other: str | None, against: Sequence[str], given: Mapping[str, Any]) -> None:
     """Raises InvalidArgument for files that make no pair, and options that do not go together."""
-    if other is None and source.is_plan(file):
+    if other is None and source.is_meant_as_plan(file):
         do = "Give the model that it was built from, or another plan, as a second file"
         raise InvalidArgument("a plan alone has nothing to be compared with", who=file, do=do)
     of_model = [*against, *([given["provider"]] if given["provider"] else [])]
-    if other is not None and source.is_plan(other) and of_model:
+    if other is not None and source.is_meant_as_plan(other) and of_model:
         raise InvalidArgument(
             f"{of_model[0]} cannot run a plan",
             who=other,

@@ -82,7 +82,7 @@ def command(
         raise InvalidArgument(what, who=output, do="Leave -o out")
     if folder is None:
         refuse_options(library)
-    if not source.is_plan(file):
+    if not source.is_meant_as_plan(file):
         raise InvalidArgument(
             "that is no plan", who=file, do="Build one of the model first: tactix build"
         )

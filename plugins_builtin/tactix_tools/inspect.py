@@ -74,7 +74,7 @@ def command(
     if quantization:
         show_quantization(file, session, as_json)
         return OK
-    if source.is_plan(file):
+    if source.is_meant_as_plan(file):
         show_plan(file, options.merged(shapes), None if as_json else show.console())
         return OK
     from tactix_tools import model_report
@@ -117,7 +117,7 @@ def show_source(file: str, node: str, as_json: bool) -> None:
     from tactix.plan import container
     from tactix_tools.kernel_source import kernel_texts
 
-    if not source.is_plan(file):
+    if not source.is_meant_as_plan(file):
         raise InvalidArgument(
             "a model has no kernels", who=file, do="Build a plan of it first: tactix build"
         )
@@ -135,7 +135,7 @@ def show_quantization(file: str, session: Session, as_json: bool) -> None:
     """
     from tactix_tools import quantization_report as report
 
-    is_plan = source.is_plan(file)
+    is_plan = source.is_meant_as_plan(file)
     found = report.of_plan(file) if is_plan else report.of_model(file, session)
     if as_json:
         show.print_json(report.document(file, found))

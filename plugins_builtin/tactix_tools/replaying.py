@@ -49,7 +49,7 @@ def opened(path: str, session: Session, given: Mapping[str, Any]) -> Engine:
     """The engine of a plan file. Raises InvalidArgument for a file that is none, or a plan that
     only another version's runtime runs.
     """
-    if not source.is_plan(path):
+    if not source.is_meant_as_plan(path):
         raise InvalidArgument("that is no plan", who=path, do="Build one: tactix build MODEL")
     engine = Runtime(
         session.logger,

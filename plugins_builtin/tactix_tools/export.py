@@ -20,7 +20,8 @@ from tactix_tools.c_library import c_options, refuse_options, write_library
 from tactix_tools.cli import OK
 
 ONNX, LAYERS = "onnx", "layers-json"
-SUFFIXES = {ONNX: ".onnx", LAYERS: ".layers.json"}
+SUFFIXES = {ONNX: ".opt.onnx", LAYERS: ".layers.json"}
+"""In place of the plan's; ``.onnx`` alone is the model's as a rule, which must stay."""
 
 
 @click.command("export")

@@ -53,7 +53,10 @@ def test_layers_without_operators_are_told(
 ) -> None:
     path = tmp_path / "custom.plan"
     saved(path, ("CastToExponent", {}), ("Cast", {"to": tactix.DType.FP32}))
+    model = path.with_suffix(".onnx")  # that the plan was built from, as a rule
+    model.write_bytes(b"model")
     assert cli.main(["export", str(path), "--onnx"]) == 0
+    assert model.read_bytes() == b"model"
     assert "tactix.CastToExponent@1 (1)" in capsys.readouterr().out
     assert cli.main(["export", str(path), "--onnx", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -100,7 +103,7 @@ def test_both_forms_at_once(plan: Path, capsys: pytest.CaptureFixture[str]) -> N
     told = json.loads(capsys.readouterr().out)
     assert [w["form"] for w in told["written"]] == ["onnx", "layers-json"]
     files = [Path(w["output"]) for w in told["written"]]
-    assert files == [plan.with_suffix(".onnx"), plan.with_suffix(".layers.json")]
+    assert files == [plan.with_suffix(".opt.onnx"), plan.with_suffix(".layers.json")]
     assert all(f.stat().st_size for f in files)
     assert cli.main([*both, "-o", str(plan.with_name("one"))]) == cli.USAGE
     assert "two forms are no one file" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +107,8 @@ def _numbers(io: TensorIO, given: Any) -> Any:
 
     natural = np.asarray(given)
     if natural.dtype.kind not in _KINDS:
-        raise TypeError("these are no numbers")
+        whole = all(isinstance(x, int) for x in natural.flat)  # beyond every integer of numpy
+        raise TypeError("a number is too large" if whole else "these are no numbers")
     target = io.dtype.numpy
     if natural.size == 0:
         return natural.astype(target)
@@ -155,14 +156,15 @@ def in_order(
             return [by_name[io.name] for io in inputs]
         except KeyError:
             pass  # told below
+    both: Set[str] = set()
     # an array of any kind has a dtype, and no mapping has: asking an abstract class takes longer
     if not hasattr(by_name, "dtype") and isinstance(by_name, Mapping):
-        args, named = (), {**by_name, **named}
+        both, args, named = by_name.keys() & named.keys(), (), {**by_name, **named}
     elif len(args) == len(inputs) and not named:
         return list(args)
     names = [io.name for io in inputs]
     found = dict(zip(names, args))
-    twice = sorted(found.keys() & named.keys())
+    twice = sorted(both | (found.keys() & named.keys()))
     unknown = sorted(str(k) for k in named if k not in names)
     missing = [n for n in names if n not in found and n not in named]
     many = (

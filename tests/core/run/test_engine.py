@@ -148,6 +148,8 @@ def test_wrong_names_are_told_with_the_right_ones(engine: Engine, feeds: Feeds) 
         engine(f["x"], f["bias"], f["x"])
     with pytest.raises(InvalidArgument, match=r"'x' given twice"):
         engine(f["x"], f["bias"], x=f["x"])
+    with pytest.raises(InvalidArgument, match=r"'x' given twice"):
+        engine(f, x=f["x"])
     with pytest.raises(InvalidArgument, match=r"no array for 'x', 'bias'"):
         engine()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.format import MAGIC_PREFIX
 
 from tactix.base.arrays import Array
 from tactix.base.dims import show
@@ -74,6 +75,10 @@ def _files(path: Path) -> list[Path]:
 
 def _read(path: Path, inputs: list[Value]) -> Batch:
     try:
+        with path.open("rb") as f:
+            starts = f.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX
+        if not (starts or zipfile.is_zipfile(path)):
+            raise ValueError("it is no .npy or .npz file")  # numpy would speak of pickles
         found = np.load(path, allow_pickle=False)
         if isinstance(found, np.ndarray):
             return _named(found, inputs, str(path))

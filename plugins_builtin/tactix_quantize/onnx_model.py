@@ -24,6 +24,7 @@ OPSET = 13
 """The first whose QuantizeLinear has an axis."""
 LARGEST = 2**31 - 1
 """Bytes of a protobuf message."""
+EXPORT = "Export or download it again"
 KINDS = {
     "Convolution": "Conv",
     "Gemm": "Gemm",
@@ -40,6 +41,8 @@ def load(path: str, beside: bool = False, opset: int = OPSET) -> onnx.ModelProto
     ModelImportError.
     """
     try:
+        if not os.path.getsize(path):
+            raise ModelImportError("that is empty", who=path, do=EXPORT)
         model = onnx.load(path, load_external_data=not beside)
         _check_age(model, path)
         if model.functions:
@@ -51,7 +54,7 @@ def load(path: str, beside: bool = False, opset: int = OPSET) -> onnx.ModelProto
         raise
     except Exception as e:  # protobuf, files and converters raise what they like
         why = f"{type(e).__name__}: {e}"
-        raise ModelImportError("the model cannot be read", who=path, why=why) from e
+        raise ModelImportError("the model cannot be read", who=path, why=why, do=EXPORT) from e
     _name_nodes(model.graph)
     _store_constants(model.graph)
     folder = os.path.dirname(os.path.abspath(path))

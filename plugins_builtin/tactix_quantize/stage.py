@@ -80,8 +80,8 @@ class EightBitBuild(Part):
             return network
         if calibration is None:
             do = (
-                "Give calibration=tactix.Calibration(data=...), or a model with QuantizeLinear "
-                "layers"
+                "Give calibration=tactix.Calibration(data=...) (--calibration), or a model with "
+                "QuantizeLinear layers"
             )
             who = f"BuilderFlag.{self._numbers.name.upper()}"
             raise ConfigError(f"{who} without a calibration", why="no tensor has a range", do=do)

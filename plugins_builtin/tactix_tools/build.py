@@ -67,10 +67,10 @@ def command(
     the measuring: the plan is written with what is known by then, and the exit code is 130.
     While the model is imported, and when it is pressed again, it ends the build without a plan.
     """
+    source.require_model(model)
     path = Path(output or Path(model).with_suffix(".plan"))
     if path.resolve() == Path(model).resolve():
         raise click.UsageError("the plan would overwrite the model; give -o")
-    source.require_model(model)
     source.output(path)
     sign = None if no_sign else signer_of(session)
     if sign:

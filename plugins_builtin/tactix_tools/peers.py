@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tactix.base.errors import ExecutionError, TactixError
+from tactix.base.errors import ExecutionError, ModelImportError, TactixError
 from tactix_inspect.model_tensors import CPU, SessionTerms, runtime_session
 from tactix_onnx.order import subgraphs
 
@@ -25,10 +25,14 @@ OTHERS_WITH_LAYERS = (
 )
 
 
+NO_MODEL = ("InvalidProtobuf", "DecodeError")
+"""Classes of the errors by which ONNX Runtime and the onnx package refuse a file."""
+
+
 @contextlib.contextmanager
 def answering(peer: str, model: str, do: str = OTHERS) -> Iterator[None]:
-    """What a peer raises, of as many kinds as there are peers, becomes an ExecutionError. ``do``:
-    the cure.
+    """What a peer raises, of as many kinds as there are peers, becomes an ExecutionError, or a
+    ModelImportError for what is no model. ``do``: the cure.
     """
     try:
         yield
@@ -36,6 +40,9 @@ def answering(peer: str, model: str, do: str = OTHERS) -> Iterator[None]:
         raise
     except Exception as e:
         why = f"{type(e).__name__}: {e}"[:300]
+        if type(e).__name__ in NO_MODEL:
+            what, do = "not an ONNX model: damaged or another format", "Export or download it again"
+            raise ModelImportError(what, who=model, why=why, do=do) from e
         raise ExecutionError(
             f"{peer} cannot run the model on these inputs", who=model, why=why, do=f"{OURS} {do}"
         ) from e

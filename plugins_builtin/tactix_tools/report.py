@@ -105,5 +105,6 @@ def _profile(file: str) -> Any:
         with open(file, encoding="utf-8") as f:
             told = json.load(f)
     except ValueError as e:
-        raise InvalidArgument("no JSON", who=file, why=str(e)[:200]) from None
+        do = "Write it with `tactix profile PLAN -o FILE`"
+        raise InvalidArgument("no JSON", who=file, why=str(e)[:200], do=do) from None
     return PlanProfile.from_json(told, file)

@@ -80,5 +80,5 @@ def test_a_folder_without_arrays_and_a_damaged_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"no \.npy or \.npz file"):
         list(feeds.batches(tmp_path, inputs(ONE)))
     (tmp_path / "x.npy").write_bytes(b"no array")
-    with pytest.raises(InvalidArgument, match=r"x\.npy: cannot read arrays"):
+    with pytest.raises(InvalidArgument, match=r"x\.npy: cannot read arrays: it is no \.npy"):
         list(feeds.batches(tmp_path, inputs(ONE)))

@@ -79,6 +79,25 @@ def test_a_file_name_that_is_no_text(model: str, tool: Run) -> None:
     assert tool("run", odd.replace(".onnx", ".plan"), "--shapes", "x:1x3x4x6")["outputs"]
 
 
+@pytest.mark.parametrize("command", [["inspect"], ["compare", "PLAN"]])
+def test_what_is_named_as_a_plan_is_none(
+    command: list[str], plan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (text := tmp_path / "text.plan").write_text("no plan at all\n" * 40)
+    words = [plan if word == "PLAN" else word for word in command]
+    assert cli.main([*words, str(text)]) == cli.PLAN
+    assert "text.plan: not a tactix plan" in capsys.readouterr().err
+
+
+def test_a_peer_is_given_no_model(
+    plan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    (text := tmp_path / "text").write_text("no model")
+    assert cli.main(["compare", plan, str(text), "--shapes", "x:1x3x4x6"]) == cli.MODEL
+    assert "text: not an ONNX model" in capsys.readouterr().err
+
+
 def test_what_is_no_file_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["build", os.devnull, "-o", str(tmp_path / "a.plan"), *FAST]) == cli.USAGE
     assert f"error: {os.devnull}: that is no regular file" in capsys.readouterr().err

@@ -605,11 +605,23 @@ static int freshen(const lib_context *c, state *s) {
     return status;
 }
 
+/* Whether any launch has something to do at these sizes. */
+static int has_work(const state *s) {
+    const launch_table *w = &s->program->work;
+    geometry g;
+    for (const cuda_launch *l = w->launch; l < w->launch + w->launches; l++)
+        if (geometry_of(s, l, &g))
+            return 1;
+    return 0;
+}
+
 /* The kernels: the first run at a shape launches them one by one, later ones as a graph, which takes the caller less
  * time; also where the driver makes none they are launched one by one. */
 static lib_status start_kernels(lib_context *c, state *s) {
     running *r = &s->running;
-    if (r->plain || !s->program->work.launches || r->runs++ == 0)
+    if (!has_work(s))
+        return LIB_OK;
+    if (r->plain || r->runs++ == 0)
         return launch_all(c, s);
     int status = r->executable ? freshen(c, s) : make_graph(c, s);
     if (!status)

@@ -53,6 +53,10 @@ def test_windows(device: Any) -> None:
         conv(floats(1, 2, 1, 1), floats(2, 1, 3, 3), group=2, **PADS),
         conv(floats(1, 8, 6, 70), floats(8, 8, 1, 3)),
         conv(floats(2, 3, 6, 7), floats(3, 1, 3, 3), constant=False, group=3, **PADS),
+        conv(floats(1, 2, 9, 40), floats(19, 2, 3, 3), floats(19), **PADS),
+        conv(floats(2, 13, 5, 17), floats(19, 13, 1, 1), floats(19), nt=(1, 3)),
+        conv(floats(2, 6, 3, 4, 5), floats(10, 3, 1, 1, 1), group=2),
+        conv(floats(1, 20, 1100), floats(8, 20, 1), nt=(1, 3)),
     ]
     h.check_all([h.replace(c, device=device) for c in cases])
 
@@ -64,6 +68,8 @@ def test_sizes_that_only_running_tells() -> None:
             x, names = floats(n, 3, high, wide), ("n", 3, "high", "wide")
             more = {"symbols": names, "group": 3, "strides": strides, **PADS}
             cases.append(conv(x, floats(3, 1, 3, 3), floats(3), **more))
+        x, names = floats(n, 3, high, wide), ("n", 3, "high", "wide")
+        cases.append(conv(x, floats(3, 3, 1, 1), symbols=names))
     cases.append(conv(floats(1, 2, 0), floats(2, 2, 3), symbols=(1, 2, "wide"), pads=(2, 2)))
     h.check_all(cases)
 
@@ -81,6 +87,11 @@ def test_epilogues() -> None:
         operand = floats(*shape)
         given = [x, w, residual, operand]
         cases.append(h.Case(h.fused(given, nodes, [5, 6], anchor=0), LINES, given))
+    point = floats(6, 6, 1, 1)
+    for shape in ((2, 6, 7, 19), (6, 1, 1), (7, 1), ()):
+        given = [x, point, residual, floats(*shape)]
+        single = [("Convolution", (0, 1), {}), *nodes[1:]]
+        cases.append(h.Case(h.fused(given, single, [5, 6], anchor=0), LINES, given))
     gelu = [("Convolution", (0, 1), {"pads": (1, 1), "group": 2}), ("Gelu", (2,), {})]
     x, w = floats(1, 4, 50), floats(4, 2, 3)
     cases.append(h.Case(h.fused([x, w], gelu, anchor=0), LINES, [x, w]))
@@ -89,7 +100,8 @@ def test_epilogues() -> None:
 
 def test_what_it_leaves_to_others() -> None:
     many = h.node("Convolution", [floats(1, 16, 8, 8), floats(16, 16, 3, 3)], [1])
+    large = h.node("Convolution", [floats(1, 80, 8, 8), floats(80, 80, 1, 1)], [1])
     deep = h.node("Convolution", [floats(1, 2, 4, 4, 4), floats(2, 2, 3, 3, 3)], [1])
     halves = [TensorSpec(DType.FP16, (1, 2, 8, 8)), TensorSpec(DType.FP16, (2, 2, 3, 3))]
-    for node in (many, deep, h.node("Convolution", halves)):
+    for node in (many, large, deep, h.node("Convolution", halves)):
         assert isinstance(asked.variants(LINES, node, h.NATIVE), Reject)

@@ -1,17 +1,18 @@
-"""Convolution of few channels a group in the linear format: vectors hold neighbouring pixels of a
-line, which blocks of channels would leave mostly empty, or would have to be made and taken apart.
+"""Convolution of few channels in the linear format: vectors hold neighbouring pixels of a line,
+where blocks of channels would be mostly empty, or would have to be made and taken apart.
 
 A unit is a band of lines of a group, or a part of their columns. A thread copies the input that the
 unit needs to memory of its own, with zeros for what lies beyond the borders and columns sorted by
-their remainder modulo the stride, so that all taps are loads of vectors. Tiles are some lines times
-the channels of the group times some vectors of columns: a vector of the input is loaded once for
-all lines of the tile that it takes part in.
+their remainder modulo the stride, so that all taps are loads of vectors. A convolution of single
+pixels, which all are one line, reads its input where it lies, but for what is no whole tile. Tiles
+are some lines times some channels of the group times some vectors of columns: a vector of the input
+is loaded once for all lines of the tile that it takes part in.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tactix.base.dims import Dim, ceildiv, evaluate, prod, symbols
 from tactix.base.dtypes import DType
@@ -38,14 +39,27 @@ from tactix_codegen.c.text import (
     times,
     vector_preludes,
 )
-from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish, flat
+from tactix_codegen.c.tile import (
+    Functions,
+    RegisterTile,
+    by_rows,
+    finish,
+    flat,
+    is_row_major,
+)
 from tactix_cpu.tactics.conv.general import ConvolutionTaps, taps_of
 from tactix_cpu.tactics.estimates import CLOCK, START
 
 FEW = 8
-"""Channels of a group, of the input and of the output, up to which vectors of channels are at most
-half full on the widest processors.
+"""Channels of a group up to which vectors of channels are at most half full on the widest
+processors: of the input, whose lines are copied.
 """
+MANY = 4096
+"""Products of a pixel up to which those of single pixels are made so: 16 KiB of weights, half of a
+first cache of 32 KiB, as the weights are read for every tile.
+"""
+CHANNELS = 8
+"""Most channels of a tile."""
 LINES = 4
 """Lines of a tile where windows have several: a window of three loads a vector of the input half as
 often as with tiles of one line.
@@ -70,8 +84,8 @@ def tactics() -> list[Tactic]:
 
 
 class LinesConvTactic(Tactic[ConvolutionTaps]):
-    """float32, one or two spatial axes, groups of few channels, computed weights, symbolic sizes
-    and pads.
+    """float32, one or two spatial axes, or any number for single pixels; groups of few channels,
+    computed weights, symbolic sizes and pads.
     """
 
     key = "tactix.c_conv_lines@1"
@@ -86,9 +100,14 @@ class LinesConvTactic(Tactic[ConvolutionTaps]):
             return Reject(str(e))
         if isinstance(taps, Reject):
             return taps
+        flat_taps = _flattened(taps)
+        inputs, outputs = taps.c // taps.group, taps.co // taps.group
+        if flat_taps is not None:
+            many = inputs * outputs > MANY
+            return Reject("so many channels are vectors of their own") if many else flat_taps
         if len(taps.kernel) > 2:
             return Reject("lines of one or two spatial axes only")
-        if max(taps.c, taps.co) // taps.group > FEW:
+        if inputs > FEW:
             return Reject(f"a group has more than {FEW} channels, which are vectors of their own")
         return taps
 
@@ -107,33 +126,59 @@ class LinesConvTactic(Tactic[ConvolutionTaps]):
         return LinesKernel(taps, ctx).artifact()
 
 
+def _flattened(taps: ConvolutionTaps) -> ConvolutionTaps | None:
+    """A convolution of single pixels as one over a line of them all; None for others, and where an
+    operand cannot be walked so.
+    """
+    ones, zeros = (1,) * len(taps.kernel), (0,) * len(taps.kernel)
+    moving = taps.strides != ones or taps.begins != zeros or taps.size != taps.out
+    if taps.kernel != ones or moving:
+        return None
+    operands = {}
+    for v, o in taps.epi.operands.items():
+        steps = o.strides[2:]
+        even = all(s == 0 for s in steps) or (steps[-1] == 1 and is_row_major(taps.out, steps))
+        if not even:
+            return None
+        operands[v] = replace(o, strides=(*o.strides[:2], steps[-1]))
+    line = (prod(taps.out),)
+    epi = replace(taps.epi, operands=operands, shape=(*taps.epi.shape[:2], *line))
+    return replace(
+        taps,
+        size=line,
+        out=line,
+        kernel=(1,),
+        strides=(1,),
+        dilations=(1,),
+        stuffing=(1,),
+        begins=(0,),
+        epi=epi,
+    )
+
+
 @dataclass(frozen=True)
 class BandSite:
     """Results in linear lines of ``out[-1]`` columns; implements c_tile.TileSite. Rows of a tile
-    are the channels of its first line, then those of the next.
+    are the ``channels`` of its first line, then those of the next.
 
-    The kernel's C variables: ``image``, ``group``, ``line`` and ``col`` of the tile's first result.
+    The kernel's C variables: ``image``, ``channel``, ``line`` and ``col`` of the tile's first
+    result.
     """
 
     args: Args
     taps: ConvolutionTaps
     lanes: int
     left: str
-
-    @property
-    def channels(self) -> int:
-        """Of a group."""
-        return self.taps.co // self.taps.group
+    channels: int
 
     def _place(self, row: str) -> tuple[str, str]:
         """Channel and line of a row of a tile, a number or a variable."""
         each = self.channels
-        first = "group" if each == 1 else f"group * {each}"
         if row.isdigit():
             line, channel = (str(k) for k in divmod(int(row), each))
         else:
             line, channel = (row, "0") if each == 1 else (f"{row} / {each}", f"{row} % {each}")
-        return self.args.sum(first, channel), self.args.sum("line", line)
+        return self.args.sum("channel", channel), self.args.sum("line", line)
 
     def place(self, operand: EpilogueOperand, row: str, vector: int, count: str) -> str:
         n, c, *outer, last = operand.strides
@@ -166,6 +211,8 @@ class LinesKernel:
         self.functions = Functions(self.args)
         self.lanes = max(4, ctx.device.lanes)
         self.inputs, self.outputs = t.c // t.group, t.co // t.group
+        self.channels = min(CHANNELS, self.outputs)
+        self.in_place = _flattened(t) is not None
         flat_image = len(t.kernel) == 1
         self.high: Dim = 1 if flat_image else t.size[0]
         self.out_high: Dim = 1 if flat_image else t.out[0]
@@ -176,7 +223,8 @@ class LinesKernel:
         self.lines, self.vectors = self._tile()
         self.columns = self._columns()
         reach = self.dilations[1] * (self.kernel[1] - 1) // self.strides[1]
-        self.pitch = -(-(self.columns + reach) // self.lanes) * self.lanes
+        copied = self.vectors * self.lanes if self.in_place else self.columns + reach
+        self.pitch = -(-copied // self.lanes) * self.lanes
         """Columns of one remainder in a line of the copy: whole vectors, so that lines are
         aligned.
         """
@@ -185,11 +233,10 @@ class LinesKernel:
     def _tile(self) -> tuple[int, int]:
         """Lines and vectors of a tile: up to 16 sums of 32 registers, or 8 of 16."""
         most = c_tile.registers(self.ctx.device) // 2
-        lines = LINES if self.kernel[0] > 1 else 1
-        lines = max(1, min(lines, most // self.outputs))
+        lines = max(1, LINES // self.channels) if self.kernel[0] > 1 else 1
         if isinstance(self.out_high, int):
             lines = min(lines, max(1, self.out_high))
-        vectors = max(1, min(8, most // (lines * self.outputs)))
+        vectors = max(1, min(8, most // (lines * self.channels)))
         wide = self.taps.out[-1]
         if not isinstance(wide, int):
             return lines, vectors
@@ -208,6 +255,8 @@ class LinesKernel:
 
     def _band(self) -> int:
         """Lines of a unit: as many as fit, of which threads have some each."""
+        if self.in_place:
+            return 1
         line = self.inputs * self.strides[1] * self.pitch * 4
         high, most = self.out_high, COPY_BYTES
         band = self.lines
@@ -235,9 +284,11 @@ class LinesKernel:
         self.args.size("BAND", self.band)
         even = isinstance(self.out_high, int) and self.out_high % self.lines == 0
         sizes = [self.lines] if even else [self.lines, 1]
+        rest = c_tile.rest_sizes(self.channels, self.outputs)
         for lines in sizes:
-            self._function(lines)
-        body = self._units(sizes)
+            for channels in (self.channels, *rest):
+                self._function(lines, channels)
+        body = self._units(sizes, (self.channels, *rest))
         return kernel(
             self.args,
             body,
@@ -252,44 +303,45 @@ class LinesKernel:
         plane = self._lines_of_copy(self.band) * self.strides[1] * self.pitch
         return self.inputs * plane + self.lanes
 
-    def _function(self, lines: int) -> None:
-        """The function of a tile of so many lines."""
-        t, tile = self.taps, RegisterTile(lines * self.outputs, self.vectors, self.lanes)
+    def _function(self, lines: int, channels: int) -> None:
+        """The function of a tile of so many lines and channels."""
+        t, tile = self.taps, RegisterTile(lines * channels, self.vectors, self.lanes)
         wide = t.out[-1]
         full = isinstance(wide, int) and wide % tile.width == 0
         left = "" if full else f"({self.args.size('Y_WIDE', wide)} - col)"
         place = "j" if self.dilations[1] == 1 else f"j * {self.dilations[1]}"
         column = place if self.strides[1] == 1 else f"{place} % STRIDE * PITCH + {place} / STRIDE"
-        steps = [self._line_of_input(tile, at) for at in range(self._lines_of_copy(lines))]
+        read = range(self._lines_of_copy(lines))
+        steps = [self._line_of_input(tile, channels, at) for at in read]
         taps = loop(
             "j",
             "0",
             "KERNEL",
-            f"const float* xt = x + c * PLANE + {column};",
+            f"const float* xt = x + c * plane + {column};",
             "const float* wt = w + c * TAPS + j;",
             *steps,
         )
         body = [
             tile.zero(),
             loop("c", "0", "INPUTS", taps),
-            *finish(tile, t.epi, BandSite(self.args, t, self.lanes, left)),
+            *finish(tile, t.epi, BandSite(self.args, t, self.lanes, left, channels)),
         ]
         about = (
-            f"{lines} lines from line on, {self.vectors} x {self.lanes} columns from col on, all "
-            "channels of the group: sums s<line and channel>_<vector> over the channels of x, the "
-            "copy at the window of the first result, and over the taps, times w."
+            f"{lines} lines from line on, {channels} channels from channel on, {self.vectors} x "
+            f"{self.lanes} columns from col on: sums s<line and channel>_<vector> over the taps "
+            "and channels of x, the window of the first result, times w."
         )
         parameters = (
-            "const float* x, const float* w, int64_t image, int64_t group, int64_t line, "
-            "int64_t col"
+            "const float* x, int64_t plane, const float* w, int64_t image, int64_t channel, "
+            "int64_t line, int64_t col"
         )
-        self.functions.add(f"t{lines}", parameters, body, about)
+        self.functions.add(f"t{lines}x{channels}", parameters, body, about)
 
-    def _line_of_input(self, tile: RegisterTile, at: int) -> str:
+    def _line_of_input(self, tile: RegisterTile, channels: int, at: int) -> str:
         """A line of the copy, times the weights of all lines of the tile that it is a tap of."""
 
         def weight(m: int, u: int) -> str | None:
-            line, channel = divmod(m, self.outputs)
+            line, channel = divmod(m, channels)
             tap, rest = divmod(at - line * self.strides[0], self.dilations[0])
             if rest or not 0 <= tap < self.kernel[0]:
                 return None
@@ -298,52 +350,22 @@ class LinesKernel:
 
         return tile.steps(1, weight, self.args.sum("xt", times(at, "LINE")))
 
-    def _units(self, sizes: list[int]) -> list[str]:
+    def _units(self, sizes: list[int], channels: tuple[int, ...]) -> list[str]:
         t, args = self.taps, self.args
         lines, wide = args.size("Y_LINES", self.out_high), args.size("Y_WIDE", t.out[-1])
         bands = args.size("BANDS", ceildiv(self.out_high, self.band))
         parts = args.size("PARTS", ceildiv(t.out[-1], self.columns))
         high, x_wide = args.size("X_LINES", self.high), args.size("X_WIDE", t.size[-1])
-        channels = args.size("X_CHANNELS", t.c)
-        above, before = (args.dim(d) for d in self.begins)
-        down = self.strides[0]
-        place = f"copy + (line - first) * {down} * LINE + (col - left)"
-        call = f"a, {place}, w, image, group, line, col"
-        tiles = by_rows(sizes, "line", "end", lambda s: f"TX_NAME(t{s})({call});")
-        name = "line" if self.strides[1] == 1 else "sorted"
-        copied = loop(
-            "i",
-            "0",
-            f"(end - first - 1) * {down} + {self.dilations[0] * (self.kernel[0] - 1) + 1}",
-            f"const int64_t at = first * {down} + i - {above};",
-            "float* to = copy + c * PLANE + i * LINE;",
-            f"const int inside = at >= 0 && at < {high};",
-            f"const int64_t from = left * STRIDE - {before}, wide = inside ? {x_wide} : 0;",
-            f"TX_NAME({name})(to, plane + at * {x_wide}, from, wide);",
-        )
+        args.size("X_CHANNELS", t.c)
+        image = f"(image * X_CHANNELS + group * INPUTS) * {high} * {x_wide}"
         unit = [
             decode("u", ["image", "group", "band", "part"], ["0", str(t.group), bands, parts]),
             "const int64_t first = band * BAND, left = part * COLUMNS;",
             f"const int64_t end = first + BAND < {lines} ? first + BAND : {lines};",
             f"const int64_t past = left + COLUMNS < {wide} ? left + COLUMNS : {wide};",
-            comment("what the unit needs of the input, with zeros around it"),
-            loop(
-                "c",
-                "0",
-                "INPUTS",
-                f"const float* plane = {args.input(t.x)} + "
-                f"((image * {channels} + group * INPUTS + c) * {high}) * {x_wide};",
-                copied,
-            ),
-            f"const float* w = {args.input(t.w)} + group * OUTPUTS * INPUTS * TAPS;",
-            loop(
-                "col",
-                "left",
-                "past",
-                "int64_t line = first;",
-                tiles,
-                step=self.vectors * self.lanes,
-            ),
+            f"const float* const in = {args.input(t.x)} + {image};",
+            f"const float* const weights = {args.input(t.w)} + group * OUTPUTS * INPUTS * TAPS;",
+            *(self._in_place(channels) if self.in_place else self._copied(sizes, channels)),
         ]
         total = args.dim(t.n * t.group)
         return [
@@ -352,6 +374,62 @@ class LinesKernel:
             comment("bands of lines of a group, and parts of their columns"),
             split(f"{total} * {bands} * {parts}"),
             loop("u", "lo", "hi", *unit),
+        ]
+
+    def _tiles(self, channels: tuple[int, ...], lines: int, x: str, plane: str) -> str:
+        """The tiles of all channels for some lines and a vector of columns."""
+
+        def call(count: int) -> str:
+            w, channel = "weights + m * INPUTS * TAPS", "group * OUTPUTS + m"
+            return f"TX_NAME(t{lines}x{count})(a, {x}, {plane}, {w}, image, {channel}, line, col);"
+
+        return block("", "int64_t m = 0;", by_rows(channels, "m", "OUTPUTS", call))
+
+    def _in_place(self, channels: tuple[int, ...]) -> list[str]:
+        """Tiles of single pixels, of which only the last ones are copied."""
+        size = self.vectors * self.lanes
+        copied = loop(
+            "c", "0", "INPUTS", "TX_NAME(line)(copy + c * PLANE, in + c * X_WIDE, col, X_WIDE);"
+        )
+        body = [
+            f"const int whole = col + {size} <= X_WIDE;",
+            block("if (!whole)", copied),
+            "const float* const x = whole ? in + col : copy;",
+            "const int64_t plane = whole ? X_WIDE : PLANE, line = first;",
+            self._tiles(channels, 1, "x", "plane"),
+        ]
+        return [loop("col", "left", "past", *body, step=size)]
+
+    def _copied(self, sizes: list[int], channels: tuple[int, ...]) -> list[str]:
+        """Tiles of windows, of a copy with zeros around it."""
+        args, down = self.args, self.strides[0]
+        above, before = (args.dim(d) for d in self.begins)
+        name = "line" if self.strides[1] == 1 else "sorted"
+        line = loop(
+            "i",
+            "0",
+            f"(end - first - 1) * {down} + {self.dilations[0] * (self.kernel[0] - 1) + 1}",
+            f"const int64_t at = first * {down} + i - {above};",
+            "float* to = copy + c * PLANE + i * LINE;",
+            "const int inside = at >= 0 && at < X_LINES;",
+            f"const int64_t from = left * STRIDE - {before}, wide = inside ? X_WIDE : 0;",
+            f"TX_NAME({name})(to, in + (c * X_LINES + at) * X_WIDE, from, wide);",
+        )
+        x = f"copy + (line - first) * {down} * LINE + (col - left)"
+        tiles = by_rows(
+            sizes, "line", "end", lambda count: self._tiles(channels, count, x, "PLANE")
+        )
+        return [
+            comment("what the unit needs of the input, with zeros around it"),
+            loop("c", "0", "INPUTS", line),
+            loop(
+                "col",
+                "left",
+                "past",
+                "int64_t line = first;",
+                tiles,
+                step=self.vectors * self.lanes,
+            ),
         ]
 
     def _copied_line(self) -> str:

@@ -65,24 +65,28 @@ class CpuPoolTactic(Tactic[CpuPoolWork]):
 
     def compile(self, work: CpuPoolWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         is_linear = variant.input_format(0).is_linear
-        kind = LinePoolKernel if is_linear and _takes_lines(work) else PoolKernel
+        takes_lines = is_linear and _takes_lines(work, ctx.device.lanes)
+        kind = LinePoolKernel if takes_lines else PoolKernel
         writer = kind(c_text.Args(work.node), work, variant)
         body = writer.linear() if is_linear else writer.channels()
         preludes = (*c_text.vector_preludes(), c_text.prelude("pool.h"))
         return c_text.kernel(writer.args, body, ctx, preludes=preludes)
 
 
-def _takes_lines(work: CpuPoolWork) -> bool:
+def _takes_lines(work: CpuPoolWork, lanes: int) -> bool:
     """Whether windows of a row of a linear image are taken out of a line of joined elements.
 
     Where they share none (2 x 2 in steps of two) reading them in place takes half the time; but
-    floats of 16 bits have no loads at a step. A line of huge windows would not fit a stack.
+    floats of 16 bits have no loads at a step, and fewer windows than a vector has lanes would be
+    read one after the other. A line of huge windows would not fit a stack.
     """
     w = work.window
     span = (w.kernel[-1] - 1) * w.dilations[-1] + 1
     are_shared = span > w.strides[-1]
     is_half = work.node.given[0].spec.dtype not in (DType.FP32, *BYTES)
-    return (are_shared or is_half) and max(span, w.strides[-1]) <= LINE
+    wide = w.out[-1]
+    are_few = isinstance(wide, int) and wide < lanes
+    return (are_shared or is_half or are_few) and max(span, w.strides[-1]) <= LINE
 
 
 def _variant(node: Node, found: Epilogue, fmt: Format) -> Variant | None:

@@ -29,10 +29,12 @@ SECONDS_AN_UPDATE = 2e-9
 JOINED = {
     "add": "{a} + {b}",
     "mul": "{a} * {b}",
-    "min": "{b} < {a} || {b} != {b} ? {b} : {a}",
-    "max": "{b} > {a} || {b} != {b} ? {b} : {a}",
+    "min": "{b} < {a} ? {b} : {a}",
+    "max": "{b} > {a} ? {b} : {a}",
 }
-"""How an update ``b`` is joined to what is there; NaN stays."""
+"""How an update ``b`` is joined to what is there, where NaN stays. A NaN among updates is seen to
+apart, so that which of two numbers is less is one instruction, and no branch.
+"""
 JOINED_TRUTHS = {"add": "{a} | {b}", "mul": "{a} & {b}", "min": "{a} & {b}", "max": "{a} | {b}"}
 
 
@@ -71,7 +73,10 @@ class ScatterWork:
         table = JOINED_TRUTHS if self.data.dtype is DType.BOOL else JOINED
         value = element(self.data.dtype, f"u[{update}]") if self.is_wide else f"u[{update}]"
         joined = table[self.reduction].format(a="a", b="b")
-        return f"const {self.kind} a = y[{to}], b = {value}; y[{to}] = ({self.kind})({joined});"
+        known = f"const {self.kind} a = y[{to}], b = {value}, c = ({self.kind})({joined});"
+        by_size = self.data.dtype.is_float and self.reduction in ("min", "max")
+        result = "b != b ? b : c" if by_size else "c"
+        return f"{known} y[{to}] = {result};"
 
 
 class CpuScatterTactic(Tactic[ScatterWork]):

@@ -265,14 +265,19 @@ def _family_line(name: str, rows: Sequence[Row]) -> str:
     return f"| {name} | {len(rows)} | {mean} | {middle} | {sum(r.is_slow for r in rows)} |"
 
 
-def document(rows: Sequence[Row], command: str) -> str:
-    """The page: the machine, the summary, and a table for each family."""
+def document(rows: Sequence[Row], command: str, again: float = math.inf) -> str:
+    """The page: the machine, the summary, and a table for each family. ``again``: the ratio over
+    which rows were measured once more.
+    """
+    twice = f" Rows over {again} were measured again, and the later figures stand here." * (
+        again < math.inf
+    )
     parts = [
         "# Times of single layers\n",
         "One-layer models on the CPU, built by tactix and by ONNX Runtime and run in turns; each figure is the median "
         "over rounds of the median call from Python. A ratio below 1 means that tactix is faster; one over "
         f"{SLOW} is bold where ONNX Runtime takes over {LONG * 1e6:.0f} us. Compare the columns of a row, not the "
-        "rows: the machine was busy.\n",
+        f"rows: the machine was busy.{twice}\n",
         f"`{command}`, {date.today()}: tactix {tactix.__version__}, ONNX Runtime {_version('onnxruntime')}; "
         f"{report.machine()}.\n",
         f"{summary(rows)}\n",
@@ -323,7 +328,7 @@ def main(words: Sequence[str]) -> int:
     if args.write:
         shown = ["ROWS" if w == str(args.rows) else w for w in words]
         command = f"python tests/benchmarks/layers.py {shlex.join(shown)}".strip()
-        args.write.write_text(document(rows, command), encoding="utf-8")
+        args.write.write_text(document(rows, command, args.again), encoding="utf-8")
     return int(any(r.is_failure for r in rows))
 
 

@@ -36,7 +36,7 @@ from tactix_onnx.catalog import (
 from tactix_onnx.convert import Context, import_as_layer
 from tactix_onnx.dim_text import dim_of
 from tactix_onnx.loose import Loose, firm, follow
-from tactix_onnx.order import name_of, ordered
+from tactix_onnx.order import name_of, ordered, without_unread
 from tactix_onnx.subgraph import BODIES, NESTED, EnclosingScope
 from tactix_onnx.survey import LOST, Survey, Unreached
 from tactix_onnx.types import object_type
@@ -241,7 +241,7 @@ class Walker:
         self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], scope: Scope
     ) -> list[Value | None]:
         """Convert the nodes that the outputs need; the values of the outputs."""
-        order = ordered(nodes, outputs, scope)
+        order = without_unread(ordered(nodes, outputs, scope), outputs)
         self._search.nodes(order, scope.opsets, scope.prefix)
         for index, node in order:
             self._convert(index, node, scope)

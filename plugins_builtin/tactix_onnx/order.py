@@ -71,6 +71,28 @@ def ordered(
     return _sorted(nodes, needed, maker)
 
 
+def without_unread(order: Sequence[Numbered], outputs: Iterable[str]) -> list[Numbered]:
+    """The same nodes, whose further results have names only where something reads them: exporters
+    name all that an operator may give, and nobody need compute, or support, what nobody reads.
+    """
+    if not any(len(node.output) > 1 for _, node in order):
+        return list(order)
+    read = {*outputs, *(name for _, node in order for name in reads(node))}
+    return [(i, _without(node, read)) for i, node in order]
+
+
+def _without(node: onnx.NodeProto, read: Container[str]) -> onnx.NodeProto:
+    """Results of branches and loops are those of their bodies, and stay."""
+    unread = [i for i, name in enumerate(node.output) if i and name and name not in read]
+    if not unread or any(subgraphs(node)):
+        return node
+    out = type(node)()
+    out.CopyFrom(node)
+    for i in unread:
+        out.output[i] = ""
+    return out
+
+
 def _makers(nodes: Sequence[onnx.NodeProto], known: Container[str]) -> dict[str, int]:
     maker: dict[str, int] = {}
     for i, node in enumerate(nodes):

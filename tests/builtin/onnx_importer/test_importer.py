@@ -59,6 +59,19 @@ def test_nodes_without_use_are_left_out_even_unknown_ones(imported: Any, model: 
     assert len(imported(model(nodes, {"x": (F32, [3])}, ["y"])).nodes) == 1
 
 
+def test_further_results_that_nothing_reads_need_no_support(imported: Any, model: Any) -> None:
+    """Exporters name all results: batch normalizations in training form, places of a pooling."""
+    one = np.ones(2, F32)
+    nodes = [
+        make_node("BatchNormalization", ["x", "w", "w", "w", "w"], ["n", "a", "b", "c", "d"]),
+        make_node("MaxPool", ["n"], ["p", "places"], kernel_shape=[2, 2]),
+        make_node("Split", ["p"], ["y", "rest"], axis=1),
+    ]
+    m = model(nodes, {"x": (F32, [1, 2, 3, 3])}, ["y"], {"w": one}, opset=9)
+    names = [n.layer.name for n in imported(m).nodes]
+    assert names == ["BatchNormalization", "MaxPool", "Split"]
+
+
 def test_names_and_origins_are_those_of_the_model(imported: Any, model: Any) -> None:
     nodes = [make_node("Abs", ["x"], ["t"], name="first"), make_node("Max", ["t", "x", "x"], ["y"])]
     net = imported(model(nodes, {"x": (F32, [3])}, ["y"]))

@@ -28,7 +28,8 @@ ORIGINS = {
     "org.pytorch.aten": _TORCH,
     "pkg.torch": _TORCH,
     "pkg.onnxscript.torch_lib": _TORCH,
-    "qonnx.custom_op.general": "Of QONNX Quant is known: export with QuantizeLinear and "
+    "qonnx.custom_op.general": "Of QONNX Quant, BipolarQuant and Trunc are known: export with "
+    "QuantizeLinear and "
     "DequantizeLinear (in Brevitas export_onnx_qcdq)",
     "org.openvinotoolkit": "It is an operator of OpenVINO: export the model without its extensions",
     "trt.plugins": "It stands for a TensorRT plugin: export without such plugins",

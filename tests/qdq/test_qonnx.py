@@ -84,17 +84,48 @@ def test_a_convolution_of_trained_bits_runs_in_integers() -> None:
     assert (steps > 0.01).mean() < 0.01
 
 
-@pytest.mark.parametrize(
-    ("bits", "attrs", "why"),
-    [(16.0, {}, "16 bits"), (2.5, {}, "2.5 bits"), (4.0, {"rounding_mode": "FLOOR"}, "FLOOR")],
-)
-def test_what_is_refused(bits: float, attrs: dict[str, Any], why: str) -> None:
+FORMS = {"FLOOR": np.floor, "CEIL": np.ceil, "DOWN": np.fix, "ROUND": np.rint,
+         "HALF_UP": lambda v: np.sign(v) * np.floor(abs(v) + 0.5)}  # fmt: skip
+
+
+@pytest.mark.parametrize(("bits", "mode"), [(4, m) for m in FORMS] + [(16, "ROUND")])
+def test_what_no_byte_holds_stays_floats(bits: int, mode: str) -> None:
+    """Other modes of rounding, more bits, a scale that is computed."""
     made = model(
-        [quant("x", "y", **attrs)],
-        [3],
-        scale=np.float32(1),
-        zero=np.float32(0),
-        bits=np.float32(bits),
-    )
-    with pytest.raises(UnsupportedOperator, match=why):
+        [
+            helper.make_node("Abs", ["s"], ["scale"]),
+            quant("x", "y", rounding_mode=mode, signed=1, narrow=1),
+        ],
+        [3, 40], s=np.float32(-0.25), zero=np.float32(1), bits=np.float32(bits),
+    )  # fmt: skip
+    x = (2 * RNG.standard_normal((3, 40))).astype(np.float32)
+    end = (1 << bits - 1) - 1
+    want = (FORMS[mode](np.clip(x / 0.25 + 1, -end, end)) - 1) * 0.25
+    got = tactix.build(made, level=0, timing_cache=False)(x)
+    np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+def test_signs_and_fewer_bits() -> None:
+    def node(op: str, *names: str) -> onnx.NodeProto:
+        return helper.make_node(op, names[:-1], names[-1:], domain=DOMAIN)
+
+    x = np.round(RNG.standard_normal((3, 40)) * 40).astype(np.float32) * np.float32(0.5)
+    numbers = {"s": 0.5, "z": 0.0, "eight": 8.0, "six": 6.0, "wide": 2.0}
+    stored = {k: np.float32(v) for k, v in numbers.items()}
+    for nodes, want in (
+        ([node("BipolarQuant", "x", "s", "y")], np.where(x >= 0, 0.5, -0.5)),
+        ([node("Trunc", "x", "s", "z", "eight", "six", "y")], np.floor(x / 2) * 0.5),
+        (
+            [node("Trunc", "x", "s", "z", "eight", "wide", "z", "six", "y")],
+            np.clip(np.floor(x / 2), -32, 31) * 2,
+        ),
+    ):
+        got = tactix.build(model(nodes, [3, 40], **stored), level=0, timing_cache=False)(x)
+        np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+def test_bits_that_are_no_whole_number_are_refused() -> None:
+    one = np.float32(1)
+    made = model([quant("x", "y")], [3], scale=one, zero=one, bits=np.float32(2.5))
+    with pytest.raises(UnsupportedOperator, match="2.5 bits"):
         tactix.build(made, level=0, timing_cache=False)

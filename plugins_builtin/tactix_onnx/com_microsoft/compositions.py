@@ -17,6 +17,7 @@ from tactix_onnx.ai_onnx.nn import (
     moments,
     window_fields,
 )
+from tactix_onnx.ai_onnx.shape import pad
 from tactix_onnx.ai_onnx_ml.classical import two
 from tactix_onnx.convert import Context, Table
 from tactix_ops.layers.common import axis_of
@@ -270,24 +271,27 @@ def _skipped(
 
 @CONVERTERS("EmbedLayerNormalization", domain=MICROSOFT)
 def embedding(ctx: Context, node: Any) -> list[Value | None]:
+    return embedded(ctx, node, ctx.tensor, ctx.input(8))
+
+
+def embedded(
+    ctx: Context, node: Any, weight: Callable[[int], Value], places: Value | None
+) -> list[Value | None]:
     """Words, places and segments looked up, added and normalized; the mask's row sums; the sum
-    itself.
+    itself. ``weight``: input 2 to 6 as floats. ``places``: those of the words, else the first ones.
     """
     ids, segments = ctx.tensor(), ctx.input(1)
-    words = ctx.layer("tactix.Gather", [ctx.tensor(2), ids], axis=0)
-    total = two(ctx, "Add", words, _places(ctx, ids))
+    words = ctx.layer("tactix.Gather", [weight(2), ids], axis=0)
+    total = two(ctx, "Add", words, _places(ctx, ids, weight(3), places))
     if segments is not None:
-        total = two(
-            ctx, "Add", total, ctx.layer("tactix.Gather", [ctx.tensor(4), segments], axis=0)
-        )
+        total = two(ctx, "Add", total, ctx.layer("tactix.Gather", [weight(4), segments], axis=0))
     fields = {"axis": 2, "epsilon": ctx.attr("epsilon", 1e-12)}
-    y = ctx.layer("tactix.LayerNormalization", [total, ctx.tensor(5), ctx.tensor(6)], **fields)
+    y = ctx.layer("tactix.LayerNormalization", [total, weight(5), weight(6)], **fields)
     return [y, _lengths(ctx, node, ids), total]
 
 
-def _places(ctx: Context, ids: Value) -> Value:
-    """Rows of the table of places: those that are named, or the first ones."""
-    table, named = ctx.tensor(3), ctx.input(8)
+def _places(ctx: Context, ids: Value, table: Value, named: Value | None) -> Value:
+    """Rows of the table of places."""
     if named is not None:
         return ctx.layer("tactix.Gather", [table, named], axis=0)
     cut = {"begins": (0,), "sizes": (ids.spec.shape[1],), "axes": (0,), "steps": (1,)}
@@ -348,6 +352,40 @@ def _grouped(ctx: Context, x: Value) -> Value:
 # -- others --------------------------------------------------------------------------------------
 
 CONVERTERS("Trilu", domain=MICROSOFT)(triangle)
+CONVERTERS("Pad", domain=MICROSOFT)(pad)
+
+
+@CONVERTERS("ExpandDims", domain=MICROSOFT)
+def expand_dims(ctx: Context, node: Any) -> Value:
+    x, axes = ctx.tensor(), ctx.need_ints(1, "axis")
+    shape = list(x.spec.shape)
+    shape.insert(axis_of(axes[0], x.spec.rank + 1, ctx.op), 1)
+    return ctx.reshape(x, shape)
+
+
+@CONVERTERS("Range", domain=MICROSOFT)
+def steps(ctx: Context, node: Any) -> Value:
+    """From a start to a limit, by ones unless a step is given."""
+    start = ctx.tensor()
+    given = [start, ctx.tensor(1), ctx.input(2) or ctx.scalar(1, start)]
+    scalars = [ctx.reshape(x, ()) for x in given]
+    return ctx.layer("tactix.Range", scalars, symbol=f"{ctx.symbol()}_size")
+
+
+@CONVERTERS("GatherND", domain=MICROSOFT)
+def gather_places(ctx: Context, node: Any) -> Value:
+    return ctx.layer("tactix.GatherND", [ctx.tensor(), ctx.tensor(1)])
+
+
+@CONVERTERS("GridSample", domain=MICROSOFT)
+def grid_sample(ctx: Context, node: Any) -> Value:
+    """As ONNX had it first, in operator set 16."""
+    names = {"mode": "bilinear", "padding_mode": "zeros"}
+    words = {name: ctx.attr(name, default) for name, default in names.items()}
+    corners = bool(ctx.attr("align_corners", 0))
+    return ctx.layer(
+        "tactix.GridSample", [ctx.tensor(), ctx.tensor(1)], align_corners=corners, **words
+    )
 
 
 @CONVERTERS("Inverse", domain=MICROSOFT)

@@ -22,6 +22,7 @@ from tactix_onnx.ai_onnx_ml.classical import two
 from tactix_onnx.com_microsoft.attention import packed_attention, refuse_shared_buffer
 from tactix_onnx.com_microsoft.compositions import (
     MICROSOFT,
+    embedded,
     first_channels,
     last_channels,
     refuse_same_pads,
@@ -254,6 +255,16 @@ def quantized_attention(ctx: Context, node: Any) -> list[Value]:
 
 
 # -- weights of few bits -------------------------------------------------------------------------
+
+
+@CONVERTERS("QEmbedLayerNormalization", domain=MICROSOFT)
+def quantized_embedding(ctx: Context, node: Any) -> list[Value | None]:
+    """Weights are inputs 2 to 6, their scales six inputs behind, zero points eleven."""
+
+    def weight(i: int) -> Value:
+        return _float(ctx, ctx.tensor(i), ctx.tensor(i + 6), ctx.input(i + 11))
+
+    return embedded(ctx, node, weight, None)
 
 
 @CONVERTERS("MatMulNBits", domain=MICROSOFT)

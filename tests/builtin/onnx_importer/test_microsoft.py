@@ -93,7 +93,17 @@ NORMALIZATIONS = [
 
 # -- others ---------------------------------------------------------------------------------------
 
+BYTES = [RNG.integers(0, 255, np.shape(t)).astype(np.uint8) for t in TABLES]
+SCALES, ZEROS = [np.full((), 0.01, F32)] * 5, [np.full((), 120, np.uint8)] * 5
 OTHERS = [
+    Case("QEmbedLayerNormalization", [IDS, SEGMENTS, *BYTES, None, *SCALES, *ZEROS], {}, (0, 1),
+         frozenset(range(2, 18)) - {7}, {2: "b", 3: "s"}, tolerance=1e-4),
+    Case("ExpandDims", [normal(3, 4), np.array(-1, np.int32)], constants=frozenset({1}), symbols={3: "n"}),
+    Case("Range", [np.array(1, F32), np.array(3.5, F32)]),
+    Case("Pad", [normal(3, 4), np.array([1, 0, 0, 2]), np.array(0.5, F32)], constants=frozenset({1, 2})),
+    Case("GatherND", [normal(3, 4, 5), below(3, 2, 2)], symbols={4: "n"}),
+    Case("GridSample", [normal(2, 3, 5, 6), normal(2, 4, 4, 2)], {"mode": "bilinear", "align_corners": 1}),
+    Case("GridSample", [normal(2, 3, 5, 6), normal(2, 4, 4, 2)], {"mode": "nearest", "padding_mode": "border"}),
     Case("Unique", [np.array([2, 1, 1, 3, 4, 3], F32)], {}, (0, 1, 2), symbols={6: "n"}),
     Case("CDist", [normal(5, 7), normal(4, 7)], {"metric": "sqeuclidean"}, tolerance=1e-4, symbols={5: "m", 4: "k"}),
     Case("CDist", [normal(5, 7), normal(4, 7)], {"metric": "euclidean"}, tolerance=1e-4),

@@ -127,5 +127,5 @@ def test_signs_and_fewer_bits() -> None:
 def test_bits_that_are_no_whole_number_are_refused() -> None:
     one = np.float32(1)
     made = model([quant("x", "y")], [3], scale=one, zero=one, bits=np.float32(2.5))
-    with pytest.raises(UnsupportedOperator, match="2.5 bits"):
+    with pytest.raises(UnsupportedOperator, match=r"2\.5 bits"):
         tactix.build(made, level=0, timing_cache=False)

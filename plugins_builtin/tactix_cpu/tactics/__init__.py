@@ -11,6 +11,7 @@ MODULES = (
     "reduce.told",
     "norm.softmax",
     "norm.norm",
+    "norm.doubles",
     "norm.groups",
     "norm.lrn",
     "move.move",

@@ -1,8 +1,10 @@
-"""IntegerMatMul and IntegerConvolution in plain C: any operands, groups and sizes, constant or not.
+"""IntegerMatMul, IntegerConvolution and Convolution of float64 in plain C: any operands, groups and
+sizes, constant or not.
 
 What tiles and windows of bytes cannot take (matmul/int8.py, conv/int8.py): weights that only
-running tells, groups of several channels, volumes. A thread sums a row of results at a time in
-int32; padding counts as the zero point, which is taken from every element and added at the end.
+running tells, groups of several channels, volumes; and numbers that no tile is made for. A thread
+sums a row of results at a time in int32 or float64; padding counts as the zero point, which is
+taken from every element and added at the end.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 
 from tactix.base import dims
 from tactix.base.dims import Dim, Shape
+from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -26,6 +29,8 @@ SECONDS_A_PRODUCT = 2.5e-10
 """Of bytes that become int32 before they are multiplied: eight lanes take two cycles and more. No
 measurement of it is on record.
 """
+SECONDS_A_DOUBLE = 2.5e-10
+"""Likewise."""
 
 
 def tactics() -> list[Tactic]:
@@ -34,9 +39,9 @@ def tactics() -> list[Tactic]:
 
 
 @dataclass(frozen=True)
-class IntegerSums:
+class PlainSums:
     """``inputs``: given ones for both operands and the bias, -1 for none; ``products``: of them
-    for each result.
+    for each result; ``kind``: of the sums.
     """
 
     node: Node
@@ -44,6 +49,7 @@ class IntegerSums:
     inputs: tuple[int, int, int]
     epi: Epilogue
     products: Dim
+    kind: DType = DType.INT32
 
     @property
     def shape(self) -> Shape:
@@ -51,42 +57,56 @@ class IntegerSums:
         return self.epi.shape
 
     @property
+    def has_zero(self) -> bool:
+        """Whether there is a zero point, which padding counts as."""
+        return self.kind is DType.INT32
+
+    @property
     def rows(self) -> Dim:
         return dims.prod(self.shape[:-1])
 
 
-class PlainIntegerTactic(Tactic[IntegerSums]):
+class PlainIntegerTactic(Tactic[PlainSums]):
     """Linear, with any pointwise epilogue."""
 
     key = "tactix.c_plain_integer@1"
-    implements = ("tactix.IntegerMatMul@1", "tactix.IntegerConvolution@1")
+    implements = (
+        "tactix.IntegerMatMul@1",
+        "tactix.IntegerConvolution@1",
+        "tactix.Convolution@1",
+    )
     source = "c"
     by_signature = True
 
-    def match(self, node: Node, device: DeviceProperties) -> IntegerSums | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> PlainSums | Reject:
         epi, anchor = epilogue(node, vector=False), node.anchor
         if isinstance(epi, Reject):
             return epi
         assert anchor is not None
         a, b, bias = (*anchor.inputs, -1)[:3]
         left, right = node.given[a].spec, node.given[b].spec
-        if node.is_fused and right.is_const and _has_tiles(anchor, right):
+        doubles = anchor.layer.name == "Convolution"
+        if doubles and left.dtype is not DType.FP64:
+            return Reject("this kernel takes float64, others what is narrower")
+        if not doubles and node.is_fused and right.is_const and _has_tiles(anchor, right):
             return Reject("tiles take the product alone, and other kernels what is behind it")
         if anchor.layer.name == "IntegerMatMul":
             if left.rank < 2 or right.rank != 2:
                 return Reject("this kernel takes rows by one matrix")
-            return IntegerSums(node, anchor, (a, b, bias), epi, left.shape[-1])
+            return PlainSums(node, anchor, (a, b, bias), epi, left.shape[-1])
         if left.rank < 3 or not all(isinstance(p, int) for p in anchor.attrs.pads):
             return Reject("this kernel takes windows whose pads are known")
-        return IntegerSums(node, anchor, (a, b, bias), epi, dims.prod(right.shape[1:]))
+        kind = DType.FP64 if doubles else DType.INT32
+        return PlainSums(node, anchor, (a, b, bias), epi, dims.prod(right.shape[1:]), kind)
 
-    def cost(self, work: IntegerSums, variant: Variant, ctx: CompileContext) -> float | None:
+    def cost(self, work: PlainSums, variant: Variant, ctx: CompileContext) -> float | None:
         products = dims.prod(work.shape) * work.products
-        return c_text.seconds(ctx, (products, SECONDS_A_PRODUCT))
+        each = SECONDS_A_DOUBLE if work.kind is DType.FP64 else SECONDS_A_PRODUCT
+        return c_text.seconds(ctx, (products, each))
 
-    def compile(self, work: IntegerSums, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+    def compile(self, work: PlainSums, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args, threads = Args(work.node), max(1, ctx.threads)
-        room = work.shape[-1] * 4 * threads
+        room = work.shape[-1] * (work.kind.bits // 8) * threads
         return c_text.kernel(args, _rows(args, work, threads), ctx, workspace=room)
 
 
@@ -100,16 +120,17 @@ def _has_tiles(anchor: BodyNode, weights: TensorSpec) -> bool:
     return weights.rank == 4 and (anchor.attrs.group == 1 or single)
 
 
-def _rows(args: Args, work: IntegerSums, threads: int) -> list[str]:
+def _rows(args: Args, work: PlainSums, threads: int) -> list[str]:
     """Every thread has rows of results, and room for the sums of one."""
     names = [f"i{d}" for d in range(len(work.shape) - 1)]
     args.size("WIDTH", work.shape[-1])
     sums = _product if work.anchor.layer.name == "IntegerMatMul" else _window
+    kind = c_text.ctype(work.kind)
     return [
         *c_text.at_most(threads),
         comment("Rows [lo, hi) of results are this thread's."),
         c_text.split(args.size("ROWS", work.rows)),
-        f"int32_t* restrict const sum = {args.workspace(0, 'int32_t')} + tid * WIDTH;",
+        f"{kind}* restrict const sum = {args.workspace(0, kind)} + tid * WIDTH;",
         loop(
             "row",
             "lo",
@@ -121,7 +142,7 @@ def _rows(args: Args, work: IntegerSums, threads: int) -> list[str]:
     ]
 
 
-def _finish(args: Args, work: IntegerSums, names: list[str]) -> list[str]:
+def _finish(args: Args, work: PlainSums, names: list[str]) -> list[str]:
     """The results of a row through the epilogue."""
 
     def place(o: EpilogueOperand) -> str:
@@ -133,10 +154,11 @@ def _finish(args: Args, work: IntegerSums, names: list[str]) -> list[str]:
         f"{args.output(k)}[row * WIDTH + j] = {c_scalar.stored(t, name)};"
         for k, (name, t) in enumerate(zip(code.results, code.dtypes, strict=True))
     ]
-    return [loop("j", "0", "WIDTH", "const int32_t acc = sum[j];", *code.statements, *stores)]
+    acc = f"const {c_text.ctype(work.kind)} acc = sum[j];"
+    return [loop("j", "0", "WIDTH", acc, *code.statements, *stores)]
 
 
-def _product(args: Args, work: IntegerSums) -> list[str]:
+def _product(args: Args, work: PlainSums) -> list[str]:
     a, b, bias = work.inputs
     args.size("DEPTH", work.products)
     start = f"{args.input(bias)}[j]" if bias >= 0 else "0"
@@ -147,7 +169,7 @@ def _product(args: Args, work: IntegerSums) -> list[str]:
     return [loop("j", "0", "WIDTH", f"sum[j] = {start};"), loop("k", "0", "DEPTH", *step)]
 
 
-def _window(args: Args, work: IntegerSums) -> list[str]:
+def _window(args: Args, work: PlainSums) -> list[str]:
     """``i0``: the image, ``i1``: the channel of the result; others are places."""
     x, w = (work.node.given[i].spec for i in work.inputs[:2])
     attrs, spatial, bias = work.anchor.attrs, x.rank - 2, work.inputs[2]
@@ -160,19 +182,26 @@ def _window(args: Args, work: IntegerSums) -> list[str]:
     kernel = [args.dim(d) for d in w.shape[2:]]
     taps = [f"t{d}" for d in range(spatial)]
     weight = f"{args.input(work.inputs[1])}[(i1 * CHANNELS + c) * TAPS + {_flat(taps, kernel)}]"
-    nest = "\n".join([f"const int32_t w = {weight};", "weights += w;", *_tap(args, work)])
+    kind = c_text.ctype(work.kind)
+    nest = "\n".join(
+        [f"const {kind} w = {weight};", *["weights += w;"] * work.has_zero, *_tap(args, work)]
+    )
     for name, size in zip(reversed(taps), reversed(kernel), strict=True):
         nest = loop(name, "0", size, nest)
+    sums = [loop("c", "0", "CHANNELS", nest)]
+    cleared = "memset(sum, 0, WIDTH * sizeof *sum);"
+    if not work.has_zero:
+        return [cleared, *sums, loop("j", "0", "WIDTH", f"sum[j] += {start};")]
     return [
         f"const int32_t ZERO = {attrs.pad_value};",
         "int32_t weights = 0;",
-        "memset(sum, 0, WIDTH * sizeof *sum);",
-        loop("c", "0", "CHANNELS", nest),
+        cleared,
+        *sums,
         loop("j", "0", "WIDTH", f"sum[j] += weights * ZERO + {start};"),
     ]
 
 
-def _tap(args: Args, work: IntegerSums) -> list[str]:
+def _tap(args: Args, work: PlainSums) -> list[str]:
     """What one tap adds to a row of results: a line of the image, as far as it is there."""
     x, a = work.node.given[work.inputs[0]].spec, work.anchor.attrs
     n = x.rank - 2
@@ -187,6 +216,8 @@ def _tap(args: Args, work: IntegerSums) -> list[str]:
     plane = f"(i0 * {a.group} + i1 / OUTPUTS) * CHANNELS + c"
     line = f"({plane}) * LINES + {_flat([f'p{d}' for d in range(n - 1)], sizes)}"
     stride, kind = strides[-1], c_text.ctype(x.dtype)
+    value = f"line[j * {stride}]"
+    value = f"({value} - ZERO)" if work.has_zero else value
     return [
         *places,
         *(f"if ({' || '.join(outside)}) continue;" for _ in outside[:1]),
@@ -196,7 +227,7 @@ def _tap(args: Args, work: IntegerSums) -> list[str]:
         "const int64_t end = most < WIDTH ? most : WIDTH;",
         f"const int64_t at = ({line}) * LINE + off;",
         f"const {kind}* const line = {args.input(work.inputs[0])} + at;",
-        loop("j", "begin", "end", f"sum[j] += (line[j * {stride}] - ZERO) * w;"),
+        loop("j", "begin", "end", f"sum[j] += {value} * w;"),
     ]
 
 

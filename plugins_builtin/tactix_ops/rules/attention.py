@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tactix.base.dims import Shape, prod, sym
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import ANY, Op, P, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import again, scalar_const, uniform
@@ -89,6 +90,8 @@ def _when(
 ) -> bool | str:
     if not _shapes_fit(q, kt, v):
         return "it is not (batch, heads, sequence, dim) times the same"
+    if q.spec.dtype is DType.FP64:
+        return "no kernel knows attention of float64, but its products and softmax are known"
     columns = q.spec.shape[-1]
     if q.spec.rank == 3 and not (isinstance(columns, int) and columns <= WIDEST):
         return "products of so many columns are quicker by themselves"

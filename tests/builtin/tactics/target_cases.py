@@ -144,6 +144,10 @@ def reductions() -> Iterator[h.Case]:
         yield from (plain("softmax", op, [floats(5, 37, 3) * 5], axis=axis) for axis in (1, 2))
     for op, shape in (("LayerNormalization", (37,)), ("RMSNormalization", (37,))):
         yield plain("norm", op, [floats(7, 37), floats(*shape)])
+        yield plain(
+            "rows_of_doubles", op, [g.astype(np.float64) for g in (floats(7, 37), floats(*shape))]
+        )
+    yield plain("rows_of_doubles", "Softmax", [floats(5, 7, 3).astype(np.float64)], axis=1)
     for tactic in ("norm", "group_norm"):
         yield plain(tactic, "InstanceNormalization", [floats(2, 19, 5, 7), floats(19), floats(19)])
         given = [floats(2, 18, 5, 7), floats(18), floats(18)]
@@ -258,6 +262,9 @@ def windows() -> Iterator[h.Case]:
     x = floats(2, 7, 9, 37)
     window: Any = {"kernel_shape": (3, 3), "strides": (2, 2), **PADS}
     yield plain("windows", "MaxPoolIndices", [x], **window)
+    yield from (
+        plain("windows", op, [x.astype(np.float64)], **window) for op in ("MaxPool", "AveragePool")
+    )
     yield from (plain("windows", "LpPool", [x], p=p, **window) for p in (1, 2, 3))
     spread = RNG.permutation(2 * 7 * 18 * 74)[: x.size].reshape(x.shape)
     twice: Any = {"kernel_shape": (2, 2), "strides": (2, 2)}
@@ -312,6 +319,8 @@ def calculations() -> Iterator[h.Case]:
     yield plain("plain_integer", "IntegerConvolution", bytes_, group=2, pad_value=3, **PADS)
     bytes_ = [whole_range(np.int8, 5, 19), whole_range(np.int8, 19, 37)]
     yield plain("plain_integer", "IntegerMatMul", bytes_)
+    doubles = [x.astype(np.float64) for x in (floats(2, 4, 7, 9), floats(6, 4, 3, 3))]
+    yield plain("plain_integer", "Convolution", doubles, **PADS)
     yield plain("told_affine_grid", "AffineGrid", [floats(2, 2, 3), np.array([2, 1, 5, 37])])
     yield plain("told_split", "DynamicSplit", [floats(5, 37), np.array([30, 7])], axis=1, parts=2)
     mel = [np.array(v) for v in (13, 250, 22050)]

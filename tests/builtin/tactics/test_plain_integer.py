@@ -57,6 +57,15 @@ def test_windows(dtype, case):
     )
 
 
+def test_windows_of_doubles():
+    cases = []
+    for shape, weights, attrs in WINDOWS:
+        rng = np.random.default_rng(6)
+        x, w, b = (rng.standard_normal(s) for s in (shape, weights, weights[:1]))
+        cases += [Case(node("Convolution", g, **attrs), TACTIC, g) for g in ([x, w], [x, w, b])]
+    check_all(cases)
+
+
 def test_an_epilogue_that_requantises():
     x, w = whole(np.uint8, 2, 4, 5, 7), whole(np.int8, 6, 2, 3, 3)
     scale = np.random.default_rng(0).random((6, 1, 1), np.float32) * np.float32(1e-3)

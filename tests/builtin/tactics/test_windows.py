@@ -46,6 +46,16 @@ def test_places_of_the_largest(order):
     check_all(cases)
 
 
+@pytest.mark.parametrize("pads", [False, True])
+def test_pools_of_doubles(pads):
+    cases = []
+    for shape, attrs in GEOMETRY:
+        x = _x(*shape, code="f64")
+        cases.append(_case("AveragePool", WINDOWS, x, count_include_pad=pads, **attrs))
+        cases.append(_case("MaxPool", WINDOWS, x, **attrs))
+    check_all(cases)
+
+
 @pytest.mark.parametrize("code", ["f16", "bf16", "f64", "i8", "u8", "i32", "i64"])
 def test_places_in_other_dtypes(code):
     shape, attrs = GEOMETRY[0]

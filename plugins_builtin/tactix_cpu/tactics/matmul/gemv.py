@@ -82,7 +82,7 @@ class CpuGemvTactic(Tactic[ProductInPlace]):
         if anchor is None:
             return Reject("this kernel takes a product, and what follows it")
         dtype = node.given[anchor.inputs[0]].spec.dtype
-        wide = dtype in WIDE and anchor.layer.name == "MatMul"
+        wide = dtype in WIDE and (dtype is DType.FP64 or anchor.layer.name == "MatMul")
         p = product(node, WIDE if wide else (DType.FP32,), vector=False)
         if isinstance(p, Reject):
             return p
@@ -188,17 +188,27 @@ class _Kernel:
         """Lines, several at a time, by each of the vectors."""
         matrix, vectors = ("a", "b") if self.work.of_a else ("b", "a + top * K")
         return [
-            f"const float* restrict const lines = {matrix} + first * K;",
+            f"const {self.type}* restrict const lines = {matrix} + first * K;",
             loop(
                 "r",
                 "0",
                 "rows",
-                f"const float* restrict const vector = {vectors} + r * K;",
-                "int64_t j = 0;",
-                comment(f"{LINES} lines at a time"),
-                block(f"for (; j + {LINES} <= count; j += {LINES})", *_dots(LINES)),
-                block("for (; j < count; j++)", *_dots(1)),
+                f"const {self.type}* restrict const vector = {vectors} + r * K;",
+                *(self._vectors() if self.work.dtype is DType.FP32 else self._one_by_one()),
             ),
+        ]
+
+    def _one_by_one(self) -> list[str]:
+        """Dot products of what has no vectors."""
+        step = loop("k", "0", "K", "s += vector[k] * lines[j * K + k];")
+        return [loop("j", "0", "count", f"{self.type} s = 0;", step, "sum[r * BLOCK + j] = s;")]
+
+    def _vectors(self) -> list[str]:
+        return [
+            "int64_t j = 0;",
+            comment(f"{LINES} lines at a time"),
+            block(f"for (; j + {LINES} <= count; j += {LINES})", *_dots(LINES)),
+            block("for (; j < count; j++)", *_dots(1)),
         ]
 
     # -- results -----------------------------------------------------------------------------------

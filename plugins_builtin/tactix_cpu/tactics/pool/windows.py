@@ -1,5 +1,5 @@
-"""Sliding windows in C that the pooling tactic does not know: MaxPoolIndices and LpPool; linear
-format.
+"""Sliding windows in C that the pooling tactic does not know: MaxPoolIndices, LpPool, and MaxPool
+and AveragePool of float64; linear format.
 
 Windows of a row go side by side: each tap is joined to all windows that have it inside, in a loop
 without conditions that the compiler makes vectors of.
@@ -19,7 +19,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import WIDE, element, int_literal, int_range, stored
 from tactix_codegen.c.text import Args, comment, loop
-from tactix_codegen.operations.pool import PoolWindow, window_of
+from tactix_codegen.operations.pool import KINDS, PoolWindow, window_of
 from tactix_cpu.tactics.pool.power import Power
 
 _BLOCK = 64
@@ -42,10 +42,10 @@ class CpuWindowWork:
 
 
 class CpuWindowTactic(Tactic[CpuWindowWork]):
-    """Any number of axes; indices of all numbers, norms of floats."""
+    """Any number of axes; indices of all numbers, norms of floats, the rest of float64."""
 
     key = "tactix.c_windows@1"
-    implements = ("tactix.MaxPoolIndices@1", "tactix.LpPool@1")
+    implements = ("tactix.MaxPoolIndices@1", "tactix.LpPool@1", *KINDS)
     source = "c"
     by_signature = True
 
@@ -54,6 +54,8 @@ class CpuWindowTactic(Tactic[CpuWindowWork]):
         norm = node.layer.name == "LpPool"
         if node.is_fused:
             return Reject("no layers around it are fused by this tactic")
+        if node.layer.key in KINDS and x.dtype is not DType.FP64:
+            return Reject("of narrower numbers another kernel takes these windows")
         if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
             return Reject(f"no windows of {x.dtype.value} in C")
         if norm and (not x.dtype.is_float or node.attrs.p < 1):
@@ -69,8 +71,7 @@ class CpuWindowTactic(Tactic[CpuWindowWork]):
         return seconds + results * taps * _TAP / max(1, ctx.threads)
 
     def compile(self, work: CpuWindowWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        kernel = _Norms if work.node.layer.name == "LpPool" else _Places
-        writer = kernel(work)
+        writer = _WRITERS.get(work.node.layer.name, _Doubles)(work)
         preludes = (*c_text.vector_preludes(), c_text.prelude("pool.h"))
         return c_text.kernel(writer.args, writer.body(), ctx, preludes=preludes)
 
@@ -231,3 +232,47 @@ class _Norms(_Windows):
         store = c_text.store(self.dtype, f"{y} + o + j", "norm", "count - j")
         norm = f"const vf norm = {self.power.roots('tx_load_f32(sum + j)')};"
         return loop("j", "0", "count", norm, store, step="TX_LANES")
+
+
+class _Doubles(_Windows):
+    """MaxPool, in which what is no number stays, and AveragePool."""
+
+    def begin(self) -> list[str]:
+        start = "0" if self.w.average else "-__builtin_inf()"
+        counts = [self._counted(i, f"b{i}", f"n{i}") for i in range(self.last) if self.w.average]
+        return [
+            *counts,
+            f"double acc[{_BLOCK}];",
+            loop("j", "0", str(_BLOCK), f"acc[j] = {start};"),
+        ]
+
+    def _counted(self, i: int, begin: str, name: str) -> str:
+        """Declare how many elements along an axis the average of a window is over."""
+        w = self.w
+        size = self.args.dim(w.size[i] + w.after[i] if w.with_pads else w.size[i])
+        end = f"tx_end_tap({begin}, {w.dilations[i]}, {size}, {w.kernel[i]})"
+        first = "" if w.with_pads else f" - tx_first_tap({begin}, {w.dilations[i]})"
+        return f"const int64_t {name} = {end}{first};"
+
+    def join(self) -> list[str]:
+        if self.w.average:
+            return ["acc[j] += v;"]
+        return ["acc[j] = v > acc[j] || v != v ? v : acc[j];"]
+
+    def finish(self) -> str:
+        y, a = self.args.output(0), self.last
+        if not self.w.average:
+            return loop("j", "0", "count", f"{y}[o + j] = acc[j];")
+        at = f"(begin + j) * {self.w.strides[a]} - {self.args.dim(self.w.before[a])}"
+        counts = " * ".join(f"n{i}" for i in range(self.w.rank))
+        return loop(
+            "j",
+            "0",
+            "count",
+            f"const int64_t at = {at};",
+            self._counted(a, "at", f"n{a}"),
+            f"{y}[o + j] = acc[j] / (double)({counts});",
+        )
+
+
+_WRITERS: dict[str, type[_Windows]] = {"LpPool": _Norms, "MaxPoolIndices": _Places}

@@ -1,8 +1,8 @@
 """Pointwise groups in C: any expression over broadcast operands, one loop nest, each element read
 and written once.
 
-float32, 16-bit floats, int32 and narrower, and bool run in vectors; other dtypes and mixtures
-element by element.
+float32, 16-bit floats, int32 and narrower, and bool beside them run in vectors; other dtypes,
+mixtures and truths alone element by element.
 Formats: linear, and for vectors also nhwc and ``cB`` with B the device's lanes.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
 from tactix.base.errors import ShapeError
 from tactix.base.tensor import LINEAR, NHWC, Format, blocked
 from tactix.contracts.artifact import KernelArtifact
@@ -84,9 +85,12 @@ class CpuPointwiseTactic(Tactic[PointwiseWork]):
         if isinstance(group, Reject):
             return group
         results, dtypes = group.program.results, group.dtypes
-        if not c_scalar.why_not_vector(results, dtypes):
-            return PointwiseWork(node, group, True)
+        made = (v.spec.dtype for v in node.outputs)
+        # Of truths alone the compiler makes vectors of bytes, four times as many as of floats.
+        truths = all(t is DType.BOOL for t in (*dtypes, *made))
         reason = c_scalar.why_not_scalar(results, dtypes)
+        if (reason or not truths) and not c_scalar.why_not_vector(results, dtypes):
+            return PointwiseWork(node, group, True)
         return Reject(reason) if reason else PointwiseWork(node, group, False)
 
     def variants(self, work: PointwiseWork, device: DeviceProperties) -> Sequence[Variant] | Reject:

@@ -14,6 +14,7 @@ from small_models import agree, model
 
 import tactix
 from tactix.base import dims
+from tactix.base.errors import ShapeError
 from tactix.pipeline.constraints import settled
 from tactix.pipeline.profiles import LARGEST, ranges
 
@@ -117,6 +118,23 @@ def test_what_cannot_be_met_is_left_as_it_is() -> None:
     assert settled(net, {"a": 1, "b": 128, "c": 7}, {"c": 100})["c"] == 1
     assert settled(net, {"a": 1, "b": 128, "c": 7}, {"c": None})["c"] == 128
     assert ranges(net, tactix.BuilderConfig())[0].dims["b"][1] == 128
+
+
+def test_a_layer_that_no_length_suits_is_named() -> None:
+    builder = tactix.Builder()
+    net = builder.create_network("blocks")
+    x = net.add_input("x", "f32", ("batch", 1, "length"))
+    parts = []
+    for block, more in ((16, 2), (8, 3)):  # as many as each other at no length
+        (y,) = net.add_layer("tactix.MaxPool", [x], kernel_shape=(block,), strides=(block,))
+        (y,) = net.add_layer("tactix.Pad", [y], pads=(0, 0, 0, 0, 0, more))
+        parts.append(y)
+    (y,) = net.add_layer("tactix.Add", parts)
+    (y,) = net.add_layer("tactix.MaxPool", [y], kernel_shape=(2,), name="blocks")
+    net.mark_output(y, "y")
+    why = r"layer 'blocks': cannot run at .*\(batch=1, length=\d+\): dimensions .* Give shapes"
+    with pytest.raises(ShapeError, match=why):
+        builder.build_plan(net)
 
 
 def test_assumptions_are_noted_only_where_they_are_asked_for() -> None:

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tactix.base.dims import sym, symbol_name
-from tactix.base.errors import punctuated
+from tactix.base.dims import sym, symbol_name, symbols
+from tactix.base.errors import ShapeError, punctuated
 from tactix.config import BuilderFlag, Locked, MemoryPoolType
 from tactix.contracts.graph import Node
 from tactix.contracts.rule import RIVAL, Rule
@@ -153,7 +153,7 @@ class Settler:
         for i, n in enumerate(nodes):
             tactics = self._able(n, n in produced)
             exact = bool(self.state.precisions.of(n))
-            key = n if n in produced else (exact, likeness(n, tactics, self.state.context))
+            key = n if n in produced else (exact, self._likeness(n, tactics))
             found = shared.get(key) or bid(n, tactics, self.state.context, terms)
             found.produced = n in produced
             if found.candidates and not any(c.tactic.fallback for c in found.candidates):
@@ -163,6 +163,18 @@ class Settler:
         monitor.finish("bid")
         self.state.pace.bid = max(self.state.pace.bid, time.monotonic() - start)
         return new
+
+    def _likeness(self, n: Node, tactics: Sequence[Tactic]) -> Any:
+        """Raises ShapeError for a node that cannot run at the sizes that are tuned for."""
+        opt = self.state.context.opt
+        try:
+            return likeness(n, tactics, self.state.context)
+        except ShapeError as e:
+            open_sizes = {s for v in n.given for d in v.spec.shape for s in symbols(d)}
+            sizes = ", ".join(f"{s}={opt[s]}" for s in sorted(open_sizes & opt.keys()))
+            what = f"cannot run at the sizes to tune for ({sizes})"
+            do = "Give shapes of the inputs that the model takes"
+            raise ShapeError(what, who=f"layer {n.name!r}", why=e.what, do=do) from e
 
     def _selected(self, n: Node, found: Bids) -> Bids:
         """What the program's selector leaves of a node's bids."""

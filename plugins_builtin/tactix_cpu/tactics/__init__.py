@@ -77,7 +77,7 @@ MODULES = (
     "pointwise.table",
     "pool.int8",
     "quantize",
-    "plain_integer",
+    "plain_sums",
     "scaling",
     "trees",
     "matrices",

@@ -316,11 +316,11 @@ def calculations() -> Iterator[h.Case]:
     pairs = RNG.uniform(0.05, 0.95, (5, 6)).astype(np.float32)
     yield plain("coupling", "PairwiseCoupling", [pairs], classes=4)
     bytes_ = [whole_range(np.uint8, 2, 4, 5, 37), whole_range(np.int8, 6, 2, 3, 3)]
-    yield plain("plain_integer", "IntegerConvolution", bytes_, group=2, pad_value=3, **PADS)
+    yield plain("plain_sums", "IntegerConvolution", bytes_, group=2, pad_value=3, **PADS)
     bytes_ = [whole_range(np.int8, 5, 19), whole_range(np.int8, 19, 37)]
-    yield plain("plain_integer", "IntegerMatMul", bytes_)
+    yield plain("plain_sums", "IntegerMatMul", bytes_)
     doubles = [x.astype(np.float64) for x in (floats(2, 4, 7, 9), floats(6, 4, 3, 3))]
-    yield plain("plain_integer", "Convolution", doubles, **PADS)
+    yield plain("plain_sums", "Convolution", doubles, **PADS)
     yield plain("told_affine_grid", "AffineGrid", [floats(2, 2, 3), np.array([2, 1, 5, 37])])
     yield plain("told_split", "DynamicSplit", [floats(5, 37), np.array([30, 7])], axis=1, parts=2)
     mel = [np.array(v) for v in (13, 250, 22050)]

@@ -35,7 +35,7 @@ SECONDS_A_DOUBLE = 2.5e-10
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [PlainIntegerTactic()]
+    return [PlainSumsTactic()]
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class PlainSums:
         return dims.prod(self.shape[:-1])
 
 
-class PlainIntegerTactic(Tactic[PlainSums]):
+class PlainSumsTactic(Tactic[PlainSums]):
     """Linear, with any pointwise epilogue."""
 
-    key = "tactix.c_plain_integer@1"
+    key = "tactix.c_plain_sums@1"
     implements = (
         "tactix.IntegerMatMul@1",
         "tactix.IntegerConvolution@1",

@@ -1,4 +1,4 @@
-"""c_plain_integer: products and windows of bytes that tiles do not take, to the last bit."""
+"""c_plain_sums: products and windows of bytes that tiles do not take, and windows of float64."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from harness import NATIVE, Case, check, check_all, fused, node, spec
 
 from tactix.base.dtypes import DType
 from tactix.contracts.tactic import Reject
-from tactix_cpu.tactics.plain_integer import PlainIntegerTactic
+from tactix_cpu.tactics.plain_sums import PlainSumsTactic
 
-TACTIC = PlainIntegerTactic()
+TACTIC = PlainSumsTactic()
 
 
 def whole(dtype, *shape):

@@ -70,6 +70,10 @@ UNMEASURED = {
     "searches that hold a whole model as their body": (
         "com.microsoft::BeamSearch com.microsoft::GreedySearch com.microsoft::Sampling com.microsoft::WhisperBeamSearch"
     ),
+    "older forms of operators of ONNX, or one with bytes in a table: the layers are the same": (
+        "com.microsoft::ExpandDims com.microsoft::GatherND com.microsoft::GridSample com.microsoft::Pad "
+        "com.microsoft::QEmbedLayerNormalization com.microsoft::Range"
+    ),
     "a trained classifier of several outputs; the regressor of the same kind is measured": (
         "ai.onnx.ml::SVMClassifier ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier"
     ),

@@ -56,6 +56,7 @@ class RowsOfDoublesTactic(Tactic[RowsOfDoubles]):
     implements = (*rows.SOFTMAXES, *rows.NORMALIZATIONS)
     source = "c"
     by_signature = True
+    beyond = "examples are of float32, it takes float64"
 
     def match(self, node: Node, device: DeviceProperties) -> RowsOfDoubles | Reject:
         if node.given[0].spec.dtype is not DType.FP64:

@@ -241,27 +241,30 @@ class Walker:
         self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], scope: Scope
     ) -> list[Value | None]:
         """Convert the nodes that the outputs need; the values of the outputs."""
-        order = without_unread(ordered(nodes, outputs, scope), outputs)
+        order = ordered(nodes, outputs, scope)
         self._search.nodes(order, scope.opsets, scope.prefix)
-        for index, node in order:
-            self._convert(index, node, scope)
+        for (index, node), (_, asked) in zip(order, without_unread(order, outputs), strict=True):
+            self._convert(index, node, asked, scope)
         return [self.find(scope, name) for name in outputs]
 
-    def _convert(self, index: int, node: onnx.NodeProto, scope: Scope) -> None:
-        """One node. Behind one that is refused the walk goes on where the shapes of its outputs are
-        declared.
+    def _convert(
+        self, index: int, node: onnx.NodeProto, asked: onnx.NodeProto, scope: Scope
+    ) -> None:
+        """One node; ``asked``: the same with no other results than are read. If it makes some of
+        the others, these have the model's names, too. Behind a node that is refused the walk goes
+        on where the shapes of its outputs are declared.
         """
         made: Sequence[Value | None] | None = None
         own = (index, node, scope.opsets, scope.prefix)
         if not (self.survey.expecting and self.survey.is_unknown(functions.refusal(*own))):
             inputs = self._inputs(index, node, scope)
             try:
-                made = None if inputs is None else self._converted(index, node, scope, inputs)
+                made = None if inputs is None else self._converted(index, asked, scope, inputs)
             except Unreached:
                 made = None
             except Exception as e:
                 self.survey.refuse(functions.refusal(*own), e)
-        for i, name in enumerate(node.output):
+        for i, name in enumerate(asked.output):
             if name:
                 scope.values[name] = self._stand_in(name, scope) if made is None else made[i]
         if made is not None and scope.graph is not None:

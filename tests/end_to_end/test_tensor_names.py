@@ -27,10 +27,8 @@ from cpu_peers import make_inputs
 F = np.float32
 SMALL = Path(__file__).parents[1] / "models"
 FOLDER = os.environ.get("TACTIX_MODELS", "")
-NAMELESS = {"mobile": 0, "encoder": 5, "decoder": 3, "lstm": 3, "unet": 0}
-"""Steps of small models that make what the model does not have, as parts of sums and flat products,
-or what nothing reads, as last states.
-"""
+NAMELESS = {"mobile": 0, "encoder": 5, "decoder": 3, "lstm": 1, "unet": 0}
+"""Steps of small models that make what the model does not have: parts of sums, flat products."""
 
 
 def sides(plan: Plan, side: str) -> Iterator[list[str]]:

@@ -16,7 +16,7 @@ SHOWN = 8
 """Scalars and vectors of up to so many elements are told with their content."""
 REFUSALS = (ValueError, IndexError)
 """By these a reference says that it does not take such values; by others that it is broken."""
-SPOKEN = (ValueError, IndexError, MemoryError)
+SPOKEN = (*REFUSALS, MemoryError)
 """What says in its own words what is wrong; of other exceptions the type is told, too."""
 
 

@@ -107,7 +107,8 @@ def _numbers(io: TensorIO, given: Any) -> Any:
 
     natural = np.asarray(given)
     if natural.dtype.kind not in _KINDS:
-        whole = all(isinstance(x, int) for x in natural.flat)  # beyond every integer of numpy
+        # beyond every integer of numpy
+        whole = natural.size > 0 and all(isinstance(x, int) for x in natural.flat)
         raise TypeError("a number is too large" if whole else "these are no numbers")
     target = io.dtype.numpy
     if natural.size == 0:

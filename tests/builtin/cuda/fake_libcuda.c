@@ -282,16 +282,22 @@ static int laid(uint64_t *map, const int64_t *numbers, int count, int swizzle, i
     used_numbers += count;
     return 0;
 }
-int cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank, void *address, const uint64_t *sizes,
-                           const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
-                           int swizzle, int promotion, int fill) {
-    ANYWHERE;
-    int64_t n[32] = {(int64_t)address};
-    int at = 1;
+/* What maps of both kinds begin with, and how many numbers that is. */
+static int tensor_of(int64_t *n, uint32_t rank, void *address, const uint64_t *sizes, const uint64_t *strides) {
+    int at = 0;
+    n[at++] = (int64_t)address;
     for (uint32_t i = 0; i < rank; i++)
         n[at++] = (int64_t)sizes[i];
     for (uint32_t i = 0; i + 1 < rank; i++)
         n[at++] = (int64_t)strides[i];
+    return at;
+}
+int cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank, void *address, const uint64_t *sizes,
+                           const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                           int swizzle, int promotion, int fill) {
+    ANYWHERE;
+    int64_t n[32];
+    int at = tensor_of(n, rank, address, sizes, strides);
     for (uint32_t i = 0; i < rank; i++)
         n[at++] = box[i];
     for (uint32_t i = 0; i < rank; i++)
@@ -305,12 +311,8 @@ int cuTensorMapEncodeIm2col(uint64_t *map, int type, uint32_t rank, void *addres
                             uint32_t pixels, const uint32_t *steps, int interleave, int swizzle, int promotion,
                             int fill) {
     ANYWHERE;
-    int64_t n[32] = {(int64_t)address};
-    int at = 1;
-    for (uint32_t i = 0; i < rank; i++)
-        n[at++] = (int64_t)sizes[i];
-    for (uint32_t i = 0; i + 1 < rank; i++)
-        n[at++] = (int64_t)strides[i];
+    int64_t n[32];
+    int at = tensor_of(n, rank, address, sizes, strides);
     n[at++] = channels, n[at++] = pixels;
     for (uint32_t i = 0; i < rank; i++)
         n[at++] = steps[i];

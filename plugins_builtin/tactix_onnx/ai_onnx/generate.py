@@ -44,6 +44,10 @@ def constant_of_shape(ctx: Context, node: Any) -> Value:
 
 @CONVERTERS("Range")
 def arange(ctx: Context, node: Any) -> Value:
-    """Bounds that follow from shapes give a size; others give it a name of its own."""
-    scalars = [ctx.reshape(ctx.tensor(i), ()) for i in range(3)]
+    """Bounds that follow from shapes give a size; others give it a name of its own. By ones unless
+    a step is given, which com.microsoft's may leave out.
+    """
+    start = ctx.tensor()
+    given = (start, ctx.tensor(1), ctx.input(2) or ctx.scalar(1, start))
+    scalars = [ctx.reshape(x, ()) for x in given]
     return ctx.layer("tactix.Range", scalars, symbol=f"{ctx.symbol()}_size")

@@ -10,6 +10,7 @@ from typing import Any
 from tactix.base.dims import floordiv
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
+from tactix_onnx.ai_onnx.generate import arange
 from tactix_onnx.ai_onnx.index import triangle
 from tactix_onnx.ai_onnx.nn import (
     convolution_fields,
@@ -353,6 +354,7 @@ def _grouped(ctx: Context, x: Value) -> Value:
 
 CONVERTERS("Trilu", domain=MICROSOFT)(triangle)
 CONVERTERS("Pad", domain=MICROSOFT)(pad)
+CONVERTERS("Range", domain=MICROSOFT)(arange)
 
 
 @CONVERTERS("ExpandDims", domain=MICROSOFT)
@@ -361,15 +363,6 @@ def expand_dims(ctx: Context, node: Any) -> Value:
     shape = list(x.spec.shape)
     shape.insert(axis_of(axes[0], x.spec.rank + 1, ctx.op), 1)
     return ctx.reshape(x, shape)
-
-
-@CONVERTERS("Range", domain=MICROSOFT)
-def steps(ctx: Context, node: Any) -> Value:
-    """From a start to a limit, by ones unless a step is given."""
-    start = ctx.tensor()
-    given = [start, ctx.tensor(1), ctx.input(2) or ctx.scalar(1, start)]
-    scalars = [ctx.reshape(x, ()) for x in given]
-    return ctx.layer("tactix.Range", scalars, symbol=f"{ctx.symbol()}_size")
 
 
 @CONVERTERS("GatherND", domain=MICROSOFT)

@@ -28,7 +28,15 @@ from tactix.contracts.expr import Scalar
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.scalar import Code, emit_scalar, emit_vector, why_not_vector
+from tactix_codegen.c.scalar import (
+    Code,
+    element,
+    emit_scalar,
+    emit_vector,
+    stored,
+    why_not_vector,
+)
+from tactix_codegen.c.text import Args
 
 
 @dataclass(frozen=True)
@@ -138,6 +146,24 @@ def epilogue(
         return Reject(reason)
     accumulators = {v: i - first for v, i in enumerate(program.leaves) if i in made}
     return Epilogue(program.results, dtypes, operands, accumulators, shape)
+
+
+def stored_element(
+    args: Args, epi: Epilogue, value: str, where: Callable[[EpilogueOperand], str], at: str
+) -> list[str]:
+    """Statements that bring one element, the variable ``value``, through the epilogue into element
+    ``at`` of each output. ``where``: which element of an operand that takes.
+    """
+
+    def place(o: EpilogueOperand) -> str:
+        return element(o.dtype, f"{args.input(o.index)}[{where(o)}]")
+
+    code = epi.emit([value], place, scalar=True)
+    stores = [
+        f"{args.output(k)}[{at}] = {stored(t, name)};"
+        for k, (name, t) in enumerate(zip(code.results, code.dtypes, strict=True))
+    ]
+    return [*code.statements, *stores]
 
 
 def operand_of(index: int, spec: TensorSpec, shape: Shape) -> EpilogueOperand:

@@ -20,9 +20,8 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.region import BodyNode
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue, stored_element
 from tactix_codegen.c.text import Args, comment, loop
 
 SECONDS_A_PRODUCT = 2.5e-10
@@ -144,18 +143,13 @@ def _rows(args: Args, work: PlainSums, threads: int) -> list[str]:
 
 def _finish(args: Args, work: PlainSums, names: list[str]) -> list[str]:
     """The results of a row through the epilogue."""
-
-    def place(o: EpilogueOperand) -> str:
-        where = args.offset(o.strides, [*names, "j"])
-        return c_scalar.element(o.dtype, f"{args.input(o.index)}[{where}]")
-
-    code = work.epi.emit(["acc"], place, scalar=True)
-    stores = [
-        f"{args.output(k)}[row * WIDTH + j] = {c_scalar.stored(t, name)};"
-        for k, (name, t) in enumerate(zip(code.results, code.dtypes, strict=True))
-    ]
     acc = f"const {c_text.ctype(work.kind)} acc = sum[j];"
-    return [loop("j", "0", "WIDTH", acc, *code.statements, *stores)]
+
+    def where(o: EpilogueOperand) -> str:
+        return args.offset(o.strides, [*names, "j"])
+
+    finished = stored_element(args, work.epi, "acc", where, "row * WIDTH + j")
+    return [loop("j", "0", "WIDTH", acc, *finished)]
 
 
 def _product(args: Args, work: PlainSums) -> list[str]:

@@ -17,9 +17,8 @@ from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.epilogue import EpilogueOperand
+from tactix_codegen.c.epilogue import EpilogueOperand, stored_element
 from tactix_codegen.c.text import Args, block, comment, loop, times
 from tactix_codegen.c.tile import flat
 from tactix_cpu.tactics.estimates import CLOCK, MEMORY
@@ -218,16 +217,11 @@ class _Kernel:
         p, args = self.p, self.args
         names = [f"i{d}" for d in range(len(p.lead))]
 
-        def place(o: EpilogueOperand) -> str:
-            where = args.offset(o.strides, [*names, "col"])
-            return c_scalar.element(o.dtype, f"{args.input(o.index)}[{where}]")
+        def where(o: EpilogueOperand) -> str:
+            return args.offset(o.strides, [*names, "col"])
 
-        code = p.epi.emit(["acc"], place, scalar=True)
-        stores = [
-            f"{args.output(i)}[y * N + col] = {c_scalar.stored(t, name)};"
-            for i, (name, t) in enumerate(zip(code.results, code.dtypes, strict=True))
-        ]
-        accumulated = [f"const {self.type} acc = sum[r * BLOCK + j];", *code.statements, *stores]
+        finished = stored_element(args, p.epi, "acc", where, "y * N + col")
+        accumulated = [f"const {self.type} acc = sum[r * BLOCK + j];", *finished]
         decoded = [c_text.decode("y", names, [args.dim(d) for d in p.lead])] * bool(p.epi.operands)
         if self.work.of_a:
             at = ["const int64_t y = row + first + j, col = 0;", *decoded]

@@ -17,9 +17,8 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.region import BodyNode
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue, stored_element
 from tactix_codegen.c.scalar import float_literal
 from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import Args, loop
@@ -152,13 +151,7 @@ class _Kernel:
         epi, first = self.work.epi, 2 + len(self.work.parameters)
         position = {epi.operands[v].index: first + k for k, v in enumerate(sorted(epi.operands))}
 
-        def place(o: EpilogueOperand) -> str:
-            where = self._at(position[o.index])
-            return c_scalar.element(o.dtype, f"{self.args.input(o.index)}[{where}]")
+        def where(o: EpilogueOperand) -> str:
+            return self._at(position[o.index])
 
-        code = epi.emit(["y"], place, scalar=True)
-        stores = [
-            f"{self.args.output(k)}[{self._at(1)}] = {c_scalar.stored(t, name)};"
-            for k, (name, t) in enumerate(zip(code.results, code.dtypes, strict=True))
-        ]
-        return [*code.statements, *stores]
+        return stored_element(self.args, epi, "y", where, self._at(1))

@@ -10,7 +10,7 @@ from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
-from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
+from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, stored_element
 from tactix_codegen.c.prologue import Prologue
 from tactix_codegen.c.space import Space
 from tactix_codegen.c.text import Args, block, choice, comment, loop
@@ -485,13 +485,9 @@ class CpuReductionKernel:
         value = mean if self.operation.mean else sum_
         positions = {self.epilogue.operands[v].index: k for k, v in enumerate(self.order)}
 
-        def place(o: EpilogueOperand) -> str:
-            where = self._offset(2 + positions[o.index], self.kept)
-            return c_scalar.element(o.dtype, f"{self.args.input(o.index)}[{where}]")
+        def where(o: EpilogueOperand) -> str:
+            return self._offset(2 + positions[o.index], self.kept)
 
-        code = self.epilogue.emit(["acc"], place, scalar=True)
-        stores = [
-            f"{y}[{self._offset(1, self.kept)}] = {c_scalar.stored(t, name)};"
-            for y, name, t in zip(self.outputs, code.results, code.dtypes, strict=True)
-        ]
-        return [f"const {kind} acc = ({kind})({value});", *code.statements, *stores]
+        at = self._offset(1, self.kept)
+        finished = stored_element(self.args, self.epilogue, "acc", where, at)
+        return [f"const {kind} acc = ({kind})({value});", *finished]

@@ -1,4 +1,5 @@
-"""Reductions in CUDA: sums, means, extremes and products over any axes, and global pooling.
+"""Reductions in CUDA: sums, means, extremes, products and logarithms of sums of exponentials over
+any axes, and global pooling.
 
 Pointwise layers before and behind are fused. Where the last axis is reduced, threads side by side
 share a result (rows); else they hold neighbouring results, and rows of threads share the reduced
@@ -15,6 +16,7 @@ from tactix.base.tensor import LINEAR, NHWC, Format
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
+from tactix.contracts.region import BodyNode
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.space import Space
@@ -25,13 +27,15 @@ from tactix_codegen.operations.reduce import (
     KEPT,
     KINDS,
     Operands,
-    ReductionOperator,
     axes_of,
     input_strides,
+    operation_named,
     operation_of,
     space,
 )
-from tactix_cuda.tactics.reduce_loops import CudaReductionKernel
+from tactix_cuda.tactics.reduce_loops import CudaReduction, CudaReductionKernel, ReductionWalk
+
+LOG_SUM_EXP = "tactix.ReduceLogSumExp@1"
 
 
 def tactics() -> list[Tactic]:
@@ -41,10 +45,10 @@ def tactics() -> list[Tactic]:
 
 @dataclass(frozen=True)
 class CudaReduceWork:
-    """The operation, what surrounds it, and the reduced axes."""
+    """How elements are joined, what surrounds it, and the reduced axes."""
 
     node: Node
-    operation: ReductionOperator
+    reduction: CudaReduction
     around: Around
     axes: tuple[int, ...]
 
@@ -55,7 +59,7 @@ class CudaReduceTactic(Tactic[CudaReduceWork]):
     """
 
     key = "tactix.cuda_reduce@1"
-    implements = KINDS
+    implements = (*KINDS, LOG_SUM_EXP)
     device = "cuda"
     source = "cuda_c"
 
@@ -69,7 +73,7 @@ class CudaReduceTactic(Tactic[CudaReduceWork]):
             return Reject(f"no reduction of {x.dtype.value} in CUDA")
         if found.reads_source:
             return Reject("what is reduced is read again behind the reduction")
-        return CudaReduceWork(node, operation_of(anchor), found, axes_of(anchor, x.rank))
+        return CudaReduceWork(node, _reduction(anchor, x.dtype), found, axes_of(anchor, x.rank))
 
     def variants(self, work: CudaReduceWork, device: DeviceProperties) -> Sequence[Variant]:
         x = work.around.spec
@@ -88,7 +92,30 @@ class CudaReduceTactic(Tactic[CudaReduceWork]):
         self, work: CudaReduceWork, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
         args, loops = CudaArgs(work.node), _space(work, variant.input_format(0))
-        return CudaReductionKernel(args, work.operation, loops, work.around, ctx).kernel()
+        return CudaReductionKernel(args, work.reduction, loops, work.around, ctx).kernel()
+
+
+def _reduction(anchor: BodyNode, dtype: DType) -> CudaReduction:
+    """How the anchor joins elements of the dtype."""
+    if anchor.layer.key == LOG_SUM_EXP:
+        return _log_sum_exp("" if dtype is DType.FP64 else "f")
+    operation = operation_of(anchor)
+    result = "{acc} / {n}" if operation.mean else "{acc}"
+    return CudaReduction((ReductionWalk(operation),), result)
+
+
+def _log_sum_exp(f: str) -> CudaReduction:
+    """The largest element is taken out first, if it is finite, so that nothing overflows; ``f``:
+    what names of functions end with.
+    """
+    largest = ReductionWalk(
+        operation_named("ReduceMax"),
+        "top",
+        "most",
+        settled=f"fabs{f}({{top}}) < TX_INF ? {{top}} : 0",
+    )
+    total = ReductionWalk(operation_named("ReduceSum"), term=f"exp{f}({{x}} - {{top}})")
+    return CudaReduction((largest, total), f"log{f}({{acc}}) + {{top}}")
 
 
 def _variant(work: CudaReduceWork, source: Format, target: Format) -> Variant:

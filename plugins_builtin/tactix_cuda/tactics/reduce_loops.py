@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tactix.base import dims
 from tactix.base.dims import Dim
@@ -35,6 +36,32 @@ _DEEPEST = 32
 """With _ACROSS the 1024 threads of the largest block."""
 
 
+@dataclass(frozen=True)
+class ReductionWalk:
+    """One walk over the elements of a result, which are joined.
+
+    ``name``: of what they come to; ``structure``: of the text that joins two. ``term``: what is
+    joined of the element ``{x}``, which may name earlier walks in braces; ``settled``: what is kept
+    of what they come to, empty for all.
+    """
+
+    operation: ReductionOperator
+    name: str = "acc"
+    structure: str = "op"
+    term: str = "{x}"
+    settled: str = ""
+
+
+@dataclass(frozen=True)
+class CudaReduction:
+    """Walks one after the other, and the result: of their names, in braces, and ``{n}``, the number
+    of elements.
+    """
+
+    walks: tuple[ReductionWalk, ...]
+    result: str = "{acc}"
+
+
 class CudaReductionKernel:
     """``space``: strides of the operands before the anchor, of the outputs, and of the operands
     behind.
@@ -43,13 +70,13 @@ class CudaReductionKernel:
     def __init__(
         self,
         args: CudaArgs,
-        operation: ReductionOperator,
+        reduction: CudaReduction,
         space: Space,
         around: Around,
         ctx: CompileContext,
     ) -> None:
         self.args, self.space, self.around, self.ctx = args, space, around, ctx
-        self.operation = operation
+        self.reduction = reduction
         self.kept = [i for i, t in enumerate(space.tags) if t == KEPT]
         self.reduced = [i for i, t in enumerate(space.tags) if t == REDUCED]
         self.length: Dim = dims.prod(space.sizes[i] for i in self.reduced)
@@ -74,24 +101,38 @@ class CudaReductionKernel:
 
     # Shared parts
 
-    def _join(self) -> str:
-        """The structure that joins two accumulators."""
-        join = self.operation.join
+    def _joins(self) -> str:
+        """The structures that join two accumulators."""
+        return "\n".join(map(self._join, self.reduction.walks))
+
+    def _join(self, walk: ReductionWalk) -> str:
+        join = walk.operation.join
         if self.wide == "float":
             join = {"max": "tx_fmax({a}, {b})", "min": "tx_fmin({a}, {b})"}.get(
-                self.operation.name, join
+                walk.operation.name, join
             )
         form = join.format(a="a", b="b")
         method = f"TX_INLINE {self.wide} join({self.wide} a, {self.wide} b) {{ return {form}; }}"
-        return block("struct TX_NAME(op)", method) + ";"
+        return block(f"struct TX_NAME({walk.structure})", method) + ";"
 
-    def _start(self) -> str:
-        emitter = CudaEmitter([], [], "")
+    def _joined(self, walk: ReductionWalk, other: str, lane: str = "") -> str:
+        """The statement that joins something to the accumulator."""
+        acc = f"{walk.name}{lane}"
+        return f"{acc} = TX_NAME({walk.structure})::join({acc}, {other});"
+
+    def _term(self, walk: ReductionWalk, element: str, lane: str = "") -> str:
+        """What is joined of an element."""
+        return f"({self.wide}){walk.term.format(x=element, **self._names(lane))}"
+
+    def _names(self, lane: str) -> Mapping[str, str]:
+        """What the walks came to."""
+        return {w.name: f"{w.name}{lane}" for w in self.reduction.walks}
+
+    def _start(self, walk: ReductionWalk) -> str:
+        emitter, start = CudaEmitter([], [], ""), walk.operation.start
         if self.dtype.is_float:
-            return emitter.literal(
-                self.operation.start, DType.FP64 if self.wide == "double" else DType.FP32
-            )
-        return c_scalar.int_literal(self.operation.start, self.dtype, saturate=True)
+            return emitter.literal(start, DType.FP64 if self.wide == "double" else DType.FP32)
+        return c_scalar.int_literal(start, self.dtype, saturate=True)
 
     def _decode(self, index: str, loops: Sequence[int], width: int = 1) -> str:
         """Declare the coordinates of ``index``, which counts groups of ``width`` along the last
@@ -124,7 +165,7 @@ class CudaReductionKernel:
         code = scalar.emit([self.around.source], leaves, self.around.dtypes, "s")
         return loads, list(code.statements), code.results[0]
 
-    def _finish(self, acc: str, width: int) -> list[str]:
+    def _finish(self, lane: str, width: int) -> list[str]:
         """From the accumulators of ``width`` results to memory."""
         loads: list[str] = []
         leaves = dict.fromkeys(self.around.made, "y")
@@ -135,7 +176,8 @@ class CudaReductionKernel:
             loads += more
         code = scalar.emit(self.around.results, leaves, self.around.dtypes, "t")
         kind = text.number_type(self.dtype)
-        value = f"{acc} / ({self.wide}){self.args.dim(self.length)}" if self.operation.mean else acc
+        count = f"({self.wide}){self.args.dim(self.length)}"
+        value = self.reduction.result.format(n=count, **self._names(lane))
         sets = [f"r{j}[k] = {name};" for j, name in enumerate(code.results)]
         arrays = [f"{text.number_type(t)} r{j}[{width}];" for j, t in enumerate(code.dtypes)]
         out = [
@@ -173,19 +215,7 @@ class CudaReductionKernel:
         width = self._moves(self.reduced, range(self.behind), before) if self.reduced else 1
         expected = text.known(self.length, self.ctx)
         threads = 1 if expected <= _ALONE else 32 if expected <= _BY_WARP else BLOCK
-        loads, statements, element = self._load(width)
-        steps = [
-            *loads,
-            *text.lanes(
-                width, *statements, f"acc = TX_NAME(op)::join(acc, ({self.wide}){element});"
-            ),
-        ]
-        step, n = f"j += {threads * width}", self.args.dim(self.length)
-        loop = block(
-            f"for ({self.kind} j = lane * {width}; j < {n}; {step})",
-            self._decode("j", self.reduced),
-            *steps,
-        )
+        walks = [s for w in self.reduction.walks for s in self._row_walk(w, threads, width)]
         per = BLOCK // threads
         body = [
             f"const {self.kind} row = "
@@ -193,12 +223,29 @@ class CudaReductionKernel:
             f"if (row >= {self.args.dim(self.results)}) return;",
             f"const int lane = threadIdx.x % {threads};",
             self._decode("row", self.kept),
-            f"{self.wide} acc = {self._start()};",
-            *self._guarded(loop),
-            f"acc = tx_reduce<{threads}, TX_NAME(op)>(acc);",
-            block("if (lane == 0)", *self._finish("acc", 1)),
+            *walks,
+            block("if (lane == 0)", *self._finish("", 1)),
         ]
         return self._kernel(body, dims.ceildiv(self.results, per), BLOCK)
+
+    def _row_walk(self, walk: ReductionWalk, threads: int, width: int) -> list[str]:
+        loads, statements, element = self._load(width)
+        join = self._joined(walk, self._term(walk, element))
+        step, n = f"j += {threads * width}", self.args.dim(self.length)
+        loop = block(
+            f"for ({self.kind} j = lane * {width}; j < {n}; {step})",
+            self._decode("j", self.reduced),
+            *loads,
+            *text.lanes(width, *statements, join),
+        )
+        name = walk.name
+        settled = walk.settled.format(**self._names(""))
+        return [
+            f"{self.wide} {name} = {self._start(walk)};",
+            *self._guarded(loop),
+            f"{name} = tx_reduce<{threads}, TX_NAME({walk.structure})>({name});",
+            *([f"{name} = {settled};"] if settled else []),
+        ]
 
     def _guarded(self, loop: str) -> list[str]:
         """Nothing where there is nothing to reduce: sizes of 0 cannot divide."""
@@ -212,7 +259,7 @@ class CudaReductionKernel:
             self.ctx,
             grid,
             threads=threads,
-            helpers=self._join(),
+            helpers=self._joins(),
             more=("block.cuh",),
         )
 
@@ -243,44 +290,61 @@ class CudaReductionKernel:
         ):
             width //= 2
         groups = dims.floordiv(self.results, width)
-        loads, statements, element = self._load(width)
-        steps = [
-            *loads,
-            *text.lanes(
-                width, *statements, f"acc[k] = TX_NAME(op)::join(acc[k], ({self.wide}){element});"
-            ),
-        ]
-        n = self.args.dim(self.length)
-        loop = block(
-            f"for ({self.kind} j = deep; j < {n}; j += {deep})",
-            self._decode("j", self.reduced),
-            *steps,
-        )
+        reduction = self.reduction
+        walks = [s for w in reduction.walks for s in self._column_walk(w, deep, across, width)]
         place = self._decode("c", self.kept, width)
         body = [
             f"const int deep = threadIdx.x / {across}, lane = threadIdx.x % {across};",
             f"const {self.kind} c = ({self.kind})blockIdx.x * {across} + lane;",
             f"const bool inside = c < {self.args.dim(groups)};",
-            f"{self.wide} acc[{width}];",
-            *text.lanes(width, f"acc[k] = {self._start()};"),
-            *self._guarded(block("if (inside)", place, loop)),
-            *self._across(deep, across, width),
-            block("if (inside && deep == 0)", place, *self._finish("acc[k]", width)),
+            *walks,
+            block("if (inside && deep == 0)", place, *self._finish("[k]", width)),
         ]
         return self._kernel(body, dims.ceildiv(groups, across), deep * across)
 
-    def _across(self, deep: int, across: int, width: int) -> list[str]:
-        """Join the accumulators of the rows of threads into those of the first."""
-        if deep == 1:
-            return []
+    def _column_walk(self, walk: ReductionWalk, deep: int, across: int, width: int) -> list[str]:
+        loads, statements, element = self._load(width)
+        name, n = walk.name, self.args.dim(self.length)
+        join = self._joined(walk, self._term(walk, element, "[k]"), "[k]")
+        loop = block(
+            f"for ({self.kind} j = deep; j < {n}; j += {deep})",
+            self._decode("j", self.reduced),
+            *loads,
+            *text.lanes(width, *statements, join),
+        )
+        settled = walk.settled.format(**self._names("[k]"))
+        return [
+            f"{self.wide} {name}[{width}];",
+            *text.lanes(width, f"{name}[k] = {self._start(walk)};"),
+            *self._guarded(block("if (inside)", self._decode("c", self.kept, width), loop)),
+            *(self._across(walk, deep, across, width) if deep > 1 else []),
+            *(text.lanes(width, f"{name}[k] = {settled};") if settled else []),
+        ]
+
+    def _across(self, walk: ReductionWalk, deep: int, across: int, width: int) -> list[str]:
+        """Join the accumulators of the rows of threads: those of the last walk into those of the
+        first row, those of others in every row, since the next walk asks for them.
+        """
         mine, other = (
             f"part[threadIdx.x * {width} + k]",
             f"part[(d * {across} + lane) * {width} + k]",
         )
-        inner = text.lanes(width, f"acc[k] = TX_NAME(op)::join(acc[k], {other});")
-        return [
-            f"__shared__ {self.wide} part[{deep * across * width}];",
-            *text.lanes(width, f"{mine} = acc[k];"),
+        walks = self.reduction.walks
+        inner = text.lanes(width, self._joined(walk, other, "[k]"))
+        shared = f"__shared__ {self.wide} part[{deep * across * width}];"
+        out = [
+            *([shared] if walk is walks[0] else []),
+            *text.lanes(width, f"{mine} = {walk.name}[k];"),
             "__syncthreads();",
-            block("if (deep == 0)", block(f"for (int d = 1; d < {deep}; d++)", *inner)),
+        ]
+        if walk is walks[-1]:
+            return [
+                *out,
+                block("if (deep == 0)", block(f"for (int d = 1; d < {deep}; d++)", *inner)),
+            ]
+        return [
+            *out,
+            *text.lanes(width, f"{walk.name}[k] = {self._start(walk)};"),
+            block(f"for (int d = 0; d < {deep}; d++)", *inner),
+            "__syncthreads();",
         ]

@@ -350,6 +350,44 @@ def reduce_axes() -> list[Case]:
     return made
 
 
+def reduce_exponentials() -> list[Case]:
+    """Logarithms of sums of exponentials: rows and columns of every depth, several axes, what is not
+    finite, nothing, symbols.
+    """
+    shapes = (
+        ((3, 5), (1,)),
+        ((7, 100), (1,)),
+        ((2, 9000), (1,)),
+        ((5, 24), (0,)),
+        ((100, 24), (0,)),
+        ((300, 33), (0,)),
+        ((3, 5, 2, 7), (0, 2)),
+        ((3, 5, 7), (0, 1, 2)),
+        ((3, 5), ()),
+        ((4, 0), (1,)),
+        ((0, 4), (0,)),
+        ((0, 4), (1,)),
+    )
+    made = [
+        one(
+            "reduce",
+            "ReduceLogSumExp",
+            [real(*shape, dtype=t) * 4],
+            axes=axes,
+            keepdims=bool(i % 2),
+        )
+        for i, ((shape, axes), t) in enumerate(zip(shapes, itertools.cycle(FLOATS), strict=False))
+    ]
+    x = real(6, 40)
+    x[1, 3], x[2, 39], x[3, 5], x[4], x[5] = np.nan, np.inf, -np.inf, -np.inf, 3e4
+    made += [one("reduce", "ReduceLogSumExp", [y], axes=(a,)) for a, y in ((1, x), (0, x.T.copy()))]
+    made.append(one("reduce", "ReduceLogSumExp", [x.astype(np.float64)], axes=(1,)))
+    made.append(one("reduce", "ReduceLogSumExp", [real(2, 8, 3, 5, dtype="f16")], axes=(2, 3)))
+    y = spec(N, 3, S, dtype="f16")
+    nodes = [h.node("ReduceLogSumExp", [y], axes=a) for a in ((0,), (2,), (0, 2))]
+    return made + symbolic("reduce", nodes)
+
+
 def reduce_dtypes() -> list[Case]:
     """Integers and float64, global pooling in nhwc, epilogues, prologues, symbols."""
     made = [
@@ -708,6 +746,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
         rows_norm,
         rows_fused,
         reduce_axes,
+        reduce_exponentials,
         reduce_dtypes,
         move_transpose,
         move_others,

@@ -17,6 +17,7 @@ MODULES = (
     "tactics.move",
     "tactics.pad",
     "tactics.gather",
+    "tactics.reverse",
     "tactics.pool",
     "tactics.depthwise",
     "tactics.generate",

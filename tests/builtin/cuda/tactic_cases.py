@@ -565,6 +565,48 @@ def gathers() -> list[Case]:
     return made + symbolic("gather", nodes)
 
 
+def reversals() -> list[Case]:
+    """Both axes in each order, runs of every width, lengths of nothing and of all, symbols."""
+    made = []
+    for (shape, batch, time), t, i in zip(
+        (
+            ((7, 3), 1, 0),
+            ((3, 7), 0, 1),
+            ((7, 3, 24), 1, 0),
+            ((3, 7, 4), 0, 1),
+            ((7, 2, 3, 5), 2, 0),
+            ((2, 3, 5, 7, 2), -4, 3),
+            ((4, 0, 3), 2, 0),
+        ),
+        ("f32", "f16", "f16", "i64", "bool", "u8", "f32"),
+        itertools.cycle(("i64", "i32")),
+        strict=False,
+    ):
+        x = whole(*shape, dtype="i32").astype(DType(t).numpy)
+        lengths = np.resize([shape[time], 2, 0, 1], shape[batch]).astype(DType(i).numpy)
+        made.append(
+            one("reverse", "ReverseSequence", [x, lengths], batch_axis=batch, time_axis=time)
+        )
+    for node, shape in (
+        (
+            h.node("ReverseSequence", [spec(S, N, 8, dtype="f16"), spec(N, dtype="i64")]),
+            ("s", "n", 8),
+        ),
+        (
+            h.node(
+                "ReverseSequence", [spec(N, S), spec(N, dtype="i32")], batch_axis=0, time_axis=1
+            ),
+            ("n", "s"),
+        ),
+    ):
+        for env in ENVS:
+            x = real(*(env.get(d, d) for d in shape)).astype(node.given[0].spec.dtype.numpy)
+            lengths = np.resize([env["s"], env["s"] // 2, 0], env["n"])
+            arrays = [x, lengths.astype(node.given[1].spec.dtype.numpy)]
+            made.append(Case(node, TACTICS["reverse"], arrays, env))
+    return made
+
+
 GEOMETRY: tuple[dict[str, Any], ...] = (
     {"kernel_shape": (2, 2), "strides": (2, 2)},
     {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)},
@@ -752,6 +794,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
         move_others,
         pads,
         gathers,
+        reversals,
         pools,
         depthwise,
         generated,

@@ -1,5 +1,5 @@
-"""Max and average pooling in CUDA, in 1 to 3 dimensions, with pointwise layers behind; f32, f16,
-bf16, 8-bit maxima.
+"""Max and average pooling and norms of windows in CUDA, in 1 to 3 dimensions, with pointwise layers
+behind; f32, f16, bf16, 8-bit maxima.
 
 A thread makes one window: in nhwc, of as many channels as 16 bytes hold; in linear tensors, of one
 channel. Global pooling is a reduction.
@@ -19,6 +19,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.epilogue import EpilogueOperand
+from tactix_codegen.c.power import Power
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import fused, text
 from tactix_codegen.cuda.fused import Around
@@ -29,6 +30,7 @@ from tactix_codegen.operations.pool import PoolWindow, window_of
 from tactix_cuda.tactics.rows import FLOATS
 from tactix_ops.layers.integer import BYTES
 
+NORM = "tactix.LpPool@1"
 LINEAR_FACTOR = 2
 """How many times longer ``cost`` takes linear tensors to be pooled, where a thread has one channel
 and not the eight of 16 bytes. It puts formats in order; no measurement of it is recorded.
@@ -44,18 +46,19 @@ def tactics() -> list[Tactic]:
 
 @dataclass(frozen=True)
 class CudaPoolWork:
-    """What to pool, and what surrounds that."""
+    """What to pool, and what surrounds that; ``power``: of the norm, if it is one."""
 
     node: Node
     window: PoolWindow
     around: Around
+    power: Power | None
 
 
 class CudaPoolTactic(Tactic[CudaPoolWork]):
     """One variant per format; input and output share it."""
 
     key = "tactix.cuda_pool@1"
-    implements = pool.KINDS
+    implements = (*pool.KINDS, NORM)
     device = "cuda"
     source = "cuda_c"
 
@@ -64,9 +67,14 @@ class CudaPoolTactic(Tactic[CudaPoolWork]):
         if isinstance(found, Reject):
             return found
         dtype, window = found.spec.dtype, window_of(node)
-        if dtype not in FLOATS and (dtype not in BYTES or window.average):
+        assert node.anchor is not None
+        order = node.anchor.attrs.p if node.anchor.layer.key == NORM else None
+        is_largest = order is None and not window.average
+        if dtype not in FLOATS and not (is_largest and dtype in BYTES):
             return Reject(f"no pooling of {dtype.value} in CUDA")
-        return CudaPoolWork(node, window, found)
+        if order is not None and order < 1:
+            return Reject(f"no {order}-norm in CUDA")
+        return CudaPoolWork(node, window, found, None if order is None else Power(order, dtype))
 
     def variants(self, work: CudaPoolWork, device: DeviceProperties) -> Sequence[Variant]:
         return [v for f in (NHWC, LINEAR) if (v := _variant(work, f))]
@@ -111,6 +119,7 @@ class _Pool:
 
     def __init__(self, args: CudaArgs, work: CudaPoolWork, variant: Variant) -> None:
         self.args, self.w, self.spec = args, work.window, work.around.spec
+        self.power = work.power
         self.site = OutputSite(args, work.around, variant)
         self.v = self.site.width
         self.channels_last = variant.input_format(0) == NHWC
@@ -122,12 +131,12 @@ class _Pool:
         w, site = self.w, self.site
         if 0 in (*site.sizes, *self.spec.shape):
             return []
-        start, mean = ("0.0f", True) if w.average else ("-TX_INF", False)
+        start, mean = "0.0f" if w.average or self.power else "-TX_INF", w.average
         out = [*site.head(), f"float y[{self.v}];", *text.lanes(self.v, f"y[k] = {start};")]
         out += ["int count = 0;"] if mean else []
         out.append(self._windows())
         out += text.lanes(self.v, "y[k] /= (float)count;") if mean else []
-        return [*out, *site.finish("y[k]")]
+        return [*out, *site.finish(self.power.root("y[k]") if self.power else "y[k]")]
 
     def _windows(self) -> str:
         """Loops over the taps around the join of those inside."""
@@ -159,5 +168,6 @@ class _Pool:
         step: Dim = 1
         place = f"{self.args.input(0)} + ({self.args.offset(self.source, names)})"
         loads, x = text.fetch(self.args, "x", place, self.spec.dtype, step, self.v)
-        join = f"y[k] + {x}" if self.w.average else f"tx_fmax(y[k], {x})"
+        added = self.power.term(x) if self.power else x if self.w.average else ""
+        join = f"y[k] + {added}" if added else f"tx_fmax(y[k], {x})"
         return [*loads, *text.lanes(self.v, f"y[k] = {join};")]

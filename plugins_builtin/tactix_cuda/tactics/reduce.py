@@ -1,5 +1,5 @@
 """Reductions in CUDA: sums, means, extremes, products and logarithms of sums of exponentials over
-any axes, and global pooling.
+any axes, and global pooling, by norms too.
 
 Pointwise layers before and behind are fused. Where the last axis is reduced, threads side by side
 share a result (rows); else they hold neighbouring results, and rows of threads share the reduced
@@ -19,6 +19,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.region import BodyNode
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
+from tactix_codegen.c.power import Power
 from tactix_codegen.c.space import Space
 from tactix_codegen.cuda import fused, text
 from tactix_codegen.cuda.fused import Around
@@ -35,7 +36,8 @@ from tactix_codegen.operations.reduce import (
 )
 from tactix_cuda.tactics.reduce_loops import CudaReduction, CudaReductionKernel, ReductionWalk
 
-LOG_SUM_EXP = "tactix.ReduceLogSumExp@1"
+LOG_SUM_EXP, NORM = "tactix.ReduceLogSumExp@1", "tactix.GlobalLpPool@1"
+"""Kinds whose elements are more than joined."""
 
 
 def tactics() -> list[Tactic]:
@@ -59,7 +61,7 @@ class CudaReduceTactic(Tactic[CudaReduceWork]):
     """
 
     key = "tactix.cuda_reduce@1"
-    implements = (*KINDS, LOG_SUM_EXP)
+    implements = (*KINDS, LOG_SUM_EXP, NORM)
     device = "cuda"
     source = "cuda_c"
 
@@ -71,6 +73,8 @@ class CudaReduceTactic(Tactic[CudaReduceWork]):
         assert anchor is not None
         if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
             return Reject(f"no reduction of {x.dtype.value} in CUDA")
+        if anchor.layer.key == NORM and (not x.dtype.is_float or anchor.attrs.p < 1):
+            return Reject(f"no {anchor.attrs.p}-norm of {x.dtype.value} in CUDA")
         if found.reads_source:
             return Reject("what is reduced is read again behind the reduction")
         return CudaReduceWork(node, _reduction(anchor, x.dtype), found, axes_of(anchor, x.rank))
@@ -99,6 +103,12 @@ def _reduction(anchor: BodyNode, dtype: DType) -> CudaReduction:
     """How the anchor joins elements of the dtype."""
     if anchor.layer.key == LOG_SUM_EXP:
         return _log_sum_exp("" if dtype is DType.FP64 else "f")
+    if anchor.layer.key == NORM:
+        power = Power(anchor.attrs.p, dtype)
+        term = f"({power.term('{x}')})"
+        return CudaReduction(
+            (ReductionWalk(operation_named("ReduceSum"), term=term),), power.root("{acc}")
+        )
     operation = operation_of(anchor)
     result = "{acc} / {n}" if operation.mean else "{acc}"
     return CudaReduction((ReductionWalk(operation),), result)

@@ -664,6 +664,25 @@ def pools() -> list[Case]:
     )
 
 
+def norms_of_windows() -> list[Case]:
+    """Orders that are products and that are not, of windows and of whole planes."""
+    made = []
+    for g, (t, c), p in zip(
+        GEOMETRY, (("f32", 5), ("f16", 16), ("bf16", 12), ("f32", 4)), (1, 2, 3, 9), strict=False
+    ):
+        made.append(one("pool", "LpPool", [real(2, c, 9, 14, dtype=t)], p=p, **g))
+        made.append(one("reduce", "GlobalLpPool", [real(2, c, 9, 14, dtype=t)], p=p))
+    x = real(2, 3, 30)
+    x[0, 0, 4], x[1, 1, 9], x[1, 2] = np.nan, np.inf, 0
+    made.append(one("pool", "LpPool", [x], kernel_shape=(3,), strides=(2,), pads=(1, 0)))
+    made.append(one("pool", "LpPool", [real(0, 2, 5, 6, 7)], kernel_shape=(2, 3, 2)))
+    made += [one("reduce", "GlobalLpPool", [y], p=3) for y in (x, x.astype(np.float64))]
+    made += [one("reduce", "GlobalLpPool", [real(*s)]) for s in ((0, 2, 3), (1, 2, 0, 3))]
+    image = spec(N, 24, S, S, dtype="f16")
+    made += symbolic("pool", [h.node("LpPool", [image], **GEOMETRY[1])])
+    return made + symbolic("reduce", [h.node("GlobalLpPool", [image])])
+
+
 def depthwise() -> list[Case]:
     """Kernels, strides, dilations; bias; what follows; one spatial axis; symbolic sizes."""
     made = []
@@ -796,6 +815,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
         gathers,
         reversals,
         pools,
+        norms_of_windows,
         depthwise,
         generated,
         reformats,

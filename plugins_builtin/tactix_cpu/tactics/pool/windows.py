@@ -17,10 +17,10 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import text as c_text
+from tactix_codegen.c.power import Power
 from tactix_codegen.c.scalar import WIDE, element, int_literal, int_range, stored
 from tactix_codegen.c.text import Args, comment, loop
 from tactix_codegen.operations.pool import KINDS, PoolWindow, window_of
-from tactix_cpu.tactics.pool.power import Power
 
 _BLOCK = 64
 """Windows of a row that are held together."""

@@ -19,6 +19,7 @@ MODULES = (
     "tactics.gather",
     "tactics.reverse",
     "tactics.pool",
+    "tactics.unpool",
     "tactics.depthwise",
     "tactics.generate",
     "tactics.reformat",

@@ -511,6 +511,29 @@ def scatters() -> list[Case]:
     return [*out, one("scatter", "TensorScatter", [real(2, 5, 4), real(2, 2, 4, seed=1)])]
 
 
+def unpooled() -> list[Case]:
+    """Results as the windows fit, larger and smaller ones, every width, symbols."""
+    rng, made, attrs = np.random.default_rng(4), [], {"kernel_shape": (2, 2), "strides": (2, 2)}
+
+    def places(shape: tuple[int, ...], small: int, dtype: Any) -> Any:
+        return rng.permutation(small)[: int(np.prod(shape))].reshape(shape).astype(dtype)
+
+    for t, shape in (
+        ("f32", None), ("f16", (2, 3, 8, 10)), ("i8", (2, 3, 11, 13)), ("f64", (2, 4, 6, 12)),
+    ):  # fmt: skip
+        x = whole(2, 3, 4, 5, dtype="i32").astype(DType(t).numpy)
+        arrays = [x, places(x.shape, 480, np.int64), None if shape is None else np.array(shape)]
+        made.append(one("unpool", "MaxUnpool", arrays, [2] if shape else [], **attrs))
+    line = [real(1, 2, 7, dtype="bf16"), places((1, 2, 7), 28, np.int32), None]
+    made.append(one("unpool", "MaxUnpool", line, kernel_shape=(2,), strides=(2,)))
+    node = h.node("MaxUnpool", [spec(N, 2, S, 3), spec(N, 2, S, 3, dtype="i64"), None], **attrs)
+    for n, s in ((0, 4), (2, 1), (1, 9)):
+        shape = (n, 2, s, 3)
+        arrays = [real(*shape), places(shape, 4 * int(np.prod(shape)), np.int64)]
+        made.append(Case(node, TACTICS["unpool"], arrays, {"n": n, "s": s}))
+    return made
+
+
 def quantized() -> list[Case]:
     x, scale = real(3, 6, 5) * 4, np.abs(real(6)) + 0.1
     blocks = np.abs(real(3, 3, 5)) + 0.1
@@ -628,6 +651,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
     "resize symbolic": symbolic_resizes,
     "grid sample": grids,
     "scatter": scatters,
+    "unpooled": unpooled,
     "quantize": quantized,
     "rows of few bits": rows_of_few_bits,
     "plain products": products,

@@ -683,6 +683,27 @@ def norms_of_windows() -> list[Case]:
     return made + symbolic("reduce", [h.node("GlobalLpPool", [image])])
 
 
+def places_of_the_largest() -> list[Case]:
+    """Ties, no numbers, windows of pads alone, integers, both orders of storage, symbols."""
+    made = []
+    for g, (t, c), order in zip(
+        GEOMETRY, itertools.cycle((("f32", 5), ("f16", 3), ("i8", 4))), (0, 1, 1, 0, 0, 1),
+        strict=False,
+    ):  # fmt: skip
+        x = (real(2, c, 9, 14) * 3).astype(DType(t).numpy)
+        made.append(one("places", "MaxPoolIndices", [x], storage_order=order, **g))
+    x = np.round(real(1, 2, 9, 40))
+    x[0, 0, 3, ::5], x[0, 1, 4], x[0, 1, 5, :9] = np.nan, -np.inf, np.inf
+    made.append(one("places", "MaxPoolIndices", [x], kernel_shape=(3, 3), pads=(1, 1, 1, 1)))
+    for t, shape in (("f64", (1, 2, 4, 5, 9)), ("u8", (2, 3, 4, 4, 4)), ("i64", (0, 2, 5, 5, 5))):
+        x = whole(*shape, dtype="i32").astype(DType(t).numpy)
+        made.append(one("places", "MaxPoolIndices", [x], kernel_shape=(2, 3, 2)))
+    x = real(1, 2, 5)
+    made.append(one("places", "MaxPoolIndices", [x], kernel_shape=(2,), pads=(3, 0)))
+    nodes = [h.node("MaxPoolIndices", [spec(N, 3, S, S, dtype="f16")], **GEOMETRY[1])]
+    return made + symbolic("places", nodes)
+
+
 def depthwise() -> list[Case]:
     """Kernels, strides, dilations; bias; what follows; one spatial axis; symbolic sizes."""
     made = []
@@ -816,6 +837,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
         reversals,
         pools,
         norms_of_windows,
+        places_of_the_largest,
         depthwise,
         generated,
         reformats,

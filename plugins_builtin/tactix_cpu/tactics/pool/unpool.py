@@ -19,6 +19,7 @@ from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import WIDE, element, stored
 from tactix_codegen.c.text import Args, block, comment, loop
+from tactix_codegen.operations.unpool import smallest
 
 _LINE = 64
 """Bytes to which scratch memory is aligned."""
@@ -95,18 +96,6 @@ def _told(args: Args, node: Node) -> list[str]:
         assert name is not None
         fresh[name] = size
     return [*lines, *args.tell(fresh)]
-
-
-def smallest(node: Node) -> Shape:
-    """The shape of the smallest result that the windows fit."""
-    a, shape = node.attrs, node.given[0].spec.shape
-    n = len(a.kernel_shape)
-    strides, pads = a.strides or (1,) * n, a.pads or (0,) * 2 * n
-    sizes = (
-        (shape[2 + i] - 1) * strides[i] + a.kernel_shape[i] - pads[i] - pads[n + i]
-        for i in range(n)
-    )
-    return (*shape[:2], *sizes)
 
 
 def _unpooled(args: Args, work: UnpoolWork) -> list[str]:

@@ -44,6 +44,7 @@ MODULES = (
     "tactics.top",
     "tactics.scatter",
     "tactics.sample",
+    "tactics.affine",
     "tactics.quantize",
     "tactics.integer",
     "tactics.host",

@@ -451,6 +451,26 @@ def grids() -> list[Case]:
     ]
 
 
+def affine_grids() -> list[Case]:
+    """Both places of corners, two and three axes, axes of one element and of none, symbols."""
+    made = []
+    for t, sizes in (
+        ("f32", (4, 5)), ("f16", (1, 70)), ("f64", (3, 2, 7)), ("bf16", (3, 1, 2)), ("f32", (0, 4)),
+    ):  # fmt: skip
+        theta = real(3, len(sizes), len(sizes) + 1).astype(DType(t).numpy)
+        arrays = [theta, np.array((3, 1, *sizes))]
+        made += [
+            one("affine_grid", "AffineGrid", arrays, [1], align_corners=a) for a in (False, True)
+        ]
+    size = TensorSpec(DType.INT64, (4,), value=(N, 1, S, 9))
+    nodes = [h.node("AffineGrid", [spec(N, 2, 3), size], align_corners=a) for a in (False, True)]
+    for node in nodes:
+        for n, s in ((1, 1), (3, 37), (0, 4)):
+            arrays = [real(n, 2, 3), np.array([n, 1, s, 9])]
+            made.append(Case(node, TACTICS["affine_grid"], arrays, {"n": n, "s": s}))
+    return made
+
+
 def symbolic_lines() -> list[Case]:
     x = spec(N, S, 3)
     nodes = [
@@ -650,6 +670,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
     "resize": resizes,
     "resize symbolic": symbolic_resizes,
     "grid sample": grids,
+    "affine grid": affine_grids,
     "scatter": scatters,
     "unpooled": unpooled,
     "quantize": quantized,

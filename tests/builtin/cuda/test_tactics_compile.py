@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import asked
 import harness as h
+import numpy as np
 import pytest
 from simt import Case
-from tactic_cases import TABLE, TACTICS, real
+from tactic_cases import TABLE, TACTICS, real, whole
 
 from tactix.base import dims
 from tactix.contracts.artifact import KernelArtifact, Source
@@ -157,6 +158,18 @@ def test_a_view_has_nothing_to_launch():
             "depthwise",
             lambda: h.node("Convolution", [real(1, 4, 5, 5), real(4, 1, 3, 3)], group=4),
             "constant",
+        ),
+        (
+            "unpool",
+            lambda: h.node(
+                "MaxUnpool", [real(1, 1, 3), whole(1, 1, 3)], kernel_shape=(2,), pads=(1, 1)
+            ),
+            "without a place",
+        ),
+        (
+            "affine_grid",
+            lambda: h.node("AffineGrid", [real(2, 2, 2), np.array((2, 1, 3, 3))], (1,)),
+            "matrix",
         ),
     ],
 )

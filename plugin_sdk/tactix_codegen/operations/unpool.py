@@ -1,9 +1,14 @@
-"""MaxUnpool: where the places of elements count."""
+"""MaxUnpool: where the places of elements count; Col2Im: the geometry of its blocks."""
 
 from __future__ import annotations
 
-from tactix.base.dims import Shape
+import math
+from dataclasses import dataclass
+
+from tactix.base import dims
+from tactix.base.dims import Dim, Shape
 from tactix.contracts.graph import Node
+from tactix.contracts.tactic import Reject
 
 
 def smallest(node: Node) -> Shape:
@@ -16,3 +21,38 @@ def smallest(node: Node) -> Shape:
         for i in range(n)
     )
     return (*shape[:2], *sizes)
+
+
+@dataclass(frozen=True)
+class ColumnAxis:
+    """One axis of the image: ``out`` windows, of which ``taps`` elements go back into ``size``."""
+
+    size: Dim
+    out: Dim
+    taps: int
+    stride: int
+    dilation: int
+    before: int
+
+
+def column_axes(node: Node) -> tuple[ColumnAxis, ...] | Reject:
+    """The axes of a Col2Im's image, or why whole windows are not known to fit it."""
+    x, taps = node.given[0].spec, node.given[2].spec.known()
+    if taps is None or not all(isinstance(t, int) for t in taps):
+        return Reject("the block is not known")
+    a, n, sizes = node.attrs, len(taps), node.outputs[0].spec.shape[2:]
+    strides, dilations = a.strides or (1,) * n, a.dilations or (1,) * n
+    pads, axes = a.pads or (0,) * 2 * n, []
+    for i, size in enumerate(sizes):
+        each = int(taps[i])  # type: ignore[arg-type]
+        room = size + pads[i] + pads[n + i] - dilations[i] * (each - 1) - 1
+        out = dims.floordiv(room, strides[i]) + 1
+        axes.append(ColumnAxis(size, out, each, strides[i], dilations[i], pads[i]))
+    block, windows = math.prod(a.taps for a in axes), dims.prod(a.out for a in axes)
+    if block < 1:
+        return Reject("the block is empty")
+    if dims.mod(x.shape[1], block) != 0:
+        return Reject(f"{dims.show(x.shape)} is not surely whole blocks of {block}")
+    if windows != x.shape[2] or any(dims.compare(a.out, 0) != ">" for a in axes):
+        return Reject(f"whether {windows} windows fit {dims.show(x.shape)} is not known")
+    return tuple(axes)

@@ -1,12 +1,14 @@
-"""Largest elements with their places in CUDA, and elements put back there: MaxPoolIndices and
-MaxUnpool; linear format.
+"""Largest elements with their places in CUDA, and elements and columns put back where windows took
+them: MaxPoolIndices, MaxUnpool and Col2Im; linear format.
 
-A thread makes one window, or puts back one element. Of elements with one place any may stay; a
-place beyond the result is taken for the nearest in it: kernels cannot raise.
+A thread makes one window, puts back one element, or adds up one element of an image. Of elements
+with one place any may stay; a place beyond the result is taken for the nearest in it: kernels
+cannot raise.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tactix.base import dims
@@ -24,12 +26,12 @@ from tactix_codegen.cuda import copies, text
 from tactix_codegen.cuda.entry import KernelEntry, artifact
 from tactix_codegen.cuda.text import BLOCK, CudaArgs
 from tactix_codegen.operations.pool import PoolWindow, window_of
-from tactix_codegen.operations.unpool import smallest
+from tactix_codegen.operations.unpool import ColumnAxis, column_axes, smallest
 
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [CudaPlacesTactic(), CudaUnpoolTactic()]
+    return [CudaPlacesTactic(), CudaUnpoolTactic(), CudaColumnsTactic()]
 
 
 @dataclass(frozen=True)
@@ -186,4 +188,70 @@ def _put(e: KernelEntry, work: CudaUnpoolWork, element: str) -> list[str]:
         f"const int64_t place = {place};",
         *(moved if beyond else []),
         f"(({element}*){e.bytes_out(0)})[{at}] = ((const {element}*){e.bytes_in(0)})[t];",
+    ]
+
+
+@dataclass(frozen=True)
+class CudaColumnsWork:
+    """Columns of windows, and the axes of the image that they are put back into."""
+
+    node: Node
+    axes: tuple[ColumnAxis, ...]
+
+
+class CudaColumnsTactic(Tactic[CudaColumnsWork]):
+    """All numbers; blocks must be known. Sums of 16-bit floats are kept in float32."""
+
+    key = "tactix.cuda_columns@1"
+    implements = ("tactix.Col2Im@1",)
+    device = "cuda"
+    source = "cuda_c"
+
+    def match(self, node: Node, device: DeviceProperties) -> CudaColumnsWork | Reject:
+        x = node.given[0].spec
+        if node.is_fused:
+            return Reject("no layers around it are fused by this tactic")
+        if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
+            return Reject(f"no columns of {x.dtype.value} in CUDA")
+        if node.given[1].spec.known() is None:
+            return Reject("only running tells the size of the image")
+        axes = column_axes(node)
+        return axes if isinstance(axes, Reject) else CudaColumnsWork(node, axes)
+
+    def cost(self, work: CudaColumnsWork, variant: Variant, ctx: CompileContext) -> float | None:
+        return text.traffic(work.node, variant, ctx)
+
+    def compile(
+        self, work: CudaColumnsWork, variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
+        args, results = CudaArgs(work.node), work.node.outputs[0].spec.numel
+        body = [] if results == 0 else _added(args, work)
+        return text.kernel(args, body, ctx, text.blocks(results))
+
+
+def _added(args: CudaArgs, work: CudaColumnsWork) -> list[str]:
+    """Axis ``i`` has the names ``h<i>`` (element), ``k<i>`` (tap) and ``o<i>`` (window)."""
+    x, y, axes = work.node.given[0].spec, work.node.outputs[0].spec, list(enumerate(work.axes))
+    kind, number = text.index_type(x.numel, y.numel), text.number_type(x.dtype)
+    block_size = [a.taps for a in work.axes]
+    tap = args.offset(c_text.contiguous_strides(block_size), [f"k{i}" for i, _ in axes])
+    strides = c_text.contiguous_strides([a.out for a in work.axes])
+    window = args.offset(strides, [f"o{i}" for i, _ in axes])
+    column = f"(image * {math.prod(block_size)} + {tap}) * {args.dim(x.shape[2])} + {window}"
+    taps = f"sum += {text.element(x.dtype, f'{args.input(0)}[{column}]')};"
+    for i, a in reversed(axes):
+        first = f"h{i} + {args.dim(a.before)} - k{i} * {a.dilation}"
+        taps = block(
+            f"for (int k{i} = 0; k{i} < {a.taps}; k{i}++)",
+            f"const {kind} s{i} = {first}, o{i} = s{i} / {a.stride};",
+            f"if (s{i} < 0 || s{i} % {a.stride} != 0 || o{i} >= {args.dim(a.out)}) continue;",
+            taps,
+        )
+    names, sizes = ["image", *(f"h{i}" for i, _ in axes)], ["", *map(args.dim, y.shape[2:])]
+    return [
+        *text.flat(args, kind, y.numel),
+        text.decode(kind, "t", names, sizes),
+        f"{number} sum = 0;",
+        taps,
+        f"{args.output(0)}[t] = {text.stored(y.dtype, 'sum')};",
     ]

@@ -704,6 +704,38 @@ def places_of_the_largest() -> list[Case]:
     return made + symbolic("places", nodes)
 
 
+def columns() -> list[Case]:
+    """Windows that overlap and that leave gaps, pads, dilations, every kind of number, symbols."""
+    made = []
+    geometry: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+        ((7, 40), (3, 2), {}),
+        ((9, 11), (3, 3), {"strides": (2, 3), "pads": (1, 2, 0, 1)}),
+        ((12, 31), (2, 3), {"dilations": (3, 2), "pads": (0, 4, 2, 0)}),
+        ((20,), (4,), {"strides": (6,)}),
+        ((4, 5, 6), (2, 2, 3), {"strides": (1, 2, 1)}),
+        ((10,), (2,), {}),
+    ]
+    for (image, taps, attrs), t in zip(
+        geometry, ("f32", "f16", "i8", "f64", "bf16", "i64"), strict=True
+    ):
+        n = len(image)
+        stride, dilation = attrs.get("strides", (1,) * n), attrs.get("dilations", (1,) * n)
+        pads = attrs.get("pads", (0,) * 2 * n)
+        out = [
+            (image[i] + pads[i] + pads[n + i] - dilation[i] * (taps[i] - 1) - 1) // stride[i] + 1
+            for i in range(n)
+        ]
+        x = whole(2, 3 * int(np.prod(taps)), int(np.prod(out))).astype(DType(t).numpy)
+        arrays = [x, np.array(image), np.array(taps)]
+        made.append(one("columns", "Col2Im", arrays, [1, 2], **attrs))
+    size = TensorSpec(DType.INT64, (2,), value=(S + 2, 5))
+    node = h.node("Col2Im", [spec(N, 12, (S + 1) * 4, dtype="f16"), size, np.array([2, 2])], (2,))
+    for n, s in ((1, 1), (3, 37), (0, 4)):
+        arrays = [real(n, 12, 4 * s + 4, dtype="f16"), np.array([s + 2, 5]), np.array([2, 2])]
+        made.append(Case(node, TACTICS["columns"], arrays, {"n": n, "s": s}))
+    return made
+
+
 def depthwise() -> list[Case]:
     """Kernels, strides, dilations; bias; what follows; one spatial axis; symbolic sizes."""
     made = []
@@ -838,6 +870,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
         pools,
         norms_of_windows,
         places_of_the_largest,
+        columns,
         depthwise,
         generated,
         reformats,

@@ -5,6 +5,7 @@ format.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import WIDE, element, stored
 from tactix_codegen.c.text import Args, block, comment, loop
-from tactix_codegen.operations.unpool import smallest
+from tactix_codegen.operations.unpool import ColumnAxis, column_axes, smallest
 
 _LINE = 64
 """Bytes to which scratch memory is aligned."""
@@ -134,18 +135,6 @@ def _target(args: Args, small: Shape, shape: Shape) -> list[str]:
 
 
 @dataclass(frozen=True)
-class ColumnAxis:
-    """One axis of the image: ``out`` windows, of which ``taps`` elements go back into ``size``."""
-
-    size: Dim
-    out: Dim
-    taps: int
-    stride: int
-    dilation: int
-    before: int
-
-
-@dataclass(frozen=True)
 class ColumnsWork:
     """Columns of windows, and the image that they are put back into."""
 
@@ -161,45 +150,23 @@ class CpuColumnsTactic(Tactic[ColumnsWork]):
     source = "c"
 
     def match(self, node: Node, device: DeviceProperties) -> ColumnsWork | Reject:
-        x, taps = node.given[0].spec, node.given[2].spec.known()
+        x = node.given[0].spec
         if node.is_fused:
             return Reject("no layers around it are fused by this tactic")
         if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
             return Reject(f"no columns of {x.dtype.value} in C")
-        if taps is None or not all(isinstance(t, int) for t in taps):
-            return Reject("the block is not known")
-        axes = _axes(node, [int(t) for t in taps])  # type: ignore[arg-type]
-        return _reason(node, axes) or ColumnsWork(node, axes)
+        axes = column_axes(node)
+        if isinstance(axes, Reject):
+            return axes
+        if math.prod(a.taps for a in axes) > _MOST_TAPS:
+            return Reject(f"a block has more than {_MOST_TAPS} elements")
+        return ColumnsWork(node, axes)
 
     def cost(self, work: ColumnsWork, variant: Variant, ctx: CompileContext) -> float | None:
         return c_text.traffic(work.node, variant, ctx, 4e9)
 
     def compile(self, work: ColumnsWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         return _columns(work, ctx)
-
-
-def _axes(node: Node, taps: Sequence[int]) -> tuple[ColumnAxis, ...]:
-    a, n, sizes = node.attrs, len(taps), node.outputs[0].spec.shape[2:]
-    strides, dilations = a.strides or (1,) * n, a.dilations or (1,) * n
-    pads, made = a.pads or (0,) * 2 * n, []
-    for i, size in enumerate(sizes):
-        room = size + pads[i] + pads[n + i] - dilations[i] * (taps[i] - 1) - 1
-        out = dims.floordiv(room, strides[i]) + 1
-        made.append(ColumnAxis(size, out, taps[i], strides[i], dilations[i], pads[i]))
-    return tuple(made)
-
-
-def _reason(node: Node, axes: Sequence[ColumnAxis]) -> Reject | None:
-    """Why not."""
-    x, taps = node.given[0].spec, dims.prod(a.taps for a in axes)
-    if dims.compare(taps, _MOST_TAPS) == ">":
-        return Reject(f"a block has more than {_MOST_TAPS} elements")
-    if dims.mod(x.shape[1], taps) != 0:
-        return Reject(f"{dims.show(x.shape)} is not surely whole blocks of {taps}")
-    windows = dims.prod(a.out for a in axes)
-    if windows != x.shape[2] or any(dims.compare(a.out, 0) != ">" for a in axes):
-        return Reject(f"whether {windows} windows fit {dims.show(x.shape)} is not known")
-    return None
 
 
 def _columns(work: ColumnsWork, ctx: CompileContext) -> KernelArtifact:
@@ -233,7 +200,7 @@ def _columns(work: ColumnsWork, ctx: CompileContext) -> KernelArtifact:
 def _taps(args: Args, work: ColumnsWork) -> list[str]:
     """Loops over the windows of each element of the block, in the order of the reference."""
     x, kind = work.node.given[0].spec, c_text.ctype(work.node.given[0].spec.dtype)
-    taps = int(dims.prod(a.taps for a in work.axes))  # type: ignore[arg-type]
+    taps = math.prod(a.taps for a in work.axes)
     windows, lines = args.size("WINDOWS", x.shape[2]), []
     for n, tap in enumerate(itertools.product(*(range(a.taps) for a in work.axes))):
         column = f"{args.input(0)} + (u * {taps} + {n}) * {windows}"

@@ -1,5 +1,5 @@
 """Max and average pooling and norms of windows in CUDA, in 1 to 3 dimensions, with pointwise layers
-behind; f32, f16, bf16, 8-bit maxima.
+behind; floats of 16 bits and more, 8-bit maxima.
 
 A thread makes one window: in nhwc, of as many channels as 16 bytes hold; in linear tensors, of one
 channel. Global pooling is a reduction.
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tactix.base.dims import Dim
+from tactix.base.dtypes import DType
 from tactix.base.errors import ShapeError
 from tactix.base.tensor import LINEAR, NHWC, Format
 from tactix.contracts.artifact import KernelArtifact
@@ -70,7 +71,8 @@ class CudaPoolTactic(Tactic[CudaPoolWork]):
         assert node.anchor is not None
         order = node.anchor.attrs.p if node.anchor.layer.key == NORM else None
         is_largest = order is None and not window.average
-        if dtype not in FLOATS and not (is_largest and dtype in BYTES):
+        is_float = dtype in (*FLOATS, DType.FP64)
+        if not is_float and not (is_largest and dtype in BYTES):
             return Reject(f"no pooling of {dtype.value} in CUDA")
         if order is not None and order < 1:
             return Reject(f"no {order}-norm in CUDA")
@@ -120,6 +122,7 @@ class _Pool:
     def __init__(self, args: CudaArgs, work: CudaPoolWork, variant: Variant) -> None:
         self.args, self.w, self.spec = args, work.window, work.around.spec
         self.power = work.power
+        self.number = "double" if self.spec.dtype is DType.FP64 else "float"
         self.site = OutputSite(args, work.around, variant)
         self.v = self.site.width
         self.channels_last = variant.input_format(0) == NHWC
@@ -132,10 +135,10 @@ class _Pool:
         if 0 in (*site.sizes, *self.spec.shape):
             return []
         start, mean = "0.0f" if w.average or self.power else "-TX_INF", w.average
-        out = [*site.head(), f"float y[{self.v}];", *text.lanes(self.v, f"y[k] = {start};")]
+        out = [*site.head(), f"{self.number} y[{self.v}];", *text.lanes(self.v, f"y[k] = {start};")]
         out += ["int count = 0;"] if mean else []
         out.append(self._windows())
-        out += text.lanes(self.v, "y[k] /= (float)count;") if mean else []
+        out += text.lanes(self.v, f"y[k] /= ({self.number})count;") if mean else []
         return [*out, *site.finish(self.power.root("y[k]") if self.power else "y[k]")]
 
     def _windows(self) -> str:
@@ -169,5 +172,8 @@ class _Pool:
         place = f"{self.args.input(0)} + ({self.args.offset(self.source, names)})"
         loads, x = text.fetch(self.args, "x", place, self.spec.dtype, step, self.v)
         added = self.power.term(x) if self.power else x if self.w.average else ""
-        join = f"y[k] + {added}" if added else f"tx_fmax(y[k], {x})"
+        largest = f"tx_fmax(y[k], {x})"
+        if self.number == "double":
+            largest = f"{x} > y[k] || {x} != {x} ? {x} : y[k]"  # NaN stays, as in tx_fmax
+        join = f"y[k] + {added}" if added else largest
         return [*loads, *text.lanes(self.v, f"y[k] = {join};")]

@@ -1,5 +1,5 @@
-"""Softmax, LogSoftmax and normalisations in CUDA, with pointwise layers before and behind; f32, f16
-and bf16, linear; of groups of channels, with what is behind, in nhwc, too.
+"""Softmax, LogSoftmax and normalisations in CUDA, with pointwise layers before and behind; f32,
+f16, bf16 and f64, linear; of groups of channels, with what is behind, in nhwc, too.
 
 A row belongs to a warp, or to a whole block where it is long. Rows of known length stay in
 registers, so that every element is read once; longer ones, and those of unknown length, are read
@@ -33,7 +33,7 @@ from tactix_codegen.operations.rows import ROW
 
 FLOATS = (DType.FP32, DType.FP16, DType.BF16)
 _REGISTERS = 32
-"""Elements of a row that one thread keeps at most, one register each."""
+"""Registers in which one thread keeps elements of a row, at most."""
 _SHORT = 16
 """Elements of a row that one thread reads as well as a warp does: no measurement of it is recorded;
 both are offered and timed.
@@ -47,6 +47,13 @@ _CROSSWISE, _WAITS = 4, 1e5
 of, as each lane then fetches a sector of 32 bytes for one element; and threads of a row for which
 waiting for each other would take as long as the rest. They put the choices in order, no more.
 """
+_DOUBLES = """struct TX_NAME(sum) {
+    TX_INLINE double join(double a, double b) { return a + b; }
+};
+struct TX_NAME(largest) {
+    TX_INLINE double join(double a, double b) { return b > a || b != b ? b : a; }
+};"""
+"""How numbers of float64 are joined; ``block.cuh`` has the structures of float32."""
 
 
 def tactics() -> list[Tactic]:
@@ -87,6 +94,16 @@ class RowsWork:
         """Elements of a row."""
         sizes = zip(self.space.sizes, self.space.tags, strict=True)
         return dims.prod(size for size, tag in sizes if tag == ROW)
+
+    @property
+    def is_double(self) -> bool:
+        """Whether the numbers of a row are float64."""
+        return self.around.spec.dtype is DType.FP64
+
+    @property
+    def kept(self) -> int:
+        """Elements of a row that one thread keeps at most."""
+        return _REGISTERS // (2 if self.is_double else 1)
 
     @property
     def is_crosswise(self) -> bool:
@@ -141,10 +158,10 @@ class RowsTactic(Tactic[RowsWork]):
         found = fused.around(node)
         if isinstance(found, Reject):
             return found
-        if found.spec.dtype not in FLOATS:
+        if found.spec.dtype not in (*FLOATS, DType.FP64):
             return Reject(f"no rows of {found.spec.dtype.value} in CUDA")
         parameters = tuple(i for i in found.parameters if i >= 0)
-        if any(node.given[i].spec.dtype not in FLOATS for i in parameters):
+        if any(node.given[i].spec.dtype not in (*FLOATS, found.spec.dtype) for i in parameters):
             return Reject("a parameter is not of f32, f16 or bf16")
         order = (*((True, v) for v in found.before), *((False, v) for v in found.after))
         try:
@@ -193,7 +210,13 @@ class RowsTactic(Tactic[RowsWork]):
             statistics = _normal(writer, name != "RMSNormalization", anchor.attrs.epsilon)
         body = writer.body(*statistics)
         return text.kernel(
-            writer.args, body, ctx, writer.blocks, threads=writer.block, more=("block.cuh",)
+            writer.args,
+            body,
+            ctx,
+            writer.blocks,
+            threads=writer.block,
+            helpers=_DOUBLES if work.is_double else "",
+            more=("block.cuh",),
         )
 
 
@@ -221,7 +244,7 @@ def _threads(work: RowsWork) -> list[int]:
     # their row in registers, two in all; for short rows a single thread is one of the two
     width = _width(work)
     busy = [t for t in (32, 128, 256, 512, _LARGEST) if t == 32 or t * width < 2 * length]
-    kept = [t for t in busy if -(-length // (t * width)) * width <= _REGISTERS]
+    kept = [t for t in busy if -(-length // (t * width)) * width <= work.kept]
     own = [1] if work.is_crosswise or length <= _SHORT else []
     return [*own, *(kept[: 2 - len(own)] or [_LARGEST])]
 
@@ -242,6 +265,7 @@ class CudaRowKernel:
     def __init__(self, args: CudaArgs, work: RowsWork, threads: int) -> None:
         self.args, self.work, self.threads = args, work, threads
         self.space, self.width = work.space, _width(work)
+        self.number, self.f = ("double", "") if work.is_double else ("float", "f")
         self.outer = [i for i, t in enumerate(self.space.tags) if t != ROW]
         self.inner = [i for i, t in enumerate(self.space.tags) if t == ROW]
         self.length = work.length
@@ -258,7 +282,7 @@ class CudaRowKernel:
         if not isinstance(self.length, int):
             return 0
         steps = -(-self.length // (self.threads * self.width))
-        return steps if steps * self.width <= _REGISTERS else 0
+        return steps if steps * self.width <= self.work.kept else 0
 
     @property
     def n(self) -> str:
@@ -286,23 +310,26 @@ class CudaRowKernel:
         head.append(f"const int lane = threadIdx.x % {self.threads};")
         head.append(self._decode("row", self.outer))
         kept = (
-            [f"float v[{self.steps * self.width}];", *self._sweep([], True)] if self.steps else []
+            [f"{self.number} v[{self.steps * self.width}];", *self._sweep([], True)]
+            if self.steps
+            else []
         )
         return [*head, *kept, *statistics, *self._sweep(self._finish(value), False)]
 
     def reduce(self, name: str, op: str, start: str, term: str, keep: bool = False) -> list[str]:
         """Declare ``name``: all ``term`` of ``x`` of the row joined by ``op`` from ``start`` on.
 
-        ``keep``: in registers, ``x`` is the term from now on.
+        ``op``: sum or largest. ``keep``: in registers, ``x`` is the term from now on.
         """
+        op = f"TX_NAME({op})" if self.work.is_double else f"tx_{op}"
         steps = [
-            f"const float x = {self._kept()};",
-            f"const float z = {term};",
+            f"const {self.number} x = {self._kept()};",
+            f"const {self.number} z = {term};",
             f"{name} = {op}::join({name}, z);",
         ]
         step = text.lanes(self.width, *steps, *([f"{self._kept()} = z;"] if keep else []))
         return [
-            f"float {name} = {start};",
+            f"{self.number} {name} = {start};",
             *self._sweep(step, False),
             f"{name} = tx_reduce<{self.threads}, {op}>({name});",
         ]
@@ -317,7 +344,7 @@ class CudaRowKernel:
         step = self.threads * self.width
         loads = self._loads() if first or not self.steps else []
         if not self.steps:
-            loads = [f"float v[{self.width}];", *loads]
+            loads = [f"{self.number} v[{self.width}];", *loads]
         inside = [self._decode("j", self.inner), *loads, *body]
         if not self.steps:
             return [
@@ -380,10 +407,14 @@ class CudaRowKernel:
         for k, index in enumerate(self.work.parameters):
             more, name = self._fetch(f"p{k}", index, base + k)
             loads += more
-            named.append(f"const float f{k} = {name};")
+            named.append(f"const {self.number} f{k} = {name};")
         leaves |= {around.own: "x", **dict.fromkeys(around.made, "y")}
         code = scalar.emit(around.results, leaves, around.dtypes, "t")
-        heads = [f"const float x = {self._kept()};", *named, f"const float y = {value('x')};"]
+        heads = [
+            f"const {self.number} x = {self._kept()};",
+            *named,
+            f"const {self.number} y = {value('x')};",
+        ]
         sets = [f"r{j}[k] = {name};" for j, name in enumerate(code.results)]
         arrays = [f"{text.number_type(t)} r{j}[{self.width}];" for j, t in enumerate(code.dtypes)]
         stores = [
@@ -403,29 +434,30 @@ class CudaRowKernel:
 
 def _softmax(writer: CudaRowKernel, log: bool) -> tuple[list[str], Callable[[str], str]]:
     """Statements and the result, as ``CudaRowKernel.body`` takes them."""
-    top = writer.reduce("top", "tx_largest", "-TX_INF", "x")
+    number, exp = writer.number, f"exp{writer.f}"
+    top = writer.reduce("top", "largest", "-TX_INF", "x")
     keep = not log and writer.steps > 0 and not writer.work.around.reads_source
-    total = writer.reduce("total", "tx_sum", "0.0f", "expf(x - top)", keep)
+    total = writer.reduce("total", "sum", "0.0f", f"{exp}(x - top)", keep)
     if log:
-        return [*top, *total, "const float scale = logf(total);"], lambda x: f"{x} - top - scale"
-    form = "{x} * scale" if keep else "expf({x} - top) * scale"
-    return [*top, *total, "const float scale = 1.0f / total;"], lambda x: form.format(x=x)
+        scale = f"const {number} scale = log{writer.f}(total);"
+        return [*top, *total, scale], lambda x: f"{x} - top - scale"
+    form = "{x} * scale" if keep else f"{exp}({{x}} - top) * scale"
+    return [*top, *total, f"const {number} scale = 1.0f / total;"], lambda x: form.format(x=x)
 
 
 def _normal(
     writer: CudaRowKernel, centre: bool, epsilon: float
 ) -> tuple[list[str], Callable[[str], str]]:
     """Statements and the result, as ``CudaRowKernel.body`` takes them."""
-    mean = (
-        [*writer.reduce("mean", "tx_sum", "0.0f", "x"), f"mean /= (float){writer.n};"]
-        if centre
-        else []
-    )
+    number, mean = writer.number, list[str]()
+    if centre:
+        mean += writer.reduce("mean", "sum", "0.0f", "x")
+        mean.append(f"mean /= ({number}){writer.n};")
     term = "(x - mean) * (x - mean)" if centre else "x * x"
-    squares = writer.reduce("squares", "tx_sum", "0.0f", term)
-    root = (
-        f"const float scale = 1.0f / sqrtf(squares / (float){writer.n} + {float_literal(epsilon)});"
-    )
+    squares = writer.reduce("squares", "sum", "0.0f", term)
+    least = float_literal(epsilon, double=writer.work.is_double)
+    variance = f"squares / ({number}){writer.n} + {least}"
+    root = f"const {number} scale = 1.0f / sqrt{writer.f}({variance});"
     factors = "".join(
         f" {op} f{k}" for k, op in zip(range(len(writer.work.parameters)), "*+", strict=False)
     )

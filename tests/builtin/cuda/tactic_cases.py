@@ -310,6 +310,42 @@ def rows_fused() -> list[Case]:
     return made
 
 
+def doubles() -> list[Case]:
+    """Rows and windows of float64: every way to keep a row, what is no number, symbols."""
+
+    def double(*shape: int, seed: int = 0) -> Any:
+        return real(*shape, seed=seed).astype(np.float64)
+
+    made = [one("rows", "Softmax", [double(3, n) * 4]) for n in (1, 16, 100, 1030)]
+    made.append(one("rows", "Softmax", [double(2, 3, 4, 9)], axis=1))
+    made.append(one("rows", "LogSoftmax", [double(3, 100) * 4]))
+    x = double(6, 300)
+    x[0, 5], x[1], x[2, 7], x[3, 299], x[4], x[5, 0] = np.nan, -np.inf, np.inf, -np.inf, 80, 1e300
+    made.append(one("rows", "Softmax", [x]))
+    for shape, axis in (((7, 100), -1), ((3, 5, 7), 1), ((2, 2050), -1), ((2, 20000), -1)):
+        y, s, b = (
+            double(*shape) + 1000,
+            double(*shape[axis:], seed=1),
+            double(*shape[axis:], seed=2),
+        )
+        made.append(one("rows", "LayerNormalization", [y, s, b], axis=axis))
+    made.append(one("rows", "RMSNormalization", [y, s], axis=axis))
+    y, s, b = double(2, 6, 5, 7), double(6, seed=1), double(6, seed=2)
+    made.append(one("rows", "InstanceNormalization", [y, s, b]))
+    made.append(one("rows", "GroupNormalization", [y, s, b], num_groups=3))
+    image = double(2, 3, 9, 14)
+    image[0, 0, 0, 0] = image[0, 1, 4, 4] = image[1, 2, 8, 13] = np.nan
+    for op, g in zip(("MaxPool", "AveragePool", "LpPool"), GEOMETRY, strict=False):
+        made.append(one("pool", op, [image], **g))
+    p = spec(48, dtype="f64")
+    nodes = [h.node("Softmax", [spec(N, 3, S, dtype="f64")], axis=2),
+             h.node("LayerNormalization", [spec(N, S, 48, dtype="f64"), p, p])]  # fmt: skip
+    made += symbolic("rows", nodes)
+    return made + symbolic(
+        "pool", [h.node("MaxPool", [spec(N, 4, S, S, dtype="f64")], **GEOMETRY[1])]
+    )
+
+
 def reduce_axes() -> list[Case]:
     """Every choice of axes, in rows and columns of every depth."""
     made = []
@@ -859,6 +895,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
         rows_softmax,
         rows_norm,
         rows_fused,
+        doubles,
         reduce_axes,
         reduce_exponentials,
         reduce_dtypes,

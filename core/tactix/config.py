@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -172,6 +173,12 @@ class Selector(Protocol):
         """
 
 
+@functools.cache
+def _field_types() -> dict[str, Any]:
+    """Types of BuilderConfig's fields by name; annotations are texts until they are looked up."""
+    return typing.get_type_hints(BuilderConfig)
+
+
 def _fits(value: Any, kind: Any) -> bool:
     """Whether a value is of an annotated type, and so is all that it holds."""
     if isinstance(kind, types.UnionType):
@@ -277,7 +284,7 @@ class BuilderConfig:
 
     def check_types(self) -> None:
         """Raises ConfigError for a field that is not of its type."""
-        for name, kind in typing.get_type_hints(BuilderConfig).items():
+        for name, kind in _field_types().items():
             if not _fits(value := getattr(self, name), kind):
                 raise ConfigError(f"{name} is {value!r}", do=f"Give a {self.__annotations__[name]}")
 

@@ -23,7 +23,6 @@ from tactix.pipeline.state import BuildState
 from tactix.plan.schema import Plan, Profile
 from tactix.plugins.names import OWN
 from tactix.plugins.session import Session
-from tactix.plugins.unresolved import unresolved
 from tactix.run.engine import Engine
 from tactix.run.link import device_of
 from tactix.select.bench import Bench
@@ -137,12 +136,13 @@ def _ways(
     session: Session, config: BuilderConfig, kinds: frozenset[str], device: str, logger: Logger
 ) -> tuple[list[Rule], list[Tactic]]:
     """Rules and tactics that the configuration allows."""
-    for text in unresolved(session.layers, session.active_rules(), session.active_tactics()):
+    for text in session.unresolved():
         logger.warning(punctuated((text, "Report it to the author of the pack")))
-    rules = [r for r in session.active_rules() if r.numerics in kinds and r.device in ("", device)]
-    tactics = [t for t in session.active_tactics() if t.numerics in kinds]
-    has = {r.numerics for r in session.active_rules() if r.device in ("", device)}
-    has |= {t.numerics for t in session.active_tactics() if t.device == device}
+    active = [r for r in session.active_rules() if r.device in ("", device)]
+    available = session.active_tactics()
+    rules = [r for r in active if r.numerics in kinds]
+    tactics = [t for t in available if t.numerics in kinds]
+    has = {r.numerics for r in active} | {t.numerics for t in available if t.device == device}
     for lower in sorted(LOWER & config.numerics - has):
         others = " or ".join(sorted(BuilderFlag(name).name for name in LOWER & has))
         cure = f"there are some for {others}: set that flag" if others else "leave that flag out"

@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -29,6 +30,7 @@ from tactix.plugins.loader import Found, Plugin, PluginFailure, Settings
 from tactix.plugins.names import OWN, check_namespace
 from tactix.plugins.pack import BasePack, plugin_in
 from tactix.plugins.registry import KINDS, Clash, Entry, Registry
+from tactix.plugins.unresolved import unresolved
 
 if TYPE_CHECKING:
     from tactix.contracts.allocator import Allocator
@@ -47,6 +49,16 @@ if TYPE_CHECKING:
 _SELF = Provider(OWN, __version__)
 TouchesOthers = Callable[[Entry[Any]], bool]
 """Whether an object of a pack touches what belongs to others."""
+
+
+@dataclass(frozen=True)
+class _Use:
+    """What of a registry is ``active``, by key, and how many objects of each namespace wait for
+    their pack to be enabled.
+    """
+
+    active: tuple[Entry[Any], ...]
+    waiting: Mapping[str, int]
 
 
 class Session:
@@ -97,6 +109,8 @@ class Session:
         self._shared: dict[str, list[Provider]] = {}
         self._failures: list[PluginFailure] = []
         self._reported: set[tuple[str, str]] = set()
+        self._uses: dict[str, _Use] = {}
+        self._unresolved: tuple[str, ...] | None = None
 
     # -- registries -------------------------------------------------------------------------------
 
@@ -155,27 +169,37 @@ class Session:
             if self._manager:
                 self._check_name(pack, asked=True)
             self._asked.add(pack)
-            self._enabled.add(pack)
+            if pack not in self._enabled:
+                self._enabled.add(pack)
+                self._uses.clear()
+                self._unresolved = None
 
     def active_tactics(self) -> list[Tactic]:
         """Tactics in use, by key."""
         self._report_not_enabled("rules", "tactics")
-        return [e.object for e in self.tactics.entries() if not self.needs_enabling("tactics", e)]
+        return [e.object for e in self._use("tactics").active]
 
     def active_rules(self) -> list[Rule]:
         """Rules in use: highest benefit first, then by key."""
         self._report_not_enabled("rules", "tactics")
-        rules = [e.object for e in self.rules.entries() if not self.needs_enabling("rules", e)]
+        rules = (e.object for e in self._use("rules").active)
         return sorted(rules, key=lambda r: (-r.benefit, r.key))
+
+    def unresolved(self) -> tuple[str, ...]:
+        """Names in rules and tactics in use that nothing provides, one sentence each."""
+        self._report_not_enabled("rules", "tactics")
+        with self._lock:
+            if self._unresolved is None:
+                rules, tactics = self.active_rules(), self.active_tactics()
+                self._unresolved = tuple(unresolved(self.layers, rules, tactics))
+            return self._unresolved
 
     def active_converters(self) -> list[Converter]:
         """Converters in use, by key; of operators that belong to others, those of enabled packs
         alone.
         """
         self._report_not_enabled("converters")
-        return [
-            e.object for e in self.converters.entries() if not self.needs_enabling("converters", e)
-        ]
+        return [e.object for e in self._use("converters").active]
 
     def active_importers(self) -> list[Importer]:
         """Importers in use, tactix's own first; of formats that tactix knows, those of enabled
@@ -244,8 +268,21 @@ class Session:
     def _own_first(self, kind: str) -> list[Any]:
         """What is in use of a registry, by key; tactix's own before that of packs."""
         self._report_not_enabled(kind)
-        active = (e for e in self._registry(kind).entries() if not self.needs_enabling(kind, e))
-        return [e.object for e in own_first(active, lambda e: e.namespace)]
+        return [e.object for e in own_first(self._use(kind).active, lambda e: e.namespace)]
+
+    def _use(self, kind: str) -> _Use:
+        """Of a registry. Found once, as registries do not change: each build asks for thousands of
+        objects.
+        """
+        with self._lock:
+            if kind not in self._uses:
+                entries = self._registry(kind).entries()
+                waiting = [self.needs_enabling(kind, e) for e in entries]
+                self._uses[kind] = _Use(
+                    tuple(e for e, waits in zip(entries, waiting, strict=True) if not waits),
+                    Counter(e.namespace for e, w in zip(entries, waiting, strict=True) if w),
+                )
+            return self._uses[kind]
 
     @property
     def _touching_others(self) -> dict[str, TouchesOthers]:
@@ -300,10 +337,7 @@ class Session:
         """
         out: dict[str, list[str]] = {}
         for name in names or (n for n in self._touching_others if n in self.kinds):
-            counts = Counter(
-                e.namespace for e in self._registry(name).entries() if self.needs_enabling(name, e)
-            )
-            for namespace, n in counts.items():
+            for namespace, n in self._use(name).waiting.items():
                 out.setdefault(namespace, []).append(
                     f"{n} {KINDS[name].noun}{'s' if n > 1 else ''}"
                 )

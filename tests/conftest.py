@@ -7,6 +7,7 @@ The key is always the same, as it seals what is in the cache.
 from __future__ import annotations
 
 import atexit
+import gc
 import hashlib
 import json
 import os
@@ -66,6 +67,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if zlib.crc32(item.nodeid.encode()) % 3 == int(third) else others).append(item)
     config.hook.pytest_deselected(items=others)
     items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """Tests that were collected, are not looked through again by
+    every collection of garbage.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -54,6 +54,8 @@ _CODE = (
 )
 FLAGS = (_LANGUAGE, "-O3", *_CODE)
 LINK_FLAGS = ("-shared", "-s", "-pthread", "-lm")
+_HEADERS = intrinsics.Headers()
+"""By what the compiler says of itself, its command and options."""
 _UNITS = 8
 """Translation units of a build by a compiler that precompiles no headers. Each reads the preludes
 anew, so there are few; the bytes depend on it, so it is no machine's number of cores. No
@@ -326,21 +328,38 @@ class CCompiler(Compiler):
         for u in units if self._is_gcc else ():
             if intrinsics.may_be_cut(u.text):
                 alike.setdefault(u.flags, []).append(u)
-        Path(folder, "all.c").write_text(intrinsics.SOURCE, encoding="utf-8")
+        headers = self._intrinsics([(*flags, *own) for own in alike], folder)
+        out = {}
+        for i, (found, header) in enumerate(zip(alike.values(), headers, strict=True)):
+            if header:
+                text = intrinsics.cut(header, [u.text for u in found])
+                Path(folder, f"intrinsics{i}.h").write_text(text, encoding="utf-8")
+                for u in found:
+                    out[u] = u.text.replace(intrinsics.INCLUDE, f'#include "intrinsics{i}.h"\n')
+        return out
+
+    def _intrinsics(
+        self, options: Sequence[tuple[str, ...]], folder: str
+    ) -> list[intrinsics.Header | None]:
+        """The compiler's own header for each of these sets of options; None where it cannot be
+        taken apart. ``folder``: to preprocess in.
+        """
+        keys = [(told(self.command), *self.command, *own) for own in options]
+        known = {key: header for key in keys if (header := _HEADERS.get(key))}
+        missing = {key: own for key, own in zip(keys, options, strict=True) if key not in known}
+        if missing:
+            Path(folder, "all.c").write_text(intrinsics.SOURCE, encoding="utf-8")
         commands = [
-            intrinsics.preprocessing(self.command, (*flags, *own), "all.c", f"all{i}.h")
-            for i, own in enumerate(alike)
+            intrinsics.preprocessing(self.command, own, "all.c", f"all{i}.h")
+            for i, own in enumerate(missing.values())
         ]
         outcomes = run_all(commands, folder, self.timeout, self._cancelled, stopped=self.stopped)
-        out = {}
-        for i, (found, outcome) in enumerate(zip(alike.values(), outcomes, strict=True)):
-            place = Path(folder, f"all{i}.h")
-            whole = place.read_text(encoding="utf-8") if outcome.code == 0 else ""
-            header = intrinsics.cut(whole, [u.text for u in found])
-            Path(folder, f"intrinsics{i}.h").write_text(header, encoding="utf-8")
-            for u in found if header else ():
-                out[u] = u.text.replace(intrinsics.INCLUDE, f'#include "intrinsics{i}.h"\n')
-        return out
+        for i, (key, outcome) in enumerate(zip(missing, outcomes, strict=True)):
+            text = Path(folder, f"all{i}.h").read_text(encoding="utf-8") if not outcome.code else ""
+            if header := intrinsics.header(text):
+                known[key] = header
+                _HEADERS.put(key, header)
+        return [known.get(key) for key in keys]
 
     def _heads(self, units: Sequence[Unit], flags: Sequence[str], folder: str) -> dict[Head, str]:
         """Headers in ``folder``, by options and text, that are precompiled for units that begin

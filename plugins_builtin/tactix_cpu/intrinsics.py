@@ -2,24 +2,30 @@
 
 GCC 12 takes 0.15 s to read the 6,400 functions of that header for each translation unit, and 0.6 s
 to precompile it for a set of options; kernels use less than a hundred of these. So the compiler's
-own header is preprocessed once, and what nobody names is left out: its functions are ``extern
-inline`` ones, of which nothing comes out unless they are called, so objects are the same bytes.
+own header is preprocessed once for a set of options, and what nobody names is left out: its
+functions are ``extern inline`` ones, of which nothing comes out unless they are called, so objects
+are the same bytes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 INCLUDE = "#include <immintrin.h>\n"
 SOURCE = f"#include <stddef.h>\n#include <stdint.h>\n#define _MM_MALLOC_H_INCLUDED\n{INCLUDE}"
 """What is preprocessed, with ``-E -dD -P``: without malloc, whose header brings others."""
 
 _BEGIN = "#define _IMMINTRIN_H_INCLUDED"
-_FUNCTION = re.compile(r"^([ \t]*)extern __inline.*?^\1}\n", re.M | re.S)
+_DEFINED = re.compile(
+    r"^(?P<margin>[ \t]*)extern __inline.*?^(?P=margin)}\n|^#define (?P<macro>\w+)[^\n]*\n",
+    re.M | re.S,
+)
 _OTHER_HEADERS = re.compile(r"#\s*include\s*<(?!immintrin)\w*intrin\.h>")
 _PASTED = re.compile(r"\b_mm\w*\s*##")
-_MACRO = re.compile(r"^#define (\w+)(.*)\n", re.M)
 _NAME = re.compile(r"\b_\w+")
 _EMPTY = re.compile(
     r"#pragma GCC push_options\n+(?:#pragma GCC target ?\([^\n]*\n+)*#pragma GCC pop_options\n+"
@@ -32,37 +38,85 @@ def may_be_cut(text: str) -> bool:
     return found and not _OTHER_HEADERS.search(text) and not _PASTED.search(text)
 
 
-def cut(preprocessed: str, texts: Iterable[str]) -> str:
-    """A header with what these units use, of what the preprocessor makes of SOURCE; empty if that
-    is no such header.
+@dataclass(frozen=True)
+class Piece:
+    """Some of the header's text, and what it defines: a function or a macro; empty for what stays
+    in any case.
     """
+
+    text: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The compiler's own header for a set of options. ``pieces``: all of it, in order. ``uses``:
+    what names the function or macro of a name uses.
+    """
+
+    pieces: tuple[Piece, ...]
+    uses: Mapping[str, frozenset[str]]
+
+
+class Headers:
+    """The last few headers that were asked for: a process compiles for few processors, and each
+    takes about 10 MB. May be used from several threads.
+    """
+
+    def __init__(self, most: int = 4) -> None:
+        self._most = most
+        self._headers: OrderedDict[tuple[str, ...], Header] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, ...]) -> Header | None:
+        with self._lock:
+            if key in self._headers:
+                self._headers.move_to_end(key)
+            return self._headers.get(key)
+
+    def put(self, key: tuple[str, ...], header: Header) -> None:
+        """The one that was asked for least lately may be dropped for it."""
+        with self._lock:
+            self._headers[key] = header
+            if len(self._headers) > self._most:
+                self._headers.popitem(last=False)
+
+
+def header(preprocessed: str) -> Header | None:
+    """What the preprocessor makes of SOURCE, in pieces; None if that is no such header."""
     start = preprocessed.find(_BEGIN)
     if start < 0:
-        return ""
-    own = preprocessed[start:]
-    functions = [(_name(f[0]), f.span()) for f in _FUNCTION.finditer(own)]
-    bodies: dict[str, list[str]] = {}
-    for name, (begin, end) in functions:
-        bodies.setdefault(name, []).append(own[begin:end])
-    for name, text in _MACRO.findall(preprocessed):
-        bodies.setdefault(name, []).append(text)
-    needed = _closure({n for t in texts for n in _NAME.findall(t)}, bodies)
-    kept, at = [], 0
-    for begin, end in (span for name, span in functions if name not in needed):
-        kept.append(own[at:begin])
-        at = end
-    text = "".join((*kept, own[at:]))
-    text = _MACRO.sub(lambda m: m[0] if m[1] in needed else "", text)
-    return "#include <stddef.h>\n#include <stdint.h>\n" + _without_empty(text)
+        return None
+    pieces: list[Piece] = []
+    at = start
+    for found in _DEFINED.finditer(preprocessed, start):
+        pieces += [Piece(preprocessed[at : found.start()]), _piece(found)]
+        at = found.end()
+    pieces.append(Piece(preprocessed[at:]))
+    before = map(_piece, _DEFINED.finditer(preprocessed, 0, start))
+    uses: dict[str, set[str]] = {}
+    for piece in (*before, *pieces):
+        if piece.name:
+            uses.setdefault(piece.name, set()).update(_NAME.findall(piece.text))
+    return Header(tuple(pieces), {name: frozenset(names) for name, names in uses.items()})
 
 
-def _name(function: str) -> str:
-    """The word in front of the parameters, which are the last parentheses before the body."""
-    words = function.partition("{")[0].rpartition("(")[0].split()
-    return words[-1] if words else ""
+def cut(whole: Header, texts: Iterable[str]) -> str:
+    """A header with what these units use of it."""
+    needed = _closure({n for t in texts for n in _NAME.findall(t)}, whole.uses)
+    kept = "".join(p.text for p in whole.pieces if not p.name or p.name in needed)
+    return "#include <stddef.h>\n#include <stdint.h>\n" + _without_empty(kept)
 
 
-def _closure(names: Iterable[str], bodies: dict[str, list[str]]) -> set[str]:
+def _piece(found: re.Match[str]) -> Piece:
+    """A macro; or a function, whose name is the word in front of its parameters, which are the last
+    parentheses before the body.
+    """
+    words = found[0].partition("{")[0].rpartition("(")[0].split()
+    return Piece(found[0], found["macro"] or (words[-1] if words else ""))
+
+
+def _closure(names: Iterable[str], uses: Mapping[str, Iterable[str]]) -> set[str]:
     """These names, and all that what they stand for names."""
     found: set[str] = set()
     waiting = list(names)
@@ -70,7 +124,7 @@ def _closure(names: Iterable[str], bodies: dict[str, list[str]]) -> set[str]:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting += [n for text in bodies.get(name, ()) for n in _NAME.findall(text)]
+            waiting += uses.get(name, ())
     return found
 
 

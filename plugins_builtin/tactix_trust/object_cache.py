@@ -52,11 +52,13 @@ def find(name: str) -> bytes | None:
 
 
 def put(name: str, content: bytes) -> None:
-    """Keep content: whole or not at all, whoever else writes it; if that fails, warn."""
+    """Keep content: whole or not at all, whoever else writes it; if that fails, warn. What a
+    machine that stops leaves of it has no seal that fits.
+    """
     place = _place(name)
     try:
         _private(place.parent)
-        with replacing(place, 0o600) as f:
+        with replacing(place, 0o600, durable=False) as f:
             f.write(_seal(name, content) + content)
     except OSError as e:  # one text for all of them: the folder is what can be mended
         told = f"compiled kernels are not kept in {cache_folder()}: {e.strerror or e}"

@@ -35,10 +35,11 @@ def why_no_file(path: str | Path) -> str:
 
 
 @contextmanager
-def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+def replacing(path: str | Path, mode: int = 0o666, durable: bool = True) -> Iterator[BinaryIO]:
     """A file to write that takes the place of ``path`` when the block ends: readers see the old one
     or the whole new one. After an error the old one stays, and nothing is left beside it. ``mode``:
-    as of ``os.open``. Raises OSError that names ``path``, and the cure if the disk is full.
+    as of ``os.open``. ``durable``: wait until the disk has the content; else a machine that stops
+    may leave a file of less. Raises OSError that names ``path``, and the cure if the disk is full.
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # a device would be replaced by a file
@@ -50,7 +51,8 @@ def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         with open(scratch, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as f:
             yield f
             f.flush()
-            os.fsync(f.fileno())
+            if durable:
+                os.fsync(f.fileno())
         os.replace(scratch, path)
     except OSError as e:
         what = e.strerror or str(e)

@@ -112,10 +112,10 @@ def _foreign(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 def test_a_full_disk_is_told_once_with_the_cure_and_leaves_nothing(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(fd: int) -> None:
+    def full(*places: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "replace", full)
     for name in ("a.so", "b.so", "c.o"):
         object_cache.put(name, b"code")
         assert object_cache.find(name) is None

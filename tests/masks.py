@@ -1,8 +1,8 @@
 """The tests that depend on the processor, as older ones run them: once for each of MASKS that takes
 features away.
 
-``python tests/masks.py [pytest's arguments]``, or ``make masks``. Ends at the first mask under
-which a test fails.
+``python tests/masks.py [--whole] [pytest's arguments]``, or ``make masks``. Ends at the first mask
+under which a test fails.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ ONCE = (
 """What would find nothing new: it names its targets itself, or is about the compiler and its cache.
 """
 MASKS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
-"""The first is AVX-512 without bfloat16, VNNI or AMX."""
-THIRDS = {"x86-64-v4": "0", "x86-64-v2": "1"}
-"""Masks under which one of three of PARTS' tests runs, and which: test_targets.py runs every kind
-of kernel on every level already, and x86-64-v3 is what most processors without AVX-512 are.
+"""The first is AVX-512 without bfloat16, VNNI or AMX. Under each another third of PARTS' tests runs:
+test_targets.py runs every kind of kernel on every level already.
 """
+WHOLE = "--whole"
+"""Before pytest's arguments: all of PARTS under each mask, which takes three times as long."""
 
 
 def main(arguments: list[str]) -> int:
@@ -49,16 +49,17 @@ def main(arguments: list[str]) -> int:
     if os.environ.get(MASK):
         print(f"{MASK} is set: the masks would be laid over it", file=sys.stderr)
         return 2
+    whole = arguments[:1] == [WHOLE]
     here, seen = CpuDevice().properties().features, set[frozenset[str]]()
     command = [
         sys.executable,
         "-m",
         "pytest",
-        *arguments,
+        *arguments[whole:],
         *PARTS,
         *(f"--ignore={path}" for path in ONCE),
     ]
-    for mask in MASKS:
+    for third, mask in enumerate(MASKS):
         left = masked(here, mask)
         if left == here or left in seen:
             print(
@@ -68,8 +69,8 @@ def main(arguments: list[str]) -> int:
         seen.add(left)
         print(f"{MASK}={mask}: without {', '.join(sorted(here - left))}", flush=True)
         begin, environment = time.monotonic(), {**os.environ, MASK: mask}
-        if mask in THIRDS:
-            environment[THIRD] = THIRDS[mask]
+        if not whole:
+            environment[THIRD] = str(third)
         status = subprocess.run(command, cwd=ROOT, env=environment).returncode
         print(f"{MASK}={mask}: {time.monotonic() - begin:.0f} s", flush=True)
         if status:

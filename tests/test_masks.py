@@ -35,7 +35,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     def run(command: list[str], **options: Any) -> SimpleNamespace:
-        found.append(options["env"][MASK])
+        third = options["env"].get(masks.THIRD)
+        found.append(options["env"][MASK] + (f" {third}" if third else ""))
         return SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(masks.subprocess, "run", run)
@@ -52,12 +53,21 @@ def test_a_mask_that_takes_nothing_away_is_left_out(
 ) -> None:
     properties = DeviceProperties("cpu", "some processor", frozenset(here))
     monkeypatch.setattr(masks.CpuDevice, "properties", lambda self: properties)
-    assert masks.main([]) == 0
+    assert masks.main([masks.WHOLE]) == 0
     assert runs == RUN[here]
     said = capsys.readouterr().out
     assert [m for m in masks.MASKS if f"{m}: it takes nothing away" in said] == [
         m for m in masks.MASKS if m not in runs
     ]
+
+
+def test_under_each_mask_another_third_of_the_tests_runs(
+    runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = DeviceProperties("cpu", "some processor", V4 | {"avx512_bf16"})
+    monkeypatch.setattr(masks.CpuDevice, "properties", lambda self: properties)
+    assert masks.main([]) == 0
+    assert runs == ["x86-64-v4 0", "x86-64-v3 1", "x86-64-v2 2"]
 
 
 def test_masks_are_not_laid_over_another(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

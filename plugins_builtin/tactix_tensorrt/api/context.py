@@ -240,7 +240,7 @@ class IExecutionContext(Reporting):
         shape, engine = self.get_tensor_shape(name), self.engine.native
         symbolic = next((io.shape for io in engine.outputs if io.name == name), ())
         found = {s for d in symbolic for s in symbols(d)} & set(self._limits)
-        if not found or self.infer_shapes():
+        if not found or self._unset():
             return shape
         inputs = [(io.shape, self.get_tensor_shape(io.name)) for io in engine.inputs]
         return Dims(limits.at_most(symbolic, inputs, self._limits))
@@ -250,13 +250,26 @@ class IExecutionContext(Reporting):
         return limits.of(self.engine.native.plan)
 
     def infer_shapes(self) -> list[str]:
-        """Names of inputs whose shape is not set; empty if outputs' shapes follow."""
+        """Names of inputs whose shape is not set; empty if outputs' shapes follow. Raises
+        RuntimeError where no outputs follow from shapes that are all set; the log tells why.
+        """
+        unset = self._unset()
+        try:
+            for io in () if unset else self.engine.native.outputs:
+                self.native.get_tensor_shape(io.name)
+        except TactixError as e:
+            self.fail(e)
+            raise RuntimeError("infer_shapes error code: -1") from e
+        return unset
+
+    def _unset(self) -> list[str]:
+        """Inputs without a shape."""
         names = [io.name for io in self.engine.native.inputs]
         return [n for n in names if -1 in self.get_tensor_shape(n)]
 
     @property
     def all_binding_shapes_specified(self) -> bool:
-        return not self.infer_shapes()
+        return not self._unset()
 
     @property
     def all_shape_inputs_specified(self) -> bool:

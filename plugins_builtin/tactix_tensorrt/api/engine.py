@@ -300,10 +300,16 @@ class ICudaEngine(Reporting):
             env[s] = size
         return evaluate(dim, env)
 
-    def get_tensor_profile_values(self, name: str, profile_index: int) -> list[list[int]]:
-        """Of a shape tensor, as the profile was told; empty for others."""
+    def get_tensor_profile_values(
+        self, name: str | int, profile_index: int | str
+    ) -> list[list[int]]:
+        """Of a shape tensor, as the profile was told; empty for others. TensorRT's documents have
+        the name first, its binding takes the index first: both will do.
+        """
         told = self.facts.values
-        rows = told[profile_index].get(name, ()) if profile_index in range(len(told)) else ()
+        index, tensor = (name, profile_index) if isinstance(name, int) else (profile_index, name)
+        at = int(index)
+        rows = told[at].get(str(tensor), ()) if at in range(len(told)) else ()
         return [list(row) for row in rows]
 
     # -- memory -----------------------------------------------------------------------------------

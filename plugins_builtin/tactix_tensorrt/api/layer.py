@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 OWN = {
     "TYPE", "OUTPUTS", "attributes", "before", "changed", "has_precision", "inputs", "is_parsed",
-    "kind", "lower", "network", "output_types", "outputs", "own_precision", "owner",
+    "kind", "lower", "nameless", "network", "output_types", "outputs", "own_precision", "owner",
     "parsed_node", "reads", "rewire", "rewired", "values",
 }  # fmt: skip
 """Attributes of layers that TensorRT's do not have."""
@@ -84,12 +84,20 @@ class ILayer:
         self._name, self.metadata = name, ""
         self.inputs: list[ITensor | None] = list(inputs)
         count = self.OUTPUTS if outputs is None else outputs
-        self.outputs = [ITensor(network, f"{name}_output_{i}", self, i) for i in range(count)]
+        called = [f"{name}{self.nameless(i, count)}" for i in range(count)]
+        self.outputs = [ITensor(network, n, self, i) for i, n in enumerate(called)]
         self.attributes: dict[str, object] = {}
         self.values: list[Value] | None = None
         self.parsed_node: Node | None = None
         self._precision: DataType | None = None
         self._output_types: dict[int, DataType] = {}
+
+    @staticmethod
+    def nameless(index: int, count: int) -> str:
+        """What follows the layer's name in that of an output, as TensorRT has it: programs and
+        caches of calibrators look outputs up by it.
+        """
+        return "_output" if count == 1 else f"_output_{index + 1}"
 
     @property
     def name(self) -> str:

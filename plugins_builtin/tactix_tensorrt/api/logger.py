@@ -6,7 +6,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 
 from tactix.base.errors import TactixError
 from tactix.base.logger import Logger as NativeLogger
@@ -33,6 +33,11 @@ class ILogger:
     VERBOSE = Severity.VERBOSE
 
     def __init__(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
 
     def log(self, severity: Severity, msg: str) -> None:
         """Take one message."""

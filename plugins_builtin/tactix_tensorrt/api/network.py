@@ -30,6 +30,16 @@ if TYPE_CHECKING:
 
 Layer = TypeVar("Layer", bound=ILayer)
 
+CALLED = {
+    "SoftMax": "Softmax",
+    "MatrixMultiply": "Matrix Multiply",
+    "RaggedSoftMax": "Ragged SoftMax",
+    "PLUGIN_V2": "PluginV2DynamicExt",
+    "PLUGIN_V3": "PluginV3_V3ONE",
+}
+"""Kinds in the names of layers that have none of their own, where TensorRT's are not the classes'.
+"""
+
 
 class Whole(Scope):
     """The network itself. ``values``: of inputs, and of what a parser read; ``nodes``: those that
@@ -219,7 +229,7 @@ class INetworkDefinition(Additions, Reporting):
 
     def next_name(self, kind: str) -> str:
         """What TensorRT calls a layer that has no name."""
-        return f"(Unnamed Layer* {len(self.layers)}) [{kind}]"
+        return f"(Unnamed Layer* {len(self.layers)}) [{CALLED.get(kind, kind)}]"
 
     def outdated(self, layer: ILayer) -> None:
         """Forget what was made of a layer, and of all that read it; loops and branches, where a

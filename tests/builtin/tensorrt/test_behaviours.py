@@ -473,3 +473,46 @@ def test_an_interface_says_which_it_is() -> None:
         assert made.interface_info.kind == kind
     told = trt.IPluginV3OneBuildV2().interface_info
     assert (told.kind, told.major, told.minor) == ("PLUGIN_V3ONE_BUILD", 2, 0)
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def test_what_has_no_name_is_called_as_there(network: trt.INetworkDefinition) -> None:
+    """As logs and calibration caches of TensorRT have it."""
+    x = network.add_input("x", trt.float32, (4, 4))
+    none = trt.MatrixOperation.NONE
+    made = [
+        network.add_matrix_multiply(x, none, x, none),
+        network.add_softmax(x),
+        network.add_topk(x, trt.TopKOperation.MAX, 2, 1),
+    ]
+    assert [[layer.get_output(i).name for i in range(layer.num_outputs)] for layer in made] == [
+        ["(Unnamed Layer* 0) [Matrix Multiply]_output"],
+        ["(Unnamed Layer* 1) [Softmax]_output"],
+        ["(Unnamed Layer* 2) [TopK]_output_1", "(Unnamed Layer* 2) [TopK]_output_2"],
+    ]
+
+
+def test_shapes_that_do_not_fit_raise_where_they_are_inferred(
+    builder: trt.Builder, network: trt.INetworkDefinition, config: trt.IBuilderConfig, logger: Kept
+) -> None:
+    profile = builder.create_optimization_profile()
+    for name in "xy":
+        network.add_input(name, trt.float32, (-1,)).set_dimension_name(0, "n")
+        profile.set_shape(name, (1,), (2,), (4,))
+    config.add_optimization_profile(profile)
+    both = network.add_elementwise(*network.inputs, trt.ElementWiseOperation.SUM)
+    network.mark_output(both.get_output(0))
+    context = builder.build_engine_with_config(network, config).create_execution_context()
+    assert context.set_input_shape("x", (3,))
+    assert context.infer_shapes() == ["y"]
+    assert context.set_input_shape("y", (4,))
+    with pytest.raises(RuntimeError, match="infer_shapes error code: -1"):
+        context.infer_shapes()
+    assert "'n'" in logger.errors[-1]
+
+
+def test_a_logger_goes_into_with() -> None:
+    with trt.Logger(trt.Logger.ERROR) as logger:
+        assert logger.min_severity is trt.Logger.ERROR

@@ -172,6 +172,7 @@ def test_an_engine_tells_the_values_that_profiles_have_of_shape_tensors(
     engine = builder.build_engine_with_config(network, config)
     assert engine is not None, logger.errors
     assert engine.get_tensor_profile_values("shape", 0) == [[1, 1], [2, 3], [6, 6]]
+    assert engine.get_tensor_profile_values(0, "shape") == [[1, 1], [2, 3], [6, 6]]
     assert engine.get_tensor_profile_values("x", 0) == []
     assert engine.is_shape_inference_io("shape")
     assert engine.get_tensor_location("shape") is trt.TensorLocation.HOST

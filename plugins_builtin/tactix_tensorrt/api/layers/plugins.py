@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 class _PluginLayer(ILayer):
     """A plugin of a program's; a build runs clones of it."""
 
+    @staticmethod
+    def nameless(index: int, count: int) -> str:
+        return f"_output_{index}"
+
     @property
     def plugin(self) -> object:
         """The program's own object."""

@@ -88,6 +88,12 @@ class Layer(Generic[Schema]):
         """
         return [None if s is None else random_array(s, rng) for s in inputs]
 
+    def races(self, attrs: Schema) -> bool:
+        """Whether its kernels are run on samples, compared with the reference, and timed; else they
+        are taken by estimate.
+        """
+        return True
+
     def draws(self, attrs: Schema) -> bool:
         """Whether runs on the same inputs give other results each time: random numbers without a
         seed. Kernels are right then if their numbers are distributed as the reference's.

@@ -51,7 +51,7 @@ class Shortfall:
             for n, c in choice.candidates.items()
             if c.status == "estimated" and not c.is_reference
         )
-        estimated = sum(not bids[n].produced for n in guesses) if measured else 0
+        estimated = sum(bids[n].races for n in guesses) if measured else 0
         untried = sum(
             c.untried
             for n in choice.candidates

@@ -104,6 +104,11 @@ class Bids:
     count: int = 1
 
     @property
+    def races(self) -> bool:
+        """Whether candidates are tried and timed."""
+        return not self.produced and self.node.layer.races(self.node.attrs)
+
+    @property
     def standing(self) -> list[Candidate]:
         """Those that are not rejected."""
         return [c for c in self.candidates if c.status != "rejected"]

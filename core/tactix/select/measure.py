@@ -442,7 +442,7 @@ class Measurer:
         """Whether it is to be tried and timed. At level 0 strangers are where tactix has no more
         than a fallback.
         """
-        if b.produced or crosses(c):
+        if not b.races or crosses(c):
             return False
         strange = [
             x.tactic.key in self.bench.strangers for x in b.candidates if not x.tactic.fallback
@@ -451,7 +451,7 @@ class Measurer:
 
     def _cannot_be_tried(self, b: Bids, c: Candidate) -> bool:
         """Whether more time would not help either: the device is not here, or it is never raced."""
-        return not self.deadline or b.produced or crosses(c)
+        return not self.deadline or not b.races or crosses(c)
 
     def _rule_out(self, b: Bids) -> None:
         """What was not tried does not beat what was; a stranger's does not even beat the reference.
@@ -485,7 +485,9 @@ class Measurer:
             arrays, want = self.bench.trial(b.node, self.env)
         except (ExecutionError, MemoryError) as e:
             why = str(e) or "no memory for its samples"
-            self.log(punctuated((f"{b.node.name} is chosen by estimate: {why}", SMALLER)))
+            short = isinstance(e, MemoryError) or isinstance(e.__cause__, MemoryError)
+            told = (f"{b.node.name} is chosen by estimate: {why}", SMALLER if short else "")
+            self.log(punctuated(told))
             for c in candidates:
                 estimate(c)
             return

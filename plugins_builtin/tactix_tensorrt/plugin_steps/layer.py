@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 
 from tactix.base.dims import Shape
 from tactix.base.dtypes import DType
-from tactix.base.errors import DTypeError, ExecutionError, TactixError
+from tactix.base.errors import DTypeError, TactixError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
 from tactix_tensorrt.plugin_steps import LAYER
 
 if TYPE_CHECKING:
-    from numpy.random import Generator
-
     from tactix_tensorrt.api.values import Array
     from tactix_tensorrt.plugin_steps.held import Held
 
@@ -70,12 +68,6 @@ class PluginLayer(Layer[PluginAttrs]):
             with suppress(TactixError):
                 view.end()
 
-    def sample(
-        self, attrs: PluginAttrs, inputs: Sequence[TensorSpec | None], rng: Generator
-    ) -> list[object]:
-        """Random, where there is something to choose: a plugin may read memory by its inputs'
-        content. Raises ExecutionError for one without tactics.
-        """
-        if len(attrs.plugin.tactics) < 2:
-            raise ExecutionError("there is one tactic: nothing to time", who=attrs.plugin.view.who)
-        return super().sample(attrs, inputs, rng)
+    def races(self, attrs: PluginAttrs) -> bool:
+        """Where there is something to choose: a plugin may read memory by its inputs' content."""
+        return len(attrs.plugin.tactics) > 1

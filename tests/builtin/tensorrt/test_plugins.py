@@ -44,6 +44,15 @@ def test_a_plugin_runs_in_a_build_and_by_its_creator(
     assert np.array_equal(got, np.pad(X, [(0, 0), (0, 1), (1, 2)], "wrap"))
 
 
+def test_one_tactic_is_taken_without_a_word(
+    network: Net, config: trt.IBuilderConfig, logger: Kept
+) -> None:
+    config.builder_optimization_level = 3
+    added(network, CircularPad(pads(1, 2, 0, 1)))
+    assert network.builder.build_serialized_network(network, config), logger.errors
+    assert logger.warnings == []
+
+
 def test_open_sizes_are_told_as_ranges_in_a_build_and_as_sizes_in_a_run(
     network: Net, config: trt.IBuilderConfig, logger: Kept
 ) -> None:

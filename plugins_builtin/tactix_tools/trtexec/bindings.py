@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from tactix_tensorrt import api as trt
 from tactix_tools import arrays
 from tactix_tools.options import Shapes
 from tactix_tools.trtexec.lines import ReportLines, as_trtexec
-from tactix_tools.trtexec.models import TrtexecFailure
+from tactix_tools.trtexec.models import TrtexecFailure, check_values
 from tactix_tools.trtexec.options import InferenceOptions
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def inputs_of(
 ) -> dict[str, Any]:
     """Arrays by name: of files, else random. Raises InvalidArgument, ShapeError, OSError."""
     native = engine.native
-    shapes = _tuned(engine, options.profile) | options.shapes
+    told = _values(engine, options.profile)
+    given = {n: s for n, s in options.shapes.items() if n not in told}
+    shapes = _tuned(engine, options.profile) | given
     symbols = arrays.sizes(native.plan, shapes)
     out = arrays.random(native.plan, symbols)
     if unknown := options.inputs.keys() - out.keys():
@@ -37,6 +39,11 @@ def inputs_of(
         if name in options.inputs:
             out[name] = _read(options.inputs[name], array)
             lines.info(f"Using values loaded from {options.inputs[name]} for input {name}")
+        elif name in told:
+            values = options.shapes.get(name, told[name])
+            check_values(name, values, array.size)
+            out[name] = _filled(array, values)
+            lines.info(f"Using {as_trtexec(values)} for the shape tensor {name}")
         else:
             lines.info(f"Using random values for input {name}")
     return out
@@ -51,6 +58,20 @@ def _tuned(engine: trt.ICudaEngine, profile: int) -> Shapes:
         return {}
     names = [io.name for io in engine.native.inputs]
     return {n: tuple(engine.get_tensor_profile_shape(n, profile)[1]) for n in names}
+
+
+def _values(engine: trt.ICudaEngine, profile: int) -> Shapes:
+    """Of shape tensors those that a profile is tuned for."""
+    names = [io.name for io in engine.native.inputs]
+    rows = {n: engine.get_tensor_profile_values(n, profile) for n in names}
+    return {n: tuple(found[1]) for n, found in rows.items() if found}
+
+
+def _filled(like: Any, values: Sequence[int]) -> Any:
+    """These values as an array of that dtype and shape."""
+    import numpy as np
+
+    return np.array(values, like.dtype).reshape(like.shape)
 
 
 def _read(path: str, like: Any) -> Any:

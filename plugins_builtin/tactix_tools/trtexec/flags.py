@@ -88,7 +88,9 @@ BUILD = (
     Flag("noTF32", "", "FP32 products are not rounded to TF32"),
     Flag("stronglyTyped", "", "types are the model's: the flags of precision are left out"),
     Flag("precisionConstraints", "none|obey|prefer", "what becomes of --layerPrecisions"),
-    Flag("layerPrecisions", "SPEC", "layer:fp32|fp16|bf16, separated by commas; * as in files"),
+    Flag(
+        "layerPrecisions", "SPEC", "layer:fp32|fp16|bf16|int8, with commas between; * as in files"
+    ),
     _refused(
         "layerOutputTypes", "SPEC", "types of layers' outputs", "Put Cast nodes into the model"
     ),

@@ -85,8 +85,9 @@ def _build(options: AllOptions, lines: ReportLines) -> bytes:
     config = _config(options.build, builder, network, lines)
     for index, profile in enumerate(_profiles(options.build, network, lines)):
         made = builder.create_optimization_profile()
-        for name, opt in profile.opt.items():
-            _set_range(made, name, profile.low[name], opt, profile.high[name])
+        for tensor in network.inputs:
+            if tensor.name in profile.opt:
+                _set_range(made, tensor, profile)
         if config.add_optimization_profile(made) != index:
             raise TrtexecFailure("Optimization profile is invalid")
     begin = time.perf_counter()
@@ -254,17 +255,28 @@ def _completed(profile: ProfileShapes, shapes: Shapes, lines: ReportLines) -> Pr
     )
 
 
-def _set_range(
-    profile: trt.IOptimizationProfile,
-    name: str,
-    low: tuple[int, ...],
-    opt: tuple[int, ...],
-    high: tuple[int, ...],
-) -> None:
-    try:
-        profile.set_shape(name, low, opt, high)
-    except ValueError as e:
-        raise TrtexecFailure(f"Shapes of {name} are not in order") from e
+def _set_range(made: trt.IOptimizationProfile, tensor: trt.ITensor, profile: ProfileShapes) -> None:
+    """Of a shape tensor what is given are its values. Raises InvalidArgument."""
+    name = tensor.name
+    rows = [rows[name] for rows in (profile.low, profile.opt, profile.high)]
+    if not tensor.is_shape_tensor:
+        try:
+            made.set_shape(name, *rows)
+        except ValueError as e:
+            raise TrtexecFailure(f"Shapes of {name} are not in order") from e
+        return
+    count = trt.volume(tensor.shape)
+    for row in rows:
+        check_values(name, row, count)
+    if not made.set_shape_input(name, *rows):
+        raise TrtexecFailure(f"Values of {name} are not in order")
+
+
+def check_values(name: str, values: Sequence[int], count: int) -> None:
+    """Raises InvalidArgument for other than ``count`` values of a shape tensor."""
+    if len(values) != count:
+        what = f"the shape tensor {name!r} holds {count} values, not {len(values)}"
+        raise InvalidArgument(what, do="Give what it holds, not its shape: NAME:3x4 for [3, 4]")
 
 
 def _keep_timings(options: BuildOptions, config: trt.IBuilderConfig) -> None:

@@ -51,7 +51,7 @@ POOLS = {
 }
 SOURCES = ("CUBLAS", "CUBLAS_LT", "CUDNN", "EDGE_MASK_CONVOLUTIONS", "JIT_CONVOLUTIONS")
 PLATFORMS = {"SameAsBuild": "SAME_AS_BUILD", "WindowsAMD64": "WINDOWS_AMD64"}
-LAYER_PRECISIONS = ("fp32", "fp16", "bf16")
+LAYER_PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 CONSTRAINTS = {"obey": "OBEY_PRECISION_CONSTRAINTS", "prefer": "PREFER_PRECISION_CONSTRAINTS"}
 PLUGINS = ("plugins", "staticPlugins", "dynamicPlugins")
 RANGES = ("minShapes", "optShapes", "maxShapes")

@@ -119,7 +119,7 @@ def test_sizes_have_units() -> None:
         ("--inputIOFormats=fp16:hwc8", "the format is chw here"),
         ("--outputIOFormats=fp17:chw", "types are fp32"),
         ("--memPoolSize=heap:1", "pools are workspace"),
-        ("--layerPrecisions=a:int8", "int8 of 'a'"),
+        ("--layerPrecisions=a:int4", "int4 of 'a'"),
         ("--sparsity=force", "would change the weights"),
         ("--device=1", "Set CUDA_VISIBLE_DEVICES"),
         ("--tacticSources=CUDNN", "write + or - before CUBLAS"),
@@ -218,6 +218,24 @@ def test_an_open_shape_is_1_with_a_warning(onnx: str, capsys: pytest.CaptureFixt
     found = capsys.readouterr()
     assert "no shapes were provided. Automatically overriding shape to: 1x3x8x8" in found.err
     assert "Input binding for x with dimensions 1x3x8x8 is created." in found.out
+
+
+def test_shapes_of_a_shape_tensor_are_its_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 6])
+    sizes = helper.make_tensor_value_info("s", TensorProto.INT64, [2])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["a", "b"])
+    node = helper.make_node("Reshape", ["x", "s"], ["y"])
+    graph = helper.make_graph([node], "net", [x, sizes], [y])
+    monkeypatch.chdir(tmp_path)
+    Path("m.onnx").write_bytes(helper.make_model(graph, ir_version=10).SerializeToString())
+    assert main(["--onnx=m.onnx", *QUICK, "--shapes=x:2x6,s:3x4", "--dumpOutput"]) == 0
+    told = capsys.readouterr().out
+    assert "Using 3x4 for the shape tensor s" in told
+    assert "y: (3x4)" in told
+    assert main(["--onnx=m.onnx", *QUICK, "--shapes=x:2x6,s:2"]) == 1
+    assert "'s' holds 2 values, not 1" in capsys.readouterr().err
 
 
 def test_a_plan_is_loaded_at_its_profiles(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:

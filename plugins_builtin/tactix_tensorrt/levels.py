@@ -59,6 +59,12 @@ _NEW_IN_10 = {
     "": "IRuntimeConfig IStreamReaderV2 IStreamWriter IDebugListener IGpuAsyncAllocator "
     "InterfaceInfo TimingCacheKey TimingCacheValue",
     "ITimingCache": "query queryKeys update",
+    "OnnxParser": "get_layer_output_tensor load_initializer load_model_proto parse_model_proto",
+    "OnnxParserRefitter": "load_initializer load_model_proto refit_model_proto",
+    "INetworkDefinition": "are_weights_marked_refittable mark_weights_refittable "
+    "unmark_weights_refittable",
+    "ITopKLayer": "indices_type",
+    "IExecutionContext": "get_runtime_config",
     "ICudaEngine": "create_runtime_config get_engine_stat",
 }
 

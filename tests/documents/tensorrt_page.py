@@ -23,9 +23,9 @@ FLAGS_BEGIN, FLAGS_END = f"<!-- flags: written by {COMMAND} -->\n", "<!-- end of
 OURS = {
     "INetworkDefinition": "add adopt changed_input constructs debug fail formats hidden input_value inputs is_parsed "
     "layers lowered native next_name open_inputs outdated outputs precise_layers "
-    "reshape_input retype roles tells_unfused value_of warn weights_names tensors",
+    "is_strongly_typed refittable reshape_input retype roles tells_unfused value_of warn weights_names tensors",
     "IAttention": "align attributes changed computed",
-    "IBuilderConfig": "ask_int8 facts fail names native selection warn",
+    "IBuilderConfig": "ask_int8 check_typed facts fail names native selection warn",
     "ICudaEngine": "allocator facts has kept layouts renewed",
     "IIfConditional": "KIND bound bounds check label layers lowered of tensors",
     "IIteratorLayer": "slice_at",

@@ -138,9 +138,15 @@ class Additions:
         return self._new(arithmetic.IReduceLayer, [input], **fields)
 
     def add_topk(
-        self, input: ITensor, op: TopKOperation, k: int, axes: int
+        self,
+        input: ITensor,
+        op: TopKOperation,
+        k: int,
+        axes: int,
+        indices_type: DataType = DataType.INT32,
     ) -> arithmetic.ITopKLayer:
-        return self._new(arithmetic.ITopKLayer, [input], op=op, k=k, axes=axes)
+        fields = {"op": op, "k": k, "axes": axes, "indices_type": indices_type}
+        return self._new(arithmetic.ITopKLayer, [input], **fields)
 
     def add_softmax(self, input: ITensor) -> arithmetic.ISoftMaxLayer:
         return self._new(arithmetic.ISoftMaxLayer, [input])

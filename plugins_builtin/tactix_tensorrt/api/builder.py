@@ -142,6 +142,8 @@ class Builder(Rooted):
 
         lowered = network.lowered()
         self._check_profiles(network, config)
+        if network.is_strongly_typed:
+            config.check_typed()
         with _cache_file(config) as cache:
             native = config.native(network.open_inputs(), network.precise_layers(config), cache)
             self._finish(native, config)
@@ -191,6 +193,8 @@ class Builder(Rooted):
             hidden=hidden,
             asserted=dict(network.asserted),
             sizes=told_sizes.of(network.native),
+            individual="REFIT_INDIVIDUAL" in config.names(),
+            refittable=tuple(sorted(network.refittable)),
             roles={
                 n.name: network.roles[n.name] for n in network.layers if n.name in network.roles
             },
@@ -233,8 +237,13 @@ class Builder(Rooted):
     def _check_profiles(network: INetworkDefinition, config: IBuilderConfig) -> None:
         """Raises NetworkError for an open shape that a profile lacks."""
         for name in network.open_inputs():
-            if not config.profiles or any(name not in p.shapes for p in config.profiles):
+            if not config.profiles:
                 raise NetworkError(OPEN.format(name=name))
+            for index, profile in enumerate(config.profiles):
+                if name not in profile.shapes:
+                    known = ", ".join(map(repr, profile.shapes)) or "none"
+                    what = f"optimization profile {index} has no shapes for {name!r}"
+                    raise NetworkError(what, why=f"it has {known}", do="Call its set_shape")
 
 
 def unfused_values(network: NetworkDefinition, plan: Plan) -> list[Value]:

@@ -302,6 +302,14 @@ class IBuilderConfig(Flagged, Reporting):
             raise ConfigError(what, do=f"{do}; PREFER_PRECISION_CONSTRAINTS goes on without")
         self.warn(f"{what}: It stays as it is. Ask for trt.bfloat16 and set BuilderFlag.BF16")
 
+    def check_typed(self) -> None:
+        """Raises ConfigError for flags that would lower what a strongly typed network says."""
+        lower = [n for n in ("FP16", "BF16", "INT8", "FP8", "INT4", "FP4") if n in self.names()]
+        if lower:
+            what = f"BuilderFlag.{lower[0]} is set, and the network is strongly typed"
+            why = "its tensors' types say what is computed in which precision"
+            raise ConfigError(what, why=why, do="Leave the flag out, or cast in the network")
+
     def _check_target(self) -> None:
         """Raises ConfigError for what would run elsewhere, or otherwise, than the program asks."""
         if self.engine_capability is not EngineCapability.STANDARD:

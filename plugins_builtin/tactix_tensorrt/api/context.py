@@ -13,7 +13,7 @@ from tactix_tensorrt.api import limits
 from tactix_tensorrt.api.callbacks import IDebugListener, IOutputAllocator, IProfiler
 from tactix_tensorrt.api.converting import Converted
 from tactix_tensorrt.api.debug import DebugTensors, Seen
-from tactix_tensorrt.api.enums import TensorLocation
+from tactix_tensorrt.api.enums import ExecutionContextAllocationStrategy, TensorLocation
 from tactix_tensorrt.api.layer_times import LayerTimes
 from tactix_tensorrt.api.logger import ILogger, Reporting, returns
 from tactix_tensorrt.api.room import RoomCheck
@@ -22,7 +22,7 @@ from tactix_tensorrt.levels import at_this_level
 
 if TYPE_CHECKING:
     from tactix.run.context import ExecutionContext
-    from tactix_tensorrt.api.engine import ICudaEngine
+    from tactix_tensorrt.api.engine import ICudaEngine, IRuntimeConfig
 
 
 ALIGNMENT = 64
@@ -77,9 +77,15 @@ class IExecutionContext(Reporting):
     nvtx_verbosity: object = None
     temporary_allocator: object = None
 
-    def __init__(self, engine: ICudaEngine, native: ExecutionContext, logger: ILogger) -> None:
+    def __init__(
+        self,
+        engine: ICudaEngine,
+        native: ExecutionContext,
+        logger: ILogger,
+        strategy: ExecutionContextAllocationStrategy = ExecutionContextAllocationStrategy.STATIC,
+    ) -> None:
         super().__init__(logger)
-        self._engine, self.native = engine, native
+        self._engine, self.native, self._strategy = engine, native, strategy
         self._debug = DebugTensors(engine.native.plan, engine.facts, engine.allocator())
         for name in engine.facts.hidden:
             native.set_output_allocator(name, self._debug.memory)
@@ -138,6 +144,14 @@ class IExecutionContext(Reporting):
     @name.setter
     def name(self, name: str) -> None:
         self.native.name = name
+
+    def get_runtime_config(self) -> IRuntimeConfig:
+        """How it was made."""
+        from tactix_tensorrt.api.engine import IRuntimeConfig
+
+        found = IRuntimeConfig()
+        found.set_execution_context_allocation_strategy(self._strategy)
+        return found
 
     # -- profiles and shapes ----------------------------------------------------------------------
 

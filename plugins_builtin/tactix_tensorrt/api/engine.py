@@ -49,7 +49,8 @@ class IRuntimeConfig:
         self._strategy = ExecutionContextAllocationStrategy.STATIC
 
     def set_execution_context_allocation_strategy(
-        self, strategy: ExecutionContextAllocationStrategy
+        self,
+        strategy: ExecutionContextAllocationStrategy = ExecutionContextAllocationStrategy.STATIC,
     ) -> None:
         self._strategy = strategy
 
@@ -375,7 +376,7 @@ class ICudaEngine(Reporting):
     def get_weight_streaming_automatic_budget(self) -> int:
         return self.streamable_weights_size
 
-    def get_engine_stat(self, stat: EngineStat) -> int:
+    def get_engine_stat(self, stat: EngineStat = EngineStat.TOTAL_WEIGHTS_SIZE) -> int:
         """Bytes of the weights that the plan has, or that were left out of it: -1 where none
         were.
         """
@@ -398,15 +399,18 @@ class ICudaEngine(Reporting):
         self,
         strategy: ExecutionContextAllocationStrategy
         | IRuntimeConfig = ExecutionContextAllocationStrategy.STATIC,
+        *,
+        runtime_config: IRuntimeConfig | None = None,
     ) -> IExecutionContext | None:
         """A context; None if it cannot be."""
-        if isinstance(strategy, IRuntimeConfig):
-            strategy = strategy.get_execution_context_allocation_strategy()
-        if strategy is ExecutionContextAllocationStrategy.USER_MANAGED:
+        asked = runtime_config or strategy
+        if isinstance(asked, IRuntimeConfig):
+            asked = asked.get_execution_context_allocation_strategy()
+        if asked is ExecutionContextAllocationStrategy.USER_MANAGED:
             native = self.native.create_execution_context_without_device_memory()
         else:
             native = self.native.create_execution_context()
-        return IExecutionContext(self, native, self._logger)
+        return IExecutionContext(self, native, self._logger, asked)
 
     def create_execution_context_without_device_memory(self) -> IExecutionContext | None:
         return self.create_execution_context(ExecutionContextAllocationStrategy.USER_MANAGED)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tactix.base.dims import Expr
 from tactix.base.errors import NetworkError
+from tactix.base.spelling import did_you_mean
 from tactix_tensorrt import device
 from tactix_tensorrt.api import assertions, formats, parsed
 from tactix_tensorrt.api.additions import Additions
@@ -17,7 +18,7 @@ from tactix_tensorrt.api.logger import Reporting
 from tactix_tensorrt.api.scope import Scope
 from tactix_tensorrt.api.tensor import ITensor
 from tactix_tensorrt.api.values import NATIVE, Dims, Weights
-from tactix_tensorrt.api.weights_names import Roles, WeightsNames, users
+from tactix_tensorrt.api.weights_names import Roles, WeightsNames, named, users
 from tactix_tensorrt.levels import at_this_level
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class INetworkDefinition(Additions, Reporting):
         self.constructs: list[Construct] = []
         self.weights_names = WeightsNames()
         self.asserted: dict[str, str] = {}
+        self.refittable: set[str] = set()
         self.roles: Roles = {}
         self._whole = Whole(self)
 
@@ -100,6 +102,11 @@ class INetworkDefinition(Additions, Reporting):
 
     def get_flag(self, flag: NetworkDefinitionCreationFlag) -> bool:
         return bool(self.flags & flag.mask)
+
+    @property
+    def is_strongly_typed(self) -> bool:
+        flag = NetworkDefinitionCreationFlag.__members__.get("STRONGLY_TYPED")
+        return flag is not None and self.get_flag(flag)  # TensorRT 8 has no such flag
 
     @property
     def has_implicit_batch_dimension(self) -> bool:
@@ -265,6 +272,28 @@ class INetworkDefinition(Additions, Reporting):
         self.weights_names.set(weights, name)
         self._forget()
         return True
+
+    def mark_weights_refittable(self, name: str) -> bool:
+        """Let refits of an engine that is built with REFIT_INDIVIDUAL change these weights; False
+        for a name that no weights have.
+        """
+        known = named(self.layers) | self.weights_names.names()
+        known |= {value.name for value in self.native.constants} if self.is_parsed else set()
+        if name not in known:
+            do = did_you_mean(name, sorted(known), "Give the name of weights of the network")
+            self.fail(f"mark_weights_refittable: no weights are named {name!r}: {do}")
+            return False
+        self.refittable.add(name)
+        return True
+
+    def unmark_weights_refittable(self, name: str) -> bool:
+        """False for what is not marked."""
+        marked = self.are_weights_marked_refittable(name)
+        self.refittable.discard(name)
+        return marked
+
+    def are_weights_marked_refittable(self, name: str) -> bool:
+        return name in self.refittable
 
     # -- towards tactix ---------------------------------------------------------------------------
 

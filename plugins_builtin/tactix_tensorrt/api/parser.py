@@ -12,9 +12,9 @@ from tactix_tensorrt import levels
 from tactix_tensorrt.api.config import IBuilderConfig
 from tactix_tensorrt.api.enums import OnnxParserFlag
 from tactix_tensorrt.api.flags import Flagged
+from tactix_tensorrt.api.loaded_model import LoadsModels
 from tactix_tensorrt.api.logger import ILogger
 from tactix_tensorrt.api.network import INetworkDefinition
-from tactix_tensorrt.api.parser_errors import ListingErrors
 from tactix_tensorrt.api.plugin_nodes import PluginNodes, plugin_names
 from tactix_tensorrt.levels import at_this_level
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import onnx
 
     from tactix.network.definition import NetworkDefinition
+    from tactix_tensorrt.api.tensor import ITensor
 
 
 PARSER_VERSION = 100
@@ -41,7 +42,7 @@ class Subgraph:
 
 
 @at_this_level
-class OnnxParser(Flagged, ListingErrors):
+class OnnxParser(Flagged, LoadsModels):
     """Fills one network. ``flags``: a mask of OnnxParserFlag; none of them changes what tactix
     reads, but what is for a DLA alone fails where there is none.
     """
@@ -67,7 +68,12 @@ class OnnxParser(Flagged, ListingErrors):
     def parse_with_weight_descriptors(self, model: bytes, path: str | None = None) -> bool:
         return self.parse(model, path)
 
-    def _take(self, source: str | bytes) -> bool:
+    def parse_model_proto(self) -> bool:
+        """What was loaded, with the weights that were given. False if it fails."""
+        model = self._whole()
+        return model is not None and self._take(model)
+
+    def _take(self, source: str | bytes | onnx.ModelProto) -> bool:
         net = self._read(source)
         if net is None:
             return False
@@ -97,6 +103,11 @@ class OnnxParser(Flagged, ListingErrors):
         except (ModelImportError, TactixError) as e:
             self._failed(e)
             return None
+
+    def get_layer_output_tensor(self, name: str, i: int) -> ITensor | None:
+        """Output ``i`` of the layer that a node of that name became; None if none did."""
+        found = (layer for layer in self.network.layers if layer.name == name)
+        return next((layer.get_output(i) for layer in found), None)
 
     # -- what it is told --------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class PlanFacts:
     listeners may be told of, ``unfused``: those that fusions left; ``hidden``: outputs of the plan
     that engines do not show; ``asserted``: of these what has to hold in each run, and what is said
     if it does not. ``sizes``: elements of inputs that are sizes, by symbol. ``roles``: names of
-    weights, by layer and role.
+    weights, by layer and role. ``individual``: whether refits may change ``refittable`` alone.
     """
 
     profiling_verbosity: ProfilingVerbosity = ProfilingVerbosity.DETAILED
@@ -48,6 +48,8 @@ class PlanFacts:
     asserted: Mapping[str, str] = field(default_factory=dict)
     sizes: Mapping[str, ToldSize] = field(default_factory=dict)
     roles: Mapping[str, Mapping[WeightsRole, str]] = field(default_factory=dict)
+    individual: bool = False
+    refittable: tuple[str, ...] = ()
 
     def entry(self) -> dict[str, object]:
         """Of ``Plan.meta``."""
@@ -62,6 +64,8 @@ class PlanFacts:
             "hidden": list(self.hidden),
             "asserted": dict(self.asserted),
             "sizes": told_sizes.entry(self.sizes),
+            "individual": self.individual,
+            "refittable": list(self.refittable),
             "roles": {n: {r.name: w for r, w in own.items()} for n, own in self.roles.items()},
         }
 
@@ -86,6 +90,8 @@ def of(plan: Plan) -> PlanFacts:
         {name: message.text() for name, message in r.at("asserted").fields().items()},
         {symbol: _size(size) for symbol, size in r.at("sizes").fields().items()},
         {name: _roles(own) for name, own in r.at("roles").fields().items()},
+        r.at("individual").flag(),
+        tuple(n.text() for n in r.at("refittable").items()),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tactix_tensorrt.api.enums import EngineCapability
-from tactix_tensorrt.api.logger import ILogger
+from tactix_tensorrt.api.logger import ILogger, Logger
 from tactix_tensorrt.api.plugins import (
     IPluginCreator,
     IPluginCreatorInterface,
@@ -70,6 +70,14 @@ class IPluginRegistry:
     def plugin_creator_list(self) -> list[IPluginCreator]:
         """Those of plugins before version 3."""
         return [c for c in self.all_creators if isinstance(c, IPluginCreator)]
+
+    def load_library(self, plugin_path: str) -> None:
+        """None: libraries of C++ are not loaded, which is printed as a logger does it."""
+        do = "Write the plugin in Python (IPluginV3), or make a pack of it (`tactix-sdk new`)"
+        Logger().log(Logger.ERROR, f"{plugin_path}: no library of TensorRT's is loaded. {do}")
+
+    def deregister_library(self, handle: object) -> None:
+        """Nothing: there is none."""
 
     def acquire_plugin_resource(self, key: str, resource: IPluginResource) -> IPluginResource:
         """The resource of that key: a clone of the first one that was given."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,15 +11,17 @@ from typing import TYPE_CHECKING
 from tactix.base.errors import TactixError
 from tactix_tensorrt.api.engine import ICudaEngine
 from tactix_tensorrt.api.enums import TensorLocation, WeightsRole
+from tactix_tensorrt.api.loaded_model import LoadsModels
 from tactix_tensorrt.api.logger import ILogger, Reporting, returns
-from tactix_tensorrt.api.parser_errors import ListingErrors
 from tactix_tensorrt.api.values import FROM_NATIVE, Weights
+from tactix_tensorrt.levels import at_this_level
 
 if TYPE_CHECKING:
     from tactix_refit.refitter import Refitter as NativeRefitter
     from tactix_tensorrt.api.values import Array
 
 
+@at_this_level
 class Refitter(Reporting):
     """Of one engine. ``weights_validation``: kept; finite weights are always asked for."""
 
@@ -50,6 +53,9 @@ class Refitter(Reporting):
         """Numbers that must stay until the refit; on the host, DEVICE is host memory, too."""
         if location is TensorLocation.DEVICE and not self.engine.native.device.host_memory:
             self.fail(f"weights {name!r} on the device: Give them in memory of the host")
+            return False
+        if not self._may_change(name):
+            self.fail(f"{name!r} is not marked: Call mark_weights_refittable before the build")
             return False
         array = weights.view() if isinstance(weights, Weights) else weights
         shape = self.native.get_weights_prototype(name).shape
@@ -84,18 +90,18 @@ class Refitter(Reporting):
 
     @returns(Weights())
     def get_named_weights(
-        self, name: str, location: TensorLocation = TensorLocation.HOST
+        self, weights_name: str, location: TensorLocation = TensorLocation.HOST
     ) -> Weights:
         """What was set; none if nothing was."""
-        found = self.native.get_named_weights(name)
+        found = self.native.get_named_weights(weights_name)
         return Weights() if found is None else Weights(found)
 
     def get_weights_location(self, weights_name: str) -> TensorLocation:
         return TensorLocation.HOST
 
     @returns(False)
-    def unset_named_weights(self, name: str) -> bool:
-        self.native.unset_named_weights(name)
+    def unset_named_weights(self, weights_name: str) -> bool:
+        self.native.unset_named_weights(weights_name)
         return True
 
     @returns(Weights())
@@ -117,7 +123,31 @@ class Refitter(Reporting):
         except TactixError as e:
             self.fail(e)
             return []
-        return own.get_missing_weights() if missing else own.get_all_weights()
+        every = own.get_missing_weights() if missing else own.get_all_weights()
+        return [name for name in every if self._may_change(name)]
+
+    def _may_change(self, name: str) -> bool:
+        """Whether it was marked, if REFIT_INDIVIDUAL asked for that."""
+        facts = self.engine.facts
+        return not facts.individual or name in facts.refittable
+
+    def get_tensors_with_dynamic_range(self) -> list[str]:
+        """None: engines keep the scales that they were built with."""
+        return []
+
+    def get_dynamic_range(self, tensor_name: str) -> tuple[float, float]:
+        """Nothing to tell, which is logged."""
+        self._no_range(tensor_name)
+        return (0.0, 0.0)
+
+    def set_dynamic_range(self, tensor_name: str, range: Sequence[float]) -> bool:
+        """False, which is logged."""
+        self._no_range(tensor_name)
+        return False
+
+    def _no_range(self, name: str) -> None:
+        do = "Build it again with another range, or with Q/DQ layers, whose scales are weights"
+        self.fail(f"the range of {name!r} is fixed in the engine: {do}")
 
     @returns(False)
     def refit_cuda_engine(self) -> bool:
@@ -130,7 +160,8 @@ class Refitter(Reporting):
         return self.refit_cuda_engine()
 
 
-class OnnxParserRefitter(ListingErrors):
+@at_this_level
+class OnnxParserRefitter(LoadsModels):
     """Weights from a model of the same structure: all of them, at once."""
 
     def __init__(self, refitter: Refitter, logger: ILogger) -> None:
@@ -142,6 +173,11 @@ class OnnxParserRefitter(ListingErrors):
 
     def refit_from_bytes(self, model: bytes, path: str | None = None) -> bool:
         return self._take(Path(path) if path and Path(path).is_file() else bytes(model))
+
+    def refit_model_proto(self) -> bool:
+        """By what was loaded, with the weights that were given."""
+        model = self._whole()
+        return model is not None and self._take(model.SerializeToString())
 
     def _take(self, model: Path | bytes) -> bool:
         try:

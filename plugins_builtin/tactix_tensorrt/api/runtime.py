@@ -55,11 +55,17 @@ class Runtime(Rooted):
 
     @returns(None)
     def deserialize_cuda_engine(
-        self, serialized_engine: bytes | IStreamReader | IStreamReaderV2
+        self,
+        serialized_engine: bytes | IStreamReader | IStreamReaderV2 | None = None,
+        *,
+        stream_reader: IStreamReader | None = None,
+        stream_reader_v2: IStreamReaderV2 | None = None,
     ) -> ICudaEngine | None:
         """The engine of a plan's bytes, or of what a reader gives; None if it cannot be."""
         from tactix_tensorrt.plugin_steps.launcher import check
 
+        if serialized_engine is None:
+            serialized_engine = stream_reader or stream_reader_v2 or b""
         if isinstance(serialized_engine, IStreamReader | IStreamReaderV2):
             serialized_engine = _all_of(serialized_engine)
         if self.max_threads:

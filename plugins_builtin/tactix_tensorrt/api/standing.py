@@ -32,6 +32,8 @@ REFUSED: dict[str, frozenset[str]] = {
     for name, members in {
         "IBuilderConfig": "can_run_on_DLA",
         "IExecutionContext": "set_communicator set_input_consumed_event",
+        "IPluginRegistry": "deregister_library load_library",
+        "Refitter": "get_dynamic_range get_tensors_with_dynamic_range set_dynamic_range",
     }.items()
 }
 

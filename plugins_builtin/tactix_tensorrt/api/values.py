@@ -162,7 +162,15 @@ class Weights:
     What lies at an address must stay until the engine is built.
     """
 
-    def __init__(self, data: Array | DataType | None = None, ptr: int = 0, count: int = 0) -> None:
+    def __init__(
+        self,
+        type: Array | DataType | None = None,
+        ptr: int = 0,
+        count: int = 0,
+        *,
+        a: Array | None = None,
+    ) -> None:
+        data = type if a is None else a
         self._array, self._ptr = None, 0
         if data is None or isinstance(data, DataType):
             self._dtype, self._ptr, self._size = data or DataType.FLOAT, ptr, count

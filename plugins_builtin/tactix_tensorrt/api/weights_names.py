@@ -37,6 +37,10 @@ class WeightsNames:
         """Whether others have that name."""
         return any(n == name and not _same(known, weights) for known, n in self._given)
 
+    def names(self) -> set[str]:
+        """All that were given."""
+        return {name for _, name in self._given}
+
     def set(self, weights: Weights | Array, name: str | None) -> None:
         """Give weights a name; None takes it away."""
         self._given = [(known, n) for known, n in self._given if not _same(known, weights)]
@@ -48,6 +52,17 @@ def users(layers: Sequence[ILayer], weights: Weights | Array) -> list[str]:
     """Names of the layers that have these weights, once for each use."""
     held = ((layer, getattr(layer, key, None)) for layer in layers for key in ATTRIBUTES)
     return [layer.name for layer, own in held if own is not None and _same(own, weights)]
+
+
+def named(layers: Sequence[ILayer]) -> set[str]:
+    """What weights of added layers are called that have no name of their own."""
+    own = (layer for layer in layers if not layer.is_parsed)
+    return {
+        f"{layer.name}.{'constant' if key == 'weights' else key}"
+        for layer in own
+        for key in ATTRIBUTES
+        if getattr(layer, key, None) is not None
+    }
 
 
 def _same(one: Weights | Array, other: Weights | Array) -> bool:

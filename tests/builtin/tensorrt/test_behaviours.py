@@ -494,6 +494,12 @@ def test_what_has_no_name_is_called_as_there(network: trt.INetworkDefinition) ->
     ]
 
 
+def test_indices_of_topk_have_the_type_that_is_asked(network: trt.INetworkDefinition) -> None:
+    x = network.add_input("x", trt.float32, (4, 4))
+    layer = network.add_topk(x, trt.TopKOperation.MAX, 2, 1, indices_type=trt.int64)
+    assert layer.indices_type is layer.get_output(1).dtype is trt.int64
+
+
 def test_shapes_that_do_not_fit_raise_where_they_are_inferred(
     builder: trt.Builder, network: trt.INetworkDefinition, config: trt.IBuilderConfig, logger: Kept
 ) -> None:

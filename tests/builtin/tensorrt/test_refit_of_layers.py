@@ -87,3 +87,25 @@ def test_a_plan_is_stripped_by_its_flag_alone(
     config.set_flag(trt.BuilderFlag.STRIP_PLAN)
     refitter = trt.Refitter(built(network, config, logger), logger)
     assert ("conv", KERNEL) in set(zip(*refitter.get_missing()))
+
+
+def test_marked_weights_alone_are_refitted(
+    network: trt.INetworkDefinition, config: trt.IBuilderConfig, logger: Kept
+) -> None:
+    filled(network)
+    assert not network.mark_weights_refittable("conv.kernal")
+    assert "'conv.kernel'" in logger.errors[-1]
+    for name in ("conv.kernel", "conv.bias"):
+        assert network.mark_weights_refittable(name)
+    assert network.unmark_weights_refittable("conv.bias")
+    assert network.are_weights_marked_refittable("conv.kernel")
+    assert not network.are_weights_marked_refittable("conv.bias")
+    config.set_flag(trt.BuilderFlag.REFIT_INDIVIDUAL)
+    engine = built(network, config, logger)
+    refitter = trt.Refitter(engine, logger)
+    assert refitter.get_all_weights() == ["conv.kernel"]
+    assert not refitter.set_weights("conv", BIAS, np.ones(3, np.float32))
+    assert "mark_weights_refittable" in logger.errors[-1]
+    assert refitter.set_weights("conv", KERNEL, np.full((3, 2, 1, 1), 3, np.float32))
+    assert refitter.refit_cuda_engine()
+    assert fed(engine).tolist() == [12, 18, 24]

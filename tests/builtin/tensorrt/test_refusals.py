@@ -118,3 +118,31 @@ def test_names_and_indices_that_are_none(nonzero: trt.ICudaEngine, logger: Kept)
     assert len(logger.errors) == lines + 8
     with pytest.raises(IndexError):
         nonzero[9]
+
+
+def test_a_strongly_typed_network_has_no_flags_of_precision(
+    builder: trt.Builder, config: trt.IBuilderConfig, logger: Kept
+) -> None:
+    """Types of its tensors say all, so that no flag may lower them."""
+    network = builder.create_network(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED.mask)
+    x = network.add_input("x", trt.float32, (2, 4))
+    network.mark_output(network.add_unary(x, trt.UnaryOperation.EXP).get_output(0))
+    config.set_flag(trt.BuilderFlag.BF16)
+    assert builder.build_serialized_network(network, config) is None
+    assert "BuilderFlag.BF16 is set, and the network is strongly typed" in logger.errors[-1]
+
+
+def test_a_profile_that_lacks_an_input_is_told_with_what_it_has(
+    builder: trt.Builder,
+    network: trt.INetworkDefinition,
+    config: trt.IBuilderConfig,
+    logger: Kept,
+) -> None:
+    network.mark_output(
+        network.add_softmax(network.add_input("x", trt.float32, (-1,))).get_output(0)
+    )
+    profile = builder.create_optimization_profile()
+    profile.set_shape("X", (1,), (2,), (4,))
+    config.add_optimization_profile(profile)
+    assert builder.build_serialized_network(network, config) is None
+    assert "profile 0 has no shapes for 'x': it has 'X'" in logger.errors[-1]

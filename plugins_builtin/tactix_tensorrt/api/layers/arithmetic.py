@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tactix.base.dims import exact_div
-from tactix.base.dtypes import DType
 from tactix_tensorrt.api.enums import (
     ActivationType,
     CumulativeOperation,
@@ -240,6 +239,7 @@ class ITopKLayer(ILayer):
     op = Attribute(TopKOperation.MAX)
     k = Attribute(1)
     axes = Attribute(0)
+    indices_type = Attribute(DataType.INT32)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
         axis = _one_axis(emit, self.axes, default=0)
@@ -251,7 +251,7 @@ class ITopKLayer(ILayer):
             values, where = emit.all("DynamicTopK", [emit.input(0), count], **told)
         else:
             values, where = emit.all("TopK", [emit.input(0)], k=known[0], **fields)
-        return [values, emit.cast(where, DType.INT32)]
+        return [values, emit.cast(where, NATIVE[self.indices_type])]
 
 
 class ISoftMaxLayer(ILayer):

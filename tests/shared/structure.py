@@ -56,11 +56,13 @@ class Module:
 
 
 def modules() -> list[Module]:
-    """All of the product's source files."""
+    """All of the product's source files, without the copies that ``pip install`` leaves."""
     found = []
     for floor in FLOORS:
         for path in sorted((ROOT / floor).rglob("*.py")):
             parts = path.relative_to(ROOT / floor).with_suffix("").parts
+            if parts[0] == "build":
+                continue
             name = ".".join(p for p in parts if p != "__init__")
             found.append(Module(path, name))
     return found

@@ -202,7 +202,9 @@ class Weights:
         )
 
     def view(self) -> Array:
-        """The numbers, as ml_dtypes has those that numpy lacks; flat where an address was given."""
+        """The numbers, as ml_dtypes has those that numpy lacks; flat where an address was given, at
+        which two of four bits lie in a byte, the first in its lower half.
+        """
         import numpy as np
 
         if self._array is not None:
@@ -210,9 +212,12 @@ class Weights:
         native = NATIVE[self._dtype].numpy
         if not self._ptr or not self._size:
             return np.empty(0, native)
-        raw = (ctypes.c_char * (self._size * native.itemsize)).from_address(self._ptr)
-        flat: Array = np.frombuffer(memoryview(raw).cast("B"), native)
-        return flat
+        raw = (ctypes.c_char * math.ceil(self._size * self._dtype.itemsize)).from_address(self._ptr)
+        stored: Array = np.frombuffer(memoryview(raw).cast("B"), np.uint8)
+        if self._dtype.itemsize < 1:
+            halves = np.stack([stored & 15, stored >> 4], -1).ravel()[: self._size]
+            return halves.view(native)
+        return stored.view(native)
 
     def __len__(self) -> int:
         return self._size

@@ -65,6 +65,43 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+def test_scales_of_blocks(network: Net, logger: Kept) -> None:
+    """Four bits with a scale for each four rows: as weights of language models come."""
+    numbers = RNG.integers(-8, 8, (8, 6))
+    nibbles = (numbers & 15).ravel().astype(np.uint8)
+    packed, scales = (
+        nibbles[::2] | nibbles[1::2] << 4,
+        np.float32([[0.5], [2]]) * np.ones((2, 6), "f"),
+    )
+    weights = trt.Weights(trt.int4, packed.ctypes.data, numbers.size)
+    w = network.add_constant(numbers.shape, weights).get_output(0)
+    x = network.add_input("x", trt.float32, (8, 6))
+    by = constant(network, scales)
+    back = network.add_dequantize(w, by, trt.float32).get_output(0)
+    there = network.add_quantize(x, by, trt.int8).get_output(0)
+    wide, spread = network.add_identity(back).get_output(0), np.repeat(scales, 4, 0)
+    given = (spread * numbers).astype(np.float32)
+    y, z = run(network, [wide, there], {"x": given}, logger)
+    assert np.array_equal(y, given)
+    assert np.array_equal(z, numbers)
+
+
+def test_limits_of_random_numbers_are_tensors_too(network: Net, logger: Kept) -> None:
+    high = network.add_input("high", trt.float32, ())
+    fills = [
+        network.add_fill((500,), kind, trt.float32)
+        for kind in (trt.FillOperation.RANDOM_UNIFORM, trt.FillOperation.RANDOM_NORMAL)
+    ]
+    for fill in fills:
+        fill.set_input(1, constant(network, np.array(2, np.float32)))
+    fills[0].set_input(2, high)
+    fills[1].set_input(2, constant(network, np.array(0.01, np.float32)))
+    outputs = [fill.get_output(0) for fill in fills]
+    uniform, normal = run(network, outputs, {"high": np.array(5, np.float32)}, logger)
+    assert 2 <= uniform.min() < 2.5 < 4.5 < uniform.max() <= 5
+    assert 1.9 < normal.min() < normal.max() < 2.1
+
+
 def test_activations(network: Net, logger: Kept) -> None:
     x, made = network.add_input("x", trt.float32, X.shape), []
     for name in ACTIVATIONS:

@@ -254,16 +254,31 @@ class IFillLayer(ILayer):
     def lower(self, emit: Lowering) -> Sequence[Value]:
         if self.operation is FillOperation.LINSPACE:
             return [self._ramp(emit)]
-        if any(v is not None for v in emit.inputs[1:]):
-            raise emit.refuse("limits of random numbers as tensors", "Set alpha and beta")
         given = emit.optional(0)
         shape = tuple(self.shape) if given is None else emit.content(given, "the sizes")
-        dtype = NATIVE[self.to_type]
-        if self.operation is FillOperation.RANDOM_UNIFORM:
-            limits = {"low": float(self.alpha), "high": float(self.beta)}
-            return [emit.one("RandomUniform", shape=shape, dtype=dtype, **limits)]
-        about = {"mean": float(self.alpha), "scale": float(self.beta)}
-        return [emit.one("RandomNormal", shape=shape, dtype=dtype, **about)]
+        alpha, beta = self._limit(emit, 1, self.alpha), self._limit(emit, 2, self.beta)
+        uniform = self.operation is FillOperation.RANDOM_UNIFORM
+        names = ("low", "high") if uniform else ("mean", "scale")
+        known = isinstance(alpha, float) and isinstance(beta, float)
+        fields = dict(zip(names, (alpha, beta) if known else (0.0, 1.0), strict=True))
+        kind = "RandomUniform" if uniform else "RandomNormal"
+        drawn = emit.one(kind, shape=shape, dtype=NATIVE[self.to_type], **fields)
+        if known:
+            return [drawn]
+        first, second = (
+            emit.number(v, drawn) if isinstance(v, float) else v for v in (alpha, beta)
+        )
+        span = emit.one("Sub", second, first) if uniform else second
+        return [emit.one("Add", emit.one("Mul", drawn, span), first)]
+
+    @staticmethod
+    def _limit(emit: Lowering, index: int, own: float) -> float | Value:
+        """A number where it is known before a run."""
+        given = emit.optional(index)
+        if given is None:
+            return float(own)
+        const = given.spec.const
+        return given if const is None else float(const.ravel()[0])
 
     def _ramp(self, emit: Lowering) -> Value:
         """``start + delta[0] * i + delta[1] * j + ...``; of attributes along one axis."""
@@ -291,7 +306,7 @@ class IQuantizeLayer(ILayer):
     to_type = Attribute(DataType.INT8)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
-        fields = {"axis": max(self.axis, 0), "dtype": NATIVE[self.to_type]}
+        fields = {**_grouped(emit, self.axis), "dtype": NATIVE[self.to_type]}
         return [emit.one("QuantizeLinear", *_quantized(emit), **fields)]
 
 
@@ -303,8 +318,21 @@ class IDequantizeLayer(ILayer):
     to_type = Attribute(DataType.FLOAT)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
-        fields = {"axis": max(self.axis, 0), "dtype": NATIVE[self.to_type]}
+        fields = {**_grouped(emit, self.axis), "dtype": NATIVE[self.to_type]}
         return [emit.one("DequantizeLinear", *_quantized(emit), **fields)]
+
+
+def _grouped(emit: Lowering, axis: int) -> dict[str, int]:
+    """Which elements share a scale: where scales have as many axes as the tensor, the one along
+    which there are fewer is that of the blocks, and their sizes tell how large these are.
+    """
+    x, scale = emit.input(0).spec.shape, emit.input(1).spec.shape
+    if len(x) == len(scale):
+        pairs = [(i, d, n) for i, (d, n) in enumerate(zip(x, scale, strict=True)) if d != n]
+        match pairs:
+            case [(i, int(d), int(n))] if n > 0 and d % n == 0:
+                return {"axis": i, "block_size": d // n}
+    return {"axis": max(axis, 0)}
 
 
 def _quantized(emit: Lowering) -> list[Value | None]:

@@ -21,9 +21,10 @@ COMMAND = "python tests/documents/tensorrt_page.py"
 BEGIN, END = f"<!-- members: written by {COMMAND} -->\n", "<!-- end of members -->"
 FLAGS_BEGIN, FLAGS_END = f"<!-- flags: written by {COMMAND} -->\n", "<!-- end of flags -->"
 OURS = {
-    "INetworkDefinition": "add adopt changed_input constructs debug fail formats hidden input_value inputs is_parsed "
-    "layers lowered native next_name open_inputs outdated outputs precise_layers "
-    "is_strongly_typed refittable reshape_input retype roles tells_unfused value_of warn weights_names tensors",
+    "INetworkDefinition": "add adopt changed_input constructs debug fail for_shapes formats held_shapes hidden "
+    "input_value inputs is_parsed layers lowered native next_name open_inputs outdated "
+    "outputs precise_layers is_strongly_typed refittable reshape_input retype roles "
+    "tells_unfused value_of warn weights_names tensors",
     "IAttention": "align attributes changed computed",
     "IBuilderConfig": "ask_int8 check_typed facts fail names native selection warn",
     "ICudaEngine": "allocator facts has kept layouts renewed",

@@ -193,6 +193,7 @@ class Builder(Rooted):
             hidden=hidden,
             asserted=dict(network.asserted),
             sizes=told_sizes.of(network.native),
+            shapes=network.held_shapes(),
             individual="REFIT_INDIVIDUAL" in config.names(),
             refittable=tuple(sorted(network.refittable)),
             roles={

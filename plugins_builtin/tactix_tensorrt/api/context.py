@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tactix.base.dims import Dim, substitute, symbol_name, symbols
 from tactix.base.errors import AllocationError, ExecutionError, TactixError
-from tactix_tensorrt.api import limits
+from tactix_tensorrt.api import limits, told_sizes
 from tactix_tensorrt.api.callbacks import IDebugListener, IOutputAllocator, IProfiler
 from tactix_tensorrt.api.converting import Converted
 from tactix_tensorrt.api.debug import DebugTensors, Seen
@@ -218,12 +218,17 @@ class IExecutionContext(Reporting):
 
     def _by_told_sizes(self, name: str, told: Mapping[str, Dim]) -> Dims:
         """A shape by these sizes and those of inputs that are set, not by those of the last run."""
+        env = self._sizes(told)
+        return as_dims(tuple(substitute(d, env) for d in self.engine.native_shape(name)))
+
+    def _sizes(self, told: Mapping[str, Dim]) -> dict[str, Dim]:
+        """These, and those of inputs that are set, by symbol."""
         env = dict(told)
         for io in self.engine.native.inputs:
             sizes = self.native.get_tensor_shape(io.name)
             for d, n in zip(io.shape, sizes, strict=True):
                 env[symbol_name(d) or ""] = n
-        return as_dims(tuple(substitute(d, env) for d in self.engine.native_shape(name)))
+        return env
 
     def get_tensor_strides(self, name: str) -> Dims:
         """In elements; in groups of channels where the format has some."""
@@ -271,10 +276,24 @@ class IExecutionContext(Reporting):
         try:
             for io in () if unset else self.engine.native.outputs:
                 self.native.get_tensor_shape(io.name)
+            if not unset and not self._streams:
+                self._write_shapes()
         except TactixError as e:
             self.fail(e)
             raise RuntimeError("infer_shapes error code: -1") from e
         return unset
+
+    def _write_shapes(self) -> None:
+        """Values of outputs for shapes to the addresses that were given for them."""
+        native, held = self.engine.native, self.engine.facts.shapes
+        env = self._sizes(self._told_sizes())
+        for io in (io for io in native.outputs if io.name in held):
+            numbers = [substitute(d, env) for d in held[io.name]]
+            kind = told_sizes.INTEGERS.get(io.dtype)
+            address = self.get_tensor_address(io.name)
+            if address and kind is not None and all(isinstance(n, int) for n in numbers):
+                room = (kind * len(numbers)).from_address(address)
+                room[:] = [int(str(n)) for n in numbers]
 
     def _unset(self) -> list[str]:
         """Inputs without a shape."""

@@ -257,11 +257,11 @@ class ICudaEngine(Reporting):
         return next(found, "")
 
     def is_shape_inference_io(self, name: str) -> bool:
-        """Whether it lies on the host, and profiles have its values: not on a GPU, whose engines
-        read all inputs there.
+        """Whether it lies on the host, and profiles have its values, or ``infer_shapes`` tells
+        them: not on a GPU, whose engines have all tensors there.
         """
-        on_host = self.native.device.host_memory
-        return on_host and any(name in profile for profile in self.facts.values)
+        told = name in self.facts.shapes or any(name in profile for profile in self.facts.values)
+        return told and self.native.device.host_memory
 
     def is_debug_tensor(self, name: str) -> bool:
         return name in self.facts.debug

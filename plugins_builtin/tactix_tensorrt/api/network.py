@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from tactix.base.dims import Expr
+from tactix.base.dims import Expr, Shape
 from tactix.base.errors import NetworkError
 from tactix.base.spelling import did_you_mean
 from tactix_tensorrt import device
@@ -22,6 +22,7 @@ from tactix_tensorrt.api.weights_names import Roles, WeightsNames, named, users
 from tactix_tensorrt.levels import at_this_level
 
 if TYPE_CHECKING:
+    from tactix.base.tensor import TensorSpec
     from tactix.contracts.graph import Node, Value
     from tactix.network.definition import NetworkDefinition
     from tactix_tensorrt.api.builder import Builder
@@ -86,6 +87,7 @@ class INetworkDefinition(Additions, Reporting):
         self.builder, self.flags = builder, flags
         self.inputs: list[ITensor] = []
         self.outputs: list[ITensor] = []
+        self.for_shapes: list[ITensor] = []
         self.debug: list[ITensor] = []
         self.layers: list[ILayer] = []
         self._net: NetworkDefinition | None = None
@@ -162,12 +164,22 @@ class INetworkDefinition(Additions, Reporting):
         self.outputs = [t for t in self.outputs if t is not tensor]
 
     def mark_output_for_shapes(self, tensor: ITensor) -> bool:
+        """Let ``infer_shapes`` of contexts on the processor tell what it holds, too; False for what
+        is an output already.
+        """
+        if tensor.is_network_output:
+            return False
         self.mark_output(tensor)
+        self.for_shapes.append(tensor)
         return True
 
     def unmark_output_for_shapes(self, tensor: ITensor) -> bool:
-        self.unmark_output(tensor)
-        return True
+        """False for what is not marked so."""
+        marked = any(t is tensor for t in self.for_shapes)
+        self.for_shapes = [t for t in self.for_shapes if t is not tensor]
+        if marked:
+            self.unmark_output(tensor)
+        return marked
 
     def remove_tensor(self, tensor: ITensor) -> None:
         """An input that nothing reads."""
@@ -376,6 +388,11 @@ class INetworkDefinition(Additions, Reporting):
         made = (pair for x in self.layers for pair in zip(x.outputs, x.values or ()))
         return {**self._whole.values, **dict(made)}
 
+    def held_shapes(self) -> dict[str, Shape]:
+        """What outputs for shapes hold, as far as shapes of inputs tell it. Raises TactixError."""
+        specs = {t.name: self.value_of(t).spec for t in self.for_shapes}
+        return {name: held for name, spec in specs.items() if (held := _held(spec)) is not None}
+
     def _check_names(self) -> None:
         """Raises NetworkError for a name that an input and an output have."""
         names = {t.name for t in self.inputs}
@@ -448,6 +465,13 @@ class INetworkDefinition(Additions, Reporting):
             return []
         none = [] if self._model is None else self._model.copies
         return [layer for layer in self.layers if layer.has_precision and layer not in none]
+
+
+def _held(spec: TensorSpec) -> Shape | None:
+    """The integers in a tensor, None where data tells them."""
+    if spec.const is not None:
+        return tuple(int(n) for n in spec.const.ravel())
+    return None if spec.value is None else tuple(spec.value)
 
 
 def _is_open(value: Value) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tactix.base import dims
+from tactix.base.dims import Shape
 from tactix.plan.reader import Reader
 from tactix_tensorrt.api import told_sizes
 from tactix_tensorrt.api.enums import (
@@ -34,7 +36,8 @@ class PlanFacts:
     listeners may be told of, ``unfused``: those that fusions left; ``hidden``: outputs of the plan
     that engines do not show; ``asserted``: of these what has to hold in each run, and what is said
     if it does not. ``sizes``: elements of inputs that are sizes, by symbol. ``roles``: names of
-    weights, by layer and role. ``individual``: whether refits may change ``refittable`` alone.
+    weights, by layer and role. ``shapes``: what outputs hold that are marked for shapes.
+    ``individual``: whether refits may change ``refittable`` alone.
     """
 
     profiling_verbosity: ProfilingVerbosity = ProfilingVerbosity.DETAILED
@@ -48,6 +51,7 @@ class PlanFacts:
     asserted: Mapping[str, str] = field(default_factory=dict)
     sizes: Mapping[str, ToldSize] = field(default_factory=dict)
     roles: Mapping[str, Mapping[WeightsRole, str]] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
     individual: bool = False
     refittable: tuple[str, ...] = ()
 
@@ -64,6 +68,7 @@ class PlanFacts:
             "hidden": list(self.hidden),
             "asserted": dict(self.asserted),
             "sizes": told_sizes.entry(self.sizes),
+            "shapes": {n: [dims.to_json(d) for d in held] for n, held in self.shapes.items()},
             "individual": self.individual,
             "refittable": list(self.refittable),
             "roles": {n: {r.name: w for r, w in own.items()} for n, own in self.roles.items()},
@@ -90,6 +95,7 @@ def of(plan: Plan) -> PlanFacts:
         {name: message.text() for name, message in r.at("asserted").fields().items()},
         {symbol: _size(size) for symbol, size in r.at("sizes").fields().items()},
         {name: _roles(own) for name, own in r.at("roles").fields().items()},
+        {n: tuple(d.dim() for d in held.items()) for n, held in r.at("shapes").fields().items()},
         r.at("individual").flag(),
         tuple(n.text() for n in r.at("refittable").items()),
     )

@@ -92,3 +92,31 @@ def test_expansions_of_models_are_told(
     context.set_input_shape("x", (2, 1, 3))
     context.set_tensor_address("s", sizes.ctypes.data)
     assert context.get_tensor_shape("y") == (5, -1, 4, 3), "a 1 leaves the size of the data"
+
+
+def test_an_output_for_shapes_is_told_before_a_run(
+    network: trt.INetworkDefinition, config: trt.IBuilderConfig, logger: Kept
+) -> None:
+    x = network.add_input("x", trt.float32, (-1, -1))
+    shape = network.add_shape(x).get_output(0)
+    twice = network.add_elementwise(shape, shape, trt.ElementWiseOperation.SUM).get_output(0)
+    y = network.add_unary(x, trt.UnaryOperation.NEG).get_output(0)
+    y.name, twice.name = "y", "twice"
+    network.mark_output(y)
+    assert not network.mark_output_for_shapes(y)
+    assert network.mark_output_for_shapes(twice)
+    profile = network.builder.create_optimization_profile()
+    profile.set_shape("x", (1, 1), (2, 2), (4, 4))
+    config.add_optimization_profile(profile)
+    engine = built(network, config, logger)
+    assert engine.is_shape_inference_io("twice")
+    assert not engine.is_shape_inference_io("y")
+    context, told = engine.create_execution_context(), np.zeros(2, np.int64)
+    assert context.set_tensor_address("twice", told.ctypes.data)
+    assert context.infer_shapes() == ["x"]
+    assert told.tolist() == [0, 0]
+    assert context.set_input_shape("x", (3, 2))
+    assert context.infer_shapes() == []
+    assert told.tolist() == [6, 4]
+    assert network.unmark_output_for_shapes(twice)
+    assert network.num_outputs == 1

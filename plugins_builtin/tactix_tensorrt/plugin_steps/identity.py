@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tactix.base.errors import ExecutionError
+from tactix_tensorrt.api.built_in_plugins import BuiltInCreator
 from tactix_tensorrt.api.enums import PluginFieldType, QuickPluginCreationRequest, TensorRTPhase
 from tactix_tensorrt.api.plugin_fields import PluginField, PluginFieldCollection
 from tactix_tensorrt.api.plugin_registry import get_plugin_registry
@@ -37,8 +38,12 @@ class Identity:
         registry = get_plugin_registry()
         found = registry.get_creator(self.name, self.version, self.namespace)
         if found is None:
-            known = ", ".join(sorted(f"{c.name} {c.plugin_version}" for c in registry.all_creators))
-            why = f"no creator of it is registered in this process; registered: {known or 'none'}"
+            there = registry.all_creators
+            own = [c for c in there if not isinstance(c, BuiltInCreator)]
+            known = sorted(f"{c.name} {c.plugin_version}" for c in own)
+            known += ["TensorRT's own"] if len(own) < len(there) else []
+            told = ", ".join(known) or "none"
+            why = f"no creator of it is registered in this process; registered: {told}"
             do = "Import what defines it, and call get_plugin_registry().register_creator first"
             raise ExecutionError("the plugin is missing", who=str(self), why=why, do=do)
         return found

@@ -261,8 +261,12 @@ class Tensor(Fixed):
         return out
 
     def _interface(self) -> Mapping[str, object]:
+        """Raises ValueError where only the run tells the shape."""
         import numpy as np
 
+        if self.is_data_dependent:
+            shape = tuple(self.shape)
+            raise ValueError(f"{shape} is no shape yet: fill what `aliased` gives of the found one")
         kind = np.dtype(nptype(self.dtype))
         return {
             "shape": tuple(self.shape),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from tactix_tensorrt import api as trt
 from tactix_tensorrt.api import plugin as trtp
@@ -42,6 +43,8 @@ def non_zero_desc(x: trtp.TensorDesc) -> tuple[trtp.TensorDesc, trtp.TensorDesc]
 def non_zero(x, outputs, stream):
     found = np.argwhere(np.asarray(x))
     assert outputs[0].is_data_dependent
+    with pytest.raises(ValueError, match="aliased"):
+        np.asarray(outputs[0])
     np.asarray(outputs[0].aliased(found.shape))[...] = found
     np.asarray(outputs[1])[...] = len(found)
 

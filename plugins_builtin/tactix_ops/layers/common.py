@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, Expr, Shape, assume, compare
+from tactix.base.dims import Dim, Expr, Shape, assume, compare, show
 from tactix.base.dtypes import DType
 from tactix.base.errors import DTypeError, InvalidArgument, ShapeError
 from tactix.base.tensor import TensorSpec
@@ -66,6 +66,14 @@ def same_dim(a: Dim, b: Dim, who: str, what: str) -> None:
     if compare(a, b) in ("<", ">"):
         raise ShapeError(f"{who}: {what} is {a} and {b}")
     assume(a, "==", b)
+
+
+def same_shape(found: TensorSpec, wanted: Shape, who: str, what: str) -> None:
+    """Raises ShapeError if an input has another shape for every value of the symbols."""
+    if found.rank != len(wanted):
+        raise ShapeError(f"{who}: {what} {found} for a shape of {show(wanted)}")
+    for i, (a, b) in enumerate(zip(found.shape, wanted, strict=True)):
+        same_dim(a, b, who, f"axis {i} of its {what}")
 
 
 def no_less(a: Dim, b: Dim, broken: str, do: str = "") -> None:

@@ -11,7 +11,7 @@ from tactix.base.dims import floordiv
 from tactix.base.errors import InvalidArgument, ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix_ops.layers.common import Array, Specs, optional, pick, required, wide
+from tactix_ops.layers.common import Array, Specs, optional, pick, required, same_shape, wide
 
 RULES = ("linear", "gated", "delta", "gated_delta")
 
@@ -57,7 +57,20 @@ class LinearAttention(Layer):
             )
         heads = attrs.kv_num_heads
         width, depth = floordiv(k.shape[2], heads), floordiv(v.shape[2], heads)
-        state = optional(inputs, 3)
+        state, decay, beta = (optional(inputs, i) for i in (3, 4, 5))
+        batch, steps = k.shape[:2]
+        decays = heads if decay is None or decay.shape[-1] == heads else heads * width
+        betas = 1 if beta is None or beta.shape[-1] == 1 else heads
+        for what, found, wanted in (
+            ("queries", q, (batch, steps, attrs.q_num_heads * width)),
+            ("keys", k, (batch, steps, heads * width)),
+            ("values", v, (batch, steps, heads * depth)),
+            ("state", state, (batch, heads, width, depth)),
+            ("decay", decay, (batch, steps, decays)),
+            ("beta", beta, (batch, steps, betas)),
+        ):
+            if found is not None:
+                same_shape(found, wanted, self.key, what)
         kept = TensorSpec(
             q.dtype if state is None else state.dtype, (q.shape[0], heads, width, depth)
         )

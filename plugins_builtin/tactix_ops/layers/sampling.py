@@ -9,12 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, compare, sym
+from tactix.base.dims import Dim, compare, mod, sym
 from tactix.base.errors import InvalidArgument, ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
 from tactix_ops.layers import windows as win
-from tactix_ops.layers.common import Array, Specs, pick, required, same_dim, wide
+from tactix_ops.layers.common import (
+    Array,
+    Specs,
+    optional,
+    pick,
+    required,
+    same_dim,
+    same_shape,
+    wide,
+)
 from tactix_ops.layers.dynamic import length
 
 Taps = Callable[[Array], Iterator[tuple[Array, Array]]]
@@ -205,6 +214,7 @@ class RoiAlign(Layer):
             raise ShapeError(f"{self.key}: {x}, regions {rois}, samples {owners}")
         if isinstance(rois.shape[1], int) and rois.shape[1] != 4:
             raise ShapeError(f"{self.key}: regions {rois}: each has 4 numbers, x1 y1 x2 y2")
+        same_dim(rois.shape[0], owners.shape[0], self.key, "the number of regions")
         return [
             TensorSpec(
                 x.dtype, (rois.shape[0], x.shape[1], attrs.output_height, attrs.output_width)
@@ -347,6 +357,19 @@ class DeformableConvolution(Layer):
             raise ShapeError(f"{self.key} takes images, not {x}, {w}, {offset}")
         same_dim(x.shape[1], w.shape[1] * attrs.group, self.key, "the number of input channels")
         out = win.window_count(x.shape[2:], w.shape[2:], *self._window(attrs), False, self.key)
+        for what, count, groups in (
+            ("input channels", w.shape[1] * attrs.group, attrs.offset_group),
+            ("output channels", w.shape[0], attrs.group),
+        ):
+            same_dim(mod(count, groups), 0, self.key, f"what equal groups leave of its {what}")
+        taps = attrs.offset_group * w.shape[2] * w.shape[3]
+        for what, found, wanted in (
+            ("offsets", offset, (x.shape[0], taps * 2, *out)),
+            ("bias", optional(inputs, 3), (w.shape[0],)),
+            ("mask", optional(inputs, 4), (x.shape[0], taps, *out)),
+        ):
+            if found is not None:
+                same_shape(found, wanted, self.key, what)
         return [TensorSpec(x.dtype, (x.shape[0], w.shape[0], *out))]
 
     def _window(self, attrs: Any) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:

@@ -159,6 +159,22 @@ REFUSED = [
     ("Range", (i64(), i64(), i64()), {}, "only known by running"),
     ("Resize", (f32(1, 2),), {"sizes": (1, 2), "mode": "fancy"}, "no mode"),
     ("QuantizeLinear", (f32(2, 3), f32(4)), {"axis": 1}, "dim of the scale"),
+    ("RoiAlign", (f32(1, 2, 8, 8), f32(3, 4), i64(2)), {}, "number of regions"),
+    ("LinearAttention", (f32(1, 3, 4), f32(1, 3, 4), f32(1, 2, 4)), {}, "axis 1 of its values"),
+    ("LinearAttention", (*(f32(1, 3, 4),) * 3, f32(1, 1, 4, 5)), {}, "axis 3 of its state"),
+    ("DeformableConvolution", (f32(1, 2, 5, 5), f32(3, 2, 2, 2), f32(1, 8, 4, 5)), {}, "axis 3"),
+    (
+        "DeformableConvolution",
+        (f32(1, 2, 5, 5), f32(3, 2, 2, 2), f32(1, 8, 4, 4), f32(3, 1)),
+        {},
+        "bias",
+    ),
+    (
+        "DeformableConvolution",
+        (f32(1, 3, 5, 5), f32(3, 3, 2, 2), f32(1, 16, 4, 4)),
+        {"offset_group": 2},
+        "equal groups",
+    ),
     ("Add", (f32(2), f32(3)), {}, "broadcast"),
 ]
 

@@ -39,16 +39,15 @@ FP8 = (DType.FP8, DType.FP8E5M2)
 
 @functools.cache
 def prelude(name: str) -> str:
-    """A prelude text of ``cuda/kernels`` by file name."""
+    """A prelude text by file name: of ``c/lib`` where it is C, else of ``cuda/lib``."""
+    if name.endswith(".h"):
+        return c_text.prelude(name)
     return resources.files("tactix_codegen.cuda.lib").joinpath(name).read_text(encoding="utf-8")
 
 
 def preludes(*more: str) -> tuple[str, ...]:
-    """Types, 16-bit floats, functions of single numbers, vector accesses; then ``more`` of
-    ``cuda/kernels``.
-    """
-    own = [prelude(n) for n in ("base.cuh", "half.cuh")]
-    return (*own, c_text.prelude("scalar.h"), prelude("vector.cuh"), *map(prelude, more))
+    """Types, 16-bit floats, functions of single numbers, vector accesses; then ``more``."""
+    return tuple(map(prelude, ("base.cuh", "half.cuh", "scalar.h", "vector.cuh", *more)))
 
 
 class CudaArgs(c_text.Args):

@@ -45,6 +45,7 @@ MODULES = (
     "tactics.scatter",
     "tactics.sample",
     "tactics.affine",
+    "tactics.regions",
     "tactics.quantize",
     "tactics.integer",
     "tactics.host",

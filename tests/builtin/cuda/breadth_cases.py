@@ -12,7 +12,7 @@ from typing import Any
 import harness as h
 import numpy as np
 from simt import Case
-from tactic_cases import FLOATS, TACTICS, N, S, group, one, real, spec, symbolic, whole
+from tactic_cases import ENVS, FLOATS, TACTICS, N, S, group, one, real, spec, symbolic, whole
 
 from tactix.base.dims import floordiv
 from tactix.base.dtypes import DType
@@ -471,6 +471,46 @@ def affine_grids() -> list[Case]:
     return made
 
 
+def regions() -> list[Case]:
+    """Both modes, samples by number and by size, regions beyond the image, turned around, of no
+    size, far larger than it, an image without elements, symbols.
+    """
+    rng, made = np.random.default_rng(5), []
+
+    def corners(count: int, reach: float, dtype: str) -> Any:
+        ends = np.sort(rng.uniform(-reach, 13 + reach, (count, 2, 2)), axis=1)
+        return ends.reshape(count, 4).astype(DType(dtype).numpy)
+
+    for t, r, reach, attrs in (
+        ("f32", "f32", 3.0, {}),
+        ("f16", "f32", 30.0, {"mode": "max"}),
+        ("bf16", "f16", 2.0, {"sampling_ratio": 2, "spatial_scale": 0.5}),
+        ("f64", "f64", 4.0, {"mode": "max", "sampling_ratio": 3}),
+        ("f32", "f64", 9.0, {"coordinate_transformation_mode": "output_half_pixel"}),
+    ):
+        x, at, owners = real(2, 5, 13, 17, dtype=t), corners(7, reach, r), rng.integers(-2, 2, 7)
+        sizes = {"output_height": 3, "output_width": 5}
+        made.append(one("roi_align", "RoiAlign", [x, at, owners], **sizes, **attrs))
+        at = np.hstack([np.abs(owners[:, None]) % 2, at])
+        pooled = {"pooled_shape": (3, 4), "spatial_scale": attrs.get("spatial_scale", 1.0)}
+        made.append(one("max_roi_pool", "MaxRoiPool", [x, at], **pooled))
+    wild = np.array([[9, 9, 2, 3], [4, 4, 4, 4], [-300, -200, 400, 600]], np.float32)
+    x, owners = real(1, 2, 13, 17), np.zeros((3, 1), np.int32)
+    made += [
+        one("roi_align", "RoiAlign", [x, wild[:n], owners[:n, 0]], mode=m, output_width=2)
+        for n, m in ((3, "avg"), (3, "max"), (0, "avg"))
+    ]
+    x = x.copy()
+    x[0, 0, 4, 5], x[0, 1] = np.nan, -np.inf
+    pooled = {"pooled_shape": (3, 4)}
+    made.append(one("max_roi_pool", "MaxRoiPool", [x, np.hstack([owners, wild])], **pooled))
+    image = spec(2, 3, S, 15)
+    align = h.node("RoiAlign", [image, spec(N, 4), spec(N, dtype="i64")], output_height=2)
+    made += symbolic("roi_align", [align])
+    pool = h.node("MaxRoiPool", [image, spec(N, 5)], **pooled)
+    return made + symbolic("max_roi_pool", [pool], [*ENVS, {"n": 2, "s": 0}])
+
+
 def symbolic_lines() -> list[Case]:
     x = spec(N, S, 3)
     nodes = [
@@ -671,6 +711,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
     "resize symbolic": symbolic_resizes,
     "grid sample": grids,
     "affine grid": affine_grids,
+    "regions": regions,
     "scatter": scatters,
     "unpooled": unpooled,
     "quantize": quantized,

@@ -1,4 +1,4 @@
-/* Bins of regions of an image, along one axis of size elements. */
+/* Bins of regions of an image, along one axis of size elements; C and CUDA. */
 
 #define TX_MOST_SAMPLES 1048576 /* Of a bin that is larger than any image: what lies outside counts as 0 anyway. */
 
@@ -8,16 +8,20 @@ TX_INLINE int64_t tx_samples(double length, int bins, int ratio) {
     return ratio ? ratio : each > 1.0 ? (each < TX_MOST_SAMPLES ? (int64_t)each : TX_MOST_SAMPLES) : 1;
 }
 
-/* The two elements around a sample of a bin, and their weights: 0 where it lies more than one element outside. */
-TX_INLINE void tx_sample(double first, double length, int bins, int64_t count, int64_t bin, int64_t sample, int64_t size,
-                         int64_t* places, double* weights) {
-    const double at = first + ((double)bin + ((double)sample + 0.5) / (double)count) * length / bins;
+/* The two elements around a place, and their weights: 0 where it lies more than one element outside. */
+TX_INLINE void tx_around(double at, int64_t size, int64_t* places, double* weights) {
     const double x = tx_between(at, 0.0, (double)(size - 1)), low = floor(x);
     const double valid = at >= -1.0 && at <= (double)size ? 1.0 : 0.0;
     places[0] = (int64_t)low;
     places[1] = places[0] + 1 < size ? places[0] + 1 : size - 1;
     weights[0] = (1.0 - (x - low)) * valid;
     weights[1] = (x - low) * valid;
+}
+/* The same of a sample of a bin. */
+TX_INLINE void tx_sample(double first, double length, int bins, int64_t count, int64_t bin, int64_t sample, int64_t size,
+                         int64_t* places, double* weights) {
+    const double inside = (double)bin + ((double)sample + 0.5) / (double)count;
+    tx_around(first + inside * length / bins, size, places, weights);
 }
 
 /* For each bin the elements of its mean along the axis, rising, and their weights: rows of size, of which the first
@@ -50,12 +54,11 @@ TX_INLINE void tx_sample(double first, double length, int bins, int64_t count, i
 TX_BIN_WEIGHTS(f32, float)
 TX_BIN_WEIGHTS(f64, double)
 
-/* The elements of bins of a region whose corners are rounded, and belong to it. */
-TX_INLINE void tx_whole_bins(double first, double last, int bins, int64_t size, int64_t* from, int64_t* until) {
+/* The elements of a bin of a region whose corners are rounded, and belong to it. */
+TX_INLINE void tx_whole_bin(double first, double last, int bins, int64_t bin, int64_t size, int64_t* from,
+                            int64_t* until) {
     const double begin = floor(first + 0.5), length = floor(last + 0.5) - begin + 1.0;
     const double width = (length > 1.0 ? length : 1.0) / bins;
-    for (int b = 0; b < bins; b++) {
-        from[b] = (int64_t)tx_between(begin + floor(b * width), 0.0, (double)size);
-        until[b] = (int64_t)tx_between(begin + ceil((b + 1) * width), 0.0, (double)size);
-    }
+    *from = (int64_t)tx_between(begin + floor(bin * width), 0.0, (double)size);
+    *until = (int64_t)tx_between(begin + ceil((bin + 1) * width), 0.0, (double)size);
 }

@@ -36,8 +36,6 @@ TX_GATHER_HALF(bf16)
     }
 TX_REPEAT(2)
 TX_REPEAT(4)
-/* x between two bounds; NaN becomes the lower one. */
-TX_INLINE double tx_between(double x, double low, double high) { return x > low ? (x < high ? x : high) : low; }
 /* The nearest integer, of a sum that is taken for half-way between two where it is within 2^-21 of that. */
 TX_INLINE double tx_whole(double x) { return rint(rint(x * 0x1p20) * 0x1p-20); }
 

@@ -52,7 +52,7 @@ class CpuLrnTactic(Tactic[Node]):
 
     def compile(self, node: Node, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args = Args(node)
-        preludes = (*c_text.vector_preludes(), c_text.prelude("sample.h"))
+        preludes = (*c_text.vector_preludes(), *map(c_text.prelude, ("places.h", "sample.h")))
         return c_text.kernel(args, _body(args, node), ctx, preludes=preludes)
 
 

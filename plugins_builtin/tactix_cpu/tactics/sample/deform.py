@@ -150,7 +150,7 @@ class _Deformable:
             f"{self.number}* __restrict columns = {scratch} + tid * {each};",
             loop("u", "lo", "hi", *unit),
         ]
-        preludes = (*c_copy.preludes(), c_text.prelude("sample.h"))
+        preludes = (*c_copy.preludes(), *map(c_text.prelude, ("places.h", "sample.h")))
         wide = (
             self.node.given[0].spec.numel + self.node.given[1].spec.numel
         ) * self.stored.itemsize

@@ -89,7 +89,7 @@ class CpuGridSampleTactic(Tactic[GridSampleWork]):
         self, work: GridSampleWork, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
         args = Args(work.node)
-        preludes = (*c_copy.preludes(), c_text.prelude("sample.h"))
+        preludes = (*c_copy.preludes(), *map(c_text.prelude, ("places.h", "sample.h")))
         return c_text.kernel(args, _body(args, work), ctx, preludes=preludes)
 
 

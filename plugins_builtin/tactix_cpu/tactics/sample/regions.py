@@ -180,7 +180,7 @@ class _Regions:
             "int64_t of = -1, image = -1;",
             loops,
         ]
-        preludes = (*c_copy.preludes(), c_text.prelude("sample.h"), c_text.prelude("regions.h"))
+        preludes = (*c_copy.preludes(), *map(c_text.prelude, ("places.h", "sample.h", "regions.h")))
         return c_text.kernel(args, lines, self.ctx, preludes=preludes, workspace=self.workspace)
 
 
@@ -379,10 +379,9 @@ class WholeElements(_Regions):
         for a in self.axes:
             first, last = (f"{self.region(i)} * {scale}" for i in (a.corner, a.corner + 2))
             self.begin.append(f"int64_t {a.letter}_from[{a.bins}], {a.letter}_until[{a.bins}];")
-            size = f"{a.bins}, {self.args.dim(a.size)}"
-            lines.append(
-                f"tx_whole_bins({first}, {last}, {size}, {a.letter}_from, {a.letter}_until);"
-            )
+            pair = f"{a.letter}_from + b, {a.letter}_until + b"
+            whole = f"tx_whole_bin({first}, {last}, {a.bins}, b, {self.args.dim(a.size)}, {pair});"
+            lines.append(loop("b", "0", str(a.bins), whole))
         columns = self.axes[1]
         ends = [
             "from = c_from[d] < from ? c_from[d] : from;",

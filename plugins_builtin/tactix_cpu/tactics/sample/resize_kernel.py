@@ -271,7 +271,7 @@ class _ResizeKernel:
             *begin,
             loop("o", "lo", "hi", *body),
         ]
-        preludes = (*c_copy.preludes(), c_text.prelude("sample.h"))
+        preludes = (*c_copy.preludes(), *map(c_text.prelude, ("places.h", "sample.h")))
         return c_text.kernel(
             self.args,
             lines,

@@ -46,6 +46,7 @@ MODULES = (
     "tactics.sample",
     "tactics.affine",
     "tactics.regions",
+    "tactics.deform",
     "tactics.quantize",
     "tactics.integer",
     "tactics.host",

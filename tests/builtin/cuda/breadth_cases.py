@@ -511,6 +511,43 @@ def regions() -> list[Case]:
     return made + symbolic("max_roi_pool", [pool], [*ENVS, {"n": 2, "s": 0}])
 
 
+def deformable() -> list[Case]:
+    """Groups, strides, dilations, pads, with and without bias and mask, offsets far outside, every
+    dtype, more channels and weights than a block has at once, symbols.
+    """
+
+    def made(
+        x: tuple[int, ...],
+        w: tuple[int, ...],
+        out: tuple[int, int],
+        t: str,
+        rest: str,
+        **attrs: Any,
+    ) -> Case:
+        taps = attrs.get("offset_group", 1) * w[2] * w[3]
+        shapes = [x, w, (x[0], taps * 2, *out), (w[0],), (x[0], taps, *out)]
+        kept = ["x", "w", "o", *rest]
+        arrays = [
+            real(*s, dtype=t, seed=i) if name in kept else None
+            for i, (s, name) in enumerate(zip(shapes, "xwobm", strict=True))
+        ]
+        arrays[2] = (arrays[2].astype(np.float32) * 2).astype(arrays[0].dtype)
+        arrays[2].flat[:6] = [3e4, -3e4, np.inf, -5.0, 4.99, -0.5]
+        return one("deformable", "DeformableConvolution", arrays, **attrs)
+
+    cases = [
+        made((2, 3, 9, 11), (7, 3, 3, 3), (9, 11), "f32", "bm", pads=(1, 1, 1, 1)),
+        made((1, 4, 9, 11), (6, 2, 3, 2), (7, 10), "f16", "", group=2),
+        made((1, 4, 9, 11), (70, 4, 2, 2), (8, 10), "bf16", "b", offset_group=2),
+        made((2, 8, 6, 7), (36, 2, 3, 3), (6, 6), "f64", "m", group=4, offset_group=2, pads=(2, 1, 0, 0)),
+        made((1, 2, 19, 23), (3, 2, 3, 3), (8, 7), "f32", "b", strides=(2, 3), dilations=(2, 1)),
+    ]  # fmt: skip
+    x, w, offset = spec(N, 4, S + 2, 7), spec(6, 4, 3, 3), spec(N, 18, S, 5)
+    return cases + symbolic(
+        "deformable", [h.node("DeformableConvolution", [x, w, offset, None, None])]
+    )
+
+
 def symbolic_lines() -> list[Case]:
     x = spec(N, S, 3)
     nodes = [
@@ -712,6 +749,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
     "grid sample": grids,
     "affine grid": affine_grids,
     "regions": regions,
+    "deformable": deformable,
     "scatter": scatters,
     "unpooled": unpooled,
     "quantize": quantized,

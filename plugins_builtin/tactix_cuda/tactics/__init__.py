@@ -47,6 +47,7 @@ MODULES = (
     "tactics.affine",
     "tactics.regions",
     "tactics.deform",
+    "tactics.draws",
     "tactics.quantize",
     "tactics.integer",
     "tactics.host",

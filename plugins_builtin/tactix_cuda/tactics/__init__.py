@@ -48,6 +48,7 @@ MODULES = (
     "tactics.regions",
     "tactics.deform",
     "tactics.draws",
+    "tactics.linear_attention",
     "tactics.quantize",
     "tactics.integer",
     "tactics.host",

@@ -548,6 +548,41 @@ def deformable() -> list[Case]:
     )
 
 
+def linear_attentions() -> list[Case]:
+    """Every rule with and without what is optional, every dtype, odd heads and those of many keys,
+    queries that share states, decays of keys, symbols.
+    """
+
+    def arrays(t: str, b: int, steps: int, keys: int, values: int, shared: int, more: str) -> Any:
+        """``more``: s state, d decay of a head, D of each key, b beta of a head, B of all."""
+        made = [real(b, steps, 2 * shared * keys), *(real(b, steps, 2 * n) for n in (keys, values))]
+        decay = real(b, steps, 2 * (keys if "D" in more else 1), seed=3)
+        made.append(real(b, 2, keys, values, seed=2) if "s" in more else None)
+        made.append(-np.abs(decay) if "d" in more.lower() else None)
+        made.append(
+            real(b, steps, 1 if "B" in more else 2, seed=4) if "b" in more.lower() else None
+        )
+        return [None if x is None else (x * 0.3).astype(DType(t).numpy) for x in made]
+
+    name, op, cases = "linear_attention", "LinearAttention", []
+    for given, shared, attrs in (
+        (arrays("f32", 2, 5, 7, 37, 1, "sdb"), 1, {}),
+        (arrays("f16", 1, 4, 64, 9, 3, "sd"), 3, {"update_rule": "gated", "scale": 0.5}),
+        (arrays("bf16", 2, 3, 33, 8, 1, "B"), 1, {"update_rule": "delta"}),
+        (arrays("f64", 1, 6, 40, 5, 2, "sDB"), 2, {}),
+        (arrays("f32", 1, 2, 1, 1, 2, "sb"), 2, {"update_rule": "linear"}),
+        (arrays("f32", 2, 0, 5, 4, 1, "s"), 1, {}),
+    ):
+        attrs = {"q_num_heads": 2 * shared, "kv_num_heads": 2, **attrs}
+        cases.append(one(name, op, given, **attrs))
+    x = spec(N, S, 10)
+    node = h.node(op, [x, x, x, spec(N, 2, 5, 5), spec(N, S, 2)], q_num_heads=2, kv_num_heads=2)
+    for env in ENVS:
+        given = arrays("f32", env["n"], env["s"], 5, 5, 1, "sd")
+        cases.append(Case(node, TACTICS[name], [g for g in given if g is not None], env))
+    return cases
+
+
 def symbolic_lines() -> list[Case]:
     x = spec(N, S, 3)
     nodes = [
@@ -750,6 +785,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
     "affine grid": affine_grids,
     "regions": regions,
     "deformable": deformable,
+    "linear attention": linear_attentions,
     "scatter": scatters,
     "unpooled": unpooled,
     "quantize": quantized,

@@ -6,10 +6,8 @@ computed in float32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tactix.base import dims
-from tactix.base.dims import Dim, Expr, Shape
+from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -19,6 +17,16 @@ from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import float_literal
 from tactix_codegen.c.text import Args, block, comment, loop
+from tactix_codegen.operations.linear_attention import (
+    BETA,
+    DECAY,
+    STATE,
+    K,
+    LinearAttentionWork,
+    Q,
+    V,
+    linear_attention_of,
+)
 
 TILE = 32
 """Columns of a state that a thread walks at once: with 128 keys 16 KiB of float32, half of the
@@ -28,43 +36,11 @@ SECONDS_AN_ELEMENT = 5e-10
 """Of a state in a step: it is scaled, corrected, added to and read. No measurement of it is on
 record.
 """
-Q, K, V, STATE, DECAY, BETA = range(6)
-"""The layer's inputs."""
-
-
-def _inner(shape: Shape) -> Shape:
-    """Without the batch, and without the sequence of what has three axes."""
-    return shape[2:] if len(shape) == 3 else shape[1:]
 
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
     return [LinearAttentionTactic()]
-
-
-@dataclass(frozen=True)
-class LinearAttentionWork:
-    """``places``: of the layer's inputs that are there, which of the given ones they are.
-
-    ``shared``: query heads of a state; ``decays``, ``corrects``: what the rule does to the state.
-    """
-
-    node: Node
-    places: dict[int, int]
-    keys: Dim
-    values: Dim
-    shared: int
-    decays: bool
-    corrects: bool
-
-    @property
-    def real(self) -> DType:
-        """The dtype that is computed in."""
-        return DType.FP64 if self.node.given[0].spec.dtype is DType.FP64 else DType.FP32
-
-    @property
-    def heads(self) -> int:
-        return int(self.node.attrs.kv_num_heads)
 
 
 class LinearAttentionTactic(Tactic[LinearAttentionWork]):
@@ -76,22 +52,7 @@ class LinearAttentionTactic(Tactic[LinearAttentionWork]):
     by_signature = True
 
     def match(self, node: Node, device: DeviceProperties) -> LinearAttentionWork | Reject:
-        kinds = {v.spec.dtype for v in node.given}
-        if node.is_fused:
-            return Reject("it takes no epilogue")
-        if not all(t.is_float and c_text.has_ctype(t) for t in kinds):
-            return Reject("no linear attention of these dtypes in C")
-        if any(isinstance(d, Expr) for v in node.given for d in _inner(v.spec.shape)):
-            return Reject("heads and their sizes are known")
-        if DType.FP64 in kinds and kinds != {DType.FP64}:
-            return Reject("float64 beside narrower numbers")
-        attrs, places = node.attrs, {i: k for i, k in enumerate(node.places) if k >= 0}
-        state, rule = node.outputs[1].spec.shape, attrs.update_rule
-        shared = attrs.q_num_heads // attrs.kv_num_heads
-        decays = "gated" in rule and DECAY in places
-        return LinearAttentionWork(
-            node, places, state[2], state[3], shared, decays, "delta" in rule
-        )
+        return linear_attention_of(node)
 
     def cost(
         self, work: LinearAttentionWork, variant: Variant, ctx: CompileContext

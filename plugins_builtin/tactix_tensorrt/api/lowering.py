@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix.base.errors import NetworkError
-from tactix_tensorrt.api.values import Dims, Weights, weights_array
+from tactix_tensorrt.api.values import FROM_NATIVE, Dims, Weights, weights_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from tactix_tensorrt.api.scope import Scope
     from tactix_tensorrt.api.tensor import ITensor
     from tactix_tensorrt.api.values import Array
+
+
+FLOATS = frozenset({DType.FP32, DType.FP16, DType.BF16})
+INTEGERS = frozenset({DType.INT32, DType.INT64})
 
 
 class Lowering:
@@ -112,6 +116,20 @@ class Lowering:
 
     def cast(self, x: Value, dtype: DType) -> Value:
         return x if x.spec.dtype is dtype else self.one("Cast", x, to=dtype)
+
+    def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
+        """Two numbers' tensors in one dtype: the wider of two floats, or of two integers. Raises
+        NetworkError for others, and for all that differ in a strongly typed network.
+        """
+        one, other = a.spec.dtype, b.spec.dtype
+        if one is other:
+            return a, b
+        typed = self._layer.network.is_strongly_typed
+        for family, widest in ((FLOATS, DType.FP32), (INTEGERS, DType.INT64)):
+            if not typed and {one, other} <= family:
+                return self.cast(a, widest), self.cast(b, widest)
+        what = f"inputs of {FROM_NATIVE[one].name} and {FROM_NATIVE[other].name}"
+        raise self.refuse(f"{what}: both must have one type", "Add a layer by add_cast")
 
     def reshape(self, x: Value, shape: Sequence[Dim]) -> Value:
         return self.one("Reshape", x, shape=tuple(shape))

@@ -65,6 +65,30 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+def test_operands_have_one_type(network: Net, logger: Kept) -> None:
+    """A float beside an integer would be cut; the wider of two floats or integers takes both."""
+    x = network.add_input("x", trt.float32, (2, 2))
+    half, whole, long = (
+        network.add_cast(x, t).get_output(0) for t in (trt.float16, trt.int32, trt.int64)
+    )
+    total, none = trt.ElementWiseOperation.SUM, trt.MatrixOperation.NONE
+    sums = [
+        network.add_elementwise(a, b, total).get_output(0) for a, b in ((half, x), (whole, long))
+    ]
+    product = network.add_matrix_multiply(half, none, x, none).get_output(0)
+    assert [t.dtype for t in (*sums, product)] == [trt.float32, trt.int64, trt.float32]
+    given = np.array([[1.5, -2.5], [3, 0.25]], np.float32)
+    added, _, multiplied = run(network, [*sums, product], {"x": given}, logger)
+    assert np.array_equal(added, 2 * given)
+    assert np.array_equal(multiplied, given @ given)
+    assert network.add_elementwise(whole, x, total).get_output(0).shape == ()
+    assert "inputs of INT32 and FLOAT: both must have one type" in logger.errors[-1]
+    typed = network.builder.create_network(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED.mask)
+    x, half = (typed.add_input(n, t, (2, 2)) for n, t in (("x", trt.float32), ("h", trt.float16)))
+    assert typed.add_matrix_multiply(half, none, x, none).get_output(0).shape == ()
+    assert "HALF and FLOAT" in logger.errors[-1]
+
+
 def test_scales_of_blocks(network: Net, logger: Kept) -> None:
     """Four bits with a scale for each four rows: as weights of language models come."""
     numbers = RNG.integers(-8, 8, (8, 6))

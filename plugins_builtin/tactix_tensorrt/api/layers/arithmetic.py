@@ -97,7 +97,7 @@ class IElementWiseLayer(ILayer):
     op = Attribute(ElementWiseOperation.SUM)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
-        a, b = emit.input(0), emit.input(1)
+        a, b = emit.alike(emit.input(0), emit.input(1))
         if self.op in BINARY:
             return [emit.one(BINARY[self.op], a, b)]
         if a.spec.dtype.is_float:
@@ -286,7 +286,7 @@ class IMatrixMultiplyLayer(ILayer):
     op1 = Attribute(MatrixOperation.NONE)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:
-        a, b = emit.input(0), emit.input(1)
+        a, b = emit.alike(emit.input(0), emit.input(1))
         left, right = self.op0 is MatrixOperation.VECTOR, self.op1 is MatrixOperation.VECTOR
         if left:
             a = emit.one("Reshape", a, shape=(*a.spec.shape[:-1], 1, a.spec.shape[-1]))

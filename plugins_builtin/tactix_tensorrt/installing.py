@@ -23,12 +23,14 @@ def folders() -> list[Path]:
 
 
 def take_name() -> None:
-    """Let ``import tensorrt`` give the API in this process, whatever is installed, and ``ctypes``
-    TensorRT's libraries where there are none.
+    """Let ``import tensorrt`` give the API in this process, whatever is installed, as
+    ``tensorrt.tensorrt``, by which older programs call it, does, and ``ctypes`` TensorRT's
+    libraries where there are none.
     """
     from tactix_tensorrt import api, libraries
 
-    sys.modules[NAME] = api
+    for name in (NAME, f"{NAME}.{NAME}", f"{api.__name__}.{NAME}"):
+        sys.modules[name] = api
     libraries.stand_in()
 
 

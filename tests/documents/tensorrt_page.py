@@ -36,7 +36,7 @@ OURS = {
 }
 """Attributes that the adapter has beside TensorRT's."""
 
-INNER = {"fail", "warn", "native"}
+INNER = {"fail", "warn", "native", "seal"}
 
 
 def classes() -> Iterator[type]:

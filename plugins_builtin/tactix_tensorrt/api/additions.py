@@ -24,7 +24,7 @@ from tactix_tensorrt.api.enums import (
     TopKOperation,
     UnaryOperation,
 )
-from tactix_tensorrt.api.layer import ILayer
+from tactix_tensorrt.api.layer import Attribute, ILayer
 from tactix_tensorrt.api.layers import (
     arithmetic,
     attention,
@@ -62,9 +62,15 @@ class Additions:
 
     def _new(self, cls: type[L], inputs: Sequence[ITensor | None], **attributes: object) -> L:
         network: INetworkDefinition = self  # type: ignore[assignment]
-        name = network.next_name(cls.__name__[1:].removesuffix("Layer"))
-        layer = cls(network, name, inputs)
+        kind = cls.__name__[1:].removesuffix("Layer")
+        if inputs and inputs[0] is None and cls is not moving.IFillLayer:
+            raise TypeError(f"{kind}: its input is None. See in the log why it was not made")
+        layer = cls(network, network.next_name(kind), inputs)
         layer.attributes.update({k: v for k, v in attributes.items() if v is not None})
+        for name, value in attributes.items():
+            known = vars(cls).get(name)
+            if isinstance(known, Attribute):
+                known.check(value)
         for name in WEIGHTS & attributes.keys():
             checked_numbers(attributes[name])
         return network.add(layer)

@@ -87,13 +87,18 @@ class ProgramCalibrator(Calibrator):
         self.key = self._finds.key
 
     def batches(self) -> Iterator[Mapping[str, Array]]:
-        names = [v.name for v in self._inputs]
+        names, any_yet = [v.name for v in self._inputs], False
         while addresses := self._program.get_batch(names):
             if len(addresses) != len(names):
                 what = f"get_batch gave {len(addresses)} addresses for {len(names)} inputs"
                 raise InvalidArgument(what, do=f"Give one for each of: {', '.join(names)}")
             pairs = zip(self._inputs, addresses, strict=True)
+            any_yet = True
             yield {v.name: _read(v, int(at), self._shape(v)) for v, at in pairs}
+        if not any_yet:
+            who = f"calibrator {type(self._program).__name__}"
+            do = "Give addresses of all inputs until there is no more, or a calibration cache"
+            raise InvalidArgument("its get_batch gave no batch", who=who, do=do)
 
     def observe(self, tensor: str, values: Array) -> None:
         self._finds.observe(tensor, values)

@@ -250,6 +250,7 @@ class IBuilderConfig(Flagged, Reporting):
         vars(self).clear()
         IBuilderConfig.__init__(self, logger)
         self.error_recorder = recorder
+        self.seal()
 
     # -- towards tactix ---------------------------------------------------------------------------
 

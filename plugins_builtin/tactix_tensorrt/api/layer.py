@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, overload
 
 from tactix.base.errors import NetworkError
 from tactix_tensorrt.api.enums import DataType, Enum, LayerType
+from tactix_tensorrt.api.sealed import Sealed
 from tactix_tensorrt.api.tensor import ITensor
 from tactix_tensorrt.levels import at_this_level
 
@@ -20,7 +21,7 @@ T = TypeVar("T")
 OWN = {
     "TYPE", "OUTPUTS", "attributes", "before", "changed", "has_precision", "inputs", "is_parsed",
     "kind", "lower", "nameless", "network", "output_types", "outputs", "own_precision", "owner",
-    "parsed_node", "reads", "rewire", "rewired", "values",
+    "parsed_node", "reads", "rewire", "rewired", "seal", "values",
 }  # fmt: skip
 """Attributes of layers that TensorRT's do not have."""
 
@@ -53,13 +54,20 @@ class Attribute(Generic[T]):
         found: T = layer.attributes.get(self._name, self._default)  # type: ignore[assignment]
         return found
 
+    def check(self, value: object) -> None:
+        """Raises TypeError for another thing than a member where one of an enum is meant."""
+        kind = type(self._default)
+        if issubclass(kind, Enum) and value is not None and not isinstance(value, kind):
+            raise TypeError(f"{self._name}: {value!r} is no {kind.__name__}")
+
     def __set__(self, layer: Attributed, value: T) -> None:
+        self.check(value)
         layer.attributes[self._name] = self._convert(value) if self._convert else value
         layer.changed()
 
 
 @at_this_level
-class ILayer:
+class ILayer(Sealed):
     """Made by the ``add_*`` of a network.
 
     ``attributes``: what was set of the typed ones, by name. ``values``: what tactix has of its

@@ -13,6 +13,7 @@ from tactix.base.logger import Logger as NativeLogger
 from tactix.base.logger import Severity as NativeSeverity
 from tactix_tensorrt.api import enums
 from tactix_tensorrt.api.enums import ErrorCodeTRT, Severity
+from tactix_tensorrt.api.sealed import Sealed
 
 if TYPE_CHECKING:
     from tactix_tensorrt.api.callbacks import IGpuAllocator
@@ -97,7 +98,7 @@ class IErrorRecorder:
         return False
 
 
-class Reporting:
+class Reporting(Sealed):
     """What has a logger, may have an error recorder, and may be used in ``with``, to no effect.
 
     ``logger``: the program's.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tactix.base.errors import TactixError
 from tactix_tensorrt.api.enums import DataType, TensorFormat, TensorLocation
+from tactix_tensorrt.api.sealed import Sealed
 from tactix_tensorrt.api.shape_tensors import tells_sizes
 from tactix_tensorrt.api.values import FROM_NATIVE, Dims, as_dims
 from tactix_tensorrt.levels import at_this_level
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @at_this_level
-class ITensor:
+class ITensor(Sealed):
     """Made by networks and layers, one object for one tensor.
 
     ``layer``: whose output it is, None of inputs; ``index``: which one.

@@ -47,7 +47,10 @@ def test_a_program_runs_with_its_children_at_a_level(
 OPENS = """
 import ctypes
 import tensorrt as trt
+import tensorrt.tensorrt as inner
+from tensorrt.tensorrt import Logger
 
+assert Logger is inner.Logger is trt.Logger
 assert not trt.get_plugin_registry().plugin_creator_list
 found = ctypes.CDLL("libnvinfer_plugin.so", mode=ctypes.RTLD_GLOBAL)
 assert "EfficientNMS_TRT" in {c.name for c in trt.get_plugin_registry().plugin_creator_list}

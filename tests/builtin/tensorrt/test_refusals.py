@@ -146,3 +146,32 @@ def test_a_profile_that_lacks_an_input_is_told_with_what_it_has(
     config.add_optimization_profile(profile)
     assert builder.build_serialized_network(network, config) is None
     assert "profile 0 has no shapes for 'x': it has 'X'" in logger.errors[-1]
+
+
+def test_what_is_misspelt_or_missing_is_an_error_of_python(
+    builder: trt.Builder, network: trt.INetworkDefinition, config: trt.IBuilderConfig
+) -> None:
+    with pytest.raises(AttributeError, match="Did you mean 'builder_optimization_level'"):
+        config.builder_optimisation_level = 5
+    with pytest.raises(AttributeError, match="max_workspace_size"):
+        config.max_workspace_size = 1 << 30
+    config.reset()
+    config.builder_optimization_level = 5
+    with pytest.raises(AttributeError, match="'Builder' object has no attribute 'fp16_mode'"):
+        builder.fp16_mode = True
+    x = network.add_input("x", trt.float32, (2, 4))
+    with pytest.raises(AttributeError, match="'fmt'"):
+        x.fmt = trt.TensorFormat.LINEAR
+    with pytest.raises(TypeError, match="'SUM' is no ElementWiseOperation"):
+        network.add_elementwise(x, x, "SUM")
+    layer = network.add_softmax(x)
+    for wrong in (layer.get_output(1), None):
+        with pytest.raises(TypeError, match="there is no tensor"):
+            network.mark_output(wrong)
+        with pytest.raises(TypeError, match="its input is None"):
+            network.add_identity(wrong)
+
+    class Own(trt.Builder):
+        """A program's may have what it likes."""
+
+    Own(trt.Logger()).batch = 7

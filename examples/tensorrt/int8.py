@@ -36,7 +36,7 @@ class Calibrator(trt.IInt8EntropyCalibrator2):
     def read_calibration_cache(self) -> bytes | None:
         return self.cache.read_bytes() if self.cache.exists() else None
 
-    def write_calibration_cache(self, cache: bytes) -> None:
+    def write_calibration_cache(self, cache: memoryview) -> None:
         self.cache.write_bytes(cache)
 
     def free(self) -> None:

@@ -106,7 +106,7 @@ class ProgramCalibrator(Calibrator):
     def ranges(self) -> Mapping[str, Range]:
         """Those that the cache holds, which is written."""
         text = cache.encode(usable(self._finds.ranges()), self.key)
-        self._program.write_calibration_cache(text)
+        self._program.write_calibration_cache(memoryview(text))
         return cache.decode(text)
 
     def _shape(self, v: Value) -> tuple[int, ...]:

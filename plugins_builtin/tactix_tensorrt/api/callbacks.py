@@ -159,7 +159,7 @@ class IInt8Calibrator(Implemented):
     def read_calibration_cache(self) -> bytes | None:
         return None
 
-    def write_calibration_cache(self, cache: bytes) -> None: ...
+    def write_calibration_cache(self, cache: memoryview) -> None: ...
 
     def get_algorithm(self) -> CalibrationAlgoType:
         return self.ALGORITHM

@@ -38,8 +38,8 @@ def calibrator(kind: type[trt.IInt8Calibrator], cache: bytes | None = None) -> t
         def read_calibration_cache(self) -> bytes | None:
             return cache
 
-        def write_calibration_cache(self, cache: bytes) -> None:
-            self.written = cache
+        def write_calibration_cache(self, cache: memoryview) -> None:
+            self.written = cache.tobytes()
 
     return Own()
 

@@ -8,7 +8,9 @@ takes, found by bisection; then each of them is tried as integers again, the lea
 from __future__ import annotations
 
 import runpy
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,9 +56,12 @@ class AccuracyTrade:
 
 
 def script_metric(path: str) -> Metric:
-    """The function ``metric`` of a script. Raises InvalidArgument."""
+    """The function ``metric`` of a script, whose prints go to stderr: stdout is the report's.
+    Raises InvalidArgument.
+    """
     try:
-        found = runpy.run_path(path).get("metric")
+        with redirect_stdout(sys.stderr):
+            found = runpy.run_path(path).get("metric")
     except (Exception, SystemExit) as e:  # the script is the user's
         raise InvalidArgument("the script fails", who=path, why=f"{type(e).__name__}: {e}") from e
     if not callable(found):
@@ -65,7 +70,8 @@ def script_metric(path: str) -> Metric:
 
     def metric(outputs: Sequence[Batch], inputs: Sequence[Batch]) -> float:
         try:
-            return float(found(outputs, inputs))
+            with redirect_stdout(sys.stderr):
+                return float(found(outputs, inputs))
         except (Exception, SystemExit) as e:
             why = f"{type(e).__name__}: {e}"
             raise InvalidArgument("metric fails", who=path, why=why) from e

@@ -183,10 +183,15 @@ def _check_names(network: NetworkDefinition, given: Mapping[str, Range]) -> None
             raise InvalidArgument(f"a range for {name!r}, which is no tensor of the model", do=do)
 
 
-def calibrator_of(session: Session, asked: str | Calibrator) -> Calibrator:
+def calibrator_of(session: Session, asked: object) -> Calibrator:
     """One that nobody else has, for a key; or the one that was given. Raises ConfigError."""
-    if not isinstance(asked, str):
+    if isinstance(asked, Calibrator):
         return asked
+    if not isinstance(asked, str):
+        what = f"the calibrator is a {type(asked).__name__}"
+        why = "a calibrator has key, batches, observe and ranges"
+        do = "Give such an object, or the key of one, like 'entropy2'"
+        raise ConfigError(what, why=why, do=do)
     key = asked or DEFAULT
     key = key if "." in key else f"{OWN}.{key}"
     if key not in session.calibrators:

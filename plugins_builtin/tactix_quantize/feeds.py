@@ -1,10 +1,11 @@
-"""Batches for a network, from a folder, a file or an iterable."""
+"""Batches for a network, from a folder, a file, arrays or an iterable."""
 
 from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
@@ -17,10 +18,17 @@ from tactix.contracts.graph import Value
 SAMPLES = 8
 """That make a batch where the network leaves its size open and a file has more."""
 GIVE = (
-    "Give a folder of .npy or .npz files, one such file, or an iterable of batches: "
-    "arrays by input name"
+    "Give a folder of .npy or .npz files, one such file, arrays by input name with all samples, "
+    "or an iterable of batches: arrays by input name"
 )
 Batch = Mapping[str, Array]
+
+
+@runtime_checkable
+class Indexed(Protocol):
+    """Batches by number, up to an IndexError, as Polygraphy's DataLoader has them."""
+
+    def __getitem__(self, i: int, /) -> object: ...
 
 
 def batches(data: object, inputs: list[Value]) -> Iterator[Batch]:
@@ -45,6 +53,8 @@ def count(data: object) -> int:
     """Batches, or files of them; 0 if that is not known before they were all seen."""
     if isinstance(data, (str, Path)):
         return len(_files(Path(data)))
+    if isinstance(data, (Mapping, np.ndarray)):
+        return 0  # cut into batches when it is read
     return len(data) if hasattr(data, "__len__") else 0
 
 
@@ -54,11 +64,20 @@ def _found(data: object, inputs: list[Value]) -> Iterator[tuple[str, Batch]]:
         for file in _files(Path(data)):
             yield str(file), _read(file, inputs)
         return
-    if isinstance(data, Mapping) or not isinstance(data, Iterable):
+    if isinstance(data, Mapping) or _is_one_array(data, inputs):
+        who = "the calibration data"
+        yield who, _named(data, inputs, who)
+        return
+    if not isinstance(data, (Iterable, Indexed)):
         raise InvalidArgument(f"calibration data is a {type(data).__name__}", do=GIVE)
-    for i, batch in enumerate(data):
+    for i, batch in enumerate(iter(data)):
         who = f"batch {i} of the calibration data"
         yield who, _named(batch, inputs, who)
+
+
+def _is_one_array(data: object, inputs: list[Value]) -> bool:
+    """Whether it is all samples of the only input; of more axes it is batches."""
+    return [getattr(data, "ndim", -1)] == [v.spec.rank for v in inputs]
 
 
 def _files(path: Path) -> list[Path]:

@@ -45,14 +45,15 @@ class Calibrator(Protocol):
 class Calibration:
     """What a build in int8 learns the ranges of tensors from.
 
-    ``data``: a folder of ``.npy`` or ``.npz`` files, one such file, or an iterable of batches:
-    arrays by input name, or an array where the network has one input. None: the calibrator has its
-    own. ``calibrator``: an object, or the key of one that a pack provides, which for tactix's own
-    needs no namespace; empty for the default. ``cache``: a file of scales in TensorRT's form: read
-    if it is there, and then nothing is observed; written if not. It knows symmetric ranges only, so
-    that these are used with one. ``ranges``: lowest and highest value by tensor name, which count
-    before what is found. ``symmetric``: integers are as far from 0 as numbers from zero, as in
-    TensorRT; otherwise the ends of a range are the ends of the integers.
+    ``data``: a folder of ``.npy`` or ``.npz`` files, one such file, arrays by input name with all
+    samples, or an iterable of batches: arrays by input name; where the network has one input, an
+    array in place of arrays by name. None: the calibrator has its own. ``calibrator``: an object,
+    or the key of one that a pack provides, which for tactix's own needs no namespace; empty for the
+    default. ``cache``: a file of scales in TensorRT's form: read if it is there, and then nothing
+    is observed; written if not. It knows symmetric ranges only, so that these are used with one.
+    ``ranges``: lowest and highest value by tensor name, which count before what is found.
+    ``symmetric``: integers are as far from 0 as numbers from zero, as in TensorRT; otherwise the
+    ends of a range are the ends of the integers.
     """
 
     data: object = None

@@ -49,12 +49,39 @@ def test_iterables_of_feeds_and_of_arrays() -> None:
     assert [b["x"][0, 0] for b in feeds.batches([x, x * 2], inputs(ONE))] == [1, 2]
 
 
+def test_arrays_with_all_samples_are_cut_as_files_are() -> None:
+    x, mask = np.arange(60, dtype=np.float32).reshape(20, 3), np.ones((20, 3), np.int64)
+    for data, shapes in ((x, [ONE]), ({"x": x, "mask": mask}, TWO)):
+        found = list(feeds.batches(data, inputs(*shapes)))
+        assert [len(b["x"]) for b in found] == [7, 7, 6]
+        assert feeds.count(data) == 0
+    found = list(feeds.batches(x.reshape(5, 4, 3), inputs(ONE)))  # an axis more: batches
+    assert [len(b["x"]) for b in found] == [4] * 5
+
+
+class ByIndex:
+    """As Polygraphy's DataLoader."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, i: int) -> dict[str, np.ndarray]:
+        if i >= len(self):
+            raise IndexError
+        return {"x": np.full((2, 3), i, np.float32)}
+
+
+def test_batches_by_index() -> None:
+    assert [b["x"][0, 0] for b in feeds.batches(ByIndex(), inputs(ONE))] == [0, 1]
+    assert feeds.count(ByIndex()) == 2
+
+
 @pytest.mark.parametrize(
     ("data", "shapes", "said"),
     [
         ([], [ONE], "there is no calibration data"),
         (7, [ONE], "calibration data is a int"),
-        ({"x": np.ones((2, 3))}, [ONE], "calibration data is a dict"),
+        ({"y": np.ones((2, 3))}, [ONE], "the calibration data: no array for input 'x'"),
         ("nowhere.npz", [ONE], "nowhere.npz: there is no such file"),
         ([{"x": np.ones((2, 3)), "z": np.ones(2)}], [ONE], "'z', which is no input"),
         ([{"x": np.ones((2, 3))}], TWO, "no array for input 'mask'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -204,6 +205,7 @@ def test_a_model_with_its_own_quantisation_needs_no_calibration(builder: Builder
             ConfigError,
             r"no calibrator 'entropy3'. Did you mean 'entropy'\? There are: entropy, ",
         ),
+        (Calibration([], cast(Any, object())), ConfigError, "the calibrator is a object"),
         (Calibration(ranges={"y": (1.0, 0.0)}), InvalidArgument, "range of tensor 'y'"),
         (Calibration(ranges={"flt": (0.0, 1.0)}), InvalidArgument, "'flt', which is no tensor"),
     ],

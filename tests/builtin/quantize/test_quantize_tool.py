@@ -267,10 +267,17 @@ def test_a_metric_that_fails_is_told(
     assert said in capsys.readouterr().err
 
 
-def test_a_metric_may_change_what_it_is_given(tmp_path: Path) -> None:
-    script = "def metric(outputs, inputs):\n    inputs[0].clear()\n    return 1.0\n"
+def test_a_metric_may_change_what_it_is_given_and_print(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = (
+        "def metric(outputs, inputs):\n    inputs[0].clear()\n    print('hm')\n    return 1.0\n"
+    )
     (tmp_path / "metric.py").write_text(script)
-    assert cli.main(controlled(tmp_path)) == cli.OK
+    assert cli.main([*controlled(tmp_path), "--json"]) == cli.OK
+    told = capsys.readouterr()
+    assert json.loads(told.out)["metric"] == 1
+    assert "hm" in told.err
 
 
 def controlled(folder: Path) -> list[str]:

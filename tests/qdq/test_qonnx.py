@@ -85,6 +85,7 @@ def test_a_convolution_of_trained_bits_runs_in_integers() -> None:
 
 
 FORMS = {"FLOOR": np.floor, "CEIL": np.ceil, "DOWN": np.fix, "ROUND": np.rint,
+         "round_to_zero": np.fix,
          "HALF_UP": lambda v: np.sign(v) * np.floor(abs(v) + 0.5)}  # fmt: skip
 
 

@@ -27,10 +27,14 @@ def _where(ctx: Context) -> dict[str, Any]:
 def quantize(ctx: Context, node: Any) -> Value:
     ctx.ignore("precision")
     zero, dtype = ctx.input(2), DType.UINT8
-    if ctx.attr("output_dtype", 0):
-        dtype = ctx.dtype_attr("output_dtype", dtype)
     if zero is not None:
         dtype = zero.spec.dtype
+    if ctx.attr("output_dtype", 0):
+        asked = ctx.dtype_attr("output_dtype", dtype)
+        if zero is not None and asked is not dtype:
+            what = f"output_dtype is {asked.value}, its zero point is {dtype.value}"
+            ctx.fail(what, do="Give both one type")
+        dtype = asked
     fields = {"dtype": dtype, "saturate": bool(ctx.attr("saturate", 1)), **_where(ctx)}
     return ctx.layer("tactix.QuantizeLinear", [ctx.tensor(), ctx.tensor(1), zero], **fields)
 
@@ -39,9 +43,13 @@ def quantize(ctx: Context, node: Any) -> Value:
 def dequantize(ctx: Context, node: Any) -> Value:
     code = ctx.attr("output_dtype", 0)
     dtype = ctx.dtype_attr("output_dtype", DType.FP32) if code else ctx.spec(1).dtype
+    x, zero = ctx.spec(), ctx.input(2)
+    if zero is not None and zero.spec.dtype is not x.dtype:
+        what = f"its input is {x.dtype.value}, its zero point is {zero.spec.dtype.value}"
+        ctx.fail(what, do="Give both one type")
     return ctx.layer(
         "tactix.DequantizeLinear",
-        [ctx.tensor(), ctx.tensor(1), ctx.input(2)],
+        [ctx.tensor(), ctx.tensor(1), zero],
         dtype=dtype,
         **_where(ctx),
     )

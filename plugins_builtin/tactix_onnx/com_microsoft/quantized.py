@@ -381,11 +381,11 @@ def gather_blocks(ctx: Context, node: Any) -> Value:
     data, rank, bits = ctx.tensor(), ctx.spec().rank, ctx.attr("bits", 4)
     rows, along = ctx.attr("gather_axis", 0) % rank, ctx.attr("quantize_axis", 1) % rank
     block, packed = ctx.attr("block_size", 128), data.spec.dtype is DType.UINT8
-    if rows == along or not data.spec.dtype.is_int or not block:
-        ctx.fail(
-            "a table of floats, or with blocks along the gathered axis, is not supported",
-            do="Use 4 or 8 bits",
-        )
+    if rows == along:
+        what = f"its blocks lie along axis {along}, which is gathered, too"
+        ctx.fail(what, do="Quantise along another axis")
+    if not data.spec.dtype.is_int or not block:
+        ctx.fail("a table of floats is not supported", do="Use 4 or 8 bits")
     if packed and (rows or bits not in (2, 4, 8)):
         ctx.fail(
             f"bytes of {bits} bits, gathered along axis {rows}, are not supported",

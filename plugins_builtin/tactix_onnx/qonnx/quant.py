@@ -27,6 +27,8 @@ BREVITAS = "onnx.brevitas"
 
 MOST_BITS = 8
 NEAREST = ("ROUND", "HALF_EVEN")
+TOWARDS_ZERO = "ROUND_TO_ZERO"
+"""As Brevitas calls DOWN."""
 _FAR = {
     "UP": ("Ceil", 0.0),
     "DOWN": ("Floor", 0.0),
@@ -61,7 +63,7 @@ class Integers:
 def quant(ctx: Context, node: Any) -> Value:
     """Inputs x, scale, zero point and number of bits; x rounded to these integers, as floats."""
     low, high = _ends(ctx, 3)
-    mode = ctx.attr("rounding_mode", "ROUND")
+    mode = _mode(ctx, "ROUND")
     if (a := _integers(ctx, low, high)) is None or mode not in NEAREST:
         x, scale, zero = (ctx.tensor(i) for i in range(3))
         whole = two(ctx, "Add", two(ctx, "Div", x, scale), zero)
@@ -102,7 +104,7 @@ def trunc(ctx: Context, node: Any) -> Value:
     summed by a pooling asks for.
     """
     x, scale, zero = (ctx.tensor(i) for i in range(3))
-    mode = ctx.attr("rounding_mode", "FLOOR")
+    mode = _mode(ctx, "FLOOR")
     whole = ctx.layer("tactix.Round", [two(ctx, "Add", two(ctx, "Div", x, scale), zero)])
     if len(node.input) == 5:
         power = np.exp2(_constant(ctx, 3) - _constant(ctx, 4))
@@ -114,6 +116,12 @@ def trunc(ctx: Context, node: Any) -> Value:
     whole = two(ctx, "Min", two(ctx, "Max", two(ctx, "Div", whole, power), low), high)
     whole = two(ctx, "Sub", _rounded(ctx, whole, mode), two(ctx, "Div", zero, power))
     return two(ctx, "Mul", whole, after)
+
+
+def _mode(ctx: Context, default: str) -> str:
+    """In capitals, as some tools write it and QONNX's own read any."""
+    mode: str = ctx.attr("rounding_mode", default).upper()
+    return "DOWN" if mode == TOWARDS_ZERO else mode
 
 
 def _rounded(ctx: Context, x: Value, mode: str) -> Value:

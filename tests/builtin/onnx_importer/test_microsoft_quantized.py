@@ -550,7 +550,11 @@ REFUSED = [
     (Case("Sampling", [normal(3, 40)]), r"Sampling.*generation loop"),
     (Case("CastMap", [normal(3, 40)], domain="ai.onnx.ml"), r"CastMap.*map.*give the tensor"),
     (Case("DictVectorizer", [normal(3, 40)], domain="ai.onnx.ml"), r"DictVectorizer.*map.*without DictVectorizer"),
-    (Case("GatherBlockQuantized", _TABLE, _ROWS, (0,), constant(0, 2)), "gathered axis"),
+    (Case("GatherBlockQuantized", _TABLE, _ROWS, (0,), constant(0, 2)), "axis 1, which is gathered"),
+    (Case("DequantizeLinear", [bytes_of(np.uint8, 3, 4), one(0.05), np.array(0, np.int8)], domain=""),
+     "its input is u8, its zero point is i8"),
+    (Case("QuantizeLinear", [normal(3, 4), one(0.05), np.array(0, np.uint8)], {"output_dtype": 3}, domain=""),
+     "output_dtype is i8, its zero point is u8"),  # 3 is int8
     (Case("QLinearAveragePool", [bytes_of(np.uint8, 2, 7, 9, 3), one(0.05), None, one(0.03)],
           {"kernel_shape": [3, 3], "channels_last": 1, "auto_pad": "SAME_UPPER"}), "auto_pad"),
 ]  # fmt: skip

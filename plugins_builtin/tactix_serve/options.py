@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +38,12 @@ class ServerOptions:
         for port in (self.http, self.grpc):
             if port is not None and not 0 <= port <= HIGHEST_PORT:
                 raise InvalidArgument(f"port {port}", do=f"Give 0 to {HIGHEST_PORT}")
-        if self.poll <= 0 or self.grace < 0 or self.most < 1:
-            raise InvalidArgument("a time or size that is none", do="Give positive numbers")
+        if not 0 < self.poll < math.inf:
+            raise InvalidArgument(f"--poll of {self.poll} s", do="Give more than 0")
+        if not 0 <= self.grace < math.inf:
+            raise InvalidArgument(f"--grace of {self.grace} s", do="Give 0 or more")
+        if self.most < 1:
+            raise InvalidArgument(f"--max-request-bytes of {self.most}", do="Give 1 or more")
 
     def listen_at(self, shared: bool = False) -> ListenAt:
         """``shared``: beside other processes."""

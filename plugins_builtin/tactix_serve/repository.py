@@ -5,7 +5,7 @@ beside what serves, and takes its place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,8 @@ LOOKS = 3
 """Times that the folder is looked at, where it changes while models are loaded and one is left
 without a version. Each comes only after such a change; what still changes is seen at the next poll.
 """
+EMPTY_LOOKS = 2
+"""At polls, after which a folder without a version is told of."""
 
 
 @dataclass
@@ -71,6 +73,7 @@ class Repository:
         self.directory, self.watchers = ModelDirectory(), list[Callable[[], object]]()
         self._serving: dict[str, LoadedVersion] = {}
         self._failed: dict[tuple[str, str], tuple[Signature, str]] = {}
+        self._looks: dict[str, int] = {}  # at folders without a version, by name
         self._retiring: set[asyncio.Task[None]] = set()
         self._lock = asyncio.Lock()
         self.loads = self.failures = 0
@@ -100,6 +103,7 @@ class Repository:
         """
         async with self._lock:
             there = await asyncio.to_thread(self._scan)
+            self._tell_empty(await asyncio.to_thread(self._empty, there))
             for _ in range(LOOKS):
                 self._drop(there)
                 for name, versions in sorted(there.items()):
@@ -109,6 +113,19 @@ class Repository:
                 before, there = there, await asyncio.to_thread(self._scan)
                 if there == before:
                     return
+
+    def _empty(self, there: Collection[str]) -> list[str]:
+        """Folders that would be models, had they a version."""
+        return [p.name for p in _folders(self._folder) if p.name not in there]
+
+    def _tell_empty(self, names: list[str]) -> None:
+        """Warn once of each that was so at the look before, too: one may be about to be filled."""
+        self._looks = {name: self._looks.get(name, 0) + 1 for name in names}
+        for name in (n for n, looks in self._looks.items() if looks == EMPTY_LOOKS):
+            self._logger.warning(
+                f"{self._folder / name} has no version to serve. Put a model into a folder with a "
+                f"number there: {name}/1/{PLAN} or {name}/1/{MODEL}"
+            )
 
     async def watch(self, poll: float) -> None:
         """Refresh every ``poll`` seconds, until it is cancelled."""

@@ -110,17 +110,18 @@ class SharedMemory:
         region = self._checked(place)
         found = region.file.read(region.state.offset + place.offset, place.size)
         if len(found) < place.size:
-            what = f"region {place.region!r} has become smaller"
-            raise InvalidArgument(what, do="Keep it until it is unregistered")
+            raise _smaller(place.region)
         return memoryview(found)
 
     def write(self, place: RegionSlice, content: bytes | memoryview) -> None:
         """Raises InvalidArgument where it does not fit."""
         region, size = self._checked(place), memoryview(content).nbytes
-        start = region.state.offset + place.offset
-        if size > place.size or start + size > region.file.size:
+        if size > place.size:
             what = f"an output of {size} bytes does not fit in region {place.region!r}"
             raise InvalidArgument(what, why=f"the request names {place.size}")
+        start = region.state.offset + place.offset
+        if start + size > region.file.size:
+            raise _smaller(place.region)
         region.file.write(start, content)
 
     def _checked(self, place: RegionSlice) -> SharedRegion:
@@ -135,3 +136,8 @@ class SharedMemory:
             known = ", ".join(self._regions) or "none"
             raise InvalidArgument(f"no region {name!r} is registered", do=f"There are: {known}")
         return self._regions[name]
+
+
+def _smaller(region: str) -> InvalidArgument:
+    what = f"region {region!r} has become smaller"
+    return InvalidArgument(what, do="Keep it until it is unregistered")

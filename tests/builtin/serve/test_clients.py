@@ -136,6 +136,11 @@ def test_system_shared_memory(client: Clients, expected: Callable[..., Any]) -> 
         given.set_shared_memory("region", 300)
         with pytest.raises(error, match="it has 256"):
             c.infer("scaled", [given])
+        given.set_shared_memory("region", X.nbytes)
+        wanted.set_shared_memory("region", 60, offset=100)
+        os.truncate(f"/dev/shm/{key}", 100)
+        with pytest.raises(error, match="has become smaller"):
+            c.infer("scaled", [given], outputs=[wanted])
         with pytest.raises(error, match="cannot be opened"):
             c.register_system_shared_memory("other", "/tactix-no-such", 16)
         with pytest.raises(error, match="can have the key"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from kept_log import KeptLog
 
 from tactix.base.errors import ConfigError
 from tactix.base.logger import Logger, Severity
@@ -77,3 +78,17 @@ def test_a_version_that_cannot_be_loaded_is_tried_once(tmp_path: Path) -> None:
 
     assert served(tmp_path, opens) == "1"
     assert asked == ["2", "1"]
+
+
+def test_a_folder_without_a_version_is_told_once(tmp_path: Path) -> None:
+    """Not at the first look, as it may be filled right now."""
+    (tmp_path / "m" / "v1").mkdir(parents=True)
+    log = KeptLog()
+    repository = Repository(tmp_path, lambda folder, config: EmptyModel(), log)
+    warned = []
+    for _ in range(3):
+        asyncio.run(repository.refresh())
+        warned.append(len(log.of(Severity.WARNING)))
+    assert warned == [0, 1, 1]
+    assert f"{tmp_path / 'm'} has no version to serve" in log.of(Severity.WARNING)[0]
+    assert not repository.directory.ready

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 
 import onnx
+from onnx import TensorProto
 
 from tactix.base.errors import ConfigError
 from tactix.builder import Builder
@@ -60,7 +61,9 @@ class FloatModel:
         if not self.points().products:
             kinds = " or ".join(onnx_model.KINDS[p] for p in sorted(self.numbers.products))
             why = f"it has no {kinds} with constant float32 weights, or all are excluded"
-            raise ConfigError("there is nothing to quantise", who=path, why=why)
+            halves = any(t.data_type == TensorProto.FLOAT16 for t in self._model.graph.initializer)
+            do = "It has float16 weights: give the model in float32" if halves else ""
+            raise ConfigError("there is nothing to quantise", who=path, why=why, do=do)
 
     def _chosen(self, everything: Points) -> set[str]:
         """Names of layers that the patterns exclude."""

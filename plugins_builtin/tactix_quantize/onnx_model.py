@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -231,9 +232,12 @@ class Initializers:
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._known[name].dims)
 
+    def dtype(self, name: str) -> np.dtype[Any]:
+        return helper.tensor_dtype_to_np_dtype(self._known[name].data_type)
+
     def is_float(self, name: str) -> bool:
         """Whether it is float32."""
-        return bool(self._known[name].data_type == onnx.TensorProto.FLOAT)
+        return self.dtype(name) == np.float32
 
     def fresh(self, name: str) -> str:
         """A name that no tensor has."""

@@ -29,8 +29,10 @@ DOMAIN = "com.microsoft"
 STANDARD = ("", "ai.onnx")
 CARRIES = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 """Operators that hand indices on."""
-TURNING = 1e-3
-"""How near neighbours of a table of angles are to the formula, by the square of its largest."""
+FLOATS = {np.dtype(np.float32): 1e-3, np.dtype(np.float16): 4e-3}
+"""Of weights, and how near neighbours of a table of angles are to the formula, by the square of its
+largest: in float16 each of eight terms is rounded by up to 2**-11.
+"""
 INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 
 
@@ -50,8 +52,9 @@ Rounding = Callable[[onnx.NodeProto, Array], RoundedWeights]
 
 
 class WeightsOnly:
-    """A float32 model file whose constant weights are to be of few bits. Raises ModelImportError;
-    ConfigError where there are none, and for a pattern of ``exclude`` that none fits.
+    """A model file whose constant weights, float32 or float16, are to be of few bits. Raises
+    ModelImportError; ConfigError where there are none, and for a pattern of ``exclude`` that none
+    fits.
     """
 
     def __init__(self, path: str, kind: FewBits, exclude: Sequence[str] = ()) -> None:
@@ -68,7 +71,7 @@ class WeightsOnly:
         self._chosen = [n for n in found if not any(fnmatchcase(n.name, p) for p in exclude)]
         self._layers = len(found)
         if not self._chosen:
-            why = "it has no product or table with constant float32 weights, or all are excluded"
+            why = "it has no product or table with constant float weights, or all are excluded"
             raise ConfigError("there is nothing to quantise", who=path, why=why)
         self._made: dict[str, list[str]] = {}
         self._factors: dict[str, Array] = {}
@@ -81,8 +84,8 @@ class WeightsOnly:
         return [n for n in self._chosen if self.is_product(n)]
 
     def weights(self, product: onnx.NodeProto) -> Array:
-        """Of a product, (K, N)."""
-        w = self._stored.array(product.input[1])
+        """Of a product, (K, N), in float32."""
+        w = self._stored.array(product.input[1]).astype(np.float32, copy=False)
         return w.T if _flag(product, "transB") else w
 
     def written(self, rounding: Rounding | None = None) -> RewrittenModel:
@@ -113,7 +116,7 @@ class WeightsOnly:
         return plain and self._is_matrix(node.input[1])
 
     def _is_matrix(self, name: str) -> bool:
-        if name not in self._stored or not self._stored.is_float(name):
+        if name not in self._stored or self._stored.dtype(name) not in FLOATS:
             return False
         shape = self._stored.shape(name)
         return len(shape) == 2 and 0 not in shape
@@ -130,7 +133,8 @@ class WeightsOnly:
             flat = replace(made, scales=made.scales.reshape(-1), zeros=zeros)
             self._made[key] = self._store(flat, name)
             if rounded.factors is not None:
-                self._factors[node.input[0]] = rounded.factors
+                factors = rounded.factors.astype(self._stored.dtype(name))
+                self._factors[node.input[0]] = factors
         bias = node.input[2] if node.op_type == "Gemm" and len(node.input) > 2 else ""
         self._let_go(name)
         del node.attribute[:]
@@ -163,10 +167,11 @@ class WeightsOnly:
         self._graph.node.insert(self._place(node) + 1, add)
 
     def _store(self, blocks: WeightBlocks, name: str) -> list[str]:
-        """Initializers of blocks."""
+        """Initializers of blocks, with scales in the dtype of the weights, which holds them."""
+        scales = blocks.scales.astype(self._stored.dtype(name))
         made = [
             self._stored.add(blocks.packed, f"{name}/bits"),
-            self._stored.add(blocks.scales, f"{name}/scales"),
+            self._stored.add(scales, f"{name}/scales"),
         ]
         if blocks.zeros is not None:
             made.append(self._stored.add(blocks.zeros, f"{name}/zero_points"))
@@ -200,9 +205,10 @@ class WeightsOnly:
         name = node.input[0]
         rows, columns = self._stored.shape(name)
         if name not in self._made:
-            found = in_blocks(self._stored.array(name).T, self.kind)
-            table = found.packed.reshape(rows, -1)[:, : columns * self.kind.bits // 8]
-            self._made[name] = self._store(replace(found, packed=table), name)
+            table = self._stored.array(name).astype(np.float32, copy=False)
+            found = in_blocks(table.T, self.kind)
+            packed = found.packed.reshape(rows, -1)[:, : columns * self.kind.bits // 8]
+            self._made[name] = self._store(replace(found, packed=packed), name)
         self._let_go(name)
         table_name, *steps = self._made[name]
         del node.attribute[:]
@@ -221,7 +227,7 @@ def turns(table: Array) -> bool:
     a, b, c, d = table[:4].astype(np.float64)
     largest = np.abs(table[:4]).max()
     error = np.abs((a + c) * c - (b + d) * b).max()
-    return bool(error <= TURNING * largest**2)
+    return bool(error <= FLOATS[table.dtype] * largest**2)
 
 
 def _flag(node: onnx.NodeProto, name: str) -> bool:

@@ -393,8 +393,8 @@ def gather_blocks(ctx: Context, node: Any) -> Value:
         )
 
     constant = all(v is None or v.const is not None for v in (ctx.input(2), ctx.input(3)))
-    if packed and rank == 2 and constant and ctx.spec(2).dtype is DType.FP32:
-        return _rows_of_table(ctx, bits, block)
+    if packed and rank == 2 and constant and ctx.spec(2).dtype in (DType.FP32, DType.FP16):
+        return ctx.cast(_rows_of_table(ctx, bits, block), ctx.spec(2).dtype)
 
     def picked(i: int) -> Value:
         return ctx.layer("tactix.Gather", [ctx.tensor(i), ctx.tensor(1)], axis=rows)
@@ -413,8 +413,9 @@ def gather_blocks(ctx: Context, node: Any) -> Value:
 
 
 def _rows_of_table(ctx: Context, bits: int, block: int) -> Value:
-    """Rows of a packed matrix, whose bytes stay as they are."""
-    table, indices, scale = (ctx.tensor(i) for i in range(3))
+    """Rows of a packed matrix, whose bytes stay as they are, in float32."""
+    table, indices = ctx.tensor(), ctx.tensor(1)
+    scale = ctx.cast(ctx.tensor(2), DType.FP32)
     columns = evaluate(table.spec.shape[1], {}) * 8 // bits
     inputs = [table, indices, scale]
     if ctx.input(3) is not None:

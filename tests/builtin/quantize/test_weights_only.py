@@ -112,22 +112,22 @@ def test_excluded_products_stay(
     assert cli.main([*words, "--exclude", "hed"]) == cli.USAGE
 
 
-def decoder(folder: Path, columns: int = 64, angles: bool = False) -> str:
+def decoder(
+    folder: Path, columns: int = 64, angles: bool = False, dtype: type[np.floating] = np.float32
+) -> str:
     """A table of embeddings, one of angles looked up by positions, a Gemm with a bias, a product
     that is tied to the table; its weights lie beside it.
     """
     rng = np.random.default_rng(4)
-    table = rng.standard_normal((48, columns)).astype(np.float32)
+    table = rng.standard_normal((48, columns)).astype(dtype)
     turned = np.arange(32)[:, None] * 10000.0 ** (-np.arange(columns) / columns)
     stored = {
         "table": table,
-        "cos": (np.cos(turned) if angles else rng.standard_normal((32, columns))).astype(
-            np.float32
-        ),
-        "w": rng.standard_normal((80, columns)).astype(np.float32) / 8,
-        "b": rng.standard_normal(80).astype(np.float32),
+        "cos": (np.cos(turned) if angles else rng.standard_normal((32, columns))).astype(dtype),
+        "w": rng.standard_normal((80, columns)).astype(dtype) / 8,
+        "b": rng.standard_normal(80).astype(dtype),
         "flat": np.array([-1, columns]),
-        "v": rng.standard_normal((80, columns)).astype(np.float32) / 8,
+        "v": rng.standard_normal((80, columns)).astype(dtype) / 8,
     }
     nodes = [
         helper.make_node("Cast", ["ids"], ["wide"], "wide", to=TensorProto.INT64),
@@ -144,7 +144,9 @@ def decoder(folder: Path, columns: int = 64, angles: bool = False) -> str:
         helper.make_tensor_value_info("ids", TensorProto.INT32, [1, "n"]),
         helper.make_tensor_value_info("positions", TensorProto.INT64, [1, "n"]),
     ]
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 48])
+    y = helper.make_tensor_value_info(
+        "y", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), ["n", 48]
+    )
     graph = helper.make_graph(
         nodes, "decoder", inputs, [y], [numpy_helper.from_array(x, k) for k, x in stored.items()]
     )
@@ -157,28 +159,47 @@ def decoder(folder: Path, columns: int = 64, angles: bool = False) -> str:
 FEEDS = {"ids": np.array([[3, 0, 47]], np.int32), "positions": np.array([[0, 1, 2]])}
 
 
-@pytest.mark.parametrize("columns", [64, 72])
-@pytest.mark.parametrize("options", [[], ["--zero-points"], ["--weights", "int8"]], ids=str)
+@pytest.mark.parametrize(
+    ("columns", "dtype", "options"),
+    [
+        (64, np.float32, []),
+        (64, np.float32, ["--zero-points"]),
+        (64, np.float32, ["--weights", "int8"]),
+        (72, np.float32, []),
+        (72, np.float16, ["--zero-points"]),
+        (72, np.float32, ["--weights", "int8"]),
+    ],
+)
 def test_tables_and_gemms_are_read_by_onnxruntime_and_by_tactix(
-    tmp_path: Path, options: list[str], columns: int
+    tmp_path: Path, options: list[str], columns: int, dtype: type[np.floating]
 ) -> None:
     ort = pytest.importorskip("onnxruntime")
-    path, out = decoder(tmp_path, columns), str(tmp_path / "q.onnx")
+    path, out = decoder(tmp_path, columns, dtype=dtype), str(tmp_path / "q.onnx")
     assert cli.main(["quantize", path, "-o", out, "--weights", "int4", *options]) == 0
     kinds = [n.op_type for n in onnx.load(out).graph.node]
     assert kinds.count("GatherBlockQuantized") == 2
     assert kinds.count("MatMulNBits") == 3
     wanted, found = (ort.InferenceSession(p).run(None, FEEDS)[0] for p in (path, out))
     ours = tactix.build(out, level=0, timing_cache=False)(**FEEDS)
+    assert found.dtype == ours.dtype == dtype
     assert 0 < np.abs(found - wanted).max() < 0.3 * np.abs(wanted).max()
     assert np.abs(found - ours).max() < 0.01 * np.abs(wanted).max()
 
 
-def test_tables_of_angles_stay(tmp_path: Path) -> None:
-    path, out = decoder(tmp_path, angles=True), str(tmp_path / "q.onnx")
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_tables_of_angles_stay(tmp_path: Path, dtype: type[np.floating]) -> None:
+    path, out = decoder(tmp_path, angles=True, dtype=dtype), str(tmp_path / "q.onnx")
     assert cli.main(["quantize", path, "-o", out, "--weights", "int4"]) == 0
     where = next(n for n in onnx.load(out).graph.node if n.name == "where")
     assert where.op_type == "Gather"
+
+
+def test_halves_are_refused_where_activations_become_integers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["quantize", decoder(tmp_path, dtype=np.float16), "--random", "1"]
+    assert cli.main([*words, "-o", str(tmp_path / "q.onnx")]) == cli.USAGE
+    assert "It has float16 weights: give the model in float32" in capsys.readouterr().err
 
 
 def test_angles_are_told_by_their_neighbours() -> None:

@@ -8,6 +8,7 @@ fast kernel does, a processor computes in float32.
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,23 @@ plan's size alone.
 
 
 def _bytes(w: Value) -> bool:
-    """Whether int8 holds a constant of int32."""
-    c = w.array
-    return w.spec.dtype is DType.INT32 and bool(
-        c.min(initial=0) >= -128 and c.max(initial=0) <= 127
-    )
+    """Whether a constant of int32 is a difference of bytes."""
+    return w.spec.dtype is DType.INT32 and bool(np.abs(w.array).max(initial=0) <= 255)
+
+
+def _parts(w: Value) -> list[Array]:
+    """int8 tensors that sum up to a constant: more than one where uint8 weights less their zero
+    point leave int8, three if 255 is among them.
+    """
+    parts, rest = list[Array](), w.array
+    while not parts or rest.any():
+        parts.append(rest.clip(-128, 127).astype(np.int8))
+        rest = rest - parts[-1]
+    return parts
+
+
+def _sum(products: list[Op]) -> Op:
+    return reduce(lambda a, b: T.Add(a, b), products)
 
 
 def _read(x: Value, wide: Node) -> bool:
@@ -59,7 +72,11 @@ def _of_rows(z: Value, shifted: Value) -> bool:
 
 
 def _matmul(root: Node, x: Value, wide: Node, w: Value, z: Value | None = None) -> Op:
-    narrow, sums = literal(w.array.astype(np.int8)), _sums(w.array, (0,))
+    return _sum([_matmul_of(x, part, z) for part in _parts(w)])
+
+
+def _matmul_of(x: Value, w: Array, z: Value | None) -> Op:
+    narrow, sums = literal(w), _sums(w, (0,))
     if z is None:
         return T.IntegerMatMul(x, narrow)
     if (known := scalar_const(z)) is not None:
@@ -141,21 +158,25 @@ def _is_byte(z: Value, x: Value) -> bool:
 
 
 def _conv(root: Node, x: Value, wide: Node, w: Value, z: Value | None = None) -> Op:
-    narrow, a, n = literal(w.array.astype(np.int8)), root.attrs, x.spec.rank - 2
+    return _sum([_conv_of(root, x, part, z) for part in _parts(w)])
+
+
+def _conv_of(root: Node, x: Value, w: Array, z: Value | None) -> Op:
+    narrow, a, n = literal(w), root.attrs, x.spec.rank - 2
     fields = {k: getattr(a, k) for k in ("strides", "dilations", "pads", "group")}
     if z is None:
         return T.IntegerConvolution(x, narrow, **fields)
     if _is_byte(z, x):
         zero = int(scalar_const(z) or 0)
-        bias = literal(-np.int32(zero) * _sums(w.array, tuple(range(1, n + 2))))
+        bias = literal(-np.int32(zero) * _sums(w, tuple(range(1, n + 2))))
         return T.IntegerConvolution(x, narrow, bias, pad_value=zero, **fields)
     return T.Sub(T.IntegerConvolution(x, narrow, **fields), T.Mul(z, literal(_reached(root, x, w))))
 
 
-def _reached(root: Node, x: Value, w: Value) -> Array:
+def _reached(root: Node, x: Value, w: Array) -> Array:
     """(M, out...): the sum of the taps that lie within the image, for each result."""
     ones = np.ones((1, *evaluate_shape(x.spec.shape[1:], {})), np.int32)
-    return root.layer.reference(root.attrs, ones, w.array)[0][0]
+    return root.layer.reference(root.attrs, ones, w.astype(np.int32))[0][0]
 
 
 def _conv_example(net: Any) -> None:

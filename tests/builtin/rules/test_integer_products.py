@@ -96,10 +96,29 @@ def test_convolutions(net, zero, group, pads):
     assert "IntegerConvolution" in kinds(net)
 
 
+@pytest.mark.parametrize(("low", "high", "parts"), [(-130, 126, 2), (-255, 1, 2), (0, 256, 3)])
+@pytest.mark.parametrize("zero", ["none", "constant", "told"])
+def test_weights_that_leave_int8_are_several(net, zero, low, high, parts):
+    """As uint8 weights do less their zero point."""
+    x, z = wide(net, net.x("n", 4, 6, 5, dtype="u8")), zero_of(net, zero, ())
+    x = x if z is None else net.add("Sub", x, z)
+    w = net.rng.integers(low, high, (6, 4, 3, 2))
+    w[0, 0, 0] = low, high - 1
+    y = net.add("Convolution", x, net.c(w, np.int32), pads=(1, 0, 2, 1))
+    net.mark_output(y, "y")
+    m = net.rng.integers(low, high, (5, 6))
+    m[0, :2] = low, high - 1
+    net.mark_output(net.add("MatMul", x, net.c(m, np.int32)), "m")
+    found = kinds(net)
+    assert [found.count(k) for k in ("IntegerConvolution", "IntegerMatMul")] == [parts] * 2
+
+
 def test_what_stays(net):
-    """Weights that int8 does not hold, zero points of columns, integers that were no bytes."""
+    """Weights that are no differences of bytes, zero points of columns, integers that were no
+    bytes.
+    """
     x = wide(net, net.x("n", 9, dtype="u8"))
-    net.mark_output(net.add("MatMul", x, net.c(np.full((9, 4), 128), np.int32)), "a")
+    net.mark_output(net.add("MatMul", x, net.c(np.full((9, 4), 256), np.int32)), "a")
     net.mark_output(net.add("MatMul", net.add("Sub", x, whole(net, 9)), whole(net, 9, 4)), "b")
     short = wide(net, net.x("n", 9, name="s", dtype="i16"))
     net.mark_output(net.add("MatMul", short, whole(net, 9, 4)), "c")

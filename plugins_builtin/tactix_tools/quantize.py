@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -315,16 +316,29 @@ def _print(facts: dict[str, Any]) -> None:
         console.print(show.table(title, columns, rows[:SHOWN], right=["noise by signal"]))
         rows = [[str(t["float_layers"]), f"{t['drop']:.4g}"] for t in facts["trials"]]
         console.print(show.table("tried", ["layers in floats", "drop"], rows, right=["drop"]))
-    stayed = list(facts.get("stayed", {}).items())
-    for name, why in stayed[:SHOWN]:
-        console.print(f"{name} stays float: {why}", soft_wrap=True, markup=False)
-    if len(stayed) > SHOWN:
-        console.print(f"and {len(stayed) - SHOWN} more stay float (--json names all)")
+    for line in left_float(facts.get("stayed", {})):
+        console.print(line, soft_wrap=True, markup=False)
     console.print(
         f"{facts['model']}: {facts['quantized']} of {facts['layers']} layers {_became(facts)}, "
         f"{show.size(facts['bytes'])} (float: {show.size(facts['float_bytes'])})",
         soft_wrap=True,
     )
+
+
+def left_float(stayed: Mapping[str, str]) -> list[str]:
+    """A line for each reason; ``stayed``: reasons by layer."""
+    layers: dict[str, list[str]] = {}
+    for name, why in stayed.items():
+        layers.setdefault(why, []).append(name)
+    lines = []
+    for why, names in layers.items():
+        if len(names) == 1:
+            lines.append(f"{names[0]} stays float: {why}")
+            continue
+        more = [f"and {len(names) - SHOWN} more, which --json names"] if len(names) > SHOWN else []
+        listed = ", ".join(names[:SHOWN] + more)
+        lines.append(f"{len(names)} layers stay float: {why} ({listed})")
+    return lines
 
 
 def _became(facts: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 import tactix
 from tactix.base.arrays import Array
 from tactix_tools import cli
+from tactix_tools.quantize import left_float
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 HALF = 128
@@ -348,6 +349,14 @@ def test_weights_that_are_computed_and_factors_are_quantised(
     told = capsys.readouterr().out
     assert "2 of 4 layers read integers" in told
     assert "both stays float: its weights are not constant" in told
+
+
+def test_layers_that_stay_float_for_one_reason_are_one_line() -> None:
+    many = {f"conv{i}": "there is none" for i in range(14)}
+    said, alone = left_float({**many, "head": "it is excluded"})
+    assert said.startswith("14 layers stay float: there is none (conv0, conv1, ")
+    assert said.endswith("conv11, and 2 more, which --json names)")
+    assert alone == "head stays float: it is excluded"
 
 
 def test_weights_beside_the_file_are_counted(quantize: Callable[..., dict], tmp_path: Path) -> None:

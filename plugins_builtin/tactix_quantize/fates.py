@@ -194,7 +194,7 @@ class Fates:
     def _how(self, name: str, step: MadeStep) -> str:
         if _is(self._source[name], QUANTIZE) and _is({"layer": step.kind}, *MOVES, REFORMAT):
             return INTEGERS  # it was taken along past moves, which bear its name
-        if step.origin <= {name}:
+        if self._is_alone(name, step):
             return ALONE
         if not _is(self._source[name], DEQUANTIZE) or IN_FLOATS.intersection(
             self._trails[name].rules
@@ -206,6 +206,14 @@ class Fates:
             return PACKED
         back = any("Dequantize" in key for key in step.layers)
         return FUSED if back or step.kind == "pointwise" else INTEGERS
+
+    def _is_alone(self, name: str, step: MadeStep) -> bool:
+        """Whether a step does nothing else; of the layers that one node of the model became, as
+        QLinearConv does, all have its name.
+        """
+        return step.origin <= {name} and not any(
+            step in self._in(other) for other in self._trails if other != name
+        )
 
     # -- why --------------------------------------------------------------------------------------
 

@@ -141,6 +141,24 @@ def test_of_a_model_nothing_is_chosen(model: str, capsys: pytest.CaptureFixture[
     assert {p["tactic"] for row in rows.values() for p in row["parts"]} == {""}
 
 
+def test_what_one_node_of_the_model_is_all_of_is_not_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    g = Graph(x=["n", 6])
+    steps = [g.constant("s", np.float32(0.1)), g.constant("z", np.uint8(7))]
+    w = [
+        g.constant("w", whole(6, 4)),
+        g.constant("t", np.float32(0.1)),
+        g.constant("o", np.int8(0)),
+    ]
+    q = g.add("QuantizeLinear", "q", "x", *steps)
+    q = g.add("QLinearMatMul", "product", q, *steps, *w, *steps)
+    y = g.add("DequantizeLinear", "back", q, *steps)
+    rows = asked(capsys, g.save(tmp_path / "m.onnx", g.add("Softmax", "soft", y)))
+    became = [row["became"] for name, row in rows.items() if name.startswith("product")]
+    assert became == ["integers", "integers", "fused"]
+
+
 def test_weights_of_few_bits_stay_packed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

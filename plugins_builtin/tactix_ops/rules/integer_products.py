@@ -16,7 +16,7 @@ import numpy as np
 from tactix.base.dims import evaluate_shape
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import RIVAL, Op, P, Rule, any_of, const, literal, var
+from tactix.contracts.rule import RIVAL, Literal, Op, P, Rule, any_of, const, literal, var
 from tactix_ops.rules.facts import Array, scalar_const
 
 T = P.tactix
@@ -25,6 +25,8 @@ MOST_SUMS = 1 << 20
 """Sums of taps at most that a convolution with pads keeps as a constant: 4 MiB. A bound for the
 plan's size alone.
 """
+EXACT = 1 << 24
+"""Below it float32 has all integers."""
 
 
 def _bytes(w: Value) -> bool:
@@ -144,10 +146,29 @@ def _conv_when(root: Node, x: Value, wide: Node, w: Value, z: Value | None = Non
     plain = len([v for v in root.inputs if v is not None]) == 2 and _read(x, wide) and _bytes(w)
     if not plain or z is None or _is_byte(z, x):
         return plain
+    if not (all(d == 1 for d in z.spec.shape) and z.spec.rank <= x.spec.rank):
+        return False
+    return _is_reached(root) or _known_sums(root, x) is not None or _taps(w.array) < EXACT
+
+
+def _is_reached(root: Node) -> bool:
+    """Whether all taps lie within the image for each result."""
+    return all(pad == 0 for pad in root.attrs.pads)
+
+
+def _known_sums(root: Node, x: Value) -> int | None:
+    """How many sums of taps there are for an image; None where only running tells, or where they
+    are too many for a constant.
+    """
     sizes = (*root.outputs[0].spec.shape[1:], *x.spec.shape[2:], *root.attrs.pads)
     known = [d for d in sizes if isinstance(d, int)]
-    one = all(d == 1 for d in z.spec.shape) and z.spec.rank <= x.spec.rank
-    return one and len(known) == len(sizes) and math.prod(known[: x.spec.rank - 1]) <= MOST_SUMS
+    count = math.prod(known[: x.spec.rank - 1])
+    return count if len(known) == len(sizes) and count <= MOST_SUMS else None
+
+
+def _taps(w: Array) -> int:
+    """What no sum of the taps of a channel exceeds."""
+    return int(np.abs(w.astype(np.int64)).sum(axis=tuple(range(1, w.ndim))).max(initial=0))
 
 
 def _is_byte(z: Value, x: Value) -> bool:
@@ -170,13 +191,25 @@ def _conv_of(root: Node, x: Value, w: Array, z: Value | None) -> Op:
         zero = int(scalar_const(z) or 0)
         bias = literal(-np.int32(zero) * _sums(w, tuple(range(1, n + 2))))
         return T.IntegerConvolution(x, narrow, bias, pad_value=zero, **fields)
-    return T.Sub(T.IntegerConvolution(x, narrow, **fields), T.Mul(z, literal(_reached(root, x, w))))
+    product = T.IntegerConvolution(x, narrow, **fields)
+    return T.Sub(product, T.Mul(z, _reached(root, x, w)))
 
 
-def _reached(root: Node, x: Value, w: Array) -> Array:
-    """(M, out...): the sum of the taps that lie within the image, for each result."""
-    ones = np.ones((1, *evaluate_shape(x.spec.shape[1:], {})), np.int32)
-    return root.layer.reference(root.attrs, ones, w.astype(np.int32))[0][0]
+def _reached(root: Node, x: Value, w: Array) -> Op | Literal:
+    """The sum of the taps that lie within the image, for each result: (M, 1...), (M, out...), or,
+    where only running tells the image, (N, M, out...), of a channel of ones in exact floats.
+    """
+    sums = _sums(w, tuple(range(1, w.ndim)))
+    if _is_reached(root):
+        return literal(sums.reshape(-1, *(1,) * (w.ndim - 2)))
+    if _known_sums(root, x) is not None:
+        ones = np.ones((1, *evaluate_shape(x.spec.shape[1:], {})), np.int32)
+        return literal(root.layer.reference(root.attrs, ones, w.astype(np.int32))[0][0])
+    channel = T.Slice(x, begins=(0,), sizes=(1,), axes=(1,), steps=(1,))
+    image = T.Clip(T.Cast(channel, to=DType.FP32), min=1.0, max=1.0)
+    fields = {k: getattr(root.attrs, k) for k in ("strides", "dilations", "pads")}
+    taps = literal(w.astype(np.float32).sum(axis=1, keepdims=True))
+    return T.Cast(T.Convolution(image, taps, **fields), to=DType.INT32)
 
 
 def _conv_example(net: Any) -> None:

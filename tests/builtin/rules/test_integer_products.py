@@ -125,12 +125,15 @@ def test_what_stays(net):
     assert "IntegerMatMul" not in kinds(net)
 
 
-def test_told_zero_points_and_open_images_stay(net):
+@pytest.mark.parametrize("pads", [(0, 0, 0, 0), (0, 1, 2, 1)])
+@pytest.mark.parametrize("group", [1, 3])
+def test_told_zero_points_and_open_images(net, group, pads):
     """Which taps lie within the image is known only with its size."""
     x, z = wide(net, net.x("n", 3, "h", 5, dtype="u8")), zero_of(net, "told", ())
-    x = net.add("Sub", x, z)
-    net.mark_output(net.add("Convolution", x, whole(net, 2, 3, 1, 3), pads=(0, 1, 0, 1)), "y")
-    assert "IntegerConvolution" not in kinds(net)
+    w = whole(net, 6, 3 // group, 2, 3, low=-200, high=200)
+    y = net.add("Convolution", net.add("Sub", x, z), w, pads=pads, group=group)
+    net.mark_output(y, "y")
+    assert kinds(net).count("IntegerConvolution") == 2
 
 
 @pytest.mark.parametrize(

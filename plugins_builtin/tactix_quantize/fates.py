@@ -24,8 +24,10 @@ INTEGER = ("tactix.Integer", "tactix.ByteMatMul")
 """How the layers of products of bytes begin."""
 TO_BYTES = "tactix.dequantize"
 """The rule that reads bytes with one scale."""
-TO_FLOATS = "tactix.float_convolution_of_bytes"
-"""The rule that gives a convolution of bytes to kernels of floats."""
+TO_FLOATS = frozenset({
+    "tactix.float_convolution_of_bytes", "tactix.exact_convolution_of_bytes",
+})  # fmt: skip
+"""The rules that give a convolution of bytes to kernels of floats."""
 IN_FLOATS = frozenset({"tactix.rounded_in_floats", "tactix.dequantize_in_floats"})
 """The rules that compute in floats what no kernel reads as bytes."""
 NO_KERNEL = (
@@ -183,7 +185,7 @@ class Fates:
 
     def _parts(self, name: str) -> Iterator[StepOfNode]:
         constant = self._source[name]["reads"][0].get("constant")
-        if constant and TO_FLOATS in self._trails[name].rules:
+        if constant and TO_FLOATS.intersection(self._trails[name].rules):
             return
         for step in self._in(name):
             how = self._how(name, step)
@@ -249,7 +251,7 @@ class Fates:
     def _why_floats(self, reader: str, is_known: bool) -> Iterator[str]:
         """Why a product reads floats; ``is_known``: whether what it reads has a reason already."""
         row, trail = self._source[reader], self._trails[reader]
-        if TO_FLOATS in trail.rules:
+        if TO_FLOATS.intersection(trail.rules):
             yield f"{self._told(reader)}: {NO_KERNEL}"
         elif not any(s.kind.startswith(INTEGER) for s in self._in(reader)):
             found = [

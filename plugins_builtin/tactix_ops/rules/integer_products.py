@@ -252,14 +252,18 @@ def _float(root: Node, x: Value, w: Value, product: Node) -> Op:
     """Sums of products of bytes below 2 ** 24 are exact as float32, too. Pads hold the zero point,
     which as a difference from it is 0.
     """
-    a, whole = product.attrs, w.array.astype(np.int64)
-    bias = a.pad_value * whole.sum(axis=tuple(range(1, whole.ndim)))
-    if len(product.given) > 2:
-        bias = bias + product.given[2].array
+    a = product.attrs
     fields = {k: getattr(a, k) for k in ("strides", "dilations", "pads", "group")}
     shifted = T.Dequantize(x, zero=a.pad_value, scale=1.0)
-    floats = (literal(v.astype(np.float32)) for v in (whole, bias))
+    floats = (literal(v.astype(np.float32)) for v in (w.array, _shifted_bias(product, w)))
     return T.Convolution(shifted, *floats, **fields)
+
+
+def _shifted_bias(product: Node, w: Value) -> Array:
+    """(M,), int64: the bias of a convolution whose image is less the zero point."""
+    whole = w.array.astype(np.int64)
+    bias: Array = product.attrs.pad_value * whole.sum(axis=tuple(range(1, whole.ndim)))
+    return bias + product.given[2].array if len(product.given) > 2 else bias
 
 
 def _float_example(net: Any) -> None:
@@ -270,6 +274,36 @@ def _float_example(net: Any) -> None:
     fields = {"pads": (1, 0, 1, 1), "group": 2, "pad_value": 7}
     (y,) = net.add_layer("tactix.IntegerConvolution", [x, w, b], **fields)
     net.mark_output(net.add_layer("tactix.Cast", [y], to=DType.FP32)[0], "y")
+
+
+def _exact_when(root: Node, x: Value, w: Value, graph: Any) -> bool:
+    """Whether floats are exact, and no reader takes the sums as floats: then they stay such."""
+    readers = [n for n, _ in graph.uses(root.outputs[0])]
+    if readers and all(n.layer.name == "Cast" and n.attrs.to is DType.FP32 for n in readers):
+        return False
+    constant = all(v.const is not None for v in root.given[1:])
+    return constant and _lacks_kernel(root) and _reach(root, x, w) < EXACT
+
+
+def _reach(root: Node, x: Value, w: Value) -> int:
+    """What no sum of the bias and some products exceeds, in whatever order they are added."""
+    limits = np.iinfo(x.spec.dtype.numpy)
+    above, below = limits.max - root.attrs.pad_value, root.attrs.pad_value - limits.min
+    bias = int(np.abs(_shifted_bias(root, w)).max(initial=0))
+    return int(max(above, below)) * _taps(w.array) + bias
+
+
+def _exact(root: Node, x: Value, w: Value) -> Op:
+    """Rounded, as a tactic may compute sums by way of fractions (Winograd's)."""
+    return T.Cast(T.Round(_float(root, x, w, root)), to=DType.INT32)
+
+
+def _exact_example(net: Any) -> None:
+    rng = np.random.default_rng(13)
+    w = net.add_constant(rng.integers(-128, 128, (4, 2, 3, 3)).astype(np.int8))
+    x = net.add_input("x", "u8", ["n", 4, 5, 6])
+    fields = {"pads": (1, 0, 1, 1), "group": 2, "pad_value": 7}
+    net.mark_output(net.add_layer("tactix.IntegerConvolution", [x, w], **fields)[0], "y")
 
 
 def _rival_conv_example(net: Any) -> None:
@@ -341,6 +375,17 @@ PROCESSOR_RULES = (
         benefit=90,
         numerics="reassociates",
         example=_float_example,
+        phase="fuse",
+        device="cpu",
+    ),
+    Rule(
+        "tactix.exact_convolution_of_bytes",
+        T.IntegerConvolution(var("x"), const("w")),
+        _exact,
+        _exact_when,
+        benefit=80,
+        numerics="reassociates",
+        example=_exact_example,
         phase="fuse",
         device="cpu",
     ),

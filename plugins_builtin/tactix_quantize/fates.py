@@ -237,7 +237,9 @@ class Fates:
 
     def _why_alone(self, name: str) -> Iterator[str]:
         """Why what makes a tensor does not quantise it on the way."""
-        tensor = self._source[name]["reads"][0]["name"]
+        tensor, scale = (v["name"] for v in self._source[name]["reads"][:2])
+        if scale in self._makers:
+            return  # only running tells its bytes
         yield from (row["reason"] for row in self._nearly.get(name, ()))
         maker = self._makers.get(tensor)
         if maker is None:

@@ -159,6 +159,16 @@ def test_what_one_node_of_the_model_is_all_of_is_not_alone(
     assert became == ["integers", "integers", "fused"]
 
 
+def test_who_quantises_as_it_runs_is_asked_for_no_bytes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    g = Graph(x=["n", 6])
+    made = ["q", "s", "z"]
+    g.nodes.append(helper.make_node("DynamicQuantizeLinear", ["x"], made, "dynamic"))
+    rows = asked(capsys, g.save(tmp_path / "m.onnx", g.add("DequantizeLinear", "back", *made)))
+    assert [row["why"] for row in rows.values() if row["layer"] == "QuantizeLinear"] == [[]]
+
+
 def test_weights_of_few_bits_stay_packed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,7 @@ MODULES = (
     "tactics.deform",
     "tactics.draws",
     "tactics.linear_attention",
+    "tactics.fourier",
     "tactics.quantize",
     "tactics.integer",
     "tactics.host",

@@ -583,6 +583,35 @@ def linear_attentions() -> list[Case]:
     return cases
 
 
+def transforms() -> list[Case]:
+    """There and back, real and complex, halves of even and odd lengths, cut and filled, any axis,
+    frames with and without windows, every dtype, symbols.
+    """
+
+    def dft(shape: tuple[int, ...], t: str, **attrs: Any) -> Case:
+        return one("fourier", "DFT", [real(*shape).astype(DType(t).numpy)], **attrs)
+
+    made = [
+        dft((2, 37, 1), "f32", axis=1),
+        dft((3, 100, 2), "f64", axis=1, inverse=True),
+        dft((2, 8, 5, 2), "f32", axis=1, length=11),
+        dft((9, 4, 2), "f16", axis=0, length=6, onesided=True),
+        dft((2, 7, 2), "bf16", axis=-2, inverse=True, onesided=True),
+        dft((2, 7, 3, 2), "f32", axis=1, inverse=True, onesided=True, length=9),
+        dft((1, 4, 1), "f32", axis=1, inverse=True, onesided=True, length=2),
+        dft((0, 5, 1), "f32", axis=1),
+    ]
+    x, window = real(2, 90, 1), np.hanning(24).astype(np.float32)
+    frames = {"frame_step": 7, "frame_length": 24}
+    made.append(one("fourier", "STFT", [x, window], **frames))
+    made.append(one("fourier", "STFT", [real(1, 40, 2)], onesided=False, **frames))
+    nodes = [
+        h.node("STFT", [spec(N, S + 30, 1, dtype="f16"), spec(24, dtype="f16")], **frames),
+        h.node("DFT", [spec(N, 6, S, 2)], axis=1),
+    ]
+    return made + symbolic("fourier", nodes)
+
+
 def symbolic_lines() -> list[Case]:
     x = spec(N, S, 3)
     nodes = [
@@ -786,6 +815,7 @@ TABLE: dict[str, Callable[[], list[Case]]] = {
     "regions": regions,
     "deformable": deformable,
     "linear attention": linear_attentions,
+    "transforms": transforms,
     "scatter": scatters,
     "unpooled": unpooled,
     "quantize": quantized,

@@ -29,6 +29,7 @@ static float __int_as_float(int x) { float f; memcpy(&f, &x, 4); return f; }
 static uint32_t __float_as_uint(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
 static double __longlong_as_double(long long x) { double f; memcpy(&f, &x, 8); return f; }
 static long long __double_as_longlong(double f) { long long x; memcpy(&x, &f, 8); return x; }
+static void sincospi(double x, double* s, double* c) { *s = sin(M_PI * x), *c = cos(M_PI * x); }
 static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t s) {
   const uint64_t both = (uint64_t)y << 32 | x;

@@ -21,6 +21,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, comment, loop
+from tactix_codegen.operations.fourier import FourierTransform, Signals
 
 COMPUTED = DType.FP64
 """The dtype of all sums and products."""
@@ -52,39 +53,11 @@ def tactics() -> list[Tactic]:
 
 
 @dataclass(frozen=True)
-class Signals:
-    """Where a tensor has the signals: signal ``i`` begins at ``outer * (i / each) + inner * (i %
-    each)``, its elements lie ``step`` apart, and each has so many ``parts``.
+class FourierWork(FourierTransform):
+    """``told``: the body has declared all sizes before, under the names that ``transforms`` gives
+    them.
     """
 
-    each: Dim
-    outer: Dim
-    inner: Dim
-    step: Dim
-    parts: int
-
-
-@dataclass(frozen=True)
-class FourierWork:
-    """``count`` transforms of ``length``: signals of ``size`` elements become ones of ``bins``.
-
-    ``inverse``: back from frequencies; ``half``: only the first half of them is given. ``real``:
-    imaginary parts that are given do not count. ``window``: the input with factors of a signal's
-    elements, -1 for none. ``told``: the body has declared all these sizes before, under the names
-    that ``transforms`` gives them.
-    """
-
-    node: Node
-    count: Dim
-    length: Dim
-    size: Dim
-    bins: Dim
-    source: Signals
-    target: Signals
-    inverse: bool = False
-    half: bool = False
-    real: bool = False
-    window: int = -1
     told: bool = False
 
     def named(self, args: Args, name: str, d: Dim) -> str:
@@ -154,7 +127,7 @@ class FourierTactic(Tactic[FourierWork]):
             return Reject("transforms take no epilogue")
         if not x.dtype.is_float or not c_text.has_ctype(x.dtype):
             return Reject(f"no transform of {x.dtype.value} in C")
-        work = _frames(node) if node.layer.name == "STFT" else _whole(node)
+        work = FourierWork.of(node)
         return Reject("signals of no elements") if work.length == 0 else work
 
     def cost(self, work: FourierWork, variant: Variant, ctx: CompileContext) -> float | None:
@@ -168,42 +141,6 @@ class FourierTactic(Tactic[FourierWork]):
         preludes = (*c_text.vector_preludes(), c_text.prelude("fourier.h"))
         room = work.room * COMPUTED.itemsize * threads
         return c_text.kernel(args, body, ctx, preludes=preludes, workspace=room)
-
-
-def _parts(size: Dim) -> int:
-    """Real and imaginary part, or the real one alone."""
-    return 1 if size == 1 else 2
-
-
-def _whole(node: Node) -> FourierWork:
-    """DFT: along an axis."""
-    x, y, a = node.given[0].spec, node.outputs[0].spec, node.attrs
-    axis = a.axis % x.rank
-    outer, inner = dims.prod(x.shape[:axis]), dims.prod(x.shape[axis + 1 : -1])
-    size, bins = x.shape[axis], y.shape[axis]
-    half = a.onesided and a.inverse
-    length = a.length if a.length != 0 else bins if half else size
-
-    def signals(elements: Dim, parts: int) -> Signals:
-        return Signals(inner, elements * inner * parts, parts, inner * parts, parts)
-
-    ends = (signals(size, _parts(x.shape[-1])), signals(bins, _parts(y.shape[-1])))
-    count = outer * inner
-    return FourierWork(node, count, length, size, bins, *ends, a.inverse, half, a.onesided)
-
-
-def _frames(node: Node) -> FourierWork:
-    """STFT: of frames, which begin a step apart."""
-    x, y, a = node.given[0].spec, node.outputs[0].spec, node.attrs
-    frames, bins, parts = y.shape[1], y.shape[2], _parts(x.shape[2])
-    source = Signals(frames, x.shape[1] * parts, a.frame_step * parts, parts, parts)
-    target = Signals(frames, frames * bins * 2, bins * 2, 2, 2)
-    size = a.frame_length
-    window = 1 if len(node.given) > 1 else -1
-    count = x.shape[0] * frames
-    return FourierWork(
-        node, count, size, size, bins, source, target, real=a.onesided, window=window
-    )
 
 
 # -- text ------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.text import Args, block
+from tactix_codegen.operations.fourier import Signals, parts_of
 from tactix_cpu.tactics.move.told_shapes import size_list, told
 from tactix_cpu.tactics.signal.fourier import (
     COMPUTED,
@@ -25,7 +26,6 @@ from tactix_cpu.tactics.signal.fourier import (
     TABLES,
     TOGETHER,
     FourierWork,
-    Signals,
     most_together,
     transforms,
 )
@@ -92,17 +92,13 @@ def _longest(node: Node) -> Dim:
 def _work(node: Node) -> FourierWork:
     """All sizes are declared by the body."""
     x, y, a = node.given[0].spec, node.outputs[0].spec, node.attrs
-    source, target = (Signals(0, 0, 0, 0, _parts(s.shape[-1])) for s in (x, y))
+    source, target = (Signals(0, 0, 0, 0, parts_of(s.shape[-1])) for s in (x, y))
     length = dims.sym("length")
     half, inverse = a.onesided and a.inverse, a.inverse
     if node.layer.name == "DynamicSTFT":
         half = inverse = False
     ends = (source, target, inverse, half, a.onesided, _window(node), True)
     return FourierWork(node, 0, length, length, length, *ends)
-
-
-def _parts(size: Dim) -> int:
-    return 1 if size == 1 else 2
 
 
 def _window(node: Node) -> int:
@@ -130,7 +126,7 @@ declare where signals lie.
 def _of_axis(args: Args, node: Node) -> Sizes:
     """DFT: along an axis."""
     x, y, a = node.given[0].spec, node.outputs[0].spec, node.attrs
-    parts, made, axes = _parts(x.shape[-1]), _parts(y.shape[-1]), x.rank - 1
+    parts, made, axes = parts_of(x.shape[-1]), parts_of(y.shape[-1]), x.rank - 1
     default = "2 * (SIZE - 1)" if a.onesided and a.inverse else "SIZE"
     bins = "LENGTH / 2 + 1" if a.onesided and not a.inverse else "LENGTH"
     sizes = [
@@ -165,7 +161,7 @@ def _of_axis(args: Args, node: Node) -> Sizes:
 
 def _of_frames(args: Args, node: Node) -> Sizes:
     """STFT: of frames, which begin a step apart."""
-    x, parts = node.given[0].spec, _parts(node.given[0].spec.shape[-1])
+    x, parts = node.given[0].spec, parts_of(node.given[0].spec.shape[-1])
     batch, elements = args.dim(x.shape[0]), args.dim(x.shape[1])
     place = _window(node)
     factors = elements if place < 0 else args.dim(node.given[place].spec.numel)

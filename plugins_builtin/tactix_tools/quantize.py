@@ -1,4 +1,4 @@
-"""``tactix quantize``: a float32 ONNX file to one whose layers read 8 bits or fewer."""
+"""``tactix quantize``: an ONNX file of floats to one whose layers read 8 bits or fewer."""
 
 from __future__ import annotations
 
@@ -142,8 +142,9 @@ def command(session: Session, /, **given: Any) -> None:
 
     Scales follow from sample inputs, on which the model is run as it is. Conv, Gemm and MatMul with
     constant weights read 8-bit integers then, or Gemm and MatMul 8-bit floats (--precision fp8).
-    With --max-drop the fewest layers stay float with which the model is good enough. Ctrl-C ends it
-    and writes nothing.
+    With --max-drop the fewest layers stay float with which the model is good enough. With --weights
+    constant weights alone, float32 or float16, have few bits, and samples are not needed. Ctrl-C
+    ends it and writes nothing.
     """
     _check(given)
     suffix = f".{given['weights'] or given['precision']}.onnx"

@@ -28,6 +28,8 @@ UNBOUNDED_BATCH = 32
 """Rows of a batch where neither the profile nor the caller has a limit. No measurement is on
 record; it bounds the memory of a context.
 """
+PARTS = ("together", "run", "apart")
+"""Of a batch, in order: see ``BatchStats``."""
 MOST_SHAPES = 1024
 """Shapes of requests of which it is remembered that they fit."""
 
@@ -75,7 +77,9 @@ class BatchStats:
     that were nobody's. ``queued``: requests that wait now. ``sizes``: batches by rows, padding
     among them. ``seconds``: of all batches, by what they went into: ``together``, putting inputs
     together; ``run``, on a context, with the way to its thread and back; ``apart``, cutting outputs
-    apart and giving each request its own.
+    apart and giving each request its own. ``size_seconds``: the same of the batches of each size.
+    ``request_seconds``: the same once for each request of a batch. ``waited``: seconds of all
+    requests from when they came to when their batch was taken.
     """
 
     batches: int = 0
@@ -85,6 +89,9 @@ class BatchStats:
     padding: int = 0
     sizes: Mapping[int, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    size_seconds: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    request_seconds: Mapping[str, float] = field(default_factory=dict)
+    waited: float = 0.0
 
 
 @dataclass(eq=False, slots=True)
@@ -195,12 +202,17 @@ class Batcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed, self._crowd = False, Crowd()
         self._batches = self._requests = self._rows = self._padding = 0
-        self._ran, self._seconds = Counter[int](), dict.fromkeys(("together", "run", "apart"), 0.0)
+        self._ran, self._waited = Counter[int](), 0.0
+        self._size_seconds: dict[int, dict[str, float]] = {}
+        self._request_seconds = dict.fromkeys(PARTS, 0.0)
 
     def stats(self) -> BatchStats:
         """As of now."""
         counts = self._batches, self._requests, self._rows, self._queued, self._padding
-        return BatchStats(*counts, dict(self._ran), dict(self._seconds))
+        by_size = {size: dict(seconds) for size, seconds in self._size_seconds.items()}
+        seconds = {part: sum((s[part] for s in by_size.values()), 0.0) for part in PARTS}
+        by_request = dict(self._request_seconds)
+        return BatchStats(*counts, dict(self._ran), seconds, by_size, by_request, self._waited)
 
     async def infer(
         self,
@@ -355,10 +367,13 @@ class Batcher:
         self._running -= 1
         self._send()
 
-    async def _run(self, batch: list[PendingRequest]) -> None:
-        """Answers each; one that fails alone fails alone."""
+    async def _run(self, batch: list[PendingRequest], taken: float | None = None) -> None:
+        """Answers each; one that fails alone fails alone. ``taken``: when it ceased to wait, None
+        for now.
+        """
         feeds = [r.feeds for r in batch]
         rows, start = sum(r.rows for r in batch), time.perf_counter()
+        taken = start if taken is None else taken
         padded = padded_to(self.sizes, rows)
         alone = len(batch) == 1 and padded == rows and not self.axes.lengths
         try:
@@ -372,7 +387,7 @@ class Batcher:
                 _fail(batch[0], e)
                 return
             for request in batch:
-                await self._run([request])
+                await self._run([request], taken)
             return
         except Exception as e:
             for request in batch:
@@ -382,6 +397,7 @@ class Batcher:
             if not request.answer.done():
                 request.answer.set_result(answer)
         self.times.note(padded, ended - start)
+        self._waited += sum(taken - r.arrived for r in batch)
         self._count(len(batch), rows, padded, (start, begun, ended, time.perf_counter()))
 
     def _count(self, requests: int, rows: int, padded: int, clock: Sequence[float]) -> None:
@@ -389,8 +405,10 @@ class Batcher:
         self._batches, self._requests = self._batches + 1, self._requests + requests
         self._rows, self._padding = self._rows + rows, self._padding + padded - rows
         self._ran[padded] += 1
-        for part, begin, end in zip(self._seconds, clock, clock[1:], strict=False):
-            self._seconds[part] += end - begin
+        of_size = self._size_seconds.setdefault(padded, dict.fromkeys(PARTS, 0.0))
+        for part, begin, end in zip(PARTS, clock, clock[1:], strict=False):
+            of_size[part] += end - begin
+            self._request_seconds[part] += requests * (end - begin)
 
     async def close(self) -> None:
         """No more requests are taken; those that wait run, and all are waited for. The engine goes

@@ -14,9 +14,23 @@ class ModelNotFound(TactixError):
 
 
 @dataclass(frozen=True)
+class BatchLimits:
+    """Of a model whose requests run together. ``max_batch``: rows that go together at most.
+    ``window``: seconds that the first request of a batch waits for others at most. ``max_queue``:
+    requests that wait before others are refused. ``timeout``: seconds after which a request that
+    names none is given up; 0 for none.
+    """
+
+    max_batch: int
+    window: float
+    max_queue: int
+    timeout: float
+
+
+@dataclass(frozen=True)
 class ModelDescription:
     """A version that serves. ``platform``: what runs it. ``inputs``, ``outputs``: what it takes and
-    gives.
+    gives. ``batching``: None for one whose requests run one by one.
     """
 
     name: str
@@ -24,6 +38,7 @@ class ModelDescription:
     platform: str
     inputs: tuple[TensorMetadata, ...]
     outputs: tuple[TensorMetadata, ...]
+    batching: BatchLimits | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 from tactix.base.arrays import Array
 from tactix.base.errors import InvalidArgument, TactixError
 from tactix_serve.datatypes import OBJECTS, dtype_named, from_bytes, to_bytes
+from tactix_serve.directory import ModelNotFound
 from tactix_serve.frames import Buffer, FrameLink, Head, padded
 from tactix_serve.inference import for_clients, outcome_of
 from tactix_serve.metrics import ServerMetrics
@@ -105,13 +106,13 @@ class FrontEndSession:
         try:
             loaded = host.repository.find(asked.model, asked.version)
         except TactixError as e:
-            self._failed(asked, "", e)
+            self._failed(asked, None, e)
             return
         try:
             feeds = self._feeds(asked.inputs, tensors)
             answer = loaded.model.ask(feeds, asked.timeout, [name for name, _ in asked.wanted])
         except Exception as e:  # whatever it is, the others are served on
-            self._failed(asked, asked.model, e)
+            self._failed(asked, loaded, e)
             return
         loaded.__enter__()
         self.running[asked.number] = answer
@@ -141,7 +142,7 @@ class FrontEndSession:
         loaded.__exit__()
         del self.running[asked.number]
         if answer.cancelled():
-            self._count_ended(asked, "cancelled")
+            self._count_ended(asked, loaded, "cancelled")
             return
         error = answer.exception()
         try:
@@ -149,11 +150,11 @@ class FrontEndSession:
                 raise error
             rows, content = self._outputs(asked, loaded.datatypes, answer.result())
         except Exception as e:  # as above
-            self._failed(asked, asked.model, e)
+            self._failed(asked, loaded, e)
             return
         version = loaded.described.version
         self.link.send((ANSWER, asked.number, version, rows), content)
-        self._count_ended(asked, "ok")
+        self._count_ended(asked, loaded, "ok")
 
     def _outputs(
         self, asked: InferHead, datatypes: Mapping[str, str], results: Mapping[str, Array]
@@ -170,16 +171,15 @@ class FrontEndSession:
                 self.host.shared_memory.write(RegionSlice(*region), content)
         return tuple(rows), behind
 
-    def _failed(self, asked: InferHead, model: str, error: Exception) -> None:
+    def _failed(self, asked: InferHead, loaded: LoadedVersion | None, error: Exception) -> None:
         outcome = "error"
         if isinstance(error, TactixError):
-            outcome, error = outcome_of(error), for_clients(error, model)
+            outcome, error = outcome_of(error), for_clients(error, asked.model)
         self.link.send((FAILURE, asked.number, *error_row(error)))
-        self._count_ended(asked, outcome, model)
+        self._count_ended(asked, loaded, outcome)
 
-    def _count_ended(self, asked: InferHead, outcome: str, model: str | None = None) -> None:
-        named = asked.model if model is None else model
-        self.host.metrics.ended(named, outcome, time.perf_counter() - asked.start)
+    def _count_ended(self, asked: InferHead, loaded: LoadedVersion | None, outcome: str) -> None:
+        self.host.metrics.ended(loaded, outcome, time.perf_counter() - asked.start)
 
     def _cancel(self, head: Head, tensors: memoryview) -> None:
         answer = self.running.get(head[1])
@@ -188,8 +188,12 @@ class FrontEndSession:
 
     def _count(self, head: Head, tensors: memoryview) -> None:
         _, model, outcome, seconds = head
+        try:
+            loaded = self.host.repository.find(model)
+        except ModelNotFound:  # or gone meanwhile
+            loaded = None
         self.host.metrics.began()
-        self.host.metrics.ended(model, outcome, seconds)
+        self.host.metrics.ended(loaded, outcome, seconds)
 
     # -- what else is asked -----------------------------------------------------------------------
 
@@ -203,10 +207,12 @@ class FrontEndSession:
             self.link.send((RESULT, number, value))
 
     def _value(self, name: str, arguments: Sequence[Any]) -> object:
-        """Raises InvalidArgument, ConfigError."""
+        """Raises InvalidArgument, ConfigError, ModelNotFound."""
         memory = self.host.shared_memory
         if name == "metrics":
             return self.host.metrics.of(self.host.repository)
+        if name == "statistics":
+            return self.host.repository.statistics(*arguments)
         if name == "regions":
             found = memory.regions(*arguments)
             return tuple((r.name, r.key, r.offset, r.size) for r in found)

@@ -27,8 +27,8 @@ PARTS = 512
 """Buffers of one system call; Linux takes 1024."""
 
 Head = tuple[Any, ...]
-"""Numbers, text, None and tuples of them: what ``marshal`` writes, which both ends have in the same
-version of Python.
+"""Numbers, text, None, and tuples, lists and dicts of them: what ``marshal`` writes, which both
+ends have in the same version of Python.
 """
 Buffer = bytes | memoryview
 

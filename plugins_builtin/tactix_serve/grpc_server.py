@@ -34,6 +34,7 @@ from tactix_serve.inference import (
     WantedOutput,
 )
 from tactix_serve.messages import PACKAGE, Rpc, protocol
+from tactix_serve.model_configuration import configuration
 from tactix_serve.shared_memory import RegionState
 
 SERVICE = f"{PACKAGE}.GRPCInferenceService"
@@ -137,6 +138,14 @@ class GrpcFrontend:
             for t in tensors:
                 rows.add(name=t.name, datatype=t.datatype, shape=t.shape)
         return out
+
+    async def ModelConfig(self, asked: Any, context: Any) -> Any:
+        found = self._service.directory.find(asked.name, asked.version)
+        return self._made["ModelConfigResponse"](config=configuration(found))
+
+    async def ModelStatistics(self, asked: Any, context: Any) -> Any:
+        found = await self._service.statistics(asked.name, asked.version)
+        return self._made["ModelStatisticsResponse"](model_stats=found)
 
     async def RepositoryIndex(self, asked: Any, context: Any) -> Any:
         out = self._made["RepositoryIndexResponse"]()

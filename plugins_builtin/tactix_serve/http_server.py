@@ -25,6 +25,7 @@ from tactix_serve.http_routes import (
 )
 from tactix_serve.inference import EXTENSIONS, InferenceService, RequestTooLarge
 from tactix_serve.metrics import CONTENT_TYPE
+from tactix_serve.model_configuration import configuration
 from tactix_serve.shared_memory import RegionState
 
 STATUS: tuple[tuple[type[TactixError], int], ...] = (
@@ -52,12 +53,14 @@ class HttpFrontend:
 
     def app(self) -> HttpApplication:
         model, region = "/v2/models/{model}", "/v2/systemsharedmemory/region/{region}"
-        routes = list[HttpRoute]()
+        routes = [HttpRoute("GET", "/v2/models/stats", self.statistics)]  # of all, before any name
         for base in (model, f"{model}/versions/{{version}}"):
             routes += [
                 HttpRoute("POST", f"{base}/infer", self.infer),
                 HttpRoute("GET", base, self.model_metadata),
                 HttpRoute("GET", f"{base}/ready", self.model_ready),
+                HttpRoute("GET", f"{base}/config", self.model_configuration),
+                HttpRoute("GET", f"{base}/stats", self.statistics),
             ]
         routes += [
             HttpRoute("GET", "/v2", self.server_metadata),
@@ -101,6 +104,14 @@ class HttpFrontend:
                 "outputs": http_json.metadata_rows(found.outputs),
             }
         )
+
+    async def model_configuration(self, request: HttpRequest) -> HttpAnswer:
+        return as_json(configuration(self._find(request)))
+
+    async def statistics(self, request: HttpRequest) -> HttpAnswer:
+        named = request.parameters
+        name, version = named.get("model", ""), named.get("version", "")
+        return as_json({"model_stats": await self._service.statistics(name, version)})
 
     async def index(self, request: HttpRequest) -> HttpAnswer:
         body = request.body

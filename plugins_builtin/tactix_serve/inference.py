@@ -19,7 +19,13 @@ from tactix_serve.datatypes import TensorMetadata, from_bytes, from_values
 from tactix_serve.directory import ModelDescription, ModelDirectory, ModelNotFound
 from tactix_serve.shared_memory import RegionSlice, RegionState
 
-EXTENSIONS = ("binary_tensor_data", "model_repository(index)", "system_shared_memory")
+EXTENSIONS = (
+    "binary_tensor_data",
+    "model_configuration",
+    "model_repository(index)",
+    "statistics",
+    "system_shared_memory",
+)
 
 
 class RequestTooLarge(TactixError):
@@ -107,6 +113,10 @@ class InferenceService(ABC):
     @abstractmethod
     async def metrics(self) -> bytes:
         """In Prometheus' format."""
+
+    @abstractmethod
+    async def statistics(self, model: str, version: str) -> Sequence[Mapping[str, object]]:
+        """Of one model, or of all, by the words of Triton's extension. Raises ModelNotFound."""
 
     @abstractmethod
     async def regions(self, name: str) -> Sequence[RegionState]:

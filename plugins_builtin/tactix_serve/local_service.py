@@ -42,12 +42,14 @@ class LocalService(InferenceService):
         return self._repository.directory
 
     async def infer(self, request: InferenceRequest) -> InferenceAnswer:
-        start, model, outcome = time.perf_counter(), "", "error"
+        start, outcome = time.perf_counter(), "error"
+        loaded: LoadedVersion | None = None
         self._metrics.began()
         try:
             if self.stopping:
                 raise EngineClosed("the server is stopping", do="Ask another one")
-            with self._repository.find(request.model, request.version) as loaded:
+            loaded = self._repository.find(request.model, request.version)
+            with loaded:
                 model, version = loaded.described.name, loaded.described.version
                 with span("infer", request.carrier, model=model, version=version):
                     answer = await self._infer(loaded, request)
@@ -60,7 +62,7 @@ class LocalService(InferenceService):
             outcome = outcome_of(e)
             raise
         finally:
-            self._metrics.ended(model, outcome, time.perf_counter() - start)
+            self._metrics.ended(loaded, outcome, time.perf_counter() - start)
 
     async def _infer(self, loaded: LoadedVersion, request: InferenceRequest) -> InferenceAnswer:
         described = loaded.described
@@ -100,6 +102,9 @@ class LocalService(InferenceService):
 
     async def metrics(self) -> bytes:
         return self._metrics.of(self._repository)
+
+    async def statistics(self, model: str, version: str) -> Sequence[Mapping[str, object]]:
+        return self._repository.statistics(model, version)
 
     async def regions(self, name: str) -> Sequence[RegionState]:
         return self._shared_memory.regions(name)

@@ -47,6 +47,8 @@ def protocol() -> Protocol:
     for token in tokens:
         if token == "message":
             _message(file.message_type.add(name=next(tokens)), f".{PACKAGE}", tokens)
+        elif token == "enum":
+            _enum(file.enum_type.add(name=next(tokens)), tokens)
         elif token == "service":
             methods += _service(tokens)
     pool = descriptor_pool.DescriptorPool()
@@ -57,7 +59,9 @@ def protocol() -> Protocol:
 
 
 def _message(made: Any, scope: str, tokens: Iterator[str]) -> None:
-    """Up to its closing brace. Types of messages are looked up by protobuf, from the inside out."""
+    """Up to its closing brace. What is no scalar is looked up by protobuf, from the inside out,
+    which tells messages and enums apart.
+    """
     assert next(tokens) == "{"
     for token in tokens:
         if token == "}":
@@ -83,8 +87,18 @@ def _field(made: Any, kind: str, tokens: Iterator[str], repeated: bool = False) 
     if kind in _SCALARS:
         field.type = getattr(kinds, f"TYPE_{kind.upper()}")
     else:
-        field.type, field.type_name = kinds.TYPE_MESSAGE, kind
+        field.type_name = kind
     return field
+
+
+def _enum(made: Any, tokens: Iterator[str]) -> None:
+    """Up to its closing brace."""
+    assert next(tokens) == "{"
+    for name in tokens:
+        if name == "}":
+            return
+        _, number, _ = (next(tokens) for _ in range(3))
+        made.value.add(name=name, number=int(number))
 
 
 def _oneof(made: Any, tokens: Iterator[str]) -> None:

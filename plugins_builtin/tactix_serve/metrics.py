@@ -15,7 +15,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from tactix_serve.repository import Repository
+from tactix_serve.repository import LoadedVersion, Repository
 from tactix_serve.served_model import ModelCounters
 
 CONTENT_TYPE: str = CONTENT_TYPE_LATEST
@@ -51,9 +51,15 @@ class ServerMetrics:
     def began(self) -> None:
         self._running += 1
 
-    def ended(self, model: str, outcome: str, seconds: float) -> None:
-        """``model``: the name of one that serves, or empty: what clients ask for is no label."""
+    def ended(self, loaded: LoadedVersion | None, outcome: str, seconds: float) -> None:
+        """``loaded``: whose request it was, None where none serves: what clients ask for is no
+        label.
+        """
         self._running -= 1
+        model = ""
+        if loaded is not None:
+            model = loaded.described.name
+            loaded.requests.ended(outcome, seconds)
         key = (model, outcome)
         self._ended[key] = self._ended.get(key, 0) + 1
         if outcome == "ok":

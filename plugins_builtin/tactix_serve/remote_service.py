@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tactix.base.errors import EngineClosed, TactixError
@@ -164,6 +164,10 @@ class RemoteService(InferenceService):
 
     async def metrics(self) -> bytes:
         found: bytes = await self._called("metrics")
+        return found
+
+    async def statistics(self, model: str, version: str) -> Sequence[Mapping[str, object]]:
+        found: Sequence[Mapping[str, object]] = await self._called("statistics", model, version)
         return found
 
     async def regions(self, name: str) -> Sequence[RegionState]:

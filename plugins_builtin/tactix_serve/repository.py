@@ -5,7 +5,7 @@ beside what serves, and takes its place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from tactix.base.logger import Logger
 from tactix_serve.config import CONFIG, ModelConfig, read_config
 from tactix_serve.directory import ModelDescription, ModelDirectory
+from tactix_serve.model_statistics import RequestTimes, statistics
 from tactix_serve.served_model import MODEL, PLAN, ModelCounters, ServedModel
 
 Opens = Callable[[Path, ModelConfig], ServedModel]
@@ -28,7 +29,9 @@ EMPTY_LOOKS = 2
 
 @dataclass
 class LoadedVersion:
-    """A version that serves. ``users``: requests that run; it closes when there are none."""
+    """A version that serves. ``users``: requests that run; it closes when there are none.
+    ``requests``: how those that came for it ended.
+    """
 
     described: ModelDescription
     model: ServedModel
@@ -36,6 +39,7 @@ class LoadedVersion:
     users: int = 0
     retired: bool = False
     idle: asyncio.Event = field(default_factory=asyncio.Event)
+    requests: RequestTimes = field(default_factory=RequestTimes)
 
     @cached_property
     def datatypes(self) -> Mapping[str, str]:
@@ -85,6 +89,14 @@ class Repository:
     def counters(self) -> dict[str, ModelCounters]:
         """Of what serves, by name."""
         return {name: version.model.counters() for name, version in self._serving.items()}
+
+    def statistics(self, name: str, version: str = "") -> Sequence[Mapping[str, object]]:
+        """Of one model, or of all that serve. Raises ModelNotFound."""
+        names = [self.find(name, version).described.name] if name else sorted(self._serving)
+        return [
+            statistics(v.described, v.requests, v.model.counters().batches)
+            for v in map(self._serving.__getitem__, names)
+        ]
 
     def _note(self) -> None:
         """The directory, after a change."""
@@ -181,7 +193,8 @@ class Repository:
             return False
         self._failed.pop((name, version), None)
         before = self._serving.get(name)
-        described = ModelDescription(name, version, model.platform, model.inputs, model.outputs)
+        tensors = model.inputs, model.outputs
+        described = ModelDescription(name, version, model.platform, *tensors, model.batching)
         self._serving[name] = LoadedVersion(described, model, signature)
         self.loads += 1
         self._note()

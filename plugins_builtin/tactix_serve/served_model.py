@@ -18,6 +18,7 @@ from tactix_serve.batch_warm_up import shapes_of, warm_sizes
 from tactix_serve.batching import Batcher, BatchStats
 from tactix_serve.config import CONFIG, ModelConfig
 from tactix_serve.datatypes import NAMES, TensorMetadata
+from tactix_serve.directory import BatchLimits
 from tactix_serve.model_devices import asked_devices
 
 PLAN, MODEL = "model.plan", "model.onnx"
@@ -39,11 +40,14 @@ class ModelCounters:
 
 
 class ServedModel(ABC):
-    """``platform``: what runs it. ``inputs``, ``outputs``: what it takes and gives."""
+    """``platform``: what runs it. ``inputs``, ``outputs``: what it takes and gives. ``batching``:
+    None where requests run one by one.
+    """
 
     platform: str = "tactix_plan"
     inputs: tuple[TensorMetadata, ...]
     outputs: tuple[TensorMetadata, ...]
+    batching: BatchLimits | None = None
 
     @abstractmethod
     async def infer(
@@ -84,9 +88,11 @@ class EngineModel(ServedModel):
         self.inputs = tuple(map(_metadata, engine.inputs))
         self.outputs = tuple(map(_metadata, engine.outputs))
         self.batcher: Batcher | None = None
-        if config.batching is not None:
-            self.batcher = Batcher(engine, config.batching)
+        if (options := config.batching) is not None:
+            self.batcher = Batcher(engine, options)
             check_rows(engine, self.batcher.axes)
+            most, times = self.batcher.max_batch, (options.window, options.max_queue)
+            self.batching = BatchLimits(most, *times, config.timeout)
 
     async def infer(
         self,

@@ -6,13 +6,14 @@ A head begins with its kind and, where an answer belongs to a request, the numbe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import NamedTuple
 
 from tactix.base import errors
 from tactix.base.errors import TactixError
 from tactix_serve.batch_axis import BatchRefused
 from tactix_serve.datatypes import TensorMetadata
-from tactix_serve.directory import ModelDescription, ModelDirectory, ModelNotFound
+from tactix_serve.directory import BatchLimits, ModelDescription, ModelDirectory, ModelNotFound
 from tactix_serve.frames import Head
 from tactix_serve.inference import RequestTooLarge
 
@@ -102,7 +103,10 @@ def error_of(row: Head) -> TactixError:
 def directory_rows(directory: ModelDirectory) -> Head:
     """What serves, and what could not be loaded."""
     serving = tuple(
-        (d.name, d.version, d.platform, _tensor_rows(d.inputs), _tensor_rows(d.outputs))
+        (
+            *(d.name, d.version, d.platform, _tensor_rows(d.inputs), _tensor_rows(d.outputs)),
+            None if d.batching is None else astuple(d.batching),
+        )
         for d in directory.serving.values()
     )
     return serving, tuple((*key, why) for key, why in directory.failed.items())
@@ -112,8 +116,11 @@ def directory_of(rows: Head) -> ModelDirectory:
     """The directory that rows tell."""
     serving, failed = rows
     described = [
-        ModelDescription(name, version, platform, tuple(_tensors(x)), tuple(_tensors(y)))
-        for name, version, platform, x, y in serving
+        ModelDescription(
+            *(name, version, platform, tuple(_tensors(x)), tuple(_tensors(y))),
+            None if limits is None else BatchLimits(*limits),
+        )
+        for name, version, platform, x, y, limits in serving
     ]
     return ModelDirectory({d.name: d for d in described}, {(n, v): why for n, v, why in failed})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +46,8 @@ def test_health_and_metadata(client: Clients) -> None:
     assert c.is_model_ready("scaled", "1")
     assert not c.is_model_ready("scaled", "2")
     assert not c.is_model_ready("nothing")
+    extensions = _row(c.get_server_metadata())["extensions"]
+    assert {"model_configuration", "statistics"} <= set(extensions)
     found, index = c.get_model_metadata("scaled"), c.get_model_repository_index()
     if not isinstance(found, dict):
         format_of = importlib.import_module("google.protobuf.json_format")
@@ -184,6 +187,84 @@ def test_batches_are_counted(client: Clients, server: Any) -> None:
     after = [_metric(server, f"tactix_batch_{name}") for name in _of_batched(names)]
     assert (after[0] - before[0], after[1], after[2] > before[2]) == (len(X), 0, True)
     assert _metric(server, f'tactix_batches_total{{model="batched",rows="{len(X)}"}}') > 0
+
+
+def test_configurations_are_told(client: Clients) -> None:
+    """By the same words over both protocols; rows of a model in batches are no size of its own."""
+    _, c = client
+    alone, batched = (_row(c.get_model_config(name)) for name in ("scaled", "batched"))
+    alone, batched = alone.get("config", alone), batched.get("config", batched)
+    kinds = [alone[k] for k in ("name", "platform", "backend")]
+    assert kinds == ["scaled", "tactix_plan", "tactix"]
+    assert (alone.get("max_batch_size", 0), batched["max_batch_size"]) == (0, 8)
+    (x,), (y,) = alone["input"], batched["output"]
+    assert (x["name"], x["data_type"], [*map(int, x["dims"])]) == ("x", "TYPE_FP32", [-1, 4])
+    assert (y["name"], y["data_type"], [*map(int, y["dims"])]) == ("y", "TYPE_FP32", [3])
+    assert "dynamic_batching" not in alone
+    limits = batched["dynamic_batching"]
+    assert int(limits["max_queue_delay_microseconds"]) == 10_000
+    assert limits["default_queue_policy"]["max_queue_size"] == 256
+    _is_told_of_unknown_models(c.get_model_config)
+
+
+def test_statistics_are_told(client: Clients) -> None:
+    module, c = client
+    start, wrong = time.time(), importlib.import_module("tritonclient.utils")
+    for name in ("scaled", "batched"):
+        before = _statistics(c, name)
+        for _ in range(2):
+            c.infer(name, [_input(module, X)])
+        with pytest.raises(wrong.InferenceServerException):
+            c.infer(name, [_input(module, X[:, :3].copy())])
+        after = _statistics(c, name)
+        rows, runs = (after[k] - before[k] for k in ("inference_count", "execution_count"))
+        assert (rows, runs) == ((2 * len(X), 2) if name == "batched" else (2, 2))
+        assert abs(after["last_inference"] / 1000 - start) < 60  # seconds since 1970
+        for word, asked in (("success", 2), ("fail", 1), *((p, 2) for p in MEASURED)):
+            more = {k: after[word][k] - before[word][k] for k in ("count", "ns")}
+            measured = name == "batched" or word not in MEASURED
+            assert more["count"] == (asked if measured else 0), word
+            assert (more["ns"] > 0) == measured, word
+        parts = sum(after[p]["ns"] - before[p]["ns"] for p in MEASURED)
+        assert parts <= after["success"]["ns"] - before["success"]["ns"]
+    found = _row(c.get_inference_statistics())["model_stats"]
+    assert [m["name"] for m in found] == ["batched", "lengths", "scaled"]
+    (of_size,) = [b for b in found[0]["batch_stats"] if int(b.get("batch_size", 0)) == len(X)]
+    assert int(of_size["compute_infer"]["count"]) >= 2
+    _is_told_of_unknown_models(c.get_inference_statistics)
+
+
+MEASURED = ("queue", "compute_input", "compute_infer", "compute_output")
+"""Of models in batches."""
+
+
+def _statistics(client: Any, name: str) -> dict[str, Any]:
+    """Numbers of a model by name, and durations; over gRPC a 0 is left out."""
+    (found,) = _row(client.get_inference_statistics(name, "1"))["model_stats"]
+    assert (found["name"], found["version"]) == (name, "1")
+    counts = ("last_inference", "inference_count", "execution_count")
+    durations = found["inference_stats"]
+    out: dict[str, Any] = {k: int(found.get(k, 0)) for k in counts}
+    for word in ("success", "fail", *MEASURED, "cache_hit", "cache_miss"):
+        out[word] = {k: int(durations[word].get(k, 0)) for k in ("count", "ns")}
+    return out
+
+
+def _row(found: Any) -> dict[str, Any]:
+    """What a client gives, as JSON has it."""
+    if isinstance(found, dict):
+        return found
+    format_of = importlib.import_module("google.protobuf.json_format")
+    row: dict[str, Any] = format_of.MessageToDict(found, preserving_proto_field_name=True)
+    return row
+
+
+def _is_told_of_unknown_models(asks: Callable[..., Any]) -> None:
+    error = importlib.import_module("tritonclient.utils").InferenceServerException
+    for name, version in (("nothing", ""), ("scaled", "9")):
+        with pytest.raises(error, match=name if name == "nothing" else "version '9'") as told:
+            asks(name, version)
+        assert "404" in str(told.value.status()) or "NOT_FOUND" in str(told.value.status())
 
 
 def _of_batched(names: tuple[str, ...]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from tactix.base.errors import QueueFull
 from tactix_serve.datatypes import TensorMetadata
-from tactix_serve.directory import ModelDescription, ModelDirectory, ModelNotFound
+from tactix_serve.directory import BatchLimits, ModelDescription, ModelDirectory, ModelNotFound
 from tactix_serve.frames import ALIGNED, CHUNK, FrameLink, FrameReader, frame, padded
 from tactix_serve.wire import directory_of, directory_rows, error_of, error_row
 
@@ -80,9 +81,10 @@ def test_errors_and_directories_arrive_as_they_were() -> None:
     assert "ZeroDivisionError: no" in str(error_of(error_row(ZeroDivisionError("no"))))
     x = TensorMetadata("x", "FP32", (-1, 4))
     described = ModelDescription("m", "3", "tactix_plan", (x,), (x, x))
-    directory = ModelDirectory({"m": described}, {("n", "1"): "broken"})
+    batched = replace(described, name="b", batching=BatchLimits(8, 0.002, 256, 1.5))
+    directory = ModelDirectory({"m": described, "b": batched}, {("n", "1"): "broken"})
     assert directory_of(directory_rows(directory)) == directory
     assert not directory.ready
-    assert [row.ready for row in directory.index()] == [True, False]
+    assert [row.ready for row in directory.index()] == [True, True, False]
     with pytest.raises(ModelNotFound, match="broken"):
         directory.find("n")

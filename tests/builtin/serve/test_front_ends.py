@@ -182,6 +182,12 @@ def test_all_front_ends_count_together(served: Processes) -> None:
         infer(served, "scaled", X[:, :3])
     after = [counted(served, "scaled", outcome) for outcome in ("ok", "invalid")]
     assert [b - a for a, b in zip(before, after, strict=True)] == [12, 12]
+    (found,) = asked(served, "/v2/models/scaled/stats")[1]["model_stats"]
+    ended = found["inference_stats"]
+    assert ended["success"]["count"] == counted(served, "scaled", "ok")
+    assert ended["fail"]["count"] >= 12
+    assert asked(served, "/v2/models/batched/config")[1]["max_batch_size"] == 8
+    assert asked(served, "/v2/models/none/stats")[0] == 404
 
 
 def test_shared_memory_is_known_to_all_front_ends(

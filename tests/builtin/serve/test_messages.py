@@ -31,7 +31,12 @@ def _fields(message: Any) -> dict[str, Any]:
 
 
 def test_numbers_are_those_of_the_client() -> None:
-    theirs = pytest.importorskip("tritonclient.grpc").service_pb2.DESCRIPTOR.message_types_by_name
+    client = pytest.importorskip("tritonclient.grpc")
+    files = [client.service_pb2.DESCRIPTOR, client.model_config_pb2.DESCRIPTOR]
+    theirs = {name: m for f in files for name, m in f.message_types_by_name.items()}
     for name, made in protocol().messages.items():
         ours, known = _fields(made.DESCRIPTOR), _fields(theirs[name])
         assert ours.items() <= known.items(), name
+    ours = protocol().messages["ModelInput"].DESCRIPTOR.file.enum_types_by_name["DataType"]
+    known = files[1].enum_types_by_name["DataType"]
+    assert [(v.name, v.number) for v in ours.values] == [(v.name, v.number) for v in known.values]

@@ -51,7 +51,8 @@ ON_CUDA = "## On CUDA\n"
 CUDA_HEAD = """
 Written by `tests/onnx_suite/suite.py --device tactix.cuda@1 --write docs/onnx.md` on a machine with a GPU: the same
 cases, with onnx {version}. What has no kernel runs on the host, between copies; a case
-counts as *on the GPU alone* where nothing did.
+counts as *on the GPU alone* where nothing did. Kernels may have come since this was written: layers
+that lack one today are listed in [CUDA](cuda.md#what-runs-on-the-host).
 
 """
 

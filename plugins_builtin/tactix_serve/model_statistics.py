@@ -1,5 +1,5 @@
 """A model's statistics as Triton's extension of that name has them. A count says how often
-something was measured: where nothing measures it, it is 0.
+something was measured.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tactix.run.request_stats import EngineStats
 from tactix_serve.batching import BatchStats
 from tactix_serve.directory import ModelDescription
+from tactix_serve.served_model import ModelCounters
 
 PARTS = {"compute_input": "together", "compute_infer": "run", "compute_output": "apart"}
 """The protocol's words for the parts of a batch, see ``BatchStats``."""
@@ -48,33 +50,31 @@ class RequestTimes:
 
 
 def statistics(
-    model: ModelDescription, requests: RequestTimes, batches: BatchStats | None
+    model: ModelDescription, requests: RequestTimes, counters: ModelCounters
 ) -> Mapping[str, object]:
-    """``batches``: None for a model whose requests run one by one: each is an execution, and nobody
-    measures where its time goes.
+    """By the extension's words. Where requests run one by one nothing is put together or cut apart,
+    which takes no time as often as there is a run: perf_analyzer aborts where the counts of the
+    three parts differ.
     """
-    done, stats = requests.success, batches
-    if stats is None:
-        stats = BatchStats(batches=done.count, rows=done.count)
-    parts = {
-        word: _duration(stats.requests, stats.request_seconds.get(part, 0.0))
-        for word, part in PARTS.items()
-    }
+    batches, runs = counters.batches or BatchStats(), counters.runs or EngineStats()
+    seconds = {"run": runs.ran} if counters.batches is None else batches.request_seconds
+    done, fail, ran = requests.success, requests.fail, batches.requests + runs.answered
+    parts = {word: _duration(ran, seconds.get(part, 0.0)) for word, part in PARTS.items()}
     return {
         "name": model.name,
         "version": model.version,
         "last_inference": round(requests.last * MILLISECONDS),
-        "inference_count": stats.rows,
-        "execution_count": stats.batches,
+        "inference_count": done.count if counters.batches is None else batches.rows,
+        "execution_count": batches.batches + runs.answered,
         "inference_stats": {
             "success": _duration(done.count, done.seconds),
-            "fail": _duration(requests.fail.count, requests.fail.seconds),
-            "queue": _duration(stats.requests, stats.waited),
+            "fail": _duration(fail.count, fail.seconds),
+            "queue": _duration(ran, batches.waited + runs.waited),
             **parts,
             "cache_hit": _duration(0, 0.0),
             "cache_miss": _duration(0, 0.0),
         },
-        "batch_stats": [_of_size(stats, size) for size in sorted(stats.sizes)],
+        "batch_stats": [_of_size(batches, size) for size in sorted(batches.sizes)],
     }
 
 

@@ -94,7 +94,7 @@ class Repository:
         """Of one model, or of all that serve. Raises ModelNotFound."""
         names = [self.find(name, version).described.name] if name else sorted(self._serving)
         return [
-            statistics(v.described, v.requests, v.model.counters().batches)
+            statistics(v.described, v.requests, v.model.counters())
             for v in map(self._serving.__getitem__, names)
         ]
 

@@ -13,6 +13,7 @@ from tactix.base.dims import symbols
 from tactix.base.errors import ConfigError, PlanCompatibilityError
 from tactix.plan.schema import TensorIO
 from tactix.run.engine import Engine
+from tactix.run.request_stats import EngineStats
 from tactix_serve.batch_check import check_rows
 from tactix_serve.batch_warm_up import shapes_of, warm_sizes
 from tactix_serve.batching import Batcher, BatchStats
@@ -30,11 +31,12 @@ Answering = asyncio.Future[Mapping[str, Array]]
 
 @dataclass(frozen=True)
 class ModelCounters:
-    """``batches``: None for a model whose requests run one by one. ``device``: see
-    ``Device.counters``, of the device named ``kind``.
+    """``batches``: None for a model whose requests run one by one; ``runs``: None for one in
+    batches. ``device``: see ``Device.counters``, of the device named ``kind``.
     """
 
     batches: BatchStats | None = None
+    runs: EngineStats | None = None
     kind: str = ""
     device: Mapping[str, float] = field(default_factory=dict)
 
@@ -120,8 +122,10 @@ class EngineModel(ServedModel):
         for device in self._engine.devices:
             for name, more in device.counters().items():
                 done[name] = done.get(name, 0) + more
-        batches = None if self.batcher is None else self.batcher.stats()
-        return ModelCounters(batches, self._engine.device.kind, done)
+        kind = self._engine.device.kind
+        if self.batcher is not None:
+            return ModelCounters(self.batcher.stats(), None, kind, done)
+        return ModelCounters(None, self._engine.stats(), kind, done)
 
     def _limit(self, timeout: float | None) -> float | None:
         return timeout or self._config.timeout or None

@@ -32,16 +32,20 @@ async def answered(
     check_named(inputs)
     _check_timeout(timeout)
     log.came()
-    start, outcome = time.perf_counter(), RequestOutcome.FAILED
+    start, outcome, waited, ran = time.perf_counter(), RequestOutcome.FAILED, 0.0, 0.0
     try:
         # an early deadline is the queue's, where a request can be late
         here = home is None and (timeout is None or timeout > LONG)
         results = pool.run_here(inputs, outputs) if here else None
         if results is None:
-            results = await _in_time(pool, pool.submit(inputs, outputs, wait, home), timeout)
-        elif pool.held > LONG:
-            pool.held = 0.0
-            await asyncio.sleep(0)
+            request = pool.submit(inputs, outputs, wait, home)
+            results = await _in_time(pool, request, timeout)
+            waited, ran = request.began - start, request.seconds
+        else:
+            ran = time.perf_counter() - start
+            if pool.held > LONG:
+                pool.held = 0.0
+                await asyncio.sleep(0)
         outcome = RequestOutcome.ANSWERED
     except QueueFull:
         outcome = RequestOutcome.REFUSED
@@ -53,7 +57,7 @@ async def answered(
         outcome = RequestOutcome.CANCELLED
         raise
     finally:
-        log.ended(outcome, time.perf_counter() - start)
+        log.ended(outcome, time.perf_counter() - start, waited, ran)
     return results
 
 

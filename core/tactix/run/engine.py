@@ -197,7 +197,8 @@ class Engine(EngineFacts):
             results = context.run(inputs) if out is None else context.run_into(inputs, out)
             outcome = RequestOutcome.ANSWERED
         finally:
-            self._log.ended(outcome, time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            self._log.ended(outcome, seconds, 0.0, seconds)
         return results
 
     def _own_context(self) -> ExecutionContext:

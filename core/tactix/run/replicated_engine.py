@@ -133,15 +133,18 @@ class ReplicatedEngine(EngineFacts):
         check_named(inputs)
         self._log.came()
         start, outcome = time.perf_counter(), RequestOutcome.FAILED
+        begun = start
         try:
             if split:
                 results = self._parted(inputs, {} if out is None else out)
             else:
                 with self._context(inputs.values()) as context:
+                    begun = time.perf_counter()
                     results = context.run(inputs) if out is None else context.run_into(inputs, out)
             outcome = RequestOutcome.ANSWERED
         finally:
-            self._log.ended(outcome, time.perf_counter() - start)
+            end = time.perf_counter()
+            self._log.ended(outcome, end - start, begun - start, end - begun)
         return results
 
     async def run_async(

@@ -26,22 +26,26 @@ UNLIMITED = 1 << 62
 
 
 class QueuedRequest:
-    """``home``: the replica that it must run on; None for any. ``error``: what its run raised."""
+    """``home``: the replica that it must run on; None for any. ``error``: what its run raised.
+    ``began``: when that began, by ``time.perf_counter``; ``seconds``: how long it took.
+    """
 
     error: BaseException | None = None
+    began = seconds = 0.0
 
     def __init__(self, feeds: Mapping[str, Any], home: int | None = None) -> None:
         self.feeds, self.home = feeds, home
 
     def run(self, context: ExecutionContext) -> Callable[[], None]:
         """In another thread than the caller's; gives what tells the caller."""
-        start = time.perf_counter()
+        self.began = time.perf_counter()
         try:
             results = self.results(context)
         except BaseException as e:
             self.error = e
             return partial(self.fail, e)
-        context.took(self.feeds, time.perf_counter() - start)
+        self.seconds = time.perf_counter() - self.began
+        context.took(self.feeds, self.seconds)
         return partial(self.answered, results)
 
     def results(self, context: ExecutionContext) -> Results:

@@ -61,9 +61,10 @@ class EngineStats:
     ``requests``: that came. Of those ``answered`` have their results, ``errors`` failed,
     ``cancelled`` were cancelled by their caller, ``expired`` had a deadline, ``refused`` found the
     queue full; the others wait or run. ``queued``: wait now. ``running``: run now on one of the
-    ``contexts`` of the pool, 0 as long as there is no pool. ``latency_*``: seconds from asking to
-    the results of those that were answered, 50, 90 and 99 of 100 at most (within 4.5 %), and the
-    longest.
+    ``contexts`` of the pool, 0 as long as there is no pool. ``waited``: seconds from asking to the
+    begin of the run, of all that were answered; ``ran``: seconds of their runs. ``latency_*``:
+    seconds from asking to the results of those that were answered, 50, 90 and 99 of 100 at most
+    (within 4.5 %), and the longest.
     """
 
     requests: int = 0
@@ -75,6 +76,8 @@ class EngineStats:
     queued: int = 0
     running: int = 0
     contexts: int = 0
+    waited: float = 0.0
+    ran: float = 0.0
     latency_p50: float = 0.0
     latency_p90: float = 0.0
     latency_p99: float = 0.0
@@ -87,18 +90,21 @@ class RequestLog:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._latency = LatencyHistogram()
-        self._requests = 0
+        self._requests, self._waited, self._ran = 0, 0.0, 0.0
         self._ended = dict.fromkeys(RequestOutcome, 0)
 
     def came(self) -> None:
         with self._lock:
             self._requests += 1
 
-    def ended(self, outcome: RequestOutcome, seconds: float) -> None:
+    def ended(self, outcome: RequestOutcome, seconds: float, waited: float, ran: float) -> None:
+        """``seconds``: from asking to the end. ``waited``, ``ran``: see ``EngineStats``."""
         with self._lock:
             self._ended[outcome] += 1
             if outcome is RequestOutcome.ANSWERED:
                 self._latency.add(seconds)
+                self._waited += waited
+                self._ran += ran
 
     def stats(self, queued: int, running: int, contexts: int) -> EngineStats:
         """As of now."""
@@ -112,6 +118,8 @@ class RequestLog:
                 queued=queued,
                 running=running,
                 contexts=contexts,
+                waited=self._waited,
+                ran=self._ran,
                 latency_p50=p50,
                 latency_p90=p90,
                 latency_p99=p99,

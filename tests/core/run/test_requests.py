@@ -242,6 +242,8 @@ def test_a_full_queue_refuses_or_is_waited_for(gated: Engine, gate: Gate) -> Non
     in_loop(work())
     stats = gated.stats()
     assert (stats.requests, stats.answered, stats.refused, stats.contexts) == (5, 4, 1, 1)
+    assert stats.waited > 0 < stats.ran
+    assert stats.waited + stats.ran <= stats.answered * stats.latency_max
 
 
 def test_cancelled_requests_never_start_or_are_dropped(gated: Engine, gate: Gate) -> None:

@@ -57,14 +57,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """One test of three, the same ones each time, where tests/masks.py asks for that."""
-    third = os.environ.get("TACTIX_TESTS_THIRD")
-    if third is None:
+    """A share of the tests, the same ones each time, where tests/masks.py asks for that."""
+    share = os.environ.get("TACTIX_TESTS_SHARE")
+    if share is None:
         return
+    which, of = map(int, share.split("/"))
     kept: list[pytest.Item] = []
     others: list[pytest.Item] = []
     for item in items:
-        (kept if zlib.crc32(item.nodeid.encode()) % 3 == int(third) else others).append(item)
+        (kept if zlib.crc32(item.nodeid.encode()) % of == which else others).append(item)
     config.hook.pytest_deselected(items=others)
     items[:] = kept
 

@@ -17,8 +17,8 @@ from tactix_cpu.device import CpuDevice
 from tactix_cpu.features import MASK
 from tactix_cpu.mask import masked
 
-THIRD = "TACTIX_TESTS_THIRD"
-"""The variable that tells tests/conftest.py which of three tests run."""
+SHARE = "TACTIX_TESTS_SHARE"
+"""The variable that tells tests/conftest.py which tests run: ``0/6`` is the first of six shares."""
 
 ROOT = Path(__file__).parents[1]
 PARTS = (
@@ -36,12 +36,13 @@ ONCE = (
 )
 """What would find nothing new: it names its targets itself, or is about the compiler and its cache.
 """
-MASKS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
-"""The first is AVX-512 without bfloat16, VNNI or AMX. Under each another third of PARTS' tests runs:
-test_targets.py runs every kind of kernel on every level already.
+MASKS = {"x86-64-v4": "0/6", "x86-64-v3": "1/3", "x86-64-v2": "2/6"}
+"""Which of PARTS' tests run under each: test_targets.py runs every kind of kernel on every level
+already. The first is AVX-512 without bfloat16, VNNI or AMX; the second is what most processors
+without AVX-512 are.
 """
 WHOLE = "--whole"
-"""Before pytest's arguments: all of PARTS under each mask, which takes three times as long."""
+"""Before pytest's arguments: all of PARTS under each mask."""
 
 
 def main(arguments: list[str]) -> int:
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> int:
         *PARTS,
         *(f"--ignore={path}" for path in ONCE),
     ]
-    for third, mask in enumerate(MASKS):
+    for mask, share in MASKS.items():
         left = masked(here, mask)
         if left == here or left in seen:
             print(
@@ -70,7 +71,7 @@ def main(arguments: list[str]) -> int:
         print(f"{MASK}={mask}: without {', '.join(sorted(here - left))}", flush=True)
         begin, environment = time.monotonic(), {**os.environ, MASK: mask}
         if not whole:
-            environment[THIRD] = str(third)
+            environment[SHARE] = share
         status = subprocess.run(command, cwd=ROOT, env=environment).returncode
         print(f"{MASK}={mask}: {time.monotonic() - begin:.0f} s", flush=True)
         if status:

@@ -35,8 +35,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     def run(command: list[str], **options: Any) -> SimpleNamespace:
-        third = options["env"].get(masks.THIRD)
-        found.append(options["env"][MASK] + (f" {third}" if third else ""))
+        share = options["env"].get(masks.SHARE)
+        found.append(options["env"][MASK] + (f" {share}" if share else ""))
         return SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(masks.subprocess, "run", run)
@@ -61,13 +61,13 @@ def test_a_mask_that_takes_nothing_away_is_left_out(
     ]
 
 
-def test_under_each_mask_another_third_of_the_tests_runs(
+def test_under_each_mask_its_share_of_the_tests_runs(
     runs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     properties = DeviceProperties("cpu", "some processor", V4 | {"avx512_bf16"})
     monkeypatch.setattr(masks.CpuDevice, "properties", lambda self: properties)
     assert masks.main([]) == 0
-    assert runs == ["x86-64-v4 0", "x86-64-v3 1", "x86-64-v2 2"]
+    assert runs == [f"{mask} {share}" for mask, share in masks.MASKS.items()]
 
 
 def test_masks_are_not_laid_over_another(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,20 +80,20 @@ def test_what_runs_under_them_is_there() -> None:
     assert all((masks.ROOT / path).exists() for path in (*masks.PARTS, *masks.ONCE))
 
 
-def test_one_of_three_tests_is_the_same_one_each_time(tmp_path: Path) -> None:
-    """Together the thirds are all."""
+def test_a_share_is_the_same_tests_each_time(tmp_path: Path) -> None:
+    """Together the shares are all."""
     tests = tmp_path / "test_ten.py"
     tests.write_text("import pytest\n@pytest.mark.parametrize('i', range(30))\ndef test(i): pass\n")
     (tmp_path / "conftest.py").write_text((masks.ROOT / "tests" / "conftest.py").read_text())
 
-    def collected(third: str) -> set[str]:
-        environment = {**os.environ, masks.THIRD: third, "PYTHONPATH": str(masks.ROOT / "tests")}
+    def collected(share: str) -> set[str]:
+        environment = {**os.environ, masks.SHARE: share, "PYTHONPATH": str(masks.ROOT / "tests")}
         command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
         made = subprocess.run(
             [*command, str(tests)], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
         return {line for line in made.stdout.splitlines() if "::" in line}
 
-    thirds = [collected(str(k)) for k in range(3)]
-    assert sum(map(len, thirds)) == len(set().union(*thirds)) == 30
-    assert collected("1") == thirds[1]
+    shares = [collected(f"{k}/3") for k in range(3)]
+    assert sum(map(len, shares)) == len(set().union(*shares)) == 30
+    assert collected("1/3") == shares[1]

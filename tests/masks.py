@@ -18,7 +18,9 @@ from tactix_cpu.features import MASK
 from tactix_cpu.mask import masked
 
 SHARE = "TACTIX_TESTS_SHARE"
-"""The variable that tells tests/conftest.py which tests run: ``0/12`` is the first of twelve shares."""
+"""The variable that tells tests/conftest.py which tests run: ``0/12`` is the first of twelve
+shares.
+"""
 
 ROOT = Path(__file__).parents[1]
 PARTS = (

@@ -17,7 +17,13 @@ CPU = f"{OWN}.cpu"
 LIBRARIES = ("isolate",)
 ALWAYS = ("import-light", "hooks", "deterministic")
 """Checks that every pack has something for."""
-SHARED = ("tactic-reference", "tactic-shapes", "tactic-open-shapes")
+SHARED = (
+    "tactic-reference",
+    "tactic-shapes",
+    "tactic-open-shapes",
+    "lean-runtime",
+    "artifact-round-trip",
+)
 """Checks that compile thousands of the processor's kernels. tests/builtin/tactics compares each of
 its tactics with the reference at such shapes, so here each goes through one of these checks.
 """

@@ -51,7 +51,8 @@ class CheckServer:
         """What became of a check of a pack, and whether that can be loaded."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        asked = json.dumps([name, subject.dist, dict(subject.beyond)])
+        without = sorted(subject.without)
+        asked = json.dumps([name, subject.dist, dict(subject.beyond), without])
         print(asked, file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
@@ -76,8 +77,8 @@ class Ended:
 
 
 def serve(patience: float) -> None:
-    """Answer lines of JSON on stdin, a check, a pack and what is beyond it, with JSON on stdout;
-    what a pack prints goes to stderr.
+    """Answer lines of JSON on stdin, a check and a subject's dist, beyond and without, with JSON on
+    stdout; what a pack prints goes to stderr.
     """
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -85,8 +86,8 @@ def serve(patience: float) -> None:
     for registry in IMPORTED:
         getattr(session, registry)
     for line in sys.stdin:
-        name, dist, beyond = json.loads(line)
-        told = _checked(name, Subject(dist, beyond), patience)
+        name, dist, beyond, without = json.loads(line)
+        told = _checked(name, Subject(dist, beyond, frozenset(without)), patience)
         print(json.dumps(told), file=out, flush=True)
 
 

@@ -33,9 +33,6 @@ _STEP = 5e-7
 """Seconds that ``cost`` takes for a step, which waits for the one before. No measurement of it is
 recorded.
 """
-_SUM = """struct TX_NAME(sum) {{
-    TX_INLINE {0} join({0} a, {0} b) {{ return a + b; }}
-}};"""
 
 
 def tactics() -> list[Tactic]:
@@ -102,9 +99,8 @@ class _Columns:
             *self._last(),
         ]
         grid = text.blocks(self.columns, each)
-        sums = _SUM.format(self.number)
         held = [] if self.columns == 0 else lines
-        return text.kernel(args, held, ctx, grid, helpers=sums, more=("block.cuh",))
+        return text.kernel(args, held, ctx, grid, more=("block.cuh",))
 
     def _lanes(self, *body: str) -> list[str]:
         """Over the keys ``i`` of a lane, number ``r``."""
@@ -138,7 +134,7 @@ class _Columns:
         return [
             f"{self.number} {name} = 0;",
             *self._lanes(f"{name} += {term};"),
-            f"{name} = tx_reduce<{_WARP}, TX_NAME(sum)>({name});",
+            f"{name} = tx_reduce<{_WARP}, tx_sum>({name});",
         ]
 
     def _step(self) -> list[str]:

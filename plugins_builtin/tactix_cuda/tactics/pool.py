@@ -172,8 +172,6 @@ class _Pool:
         place = f"{self.args.input(0)} + ({self.args.offset(self.source, names)})"
         loads, x = text.fetch(self.args, "x", place, self.spec.dtype, step, self.v)
         added = self.power.term(x) if self.power else x if self.w.average else ""
-        largest = f"tx_fmax(y[k], {x})"
-        if self.number == "double":
-            largest = f"{x} > y[k] || {x} != {x} ? {x} : y[k]"  # NaN stays, as in tx_fmax
+        largest = f"{'TX_MAX' if self.number == 'double' else 'tx_fmax'}(y[k], {x})"
         join = f"y[k] + {added}" if added else largest
         return [*loads, *text.lanes(self.v, f"y[k] = {join};")]

@@ -210,8 +210,8 @@ class _SampledRegions(_Regions):
         outside = " || ".join(f"{a}.until - {a}.from < {a}.count" for a in ("r", "c"))
         return [
             f"{self.number} s = -TX_INF;",
-            self._walk("s = tx_larger(s, share * v);"),
-            f"if ({outside}) s = tx_larger(s, ({self.number})0);",
+            self._walk("s = TX_MAX(s, share * v);"),
+            f"if ({outside}) s = TX_MAX(s, ({self.number})0);",
         ]
 
 
@@ -225,7 +225,7 @@ class _WholeRegions(_Regions):
         )
         owner = f"tx_between({self.corner(0)}, -(double){images}, (double){images} - 1.0)"
         lines = self.image(f"(int64_t){owner}")
-        walk = f"s = tx_larger(s, {self.element('r', 'c')});"
+        walk = f"s = TX_MAX(s, {self.element('r', 'c')});"
         for a in reversed(self.axes):
             r = a.letter
             first, last = (f"{self.corner(i)} * {scale}" for i in (a.corner, a.corner + 2))

@@ -47,13 +47,6 @@ _CROSSWISE, _WAITS = 4, 1e5
 of, as each lane then fetches a sector of 32 bytes for one element; and threads of a row for which
 waiting for each other would take as long as the rest. They put the choices in order, no more.
 """
-_DOUBLES = """struct TX_NAME(sum) {
-    TX_INLINE double join(double a, double b) { return a + b; }
-};
-struct TX_NAME(largest) {
-    TX_INLINE double join(double a, double b) { return b > a || b != b ? b : a; }
-};"""
-"""How numbers of float64 are joined; ``block.cuh`` has the structures of float32."""
 
 
 def tactics() -> list[Tactic]:
@@ -210,13 +203,7 @@ class RowsTactic(Tactic[RowsWork]):
             statistics = _normal(writer, name != "RMSNormalization", anchor.attrs.epsilon)
         body = writer.body(*statistics)
         return text.kernel(
-            writer.args,
-            body,
-            ctx,
-            writer.blocks,
-            threads=writer.block,
-            helpers=_DOUBLES if work.is_double else "",
-            more=("block.cuh",),
+            writer.args, body, ctx, writer.blocks, threads=writer.block, more=("block.cuh",)
         )
 
 
@@ -319,9 +306,8 @@ class CudaRowKernel:
     def reduce(self, name: str, op: str, start: str, term: str, keep: bool = False) -> list[str]:
         """Declare ``name``: all ``term`` of ``x`` of the row joined by ``op`` from ``start`` on.
 
-        ``op``: sum or largest. ``keep``: in registers, ``x`` is the term from now on.
+        ``keep``: in registers, ``x`` is the term from now on.
         """
-        op = f"TX_NAME({op})" if self.work.is_double else f"tx_{op}"
         steps = [
             f"const {self.number} x = {self._kept()};",
             f"const {self.number} z = {term};",
@@ -435,9 +421,9 @@ class CudaRowKernel:
 def _softmax(writer: CudaRowKernel, log: bool) -> tuple[list[str], Callable[[str], str]]:
     """Statements and the result, as ``CudaRowKernel.body`` takes them."""
     number, exp = writer.number, f"exp{writer.f}"
-    top = writer.reduce("top", "largest", "-TX_INF", "x")
+    top = writer.reduce("top", "tx_largest", "-TX_INF", "x")
     keep = not log and writer.steps > 0 and not writer.work.around.reads_source
-    total = writer.reduce("total", "sum", "0.0f", f"{exp}(x - top)", keep)
+    total = writer.reduce("total", "tx_sum", "0.0f", f"{exp}(x - top)", keep)
     if log:
         scale = f"const {number} scale = log{writer.f}(total);"
         return [*top, *total, scale], lambda x: f"{x} - top - scale"
@@ -451,10 +437,10 @@ def _normal(
     """Statements and the result, as ``CudaRowKernel.body`` takes them."""
     number, mean = writer.number, list[str]()
     if centre:
-        mean += writer.reduce("mean", "sum", "0.0f", "x")
+        mean += writer.reduce("mean", "tx_sum", "0.0f", "x")
         mean.append(f"mean /= ({number}){writer.n};")
     term = "(x - mean) * (x - mean)" if centre else "x * x"
-    squares = writer.reduce("squares", "sum", "0.0f", term)
+    squares = writer.reduce("squares", "tx_sum", "0.0f", term)
     least = float_literal(epsilon, double=writer.work.is_double)
     variance = f"squares / ({number}){writer.n} + {least}"
     root = f"const {number} scale = 1.0f / sqrt{writer.f}({variance});"

@@ -16,9 +16,12 @@ TX_INLINE A tx_reduce(A a) {
   }
   return a;
 }
+// Of floats and doubles; of no number and another the former stays the largest.
 struct tx_sum {
   TX_INLINE float join(float a, float b) { return a + b; }
+  TX_INLINE double join(double a, double b) { return a + b; }
 };
 struct tx_largest {
   TX_INLINE float join(float a, float b) { return tx_fmax(a, b); }
+  TX_INLINE double join(double a, double b) { return TX_MAX(a, b); }
 };

@@ -16,9 +16,3 @@ TX_INLINE tx_bin tx_bin_of(double first, double length, int bins, int64_t bin, i
   const double low = floor((-1.0 - begin) / step - 0.5) - 1.0, high = ceil(((double)size - begin) / step - 0.5) + 2.0;
   return {begin, step, count, (int64_t)tx_between(low, 0.0, (double)count), (int64_t)tx_between(high, 0.0, (double)count)};
 }
-
-// b where it is larger, or no number.
-template <class A>
-TX_INLINE A tx_larger(A a, A b) {
-  return b > a || b != b ? b : a;
-}

@@ -7,11 +7,34 @@ from dataclasses import dataclass
 
 from tactix.base import dims
 from tactix.base.dims import Dim, Shape
+from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
+from tactix_codegen.c import copy as c_copy
+from tactix_codegen.c import text as c_text
 
 
-def smallest(node: Node) -> Shape:
+@dataclass(frozen=True)
+class UnpoolWork:
+    """``small``: the shape in which places count."""
+
+    node: Node
+    small: Shape
+
+
+def unpool_of(node: Node) -> UnpoolWork | Reject:
+    """What a MaxUnpool does, of elements of a known width."""
+    x, places = (v.spec for v in node.given[:2])
+    if node.is_fused:
+        return Reject("no layers around it are fused by this tactic")
+    if not c_copy.movable(x.dtype) or not places.dtype.is_int:
+        return Reject(f"no unpooling of {x.dtype.value} to places of {places.dtype.value}")
+    if x.numel != places.numel:
+        return Reject("there are not as many places as elements")
+    return UnpoolWork(node, _smallest(node))
+
+
+def _smallest(node: Node) -> Shape:
     """The shape of the smallest result that the windows fit."""
     a, shape = node.attrs, node.given[0].spec.shape
     n = len(a.kernel_shape)
@@ -35,7 +58,26 @@ class ColumnAxis:
     before: int
 
 
-def column_axes(node: Node) -> tuple[ColumnAxis, ...] | Reject:
+@dataclass(frozen=True)
+class ColumnsWork:
+    """Columns of windows, and the axes of the image that they are put back into."""
+
+    node: Node
+    axes: tuple[ColumnAxis, ...]
+
+
+def columns_of(node: Node) -> ColumnsWork | Reject:
+    """What a Col2Im does, of numbers and known blocks."""
+    x = node.given[0].spec
+    if node.is_fused:
+        return Reject("no layers around it are fused by this tactic")
+    if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
+        return Reject(f"no columns of {x.dtype.value} in C or CUDA")
+    axes = _column_axes(node)
+    return axes if isinstance(axes, Reject) else ColumnsWork(node, axes)
+
+
+def _column_axes(node: Node) -> tuple[ColumnAxis, ...] | Reject:
     """The axes of a Col2Im's image, or why whole windows are not known to fit it."""
     x, taps = node.given[0].spec, node.given[2].spec.known()
     if taps is None or not all(isinstance(t, int) for t in taps):

@@ -6,8 +6,6 @@ Sums are kept in float32, those of float64 in float64. Every block of channels s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
@@ -17,7 +15,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.text import BLOCK, CudaArgs
-from tactix_cuda.tactics.rows import FLOATS
+from tactix_codegen.operations.deform import DeformableWork, deformable_of
 
 _SIDE = 16
 """Threads of a block along pixels and along channels, and weights of a channel that are multiplied
@@ -38,16 +36,7 @@ def tactics() -> list[Tactic]:
     return [CudaDeformableTactic()]
 
 
-@dataclass(frozen=True)
-class CudaDeformableWork:
-    """A deformable convolution: the given inputs that hold bias and mask, or -1."""
-
-    node: Node
-    bias: int
-    mask: int
-
-
-class CudaDeformableTactic(Tactic[CudaDeformableWork]):
+class CudaDeformableTactic(Tactic[DeformableWork]):
     """Floats of 16 bits and more; weights may be inputs."""
 
     key = "tactix.cuda_deformable@1"
@@ -56,19 +45,12 @@ class CudaDeformableTactic(Tactic[CudaDeformableWork]):
     source = "cuda_c"
     by_signature = True
 
-    def match(self, node: Node, device: DeviceProperties) -> CudaDeformableWork | Reject:
-        x, w = (v.spec for v in node.given[:2])
-        if node.is_fused:
-            return Reject("no layers around it are fused by this tactic")
-        if any(v.spec.dtype is not x.dtype for v in node.given):
-            return Reject("inputs are of several dtypes")
-        if x.dtype not in (*FLOATS, DType.FP64):
-            return Reject(f"no deformable convolution of {x.dtype.value} in CUDA")
-        if not all(isinstance(d, int) for d in w.shape) or 0 in w.shape:
-            return Reject("the size of the weights is not known, or they are empty")
-        return CudaDeformableWork(node, node.place(3), node.place(4))
+    def match(self, node: Node, device: DeviceProperties) -> DeformableWork | Reject:
+        if 0 in node.given[1].spec.shape:
+            return Reject("the weights are empty")
+        return deformable_of(node)
 
-    def cost(self, work: CudaDeformableWork, variant: Variant, ctx: CompileContext) -> float | None:
+    def cost(self, work: DeformableWork, variant: Variant, ctx: CompileContext) -> float | None:
         w, y = work.node.given[1].spec, work.node.outputs[0].spec
         seconds = text.traffic(work.node, variant, ctx)
         if seconds is None:
@@ -77,7 +59,7 @@ class CudaDeformableTactic(Tactic[CudaDeformableWork]):
         return seconds + pixels * dims.evaluate(w.numel, ctx.opt) / _PRODUCTS
 
     def compile(
-        self, work: CudaDeformableWork, variant: Variant, ctx: CompileContext
+        self, work: DeformableWork, variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
         return _Deformable(work).kernel(ctx)
 
@@ -87,7 +69,7 @@ class _Deformable:
     channels and pixels.
     """
 
-    def __init__(self, work: CudaDeformableWork) -> None:
+    def __init__(self, work: DeformableWork) -> None:
         self.work, self.node, self.args = work, work.node, CudaArgs(work.node)
         x, w, y = (v.spec for v in (*self.node.given[:2], self.node.outputs[0]))
         a = self.node.attrs

@@ -12,21 +12,21 @@ import math
 from dataclasses import dataclass
 
 from tactix.base import dims
-from tactix.base.dims import Dim, Shape
+from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
-from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import int_literal, int_range
 from tactix_codegen.c.text import block
+from tactix_codegen.c.unpool import target
 from tactix_codegen.cuda import copies, text
 from tactix_codegen.cuda.entry import KernelEntry, artifact
 from tactix_codegen.cuda.text import BLOCK, CudaArgs
 from tactix_codegen.operations.pool import PoolWindow, window_of
-from tactix_codegen.operations.unpool import ColumnAxis, column_axes, smallest
+from tactix_codegen.operations.unpool import ColumnsWork, UnpoolWork, columns_of, unpool_of
 
 
 def tactics() -> list[Tactic]:
@@ -112,15 +112,7 @@ def _strides_of_places(work: CudaPlacesWork) -> list[Dim]:
     return [dims.prod(sizes[i + 1 :]) for i in axes]
 
 
-@dataclass(frozen=True)
-class CudaUnpoolWork:
-    """``small``: the shape in which places count."""
-
-    node: Node
-    small: Shape
-
-
-class CudaUnpoolTactic(Tactic[CudaUnpoolWork]):
+class CudaUnpoolTactic(Tactic[UnpoolWork]):
     """Any movable dtype, any integer places: zeros, then each element at its place."""
 
     key = "tactix.cuda_unpool@1"
@@ -129,29 +121,23 @@ class CudaUnpoolTactic(Tactic[CudaUnpoolWork]):
     source = "cuda_c"
     by_signature = True
 
-    def match(self, node: Node, device: DeviceProperties) -> CudaUnpoolWork | Reject:
-        x, places = (v.spec for v in node.given[:2])
-        if node.is_fused:
-            return Reject("no layers around it are fused by this tactic")
-        if not c_copy.movable(x.dtype):
-            return Reject(f"no elements of {x.dtype.value} in CUDA")
-        if not places.dtype.is_int or not c_text.has_ctype(places.dtype):
-            return Reject(f"no places of {places.dtype.value} in CUDA")
-        if x.numel != places.numel:
-            return Reject("there are not as many places as elements")
+    def match(self, node: Node, device: DeviceProperties) -> UnpoolWork | Reject:
+        work, places = unpool_of(node), node.given[1].spec.dtype
+        if isinstance(work, Reject):
+            return work
+        if not c_text.has_ctype(places):
+            return Reject(f"no places of {places.value} in CUDA")
         if len(node.given) > 2 and node.given[2].spec.known() is None:
             return Reject("only running tells the shape of the result")
         if not _have_places(node):
             return Reject("windows and pads may leave elements without a place")
-        return CudaUnpoolWork(node, smallest(node))
+        return work
 
-    def cost(self, work: CudaUnpoolWork, variant: Variant, ctx: CompileContext) -> float | None:
+    def cost(self, work: UnpoolWork, variant: Variant, ctx: CompileContext) -> float | None:
         # seconds: two launches; a second start is the same for every variant, and left out
         return text.traffic(work.node, variant, ctx)
 
-    def compile(
-        self, work: CudaUnpoolWork, variant: Variant, ctx: CompileContext
-    ) -> KernelArtifact:
+    def compile(self, work: UnpoolWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         zeros, put = KernelEntry(work.node, BLOCK), KernelEntry(work.node, BLOCK, "put")
         x, y = work.node.given[0].spec, work.node.outputs[0].spec
         element = copies.element_type(x.dtype.itemsize)
@@ -171,35 +157,18 @@ def _have_places(node: Node) -> bool:
     return all(kernel[i] > pads[i] + pads[n + i] for i in range(n))
 
 
-def _put(e: KernelEntry, work: CudaUnpoolWork, element: str) -> list[str]:
+def _put(e: KernelEntry, work: UnpoolWork, element: str) -> list[str]:
     """Element ``t`` to its place, unless the result ends before it."""
     small, shape = work.small, work.node.outputs[0].spec.shape
-    names = [f"i{i}" for i in range(len(shape))]
-    beyond = [
-        f"{name} >= {e.dim(d)}" for name, d, s in zip(names, shape, small, strict=True) if d != s
-    ]
     place = f"tx_index((int64_t){e.input(1)}[t], {e.dim(dims.prod(small))})"
-    moved = [
-        c_text.decode("place", names, [e.dim(d) for d in small]),
-        f"if ({' || '.join(beyond)}) return;",
-    ]
-    at = e.offset(c_text.contiguous_strides(shape), names) if beyond else "place"
     return [
         f"const int64_t place = {place};",
-        *(moved if beyond else []),
-        f"(({element}*){e.bytes_out(0)})[{at}] = ((const {element}*){e.bytes_in(0)})[t];",
+        *target(e, small, shape, "return;"),
+        f"(({element}*){e.bytes_out(0)})[at] = ((const {element}*){e.bytes_in(0)})[t];",
     ]
 
 
-@dataclass(frozen=True)
-class CudaColumnsWork:
-    """Columns of windows, and the axes of the image that they are put back into."""
-
-    node: Node
-    axes: tuple[ColumnAxis, ...]
-
-
-class CudaColumnsTactic(Tactic[CudaColumnsWork]):
+class CudaColumnsTactic(Tactic[ColumnsWork]):
     """All numbers; blocks must be known. Sums of 16-bit floats are kept in float32."""
 
     key = "tactix.cuda_columns@1"
@@ -207,29 +176,21 @@ class CudaColumnsTactic(Tactic[CudaColumnsWork]):
     device = "cuda"
     source = "cuda_c"
 
-    def match(self, node: Node, device: DeviceProperties) -> CudaColumnsWork | Reject:
-        x = node.given[0].spec
-        if node.is_fused:
-            return Reject("no layers around it are fused by this tactic")
-        if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
-            return Reject(f"no columns of {x.dtype.value} in CUDA")
+    def match(self, node: Node, device: DeviceProperties) -> ColumnsWork | Reject:
         if node.given[1].spec.known() is None:
             return Reject("only running tells the size of the image")
-        axes = column_axes(node)
-        return axes if isinstance(axes, Reject) else CudaColumnsWork(node, axes)
+        return columns_of(node)
 
-    def cost(self, work: CudaColumnsWork, variant: Variant, ctx: CompileContext) -> float | None:
+    def cost(self, work: ColumnsWork, variant: Variant, ctx: CompileContext) -> float | None:
         return text.traffic(work.node, variant, ctx)
 
-    def compile(
-        self, work: CudaColumnsWork, variant: Variant, ctx: CompileContext
-    ) -> KernelArtifact:
+    def compile(self, work: ColumnsWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args, results = CudaArgs(work.node), work.node.outputs[0].spec.numel
         body = [] if results == 0 else _added(args, work)
         return text.kernel(args, body, ctx, text.blocks(results))
 
 
-def _added(args: CudaArgs, work: CudaColumnsWork) -> list[str]:
+def _added(args: CudaArgs, work: ColumnsWork) -> list[str]:
     """Axis ``i`` has the names ``h<i>`` (element), ``k<i>`` (tap) and ``o<i>`` (window)."""
     x, y, axes = work.node.given[0].spec, work.node.outputs[0].spec, list(enumerate(work.axes))
     kind, number = text.index_type(x.numel, y.numel), text.number_type(x.dtype)

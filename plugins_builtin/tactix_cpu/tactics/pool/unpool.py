@@ -7,10 +7,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tactix.base import dims
-from tactix.base.dims import Dim, Shape
+from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
@@ -20,7 +19,14 @@ from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import WIDE, element, stored
 from tactix_codegen.c.text import Args, block, comment, loop
-from tactix_codegen.operations.unpool import ColumnAxis, column_axes, smallest
+from tactix_codegen.c.unpool import target
+from tactix_codegen.operations.unpool import (
+    ColumnAxis,
+    ColumnsWork,
+    UnpoolWork,
+    columns_of,
+    unpool_of,
+)
 
 _LINE = 64
 """Bytes to which scratch memory is aligned."""
@@ -33,14 +39,6 @@ def tactics() -> list[Tactic]:
     return [CpuUnpoolTactic(), CpuToldUnpoolTactic(), CpuColumnsTactic()]
 
 
-@dataclass(frozen=True)
-class UnpoolWork:
-    """``small``: the shape in which places count."""
-
-    node: Node
-    small: Shape
-
-
 class CpuUnpoolTactic(Tactic[UnpoolWork]):
     """Any dtype of a known width, any integer places. Of elements with one place the last stays."""
 
@@ -50,14 +48,7 @@ class CpuUnpoolTactic(Tactic[UnpoolWork]):
     by_signature = True
 
     def match(self, node: Node, device: DeviceProperties) -> UnpoolWork | Reject:
-        x, places = (v.spec for v in node.given[:2])
-        if node.is_fused:
-            return Reject("no layers around it are fused by this tactic")
-        if not c_copy.movable(x.dtype) or not places.dtype.is_int:
-            return Reject(f"no unpooling of {x.dtype.value} in C")
-        if x.numel != places.numel:
-            return Reject("there are not as many places as elements")
-        return UnpoolWork(node, smallest(node))
+        return unpool_of(node)
 
     def cost(self, work: UnpoolWork, variant: Variant, ctx: CompileContext) -> float | None:
         return c_text.traffic(work.node, variant, ctx)
@@ -107,7 +98,7 @@ def _unpooled(args: Args, work: UnpoolWork) -> list[str]:
     body = [
         f"const int64_t place = {found};",
         "if (place < 0) continue;",
-        *_target(args, work.small, y.shape),
+        *target(args, work.small, y.shape, "continue;"),
         f"if (at >= lo && at < hi) to[at] = ((const {t}*){args.bytes_in(0)})[i];",
     ]
     return [
@@ -119,29 +110,6 @@ def _unpooled(args: Args, work: UnpoolWork) -> list[str]:
     ]
 
 
-def _target(args: Args, small: Shape, shape: Shape) -> list[str]:
-    """Declare ``at``, where ``place`` of the smallest result lies in the result."""
-    if small == shape:
-        return ["const int64_t at = place;"]
-    names = [f"i{i}" for i in range(len(shape))]
-    beyond = [
-        f"{name} >= {args.dim(d)}" for name, d, s in zip(names, shape, small, strict=True) if d != s
-    ]
-    return [
-        c_text.decode("place", names, [args.dim(d) for d in small]),
-        f"if ({' || '.join(beyond)}) continue;",
-        f"const int64_t at = {args.offset(c_text.contiguous_strides(shape), names)};",
-    ]
-
-
-@dataclass(frozen=True)
-class ColumnsWork:
-    """Columns of windows, and the image that they are put back into."""
-
-    node: Node
-    axes: tuple[ColumnAxis, ...]
-
-
 class CpuColumnsTactic(Tactic[ColumnsWork]):
     """All numbers; blocks must be known. Sums of 16-bit floats are kept in float32."""
 
@@ -150,17 +118,10 @@ class CpuColumnsTactic(Tactic[ColumnsWork]):
     source = "c"
 
     def match(self, node: Node, device: DeviceProperties) -> ColumnsWork | Reject:
-        x = node.given[0].spec
-        if node.is_fused:
-            return Reject("no layers around it are fused by this tactic")
-        if not c_text.has_ctype(x.dtype) or x.dtype is DType.BOOL:
-            return Reject(f"no columns of {x.dtype.value} in C")
-        axes = column_axes(node)
-        if isinstance(axes, Reject):
-            return axes
-        if math.prod(a.taps for a in axes) > _MOST_TAPS:
+        work = columns_of(node)
+        if isinstance(work, ColumnsWork) and math.prod(a.taps for a in work.axes) > _MOST_TAPS:
             return Reject(f"a block has more than {_MOST_TAPS} elements")
-        return ColumnsWork(node, axes)
+        return work
 
     def cost(self, work: ColumnsWork, variant: Variant, ctx: CompileContext) -> float | None:
         return c_text.traffic(work.node, variant, ctx, 4e9)

@@ -4,8 +4,6 @@ with the weights; linear format.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
@@ -17,7 +15,8 @@ from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import element
 from tactix_codegen.c.text import Args, block, comment, loop
-from tactix_cpu.tactics.sample.sums import FLOATS, CpuSums
+from tactix_codegen.operations.deform import DeformableWork, deformable_of
+from tactix_cpu.tactics.sample.sums import CpuSums
 
 _BLOCK = 64
 """Results whose samples are gathered together."""
@@ -34,15 +33,6 @@ def tactics() -> list[Tactic]:
     return [CpuDeformableTactic()]
 
 
-@dataclass(frozen=True)
-class DeformableWork:
-    """A deformable convolution: the given inputs that hold bias and mask, or -1."""
-
-    node: Node
-    bias: int
-    mask: int
-
-
 class CpuDeformableTactic(Tactic[DeformableWork]):
     """Floats; weights may be inputs."""
 
@@ -52,19 +42,11 @@ class CpuDeformableTactic(Tactic[DeformableWork]):
     by_signature = True
 
     def match(self, node: Node, device: DeviceProperties) -> DeformableWork | Reject:
-        x, w = (v.spec for v in node.given[:2])
-        if node.is_fused:
-            return Reject("no layers around it are fused by this tactic")
-        if any(v.spec.dtype is not x.dtype for v in node.given):
-            return Reject("inputs are of several dtypes")
-        if x.dtype not in (*FLOATS, DType.FP64):
-            return Reject(f"no deformable convolution of {x.dtype.value} in C")
-        if not all(isinstance(d, int) for d in w.shape):
-            return Reject("the size of the weights is not known")
+        x = node.given[0].spec
         plane = x.shape[2] * x.shape[3]
         if isinstance(plane, int) and not 0 < plane < 1 << 31:
             return Reject(f"no samples of planes of {plane} elements in C")
-        return DeformableWork(node, node.place(3), node.place(4))
+        return deformable_of(node)
 
     def cost(self, work: DeformableWork, variant: Variant, ctx: CompileContext) -> float | None:
         seconds = c_text.traffic(work.node, variant, ctx)

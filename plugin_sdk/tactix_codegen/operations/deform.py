@@ -1,0 +1,34 @@
+"""Deformable convolution: which inputs there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tactix.base.dtypes import DType
+from tactix.contracts.graph import Node
+from tactix.contracts.tactic import Reject
+
+_NUMBERS = (DType.FP64, DType.FP32, DType.FP16, DType.BF16)
+
+
+@dataclass(frozen=True)
+class DeformableWork:
+    """The given inputs that hold bias and mask, or -1."""
+
+    node: Node
+    bias: int
+    mask: int
+
+
+def deformable_of(node: Node) -> DeformableWork | Reject:
+    """What a node does, where the size of the weights is known."""
+    x, w = (v.spec for v in node.given[:2])
+    if node.is_fused:
+        return Reject("no layers around it are fused by this tactic")
+    if any(v.spec.dtype is not x.dtype for v in node.given):
+        return Reject("inputs are of several dtypes")
+    if x.dtype not in _NUMBERS:
+        return Reject(f"no deformable convolution of {x.dtype.value} in C or CUDA")
+    if not all(isinstance(d, int) for d in w.shape):
+        return Reject("the size of the weights is not known")
+    return DeformableWork(node, node.place(3), node.place(4))

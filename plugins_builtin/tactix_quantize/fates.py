@@ -4,6 +4,7 @@ what rules were given and did, and of the steps that came out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -155,6 +156,8 @@ class Fates:
         marked = [n for n, row in source.items() if _is(row, QUANTIZE, DEQUANTIZE)]
         self._marked = frozenset(marked)
         self._trails = _trails([*marked, *products], fusion)
+        self._of = {name: self._steps_of(name) for name in self._trails}
+        self._users = Counter(s.name for steps in self._of.values() for s in steps)
         self._found = tuple(self._fate(name) for name in marked)
 
     def __iter__(self) -> Iterator[Fate]:
@@ -178,7 +181,7 @@ class Fates:
             tuple(dict.fromkeys(self._whys(name, parts, gone))),
         )
 
-    def _in(self, name: str) -> list[MadeStep]:
+    def _steps_of(self, name: str) -> list[MadeStep]:
         """Steps that a node became a part of, by its own name or by those of what it became."""
         names = self._trails[name].names
         return [s for s in self._steps.values() if s.name in names or name in s.origin]
@@ -187,7 +190,7 @@ class Fates:
         constant = self._source[name]["reads"][0].get("constant")
         if constant and TO_FLOATS.intersection(self._trails[name].rules):
             return
-        for step in self._in(name):
+        for step in self._of[name]:
             how = self._how(name, step)
             read = how in (INTEGERS, PACKED) and not _is({"layer": step.kind}, *MOVES[:3])
             if read or not (constant and step.kind.startswith((*INTEGER, *MOVES[:3]))):
@@ -213,9 +216,7 @@ class Fates:
         """Whether a step does nothing else; of the layers that one node of the model became, as
         QLinearConv does, all have its name.
         """
-        return step.origin <= {name} and not any(
-            step in self._in(other) for other in self._trails if other != name
-        )
+        return step.origin <= {name} and self._users[step.name] == 1
 
     # -- why --------------------------------------------------------------------------------------
 
@@ -255,7 +256,7 @@ class Fates:
         row, trail = self._source[reader], self._trails[reader]
         if TO_FLOATS.intersection(trail.rules):
             yield f"{self._told(reader)}: {NO_KERNEL}"
-        elif not any(s.kind.startswith(INTEGER) for s in self._in(reader)):
+        elif not any(s.kind.startswith(INTEGER) for s in self._of[reader]):
             found = [
                 m["reason"]
                 for m in self._nearly.get(reader, ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -52,8 +53,14 @@ def _left_out(part: str, check: str) -> frozenset[str]:
     """Keys of tactics that go through another of SHARED."""
     if part != CPU or check not in SHARED:
         return frozenset()
-    keys = sorted(t.key for t in Subject(part).objects("tactics"))
+    keys = _tactics_of(part)
     return frozenset(keys) - frozenset(keys[SHARED.index(check) :: len(SHARED)])
+
+
+@functools.cache
+def _tactics_of(part: str) -> list[str]:
+    """Keys, in order."""
+    return sorted(t.key for t in Subject(part).objects("tactics"))
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

@@ -179,12 +179,19 @@ class ShadowWorker:
                 state, error = "failed", str(e) if isinstance(e, TactixError) else repr(e)
         with self._lock:
             self._closed = True
-            self._stats = replace(self._stats, state=state, error=error)
-        self._references.close()
-        self._references.release()
-        if error:
-            told = f"no request of {self._engine.name or 'an engine'} is looked at any more"
-            self._logger.warning(punctuated((f"{told}: {error}", RESTART)))
+        try:
+            if error:
+                self._tell_end(error)
+        finally:
+            # Not before: whoever sees that it ended finds in the log why.
+            with self._lock:
+                self._stats = replace(self._stats, state=state, error=error)
+            self._references.close()
+            self._references.release()
+
+    def _tell_end(self, error: str) -> None:
+        told = f"no request of {self._engine.name or 'an engine'} is looked at any more"
+        self._logger.warning(punctuated((f"{told}: {error}", RESTART)))
 
     def _heed(self, told: Departed | PlanWanted) -> None:
         if isinstance(told, PlanWanted):

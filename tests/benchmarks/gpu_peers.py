@@ -4,12 +4,12 @@ turns.
 
     python tests/benchmarks/gpu_peers.py [--models resnet50,bert_base:1/8] [--batches 1,8,128] [--level 3] [--rounds 5]
         [--compile MODELS] [--mode default] [--xla MODELS] [--limit 240] [--sources cuda_c,cublaslt]
-        [--precision fp32,tf32,fp16,bf16,int8] [--plans FOLDER]
+        [--precision fp32,tf32,fp16,bf16,int8,fp8] [--plans FOLDER]
 
 Networks are in float16; with ``--precision`` they are exported in float32 and built with that
 precision allowed, beside torch in it (its products in TF32 where that is asked for). Those of
-``int8`` are written by ``tactix quantize`` from two random inputs and built with float16 allowed,
-beside torch in float16. Networks are those of gpu_models.py and gpu_unseen_models.py, exported
+``int8`` and ``fp8`` are written by ``tactix quantize`` from two random inputs and built with
+float16 allowed, beside torch in float16. Networks are those of gpu_models.py and gpu_unseen_models.py, exported
 here; those of XLA are of gpu_jax.py. Each figure is the median over rounds of the time of one
 inference, by CUDA events around 20 of them (XLA's by the clock); "sustained" is that of one second
 after another; outputs are compared with float32. ``--compile`` and ``--xla`` name the models that
@@ -77,8 +77,15 @@ def export(name: str, model: Any, x: Any, path: Path, any_batch: bool = False) -
     torch.backends.mha.set_fastpath_enabled(True)
 
 
-HALF = {"": torch.float16, "fp16": torch.float16, "int8": torch.float16, "bf16": torch.bfloat16}
+HALF = {
+    "": torch.float16,
+    "fp16": torch.float16,
+    "int8": torch.float16,
+    "fp8": torch.float16,
+    "bf16": torch.bfloat16,
+}
 """What torch computes in, where that is not float32."""
+QUANTIZED = ("int8", "fp8")
 
 
 def halved(model: Any, x: Any, dtype: torch.dtype) -> tuple[Any, Any]:
@@ -86,13 +93,14 @@ def halved(model: Any, x: Any, dtype: torch.dtype) -> tuple[Any, Any]:
     return model.to(dtype), x.to(dtype) if x.is_floating_point() else x
 
 
-def quantize(path: Path, x: Any) -> Path:
-    """The model of any batch in int8, symmetric, with the batch of ``x``, as a file beside it.
+def quantize(path: Path, x: Any, precision: str) -> Path:
+    """The model of any batch in 8 bits, symmetric, with the batch of ``x``, as a file beside it.
 
     Scales are of batches of 1, since those of 128 take minutes. Raises CalledProcessError.
     """
-    to, shape = path.with_suffix(".int8.onnx"), "x".join(map(str, (1, *x.shape[1:])))
-    options = ["--random", "2", "--symmetric", "--int-below", "1000", "--shapes", f"x:{shape}"]
+    to, shape = path.with_suffix(f".{precision}.onnx"), "x".join(map(str, (1, *x.shape[1:])))
+    options = ["--random", "2", "--int-below", "1000", "--shapes", f"x:{shape}"]
+    options += ["--symmetric"] if precision == "int8" else ["--precision", precision]
     command = [sys.executable, "-m", "tactix", "quantize", str(path), *options, "-o", str(to)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     model = onnx.load(to)
@@ -122,7 +130,7 @@ def tactix_call(path: Path, x: Any, options: argparse.Namespace, precision: str,
         level=options.level,
         timing_cache=False,
         tactic_sources=options.sources,
-        precision="fp16" if precision == "int8" else precision or "fp32",
+        precision="fp16" if precision in QUANTIZED else precision or "fp32",
     )
     builder = tactix.Builder()
     engine = builder.build(builder.import_model(path), config)
@@ -213,9 +221,9 @@ def measure(
     if not precision:
         model, x = halved(model, x, HALF[precision])
     path, given = folder / "model.onnx", x
-    export(name, model, x, path, any_batch=precision == "int8")
-    if precision == "int8":
-        path = quantize(path, x)
+    export(name, model, x, path, any_batch=precision in QUANTIZED)
+    if precision in QUANTIZED:
+        path = quantize(path, x, precision)
     if precision in HALF:
         model, x = halved(model, x, HALF[precision])
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
@@ -327,7 +335,7 @@ def main() -> int:
     )
     parser.add_argument("--plans", type=Path, help="a folder for the plans")
     parser.add_argument(
-        "--precision", default="", help="of float32 networks: fp32, tf32, fp16, bf16, int8"
+        "--precision", default="", help="of float32 networks: fp32, tf32, fp16, bf16, int8, fp8"
     )
     options = parser.parse_args()
     others = (("torch.compile", options.compile), ("xla", options.xla))

@@ -1,7 +1,8 @@
 """Networks of many kinds that no kernel for GPUs was made for, at their usual sizes, with random
 weights: one input each, so that gpu_peers.py may time them.
 
-``KEPT`` are those that nobody looked at while kernels and rules were made. Needs transformers and
+``KEPT`` are those that nobody looked at while kernels and rules were made, ``FRESH`` those that came
+last and whose first runs are reported. Needs transformers and
 torchvision (5.24 and 0.28 were used).
 """
 
@@ -96,6 +97,17 @@ class Denoiser(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(x, self.time, self.text.expand(x.shape[0], -1, -1))
+
+
+class Segmenter(nn.Module):
+    """A network of torchvision's for segmentation: classes of pixels."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x)["out"]
 
 
 def vision(name: str, size: int = 224) -> Network:
@@ -195,7 +207,46 @@ KEPT: dict[str, Network] = {
         lambda: First(hf.CLIPTextModel(hf.CLIPTextConfig())), tokens(77)
     ),
 }  # fmt: skip
-NETWORKS = {**MEASURED, **KEPT}
+
+FRESH: dict[str, Network] = {
+    "mobilevit": Network(
+        lambda: First(hf.MobileViTModel(hf.MobileViTConfig()), "pixel_values"), image(256)
+    ),
+    "poolformer": Network(
+        lambda: First(hf.PoolFormerModel(hf.PoolFormerConfig()), "pixel_values"), image(224)
+    ),
+    "conformer": Network(
+        lambda: First(hf.Wav2Vec2ConformerModel(hf.Wav2Vec2ConformerConfig(
+            num_hidden_layers=6, hidden_size=512, num_attention_heads=8, intermediate_size=2048,
+            position_embeddings_type="rotary",
+        )), "input_values"),
+        features(16000),
+    ),
+    "albert": Network(
+        lambda: First(hf.AlbertModel(hf.AlbertConfig(
+            hidden_size=768, num_attention_heads=12, intermediate_size=3072,
+        ))),
+        tokens(),
+    ),
+    "qwen": Network(
+        lambda: First(hf.Qwen3Model(hf.Qwen3Config(
+            vocab_size=32000, hidden_size=1024, intermediate_size=3072, num_hidden_layers=12,
+            num_attention_heads=16, num_key_value_heads=8, head_dim=64, use_cache=False,
+        ))),
+        tokens(),
+    ),
+    "depth": Network(
+        lambda: First(hf.DPTForDepthEstimation(hf.DPTConfig()), "pixel_values"), image(384)
+    ),
+    "shufflenet": vision("shufflenet_v2_x1_0"),
+    "deeplab": Network(
+        lambda: Segmenter(torchvision.models.segmentation.deeplabv3_mobilenet_v3_large(
+            weights=None, weights_backbone=None, aux_loss=False,
+        )),
+        image(384),
+    ),
+}  # fmt: skip
+NETWORKS = {**MEASURED, **KEPT, **FRESH}
 
 
 def make(name: str, batch: int, device: str) -> tuple[nn.Module, Tensor]:

@@ -6,8 +6,8 @@
     python tests/benchmarks/ray_scaling.py build efficientnet_b0.onnx [--workers 1,2] [--rounds 2]
         [--threads 1] [--level 3]
 
-``serve``: answers a second of so many replicas, each on cores of its own, which are asked as fast
-as they answer for one sample that lies in the object store; deployed in turns. Printed is the
+``serve``: answers a second of so many replicas, each on cores or, of a plan for CUDA, on a GPU of
+its own, which are asked as fast as they answer for one sample that lies in the object store; deployed in turns. Printed is the
 median over the rounds, and that of each replica beside one alone.
 
 ``build``: seconds of a build with empty caches, without the start of Ray: alone on as many cores as

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -71,25 +71,37 @@ class Case:
 
 
 def check_all(cases: Sequence[Case], cache: Path) -> None:
-    """Compile all variants of all cases as one library, run each twice, and assert that results are
-    right.
+    """Compile all variants of all cases as one library, each text once, run each variant twice, and
+    assert that results are right.
     """
-    chosen = [(c, v) for c in cases for v in _variants(c)]
-    made = [
-        (c, v, asked.artifact(c.tactic, c.node, v, CompileContext(c.device, dict(c.env))))
-        for c, v in chosen
-    ]
-    kernels = [Emulated(f"k{i}", a.code, a.launches) for i, (_, _, a) in enumerate(made)]
-    library = ctypes.CDLL(str(library_of(kernels, cache)))
-    for i, (case, variant, artifact) in enumerate(made):
+    made = [(c, _artifacts(c)) for c in cases]
+    kernels = _kernels([a for _, own in made for _, a in own])
+    library = ctypes.CDLL(str(library_of(list(kernels.values()), cache)))
+    for case, own in made:
         arrays = list(case.arrays) if case.arrays is not None else _sample(case)
         want = Expected(case.node, arrays, case.env)
-        for eager in (0, 1):
+        for (variant, artifact), eager in product(own, (0, 1)):
+            assert isinstance(artifact.code, Source)
+            name = kernels[artifact.code].entry
             where = f"{case.node.name} [{variant}] eager={eager}"
-            got = _run(library, f"k{i}", case, variant, artifact, arrays, eager, where)
+            got = _run(library, name, case, variant, artifact, arrays, eager, where)
             for j, g in enumerate(got):
                 far = want.departure(j, g)
                 assert far <= case.budget, f"{where}: {far} times the budget"
+
+
+def _artifacts(case: Case) -> list[tuple[Variant, KernelArtifact]]:
+    context = CompileContext(case.device, dict(case.env))
+    return [(v, asked.artifact(case.tactic, case.node, v, context)) for v in _variants(case)]
+
+
+def _kernels(artifacts: Sequence[KernelArtifact]) -> dict[Source, Emulated]:
+    """By code: sizes that only running tells, and parts of k, are other launches of one text."""
+    launches: dict[Source, list[Launch]] = {}
+    for a in artifacts:
+        assert isinstance(a.code, Source)
+        launches.setdefault(a.code, []).extend(a.launches)
+    return {code: Emulated(f"k{i}", code, own) for i, (code, own) in enumerate(launches.items())}
 
 
 def _variants(case: Case) -> Sequence[Variant]:

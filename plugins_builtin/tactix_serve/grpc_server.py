@@ -32,6 +32,7 @@ from tactix_serve.inference import (
     OutputTensor,
     RequestTooLarge,
     WantedOutput,
+    stopped,
 )
 from tactix_serve.messages import PACKAGE, Rpc, protocol
 from tactix_serve.model_configuration import configuration
@@ -59,6 +60,10 @@ CONTENTS = {
 """Where a message has the elements of a datatype; the others come raw."""
 
 
+QUIET, TURNS = 0.1, 5
+"""A server that stops waits for so many seconds without a request, so many times at most."""
+
+
 def status_of(error: Exception) -> grpc.StatusCode:
     """The status that stands for an error."""
     internal = grpc.StatusCode.INTERNAL
@@ -71,6 +76,8 @@ class GrpcFrontend:
     def __init__(self, service: InferenceService) -> None:
         self._service = service
         self._made = protocol().messages
+        self._asked = 0
+        self._idle = set[asyncio.Task[Any]]()  # those of streams that wait for a request
 
     def server(self, most: int, shared: bool = False) -> grpc.aio.Server:
         """One that listens nowhere yet. ``most``: bytes of a request. ``shared``: others may listen
@@ -86,11 +93,28 @@ class GrpcFrontend:
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         return server
 
+    async def stop(self, server: grpc.aio.Server, grace: float) -> None:
+        """Requests that run have ``grace`` seconds, when the service takes no more. Streams that
+        wait for a request end.
+
+        What gRPC has read, but not handed out, when its server stops ends as CANCELLED, which tells
+        no client to ask another one. So that is handed out before, and refused.
+        """
+        for stream in list(self._idle):
+            stream.cancel()
+        for _ in range(TURNS):
+            before = self._asked
+            await asyncio.sleep(QUIET)
+            if self._asked == before:
+                break
+        await server.stop(grace)
+
     def _handler(self, rpc: Rpc) -> Any:
         method = getattr(self, rpc.name)
         request, response = self._made[rpc.request], self._made[rpc.response]
 
         async def call(asked: Any, context: Any) -> Any:
+            self._asked += 1
             try:
                 return await method(asked, context)
             except TactixError as e:
@@ -186,7 +210,7 @@ class GrpcFrontend:
 
     async def ModelStreamInfer(self, asked: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """Answers in the order of the requests; an error is an answer, too."""
-        async for request in asked:
+        async for request in self._requests(asked, context):
             out = self._made["ModelStreamInferResponse"]()
             try:
                 answer = await self._service.infer(_request(request, None, {}))
@@ -197,6 +221,27 @@ class GrpcFrontend:
                 out.error_message = str(e) or repr(e)
                 out.infer_response.id = request.id
             yield out
+
+    async def _requests(self, asked: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        """Those of a stream, until the service takes no more."""
+        task, coming = asyncio.current_task(), aiter(asked)
+        assert task is not None
+        while not self._service.stopping:
+            self._idle.add(task)
+            try:
+                request = await anext(coming)
+            except StopAsyncIteration:
+                return
+            except asyncio.CancelledError:
+                if self._service.stopping:
+                    break
+                raise
+            finally:
+                self._idle.discard(task)
+            self._asked += 1
+            yield request
+        error = stopped()
+        await context.abort(status_of(error), str(error))
 
     def _response(self, answer: InferenceAnswer) -> Any:
         out = self._made["ModelInferResponse"](

@@ -11,6 +11,7 @@ from tactix.base.errors import (
     ConfigError,
     DataError,
     DeadlineExceeded,
+    EngineClosed,
     InvalidArgument,
     QueueFull,
     TactixError,
@@ -88,6 +89,11 @@ class InferenceAnswer:
     version: str
     outputs: Sequence[OutputTensor] = field(default_factory=list)
     id: str = ""
+
+
+def stopped() -> EngineClosed:
+    """For a request that comes when no more are taken."""
+    return EngineClosed("the server is stopping", do="Ask another one")
 
 
 class InferenceService(ABC):

@@ -17,6 +17,7 @@ class Listener:
     def __init__(self, service: InferenceService, at: ListenAt) -> None:
         self._service, self._at = service, at
         self._http: HttpServer | None = None
+        self._grpc_frontend = GrpcFrontend(service)
         self._grpc: grpc.aio.Server | None = None
 
     async def start(self) -> Listening:
@@ -37,7 +38,7 @@ class Listener:
         at = self._at
         if at.grpc is None:
             return None
-        self._grpc = GrpcFrontend(self._service).server(at.most, at.shared)
+        self._grpc = self._grpc_frontend.server(at.most, at.shared)
         try:
             port: int = self._grpc.add_insecure_port(place(at.host, at.grpc))
         except RuntimeError as e:
@@ -49,6 +50,6 @@ class Listener:
         """No request is taken any more; those that are there have their grace."""
         self._service.stopping = True
         if self._grpc is not None:
-            await self._grpc.stop(self._at.grace)
+            await self._grpc_frontend.stop(self._grpc, self._at.grace)
         if self._http is not None:
             await self._http.stop(self._at.grace)

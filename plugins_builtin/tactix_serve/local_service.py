@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from tactix.base.arrays import Array
-from tactix.base.errors import EngineClosed, TactixError
+from tactix.base.errors import TactixError
 from tactix_serve.datatypes import from_bytes, to_bytes
 from tactix_serve.directory import ModelDescription, ModelDirectory
 from tactix_serve.inference import (
@@ -22,6 +22,7 @@ from tactix_serve.inference import (
     input_array,
     outcome_of,
     refuse_twice,
+    stopped,
     wanted_outputs,
 )
 from tactix_serve.metrics import ServerMetrics
@@ -47,7 +48,7 @@ class LocalService(InferenceService):
         self._metrics.began()
         try:
             if self.stopping:
-                raise EngineClosed("the server is stopping", do="Ask another one")
+                raise stopped()
             loaded = self._repository.find(request.model, request.version)
             with loaded:
                 model, version = loaded.described.name, loaded.described.version

@@ -24,6 +24,7 @@ from tactix_serve.inference import (
     input_array,
     outcome_of,
     refuse_twice,
+    stopped,
     wanted_outputs,
 )
 from tactix_serve.shared_memory import RegionSlice, RegionState
@@ -138,7 +139,7 @@ class RemoteService(InferenceService):
         start, model = time.perf_counter(), ""
         try:
             if self.stopping:
-                raise EngineClosed("the server is stopping", do="Ask another one")
+                raise stopped()
             described = self.directory.find(request.model, request.version)
             model = described.name
             wanted = wanted_outputs(described, request)

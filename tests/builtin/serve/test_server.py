@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import os
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,17 @@ class Waiting(ServedModel):
         self.closed = True
 
 
+def row_over_grpc() -> bytes:
+    """A request for the model m."""
+    from tactix_serve.messages import protocol
+
+    request = protocol().messages["ModelInferRequest"](model_name="m")
+    request.inputs.add(name="x", datatype="FP32", shape=[1, 4])
+    request.raw_input_contents.append(X.tobytes())
+    content: bytes = request.SerializeToString()
+    return content
+
+
 def test_a_client_that_goes_away_cancels_its_request(
     plans: Any, tmp_path: Path, serving: Any, put_plan: Any
 ) -> None:
@@ -331,14 +343,10 @@ def test_a_client_that_goes_away_cancels_its_request(
         until(lambda: model.cancelled == 1)
         grpc = pytest.importorskip("grpc")
         from tactix_serve.grpc_server import SERVICE
-        from tactix_serve.messages import protocol
 
-        request = protocol().messages["ModelInferRequest"](model_name="m")
-        request.inputs.add(name="x", datatype="FP32", shape=[1, 4])
-        request.raw_input_contents.append(X.tobytes())
         with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
             call = channel.unary_unary(f"/{SERVICE}/ModelInfer")
-            pending = call.future(request.SerializeToString())
+            pending = call.future(row_over_grpc())
             until(lambda: model.came == 2)
             pending.cancel()
             until(lambda: model.cancelled == 2)
@@ -387,6 +395,53 @@ def test_a_stop_waits_for_requests(plans: Any, tmp_path: Path, serving: Any, put
     ask.join(60)
     assert answers[0][0] == 200
     assert model.closed
+
+
+class Blocking(Waiting):
+    """Holds the server's loop until it is let go."""
+
+    async def infer(self, *given: Any, **named: Any) -> Mapping[str, Array]:
+        self.came += 1
+        assert self.go.wait(60)
+        return {"y": X}
+
+
+def test_a_stop_refuses_what_grpc_has_read_and_ends_streams_that_wait(
+    plans: Any, tmp_path: Path, serving: Any, put_plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grpc = pytest.importorskip("grpc")
+    from tactix_serve.grpc_server import SERVICE
+
+    monkeypatch.setattr("tactix_serve.grpc_server.QUIET", 0.3)  # of a busy machine
+    put_plan(tmp_path, "m", 1, plans.path("scaled"))
+    model, over = Blocking(), threading.Event()
+
+    def asks() -> Iterator[bytes]:
+        yield row_over_grpc()
+        over.wait(60)
+
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(
+            serving(tmp_path, tmp_path / ".cache", lambda folder, config: model)
+        )
+        channel = grpc.insecure_channel(f"127.0.0.1:{server.grpc}")
+        stream = channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")(asks())
+        model.go.set()
+        next(stream)
+        model.go.clear()
+        infer = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        calls = [infer.future(row_over_grpc())]
+        until(lambda: model.came == 2)
+        calls += [infer.future(row_over_grpc()) for _ in range(8)]
+        time.sleep(0.1)  # they are read
+        threading.Timer(0.1, model.go.set).start()
+    assert calls[0].code() is grpc.StatusCode.OK
+    found = [call.code() for call in calls[1:]]
+    assert found.count(grpc.StatusCode.CANCELLED) < 4, found  # all, if nothing hands them out
+    with pytest.raises(grpc.RpcError, match="the server is stopping"):
+        next(stream)
+    over.set()
+    channel.close()
 
 
 def test_options_and_ports_that_are_taken(tmp_path: Path) -> None:

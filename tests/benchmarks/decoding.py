@@ -11,7 +11,8 @@ over rounds, a ratio the median over the ratios of rounds (above 1: tactix is fa
 
 ONNX Runtime computes in float32, and is left out with ``--without-onnxruntime``. llama.cpp takes
 part if ``--llama-bench`` names its program: it reads a file of the same sizes in bfloat16, with
-weights of its own, that the package ``gguf`` writes; so it is for Llamas alone. Files are kept in
+weights of its own, that the package ``gguf`` writes; so it is for Llamas alone. With ``--weights
+int4`` it reads that file as ``--llama-quantize`` packs it to each of ``--llama-types``. Files are kept in
 ``--folder``, and those that are there are used. ``roof`` is the rate
 at which the weights of a token could be read at the bandwidth that roofline.c measures between the
 rounds; it is that of plain pages, while copied weights (``--copy-weights``) lie in huge ones.
@@ -197,10 +198,10 @@ def _tensors(d: Decoder) -> Iterable[tuple[str, tuple[int, ...]]]:
 
 @dataclass(frozen=True)
 class Files:
-    """What engines read. ``gguf``: None where llama.cpp does not take part."""
+    """What engines read. ``ggufs``: llama.cpp's by their types, none where it does not take part."""
 
     model: Path
-    gguf: Path | None
+    ggufs: dict[str, Path]
 
 
 def files(folder: Path, options: argparse.Namespace, decoder: Decoder) -> Files:
@@ -210,21 +211,29 @@ def files(folder: Path, options: argparse.Namespace, decoder: Decoder) -> Files:
         write(decoder, model)
     if options.llama_bench and not gguf.exists():
         write_gguf(decoder, gguf)
+    ggufs = {"BF16": gguf} if options.llama_bench else {}
     if options.weights == "int4":
-        model, gguf = in_four_bits(model, gguf, options)
-    return Files(model, gguf if options.llama_bench else None)
+        model = in_four_bits(model)
+        ggufs = {kind: packed(gguf, kind, options) for kind in options.llama_types if ggufs}
+    return Files(model, ggufs)
 
 
-def in_four_bits(model: Path, gguf: Path, options: argparse.Namespace) -> tuple[Path, Path]:
-    """The files with weights of 4 bits, in blocks of 32."""
-    small, packed = model.with_suffix(".int4.onnx"), gguf.with_suffix(".q4_0.gguf")
+def in_four_bits(model: Path) -> Path:
+    """The file with weights of 4 bits, in blocks of 32."""
+    small = model.with_suffix(".int4.onnx")
     if not small.exists():
         command = [sys.executable, "-m", "tactix", "quantize", str(model), "--weights", "int4"]
         subprocess.run([*command, "--block", "32", "-o", str(small)], check=True)
-    if options.llama_bench and not packed.exists():
-        command = [str(options.llama_quantize), str(gguf), str(packed), "Q4_0"]
+    return small
+
+
+def packed(gguf: Path, kind: str, options: argparse.Namespace) -> Path:
+    """llama.cpp's file with weights of that type of its own, such as Q4_0."""
+    small = gguf.with_suffix(f".{kind.lower()}.gguf")
+    if not small.exists():
+        command = [str(options.llama_quantize), str(gguf), str(small), kind]
         subprocess.run(command, check=True, capture_output=True)
-    return small, packed
+    return small
 
 
 BITS = {"fp32": 32.0, "bf16": 16.0, "int4": 5.0}
@@ -252,10 +261,9 @@ def engines(
         found[title] = onnxruntime_rate(given.model, threads, what)
     if options.genai:
         found["onnxruntime-genai int4"] = genai_rate(options.genai, threads, what)
-    if given.gguf:
-        title = f"llama.cpp {'Q4_0' if small else 'BF16'}"
-        behind = replace(what, prompt=0) if small else what
-        found[title] = llama_rate(options.llama_bench, given.gguf, threads, behind)
+    behind = replace(what, prompt=0) if small else what
+    for kind, path in given.ggufs.items():
+        found[f"llama.cpp {kind}"] = llama_rate(options.llama_bench, path, threads, behind)
     return found
 
 
@@ -294,6 +302,12 @@ def main() -> None:
     parser.add_argument("--without-onnxruntime", action="store_true")
     parser.add_argument("--llama-bench", type=Path, help="llama.cpp's program of that name")
     parser.add_argument("--llama-quantize", type=Path, help="the same, with --weights int4")
+    parser.add_argument(
+        "--llama-types",
+        default=["Q4_0"],
+        type=lambda names: names.split(","),
+        help="of llama.cpp's weights with --weights int4, as in Q4_0,Q4_K_M (default: Q4_0)",
+    )
     parser.add_argument("--weights", choices=("as they are", "int4"), default="as they are")
     parser.add_argument("--genai", type=Path, help="folder of onnxruntime-genai's model of 4 bits")
     parser.add_argument("--folder", type=Path, help="of the models (default: a temporary one)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import subprocess
@@ -18,13 +17,24 @@ from tactix_sdk.authoring.cli import main
 from tactix_sdk.authoring.scaffold import OWN_LAYER, TACTICS, create
 from tactix_sdk.testing import FAILED, PASSED, outcomes
 
+KINDS = [
+    *((layer, rule, "") for layer, rule in ((True, True), (True, False), (False, True))),
+    *((layer, layer, tactic) for tactic in ("c", "triton") for layer in (True, False)),
+    *((layer, not layer, tactic) for tactic in ("cuda", "numpy") for layer in (True, False)),
+]
+"""Each kind of tactic beside a layer and without one, beside a rule and without one: no template
+asks for three things at once.
+"""
 COMBINATIONS = [
     pytest.param(
         layer, rule, tactic, id="+".join([*["layer"] * layer, *["rule"] * rule, tactic]).strip("+")
     )
-    for layer, rule, tactic in itertools.product((True, False), (True, False), (*TACTICS, ""))
-    if layer or rule or tactic
+    for layer, rule, tactic in KINDS
 ]
+
+
+def test_every_kind_of_tactic_is_combined() -> None:
+    assert {tactic for *_, tactic in KINDS} == {*TACTICS, ""}
 
 
 @pytest.mark.parametrize(("layer", "rule", "tactic"), COMBINATIONS)

@@ -21,6 +21,10 @@ SHARE = "TACTIX_TESTS_SHARE"
 """The variable that tells tests/conftest.py which tests run: ``0/12`` is the first of twelve
 shares.
 """
+FULL = "TACTIX_TESTS_FULL"
+"""The variable that has tests/builtin/tactics compile as measured builds do, with every
+optimization: without it the shapes beside those of test_targets.py would never be compiled so.
+"""
 
 ROOT = Path(__file__).parents[1]
 PARTS = (
@@ -71,7 +75,7 @@ def main(arguments: list[str]) -> int:
             continue
         seen.add(left)
         print(f"{MASK}={mask}: without {', '.join(sorted(here - left))}", flush=True)
-        begin, environment = time.monotonic(), {**os.environ, MASK: mask}
+        begin, environment = time.monotonic(), {**os.environ, MASK: mask, FULL: "1"}
         if not whole:
             environment[SHARE] = share
         status = subprocess.run(command, cwd=ROOT, env=environment).returncode

@@ -31,10 +31,11 @@ RUN = {
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Masks of the calls of pytest, none of which is made."""
+    """Masks of the calls of pytest, none of which is made; each has kernels compiled in full."""
     found: list[str] = []
 
     def run(command: list[str], **options: Any) -> SimpleNamespace:
+        assert options["env"][masks.FULL]
         share = options["env"].get(masks.SHARE)
         found.append(options["env"][MASK] + (f" {share}" if share else ""))
         return SimpleNamespace(returncode=0)

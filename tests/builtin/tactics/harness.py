@@ -76,7 +76,12 @@ def devices() -> list[DeviceProperties]:
 
 
 NATIVE = devices()[0]
-COMPILER = CCompiler()
+FULL = "TACTIX_TESTS_FULL"
+"""The variable that has kernels compiled as measured builds do; tests/masks.py sets it."""
+COMPILER = CCompiler() if os.environ.get(FULL) else CCompiler().quick()
+"""By default that of builds that measure nothing, which takes a third of the processor's time.
+test_targets.py compiles kernels of every tactic with every optimization.
+"""
 
 
 def lacking(*features: str) -> str:

@@ -36,6 +36,12 @@ PAIRS = {"tactix.c_bf16_attention@1", "tactix.c_bf16_winograd@1"}
 LEVELS = ("x86-64-v3", "x86-64-v2", "armv8")
 
 
+@pytest.fixture(autouse=True)
+def every_optimization(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As measured builds compile: the tactics' own files compile as builds that measure nothing."""
+    monkeypatch.setattr(h, "COMPILER", CCompiler())
+
+
 def described(name: str, *features: str, bits: int = 128) -> DeviceProperties:
     return DeviceProperties("cpu", name, frozenset(features), bits, cores=2)
 
@@ -76,17 +82,15 @@ def test_kernels_need_what_the_level_has(level: str) -> None:
         assert set(artifact.requires) == device.features
 
 
-@pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v2"])
-def test_every_tactic_is_right(level: str) -> None:
-    device = target(level)
-    if lacking := h.lacking(*device.features):
-        pytest.skip(lacking)
-    h.check_all(taken(table(replace(device, name=level))))
+@pytest.mark.parametrize("device", h.devices(), ids=lambda d: d.name)
+def test_every_tactic_is_right(device: DeviceProperties) -> None:
+    h.check_all(taken(table(device)))
 
 
-def test_every_tactic_is_right_where_compiling_is_to_be_short(monkeypatch: Any) -> None:
-    monkeypatch.setattr(h, "COMPILER", h.COMPILER.quick())
-    h.check_all(taken(table(h.devices()[0])))
+@h.needs(*TILES)
+def test_every_tactic_of_the_matrix_unit_is_right() -> None:
+    device = replace(h.NATIVE, features=h.NATIVE.features | TILES, vector_bits=512)
+    h.check_all([c for c in taken(table(device)) if c.tactic.key in AMX])
 
 
 OLD = (described("x86-64", "sse2"), described("avx", "sse2", "sse4_2", "avx", bits=256))

@@ -242,7 +242,8 @@ def _width(work: RowsWork) -> int:
     types = [given[work.operand(k).index].spec.dtype for k in work.order]
     types += [given[i].spec.dtype for i in work.parameters]
     first, *rest = work.space.strides
-    moves = [*((v.spec.dtype, first) for v in work.node.outputs), *zip(types, rest, strict=True)]
+    read = [(t, strides) for t, strides in zip(types, rest, strict=True) if strides[-1] != 0]
+    moves = [*((v.spec.dtype, first) for v in work.node.outputs), *read]
     return text.vector_width(work.space.sizes[-1], moves) if first[-1] == 1 else 1
 
 

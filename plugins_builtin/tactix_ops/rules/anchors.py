@@ -17,6 +17,7 @@ from tactix.contracts.expr import result_dtypes
 from tactix.contracts.graph import Node
 from tactix.contracts.layer import Layer
 from tactix.contracts.region import Program, program
+from tactix_ops.layers.float8 import FLOATS
 
 
 def takes_epilogue(node: Node) -> bool:
@@ -57,14 +58,34 @@ def expressions(node: Node) -> PointwisePart:
 
 
 @dataclass(frozen=True)
-class InVectors:
-    """What ``in_vectors`` found of a node, and the specs of its body that it was found for."""
+class Computed:
+    """What a node computes on, and the specs of its body that it was found for.
 
-    holds: bool
+    ``in_vectors``: as the function of that name says; ``float8``: the same, but that floats of 8
+    bits may be among what it reads and gives.
+    """
+
+    in_vectors: bool
+    float8: bool
     specs: Sequence[TensorSpec]
 
 
-_vectors: WeakKeyDictionary[Node, InVectors] = WeakKeyDictionary()
+_computed: WeakKeyDictionary[Node, Computed] = WeakKeyDictionary()
+
+
+def computed(node: Node) -> Computed:
+    """What a pointwise node computes on, worked out once for what it reads."""
+    specs = node.specs
+    known = _computed.get(node)
+    if known is None or known.specs is not specs:
+        found = frozenset().union(
+            *(
+                _kinds(b.layer, b.attrs, tuple([specs[i].dtype for i in b.inputs]))
+                for b in node.body.nodes
+            )
+        )
+        known = _computed[node] = Computed(found <= {"vectors"}, "others" not in found, specs)
+    return known
 
 
 def in_vectors(node: Node) -> bool:
@@ -73,24 +94,22 @@ def in_vectors(node: Node) -> bool:
 
     Integers of up to 32 bits may be what it reads and what it gives.
     """
-    specs = node.specs
-    known = _vectors.get(node)
-    if known is None or known.specs is not specs:
-        found = all(
-            _computes_in_vectors(b.layer, b.attrs, tuple([specs[i].dtype for i in b.inputs]))
-            for b in node.body.nodes
-        )
-        known = _vectors[node] = InVectors(found, specs)
-    return known.holds
+    return computed(node).in_vectors
 
 
 @functools.lru_cache(1024)
-def _computes_in_vectors(layer: Layer, attrs: Attributes, dtypes: tuple[DType, ...]) -> bool:
+def _kinds(layer: Layer, attrs: Attributes, dtypes: tuple[DType, ...]) -> frozenset[str]:
+    """Of all that a layer computes: "vectors", "float8", "others"."""
     found = result_dtypes([layer.scalar(attrs, len(dtypes))], dtypes)
-    return all(_in_vectors(n.op, t) for n, t in found.items())
+    return frozenset(_kind(n.op, t) for n, t in found.items())
 
 
-def _in_vectors(op: str, dtype: DType) -> bool:
+def _kind(op: str, dtype: DType) -> str:
+    passes = op in ("var", "cast")
+    if dtype in FLOATS and passes:
+        return "float8"
     if dtype.is_int:
-        return dtype.bits <= 32 and dtype is not DType.UINT32 and op in ("var", "cast")
-    return dtype is DType.BOOL or (dtype.is_float and dtype.bits in (16, 32))
+        fits = dtype.bits <= 32 and dtype is not DType.UINT32 and passes
+    else:
+        fits = dtype is DType.BOOL or (dtype.is_float and dtype.bits in (16, 32))
+    return "vectors" if fits else "others"

@@ -71,16 +71,25 @@ def stems(dtype: str) -> list[simt.Case]:
 
 
 def attentions(dtype: str) -> list[simt.Case]:
-    """Those of all devices, heads of a packed product, and keys for more stages than there are at a
-    time.
+    """Those of all devices, heads of a packed product, keys for more stages than there are at a
+    time, and results in 8 bits.
     """
     attrs = {"heads": 2, "dim": 64, "value_dim": 64, "columns": (0, 128, 256), "scale": 0.125}
     packed = pc.plain(ATTENTION, "TokenAttention", [pc.real(dtype, 2, 130, 384)] * 3, (), **attrs)
     few, many = pc.real(dtype, 1, 1, 70, 64), pc.real(dtype, 1, 1, 600, 64)
     causal = pc.causal(dtype, 330)
     long = [pc.real(dtype, 1, 1, 330, 96)] * 3
+    rows = [pc.real(dtype, 2, 70, 128)] * 3 + [np.float32([8])]
+    body = [
+        ("TokenAttention", (0, 1, 2), {"heads": 2, "dim": 64, "value_dim": 64, "scale": 0.125}),
+        ("Cast", (4,), {"to": DType.FP32}), ("Mul", (5, 3), {}),
+    ]  # fmt: skip
+    eights = [
+        pc.group(ATTENTION, rows, [*body, last], [3])
+        for last in (("Cast", (6,), {"to": DType.FP8}), ("Quantize", (6,), {"dtype": DType.INT8}))
+    ]
     own = [packed, pc.plain(ATTENTION, "Attention", [few, many, many], (), scale=-0.125),
-           pc.plain(ATTENTION, "Attention", [*long, causal], [3], scale=0.1)]  # fmt: skip
+           pc.plain(ATTENTION, "Attention", [*long, causal], [3], scale=0.1), *eights]  # fmt: skip
     cases = [*own, *(replace(c, tactic=ATTENTION) for c in pc.attentions(dtype))]
     return [replace(c, device=DEVICE) for c in cases if takes(c)]
 

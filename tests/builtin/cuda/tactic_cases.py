@@ -285,6 +285,10 @@ def rows_fused() -> list[Case]:
         bias = real(96, dtype=t, seed=4)
         two = [("Add", [0, 1], {}), ("RMSNormalization", [3, 2], {})]
         made.append(group("rows", [x, bias, s], two, anchor=1))
+        for last in (("Cast", [4], {"to": DType.FP8}), ("Quantize", [4], {"dtype": DType.INT8})):
+            eights = [("LayerNormalization", [0, 1], {}), ("Mul", [3, 2], {}), last]
+            odd = [real(3, 7, 100, dtype=t), real(100, dtype=t), np.asarray(9, DType(t).numpy)]
+            made.append(group("rows", odd, eights, results=(3, 5), anchor=0))
         mask = real(1, 4, 1, dtype=t, seed=5)
         to = DType.FP16 if t == "f32" else DType(t)
         scores = [("Mul", [0, 1], {}), ("Softmax", [2], {"axis": -1}), ("Cast", [3], {"to": to})]

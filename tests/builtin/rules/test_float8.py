@@ -84,3 +84,30 @@ def test_what_does_not_saturate_stays(net: Any) -> None:
     y = net.add("QuantizeLinear", net.x("n", 16), net.c(0.5), dtype=DType.FP8, saturate=False)
     net.mark_output(y, "y")
     assert run(net)[0] == ["QuantizeLinear"]
+
+
+@pytest.mark.parametrize("layer", ["Float8MatMul", "TokenAttention", "LayerNormalization"])
+def test_what_quantises_joins_the_layer_before(net: Any, layer: str) -> None:
+    if layer == "Float8MatMul":
+        y = net.add(layer, net.x("n", 16, dtype="f8e4m3"), weights(net, 16, 8))
+        y = net.add("Gelu", net.add("Mul", y, net.c(np.arange(8) / 8)))
+    elif layer == "TokenAttention":
+        y = net.add(layer, *[net.x("n", 6, 4)] * 3, heads=2, dim=2, value_dim=2)
+    else:
+        y = net.add(layer, net.x("n", 16), net.random(16))
+    net.mark_output(net.add("QuantizeLinear", y, net.c(0.25), dtype=DType.FP8), "y")
+    out, _ = fuse(net, [*all_rules(), *graphics_rules()])
+    assert [n.body.nodes[0].layer.name for n in out.nodes] == [layer]
+    compare(net, out, arrays(net, 1, [3]))
+
+
+def test_a_normalisation_gives_8_bits_beside_what_others_read(net: Any) -> None:
+    y = net.add("LayerNormalization", net.x("n", 16), net.random(16))
+    eights = net.add("QuantizeLinear", y, net.c(0.25), dtype=DType.FP8)
+    net.mark_output(net.add("MatMul", dequantized(net, eights, 0.25), y2 := net.random(16, 16)), "z")
+    net.mark_output(net.add("MatMul", y, y2), "y")
+    out, _ = fuse(net, [*all_rules(), *graphics_rules()])
+    first = out.nodes[0]
+    assert [b.layer.name for b in first.body.nodes] == ["LayerNormalization", "Mul", "Cast"]
+    assert {v.spec.dtype for v in first.outputs} == {DType.FP32, DType.FP8}
+    compare(net, out, arrays(net, 1, [3]))

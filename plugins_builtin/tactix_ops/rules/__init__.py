@@ -44,7 +44,16 @@ def processor_rules() -> list[Rule]:
 
 def graphics_rules() -> list[Rule]:
     """The built-in rules for GPUs alone, which change no number."""
-    from tactix_ops.rules import channel_moves, few_bits, float8, lifted, one_pixel, row_moves
+    from tactix_ops.rules import (
+        channel_moves,
+        eight_bit_heads,
+        epilogue,
+        few_bits,
+        float8,
+        lifted,
+        one_pixel,
+        row_moves,
+    )
 
     return [
         *few_bits.RULES,
@@ -53,6 +62,8 @@ def graphics_rules() -> list[Rule]:
         *channel_moves.RULES,
         *lifted.GRAPHICS_RULES,
         *row_moves.RULES,
+        *epilogue.GRAPHICS_RULES,
+        *eight_bit_heads.RULES,
     ]
 
 

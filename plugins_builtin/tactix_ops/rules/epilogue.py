@@ -106,8 +106,9 @@ def _rule(
     )
 
 
-RULES = (
-    _rule("tactix.epilogue", in_vectors, _example),
+RULES = (_rule("tactix.epilogue", in_vectors, _example),)
+
+GRAPHICS_RULES = (
     _rule(
         "tactix.epilogue_of_float8",
         lambda node: computed(node).float8 and not in_vectors(node),

@@ -98,6 +98,11 @@ def why_not_joined(root: Node, weights: Sequence[Value], biases: Sequence[Value 
 def joined_product(x: Value, weights: Sequence[Value], biases: Sequence[Value | None]) -> Op:
     """Template: one product with all columns of the weights; where there is no bias it is 0."""
     y = T.MatMul(x, literal(np.concatenate([w.array for w in weights], axis=1)))
+    return with_biases(y, weights, biases)
+
+
+def with_biases(y: Op, weights: Sequence[Value], biases: Sequence[Value | None]) -> Op:
+    """Template: the joined product and the bias of each of its parts."""
     if all(b is None for b in biases):
         return y
     parts = [
@@ -125,19 +130,19 @@ def _joined_when(
     bv: Value | None = None,
 ) -> bool | str:
     weights = (wq, wk, wv)
-    if not _are_columns(root.given[:3], weights):
+    if not are_columns(root.given[:3], weights):
         return "columns are seen as rows"
     return why_not_joined(root, weights, (bq, bk, bv)) or True
 
 
-def _are_columns(parts: Sequence[Value], weights: Sequence[Value]) -> bool:
+def are_columns(parts: Sequence[Value], weights: Sequence[Value]) -> bool:
     """Whether rows of products are read whole, and as many of each."""
     widths = [x.spec.shape[2] for x in parts]
     rows = {x.spec.shape[:2] for x in parts}
     return len(rows) == 1 and widths == [w.spec.shape[-1] for w in weights]
 
 
-def _in_rows(y: Op, like: Value, weights: Sequence[Value]) -> Op:
+def in_rows(y: Op, like: Value, weights: Sequence[Value]) -> Op:
     """Template: the joined product in the rows of what was read."""
     return T.Reshape(y, shape=(*like.spec.shape[:2], sum(w.array.shape[1] for w in weights)))
 
@@ -153,7 +158,7 @@ def _joined(
     bv: Value | None = None,
 ) -> Op:
     weights = (wq, wk, wv)
-    y = _in_rows(joined_product(x, weights, (bq, bk, bv)), root.given[0], weights)
+    y = in_rows(joined_product(x, weights, (bq, bk, bv)), root.given[0], weights)
     return again(root, [y, y, y, *root.inputs[3:]], columns=first_columns(weights))
 
 
@@ -168,7 +173,7 @@ def _joined_keys_when(
 ) -> bool | str:
     if other is x:
         return "queries are of the same product"
-    if not _are_columns(root.given[1:3], (wk, wv)):
+    if not are_columns(root.given[1:3], (wk, wv)):
         return "columns are seen as rows"
     return why_not_joined(root, (wk, wv), (bk, bv)) or True
 
@@ -181,7 +186,7 @@ def _joined_keys(
     bk: Value | None = None,
     bv: Value | None = None,
 ) -> Op:
-    y = _in_rows(joined_product(x, (wk, wv), (bk, bv)), root.given[1], (wk, wv))
+    y = in_rows(joined_product(x, (wk, wv), (bk, bv)), root.given[1], (wk, wv))
     columns = (0, 0, int(wk.array.shape[1]))
     return again(root, [root.inputs[0], y, y, *root.inputs[3:]], columns=columns)
 

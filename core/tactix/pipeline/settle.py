@@ -1,9 +1,10 @@
 """Settling: every node of a fused network gets a candidate, whoever fails on the way.
 
-Tactics bid and race. A group whose kernels all lost, or that none bid for, is split, and its parts
-race; a chain is split, too, whose halves are faster, and where rules know another form of a node
-that may be as fast, that races beside it. What is left then is a fallback's: in the end the
-reference's. Only where that is not allowed, or cannot do it either, the build fails.
+Tactics bid and race. A group whose kernels all lost, or that none bid for, takes another form that
+rules know and that has kernels, or is split, and its parts race; a chain is split, too, whose
+halves are faster, and where rules know another form of a node that may be as fast, that races
+beside it. What is left then is a fallback's: in the end the reference's. Only where that is not
+allowed, or cannot do it either, the build fails.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Settler:
             self._follow(locked)
             return
         self._measure(self._bid())
-        while self._split() or self._split_slow() or self._outrun():
+        while self._transform() or self._split() or self._split_slow() or self._outrun():
             self._measure(self._bid())
 
     def fall_back(self) -> None:
@@ -357,6 +358,21 @@ class Settler:
 
     # -- rivals -----------------------------------------------------------------------------------
 
+    def _transform(self) -> bool:
+        """Put other forms in the place of the groups that no kernel is left for, while these are
+        whole: parts would have no more than the form of the part that rules know; whether there was
+        any.
+        """
+        lost = [n for n in self.fused.nodes if n not in self._met and self._has_lost(n)]
+        forms = self._forms(n for n in lost if not self.bids[n].produced)
+        if not forms:
+            return False
+        beside = self._bids_for([part for form in forms for part in form.nodes], ())
+        able = [form for form in forms if _runs(form, beside)]
+        for form in able:
+            self._take(form, "it had no kernel")
+        return bool(able)
+
     def _outrun(self) -> bool:
         """Put other forms in the place of the nodes that are slower than these, of which each races
         once, of nodes that share bids one for all; whether there was any.
@@ -377,10 +393,11 @@ class Settler:
         faster = [found[n] for n in slow]
         same = [n for form in faster for n in alike[id(self.bids[form.node])]]
         for form in self._forms(same):
-            self._take(form)
+            self._take(form, "that is faster")
         return bool(faster)
 
     def _forms(self, nodes: Iterable[Node]) -> list[Rival]:
+        """Those of the nodes for which rules know another."""
         if not any(r.phase == RIVAL for r in self.rules):
             return []
         found = (rival(self.fused, n, self.rules) for n in nodes)
@@ -388,15 +405,15 @@ class Settler:
 
     def _may_win(self, form: Rival, beside: Mapping[Node, Bids]) -> bool:
         """Whether all its nodes have kernels, and estimates do not tell that it is far slower."""
-        parts = [beside[part] for part in form.nodes]
-        if any(all(c.is_reference for c in b.standing) for b in parts):
+        if not _runs(form, beside):
             return False
-        own, others = _guess(self.bids[form.node]), [_guess(b) for b in parts]
+        own = _guess(self.bids[form.node])
+        others = [_guess(beside[part]) for part in form.nodes]
         if own is None:
             return True
         return sum(x or 0.0 for x in others) < HOPELESS * own
 
-    def _take(self, form: Rival) -> None:
+    def _take(self, form: Rival, why: str) -> None:
         node = form.node
         parts = form.take_its_place(self.fused)
         names = tuple(part.name for part in parts)
@@ -405,13 +422,13 @@ class Settler:
         self.bids.pop(node, None)
         self._met.update(parts)
         told = f"{node.name} became {' and '.join(names)} by {', '.join(form.rules)}"
-        self.state.logger.info(f"{told}: that is faster")
+        self.state.logger.info(f"{told}: {why}")
 
     def _follow(self, locked: Locked) -> None:
         while groups := [n for n in self.fused.nodes if locked.splits(n.name) and can_split(n)]:
             self._take_apart((n, "the lock says so") for n in groups)
         for form in self._forms([n for n in self.fused.nodes if locked.outruns(n.name)]):
-            self._take(form)
+            self._take(form, "the lock says so")
         self._bid()
         for n in self.fused.nodes:
             while not locked.has(n.name, self.bids[n]):
@@ -422,6 +439,11 @@ class Settler:
                 if len(self.bids[n].candidates) == len(b.candidates):
                     break
         locked.settle(self.bids)
+
+
+def _runs(form: Rival, beside: Mapping[Node, Bids]) -> bool:
+    """Whether all its nodes have kernels."""
+    return not any(all(c.is_reference for c in beside[part].standing) for part in form.nodes)
 
 
 def _guess(bids: Bids) -> float | None:

@@ -184,19 +184,23 @@ def float8(builder: tactix.Builder) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("target", "product"),
-    [("sm_90a", "tactix.Float8MatMul@1"), ("sm_80", "tactix.WideMatMul@1")],
+    ("target", "product", "count"),
+    [("sm_90a", "tactix.Float8MatMul@1", 3), ("sm_80", "tactix.WideMatMul@1", 5)],
 )
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_products_of_8_bit_floats_need_no_host(target: str, product: str, precision: str) -> None:
-    """Where nothing multiplies 8 bits, kernels of 16 take them."""
+def test_products_of_8_bit_floats_need_no_host(
+    target: str, product: str, count: int, precision: str
+) -> None:
+    """Where nothing multiplies 8 bits, kernels of 16 take them with all that is behind them."""
     builder = tactix.Builder()
     config = configure(
         device="tactix.cuda@1", target=target, level=0, timing_cache=False, precision=precision
     )
-    steps = builder.build_plan(float8(builder), config).steps
-    assert not [s for s in steps if s.info["tactic"] == HostTactic.key]
-    assert [s.info["kind"] for s in steps].count(product) == 2
+    plan = builder.build_plan(float8(builder), config)
+    assert not [s for s in plan.steps if s.info["tactic"] == HostTactic.key]
+    assert [s.info["kind"] for s in plan.steps].count(product) == 2
+    assert len(plan.steps) == count
+    assert not plan.ledger["fusion"]["split"]
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])

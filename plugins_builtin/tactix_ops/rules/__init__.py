@@ -52,6 +52,7 @@ def graphics_rules() -> list[Rule]:
         float8,
         lifted,
         one_pixel,
+        quantized_movement,
         row_moves,
     )
 
@@ -64,6 +65,7 @@ def graphics_rules() -> list[Rule]:
         *row_moves.RULES,
         *epilogue.GRAPHICS_RULES,
         *eight_bit_heads.RULES,
+        *quantized_movement.GRAPHICS_RULES,
     ]
 
 

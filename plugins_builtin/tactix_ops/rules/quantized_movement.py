@@ -12,6 +12,7 @@ from tactix.base.dims import compare
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import Op, P, Rule, any_of, const, var
+from tactix_ops.layers.float8 import FLOATS
 from tactix_ops.layers.quantize import limits
 from tactix_ops.rules.conv import pad_into_conv, surrounds_pixels
 from tactix_ops.rules.facts import again, fields_of
@@ -102,6 +103,13 @@ def _copies(moved: Node) -> bool:
 
 def _above_when(root: Node, x: Value, moved: Node) -> bool:
     return makes_bytes(root, x) and _enlarges(moved) and not _has_heads(x)
+
+
+def _any_above_when(root: Node, x: Value) -> bool:
+    """Whether bytes or floats of 8 bits are made by one scale, and not of heads."""
+    one = root.attrs.dtype in FLOATS and x.spec.dtype is DType.FP32 and not root.attrs.block_size
+    float8 = one and root.given[1].array.size == 1
+    return (float8 or makes_bytes(root, x)) and not _has_heads(x)
 
 
 def _has_heads(x: Value) -> bool:
@@ -231,6 +239,21 @@ PROCESSOR_RULES = (
         exclusive=False,
         example=_parted_example,
         device="cpu",
+    ),
+)
+
+GRAPHICS_RULES = (
+    Rule(
+        "tactix.eight_bits_above_move",
+        T.QuantizeLinear(
+            any_of(*(layer(var("x")) >> "moved" for layer in (T.Transpose, T.Reshape, T.Roll))),
+            const("s"),
+        ),
+        _above,
+        _any_above_when,
+        benefit=50,
+        example=_above_example,
+        device="cuda",
     ),
 )
 

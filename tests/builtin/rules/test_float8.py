@@ -104,10 +104,28 @@ def test_what_quantises_joins_the_layer_before(net: Any, layer: str) -> None:
 def test_a_normalisation_gives_8_bits_beside_what_others_read(net: Any) -> None:
     y = net.add("LayerNormalization", net.x("n", 16), net.random(16))
     eights = net.add("QuantizeLinear", y, net.c(0.25), dtype=DType.FP8)
-    net.mark_output(net.add("MatMul", dequantized(net, eights, 0.25), y2 := net.random(16, 16)), "z")
+    net.mark_output(
+        net.add("MatMul", dequantized(net, eights, 0.25), y2 := net.random(16, 16)), "z"
+    )
     net.mark_output(net.add("MatMul", y, y2), "y")
     out, _ = fuse(net, [*all_rules(), *graphics_rules()])
     first = out.nodes[0]
     assert [b.layer.name for b in first.body.nodes] == ["LayerNormalization", "Mul", "Cast"]
     assert {v.spec.dtype for v in first.outputs} == {DType.FP32, DType.FP8}
     compare(net, out, arrays(net, 1, [3]))
+
+
+@pytest.mark.parametrize("dtype", [DType.FP8, DType.INT8])
+def test_what_quantises_rises_above_moves_but_for_those_of_heads(net: Any, dtype: DType) -> None:
+    y = net.add("Relu", net.x("n", 3, 5))
+    scale = net.c(0.25)
+    moved = net.add("Transpose", net.add("Roll", y, begins=(1,), axes=(1,)), perm=(0, 2, 1))
+    net.mark_output(net.add("QuantizeLinear", moved, scale, dtype=dtype), "y")
+    q = net.x("n", 2, 3, 4, name="q")
+    heads = net.add("Transpose", net.add("Attention", q, q, q), perm=(0, 2, 1, 3))
+    net.mark_output(net.add("QuantizeLinear", heads, scale, dtype=dtype), "z")
+    out, _ = fuse(net, [r for r in graphics_rules() if r.key == "tactix.eight_bits_above_move"])
+    compare(net, out, arrays(net, 1, [3]))
+    made = [b.layer.name for n in out.nodes for b in n.body.nodes]
+    assert made[:4] == ["Relu", "QuantizeLinear", "Roll", "Transpose"]
+    assert made[-2:] == ["Transpose", "QuantizeLinear"]

@@ -186,7 +186,7 @@ def artifact(
     if w.is_folded:
         return made
     kernel, launch, entry = after(w.node, w.problem.out, None if in_place else size, w.rows)
-    code = Source("cuda_c", kernel, text.preludes())
+    code = Source("cuda_c", kernel, text.preludes(*entry.preludes()))
     constants = tuple({**w.constants, **entry.constants}.items())
     return replace(made, launches=(call, launch), code=code, constants=constants)
 

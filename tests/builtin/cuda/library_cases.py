@@ -26,13 +26,14 @@ from product_cases import (
     turned,
 )
 
+from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.tactic import Tactic
 from tactix.plan.decode import BlobTable, decode_artifact
 from tactix.plan.encode import encode_artifact
 from tactix.plan.reader import Reader
 
-__all__ = ["ERF", "attentions", "cases", "convolutions", "kept", "real", "tokens"]
+__all__ = ["EIGHTS", "ERF", "attentions", "cases", "convolutions", "kept", "real", "tokens"]
 
 BATCHES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((2, 3, 20, 24), (2, 3, 24, 17)), ((2, 3, 20, 24), (24, 17)), ((20, 24), (2, 3, 24, 8)), ((1, 5, 7, 8), (5, 8, 3)),
@@ -111,6 +112,16 @@ def exact(dtype: str, tactic: Tactic) -> list[simt.Case]:
 
 
 ERF: Cases = partial(exact, "f16")
+
+
+def eights(dtype: str, tactic: Tactic) -> list[simt.Case]:
+    """Results that become floats of 8 bits."""
+    arrays = [real(dtype, *s) for s in ((37, 64), (64, 48), (48,))]
+    behind = [("Add", (-1, 2), {}), ("Cast", (-1,), {"to": DType.FP8})]
+    return [_chain(tactic, arrays, behind, (1, 2))]
+
+
+EIGHTS: Cases = partial(eights, "f16")
 
 
 def pixels(dtype: str, tactic: Tactic) -> list[simt.Case]:

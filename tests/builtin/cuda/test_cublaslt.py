@@ -16,7 +16,7 @@ import pytest
 import simt
 from fake_cublaslt import FakeFunctions, fake_cublaslt
 from fake_driver import FakeApi, fake_device
-from library_cases import ERF, cases, kept, real
+from library_cases import EIGHTS, ERF, cases, kept, real
 
 from tactix.base.dims import sym
 from tactix.base.dtypes import DType
@@ -238,10 +238,11 @@ def test_exact_gelu_is_a_kernel_of_our_own() -> None:
 
 
 @pytest.mark.skipif(bool(nvrtc.why_missing()), reason="needs NVRTC")
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", [*cases(), "8 bits"])
 def test_kernels_behind_the_call_compile(name: str) -> None:
     here = Here()
-    made = [here.artifact(c.node, **c.env) for c in cases()[name](here.tactic)]
+    found = cases().get(name, EIGHTS)(here.tactic)
+    made = [here.artifact(c.node, **c.env) for c in found]
     sources = [a.code for a in made if a.code is not None]
     assert len(nvrtc.NvrtcCompiler().compile(sources, simt.DEVICE)) == len(sources)  # type: ignore[arg-type]
 

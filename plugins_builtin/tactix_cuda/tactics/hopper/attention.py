@@ -101,13 +101,14 @@ class HopperAttentionTactic(Tactic[Heads]):
         if not symbols(prod((*h.lead, h.s, h.t))) <= set(ctx.opt):
             return None
         # waves of resident blocks, each with its stages one after the other; or all of it by the
-        # device's memory, two bytes an element: queries and results, keys and values
+        # device's memory: two bytes an element of queries, keys and values, and the results
         lead, own, s, t = (evaluate(d, ctx.opt) for d in (prod(h.lead), prod(h.k.count), h.s, h.t))
         teams, keys = variant.number("teams"), variant.number("keys")
         blocks, resident = lead * -(-s // (64 * teams)), _resident(h, teams, keys)
         waves = -(-blocks // (resident * max(1, ctx.device.cores)))
         work = -(-t // keys) * keys / 64 * CYCLES * _parts(h.d, h.e) / 2
-        traffic = 2 * (lead * s + own * t) * (h.d + h.e)
+        results = sum(v.spec.dtype.itemsize for v in h.node.outputs)
+        traffic = 2 * (lead * s * h.d + own * t * (h.d + h.e)) + results * lead * s * h.e
         return hopper.STARTED + max(
             waves * (work + LOADED) / hopper.CLOCK, traffic / hopper.BANDWIDTH
         )

@@ -7,8 +7,8 @@
         [--threads 1] [--level 3]
 
 ``serve``: answers a second of so many replicas, each on cores or, of a plan for CUDA, on a GPU of
-its own, which are asked as fast as they answer for one sample that lies in the object store; deployed in turns. Printed is the
-median over the rounds, and that of each replica beside one alone.
+its own, which are asked as fast as they answer for one sample that lies in the object store;
+deployed in turns. Printed is the median over the rounds, and that of each replica beside one alone.
 
 ``build``: seconds of a build with empty caches, without the start of Ray: alone on as many cores as
 a worker has, alone on all that this machine has, and over workers with cores of their own; in

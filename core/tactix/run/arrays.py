@@ -123,7 +123,9 @@ def _numbers(io: TensorIO, given: Any) -> Any:
         if wanted == 2
         else (converted.astype(natural.dtype), natural)
     )
-    if not np.array_equal(*same):
+    # from signed to unsigned and back, or the other way, a number that does not fit is the same one
+    wraps = wanted < 2 and not np.array_equal(converted < 0, natural < 0)
+    if wraps or not np.array_equal(*same):
         raise DTypeError(
             f"{io.name!r} is {io.dtype.value}, which cannot hold all of the given numbers"
         )

@@ -29,7 +29,7 @@ from tactix.contracts.flavour import Options
 from tactix.contracts.launcher import Operand
 from tactix.plan import container
 from tactix.plan.schema import Buffer, TensorIO
-from tactix.run.arrays import address_of
+from tactix.run.arrays import address_of, as_input
 from tactix.run.engine import Engine
 from tactix.run.runtime import Runtime
 
@@ -135,6 +135,17 @@ def test_dlpack_array_likes_and_lists(engine: Engine, sample: Any, feeds: Feeds)
     numbers = {"x": [[1, 2, 3], [4, 5.5, 6]], "bias": (0, 1)}
     as_arrays = {k: np.array(v, np.float32) for k, v in numbers.items()}
     _check(engine, engine(numbers), sample, as_arrays)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wrong"), [("u64", -1), ("u8", -1), ("u8", 256), ("i64", 1 << 63), ("i4", -9)]
+)
+def test_numbers_in_lists_never_wrap(dtype: str, wrong: int) -> None:
+    io = TensorIO("x", 0, DType(dtype), (1,))
+    for right in (0, 1 << 63 if dtype == "u64" else 7, -8 if dtype[0] == "i" else 1):
+        assert as_input(io, [right]).tolist() == [right]
+    with pytest.raises(DTypeError, match="which cannot hold all of the given numbers"):
+        as_input(io, [wrong])
 
 
 def test_wrong_names_are_told_with_the_right_ones(engine: Engine, feeds: Feeds) -> None:

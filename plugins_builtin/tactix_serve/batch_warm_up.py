@@ -28,7 +28,7 @@ def warm_sizes(engine: Engine, batcher: Batcher) -> None:
     for rows in reversed(batcher.sizes):
         for shapes in _shapes(engine, batcher, rows):
             engine.warm_up(shapes)
-            (feeds,) = zero_feeds(engine.plan, [shapes])
+            (feeds,) = zero_feeds(engine.plan, shapes)
             took = []
             for _ in range(TIMED):
                 start = time.perf_counter()

@@ -454,7 +454,7 @@ class ExecutionContext(Recorded):
     def _left_out(self, asked: Collection[str]) -> Collection[int]:
         """Places of the outputs that are not asked for. Raises InvalidArgument."""
         known = [io.name for io in self._outputs]
-        if isinstance(asked, str):
+        if isinstance(asked, str) or not isinstance(asked, Collection):
             raise InvalidArgument(f"outputs are {asked!r}", who=self.name, do="Give several names")
         if odd := [name for name in asked if name not in known]:
             do = f"There are: {', '.join(known)}"

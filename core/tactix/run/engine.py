@@ -237,7 +237,7 @@ class Engine(EngineFacts):
         ``contexts``: how many requests run at once; 0, the default, stands for the cores that this
         process may use by the threads that a context has, and for 2 on a device with memory of its
         own, so that one copies while the other runs. ``max_queue``: how many others may wait.
-        Raises InvalidArgument.
+        Raises InvalidArgument, EngineClosed.
         """
         if not isinstance(contexts, int) or contexts < 0:
             raise InvalidArgument(f"a pool of {contexts!r} contexts", do="Give an integer from 0")
@@ -245,6 +245,8 @@ class Engine(EngineFacts):
             if not isinstance(n, int) or n < 1:
                 raise InvalidArgument(f"{name} is {n!r}", do="Give an integer from 1 up")
         with self._births:
+            if self.closed:
+                raise self._ended()
             if self._pool is not None:
                 do = "Call set_pool before run_async and warm_up"
                 raise InvalidArgument("the pool runs already", who=self.name, do=do)
@@ -291,9 +293,8 @@ class Engine(EngineFacts):
         ``shapes``: of all inputs by name, or several such; without them those that each profile is
         tuned for. Raises InvalidArgument where nothing tells a shape; as ``run``.
         """
-        sets = [shapes] if isinstance(shapes, Mapping) else list(shapes)
         contexts = [self._own_context(), *self._running_pool().contexts]
-        for feeds in zero_feeds(self.plan, sets):
+        for feeds in zero_feeds(self.plan, shapes):
             for context in contexts:
                 context.run(feeds)
 

@@ -108,6 +108,9 @@ class EngineFacts(Recorded):
         raise NotImplementedError(f"{type(self).__name__}: close")
 
     def __enter__(self) -> Self:
+        """Raises EngineClosed."""
+        if self.closed:
+            raise self._ended()
         return self
 
     def __exit__(self, *raised: object) -> None:

@@ -259,6 +259,8 @@ class ReplicatedEngine(EngineFacts):
     ) -> None:
         """As ``Engine.set_pool``; ``contexts`` are those of each device."""
         with self._births:
+            if self.closed:
+                raise self._ended()
             if self._pool is not None:
                 do = "Call set_pool before run_async and warm_up"
                 raise InvalidArgument("the pool runs already", who=self.name, do=do)
@@ -286,9 +288,8 @@ class ReplicatedEngine(EngineFacts):
         self, shapes: Mapping[str, Sequence[int]] | Sequence[Mapping[str, Sequence[int]]] = ()
     ) -> None:
         """As ``Engine.warm_up``, on all devices."""
-        sets = [shapes] if isinstance(shapes, Mapping) else list(shapes)
         contexts = self._running_pool().contexts
-        for feeds in zero_feeds(self.plan, sets):
+        for feeds in zero_feeds(self.plan, shapes):
             for context in contexts:
                 context.run(feeds)
 

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tactix.base.dims import evaluate_shape
-from tactix.base.errors import InvalidArgument
+from tactix.base.dims import evaluate_shape, show
+from tactix.base.errors import AllocationError, InvalidArgument, ShapeError
 from tactix.plan.schema import Plan, TensorIO
 from tactix.run.arrays import in_order
 from tactix.run.shapes import shape_of
 
 
-def zero_feeds(plan: Plan, sets: Sequence[Mapping[str, Sequence[int]]]) -> Iterator[dict[str, Any]]:
-    """Zeros, and empty text, at each set of shapes; without one at those that the profiles are
-    tuned for.
+def zero_feeds(
+    plan: Plan, given: Mapping[str, Sequence[int]] | Sequence[Mapping[str, Sequence[int]]]
+) -> Iterator[dict[str, Any]]:
+    """Zeros, and empty text, at shapes by input name, or at each of several such; without one at
+    those that the profiles are tuned for.
 
-    Raises InvalidArgument for a plan whose shapes nobody told, and for inputs that are objects.
+    Raises InvalidArgument for a plan whose shapes nobody told, and for inputs that are objects;
+    ShapeError, AllocationError.
     """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        what = f"shapes are a {type(given).__name__}"
+        raise InvalidArgument(what, do="Give them by input name, as in {'x': (1, 3, 224, 224)}")
+    sets = [given] if isinstance(given, Mapping) else list(given)
     for shapes in sets or _tuned(plan):
-        given = in_order(plan.inputs, (shapes,), {})
+        ordered = in_order(plan.inputs, (shapes,), {})
         yield {
             io.name: _zeros(io, shape_of(io.name, shape))
-            for io, shape in zip(plan.inputs, given, strict=True)
+            for io, shape in zip(plan.inputs, ordered, strict=True)
         }
 
 
@@ -50,4 +57,9 @@ def _zeros(io: TensorIO, shape: tuple[int, ...]) -> Any:
     if io.dtype.has_element:
         what = f"input {io.name!r} is {io.dtype.value}, of which there are no zeros"
         raise InvalidArgument(what, do="Run the engine on an example instead")
-    return np.full(shape, "", object) if io.dtype.on_host else np.zeros(shape, io.dtype.numpy)
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"input {io.name!r} is {show(io.shape)}, got {show(shape)}")
+    try:
+        return np.full(shape, "", object) if io.dtype.on_host else np.zeros(shape, io.dtype.numpy)
+    except (MemoryError, ValueError) as e:  # ValueError: more bytes than addresses
+        raise AllocationError(f"no memory for input {io.name!r}", why=str(e)) from None

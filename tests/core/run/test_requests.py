@@ -22,6 +22,7 @@ import pytest
 import tactix
 from tactix.base.dims import sym
 from tactix.base.errors import (
+    AllocationError,
     DeadlineExceeded,
     DTypeError,
     EngineClosed,
@@ -217,8 +218,9 @@ def test_outputs_that_are_asked_for(engine: Engine, feeds: Feeds) -> None:
             assert all(np.array_equal(got[name], expected[name]) for name in asked)
     with pytest.raises(InvalidArgument, match=f"no output is named 'z'.*{names[0]}"):
         in_loop(engine.run_async(feeds(3), outputs=["z"]))
-    with pytest.raises(InvalidArgument, match="Give several names"):
-        in_loop(engine.run_async(feeds(3), outputs=names[0]))
+    for wrong in (names[0], 3):
+        with pytest.raises(InvalidArgument, match="Give several names"):
+            in_loop(engine.run_async(feeds(3), outputs=wrong))  # type: ignore[arg-type]
 
 
 def test_a_full_queue_refuses_or_is_waited_for(gated: Engine, gate: Gate) -> None:
@@ -318,6 +320,12 @@ def test_warm_up_runs_every_context(gated: Engine, gate: Gate, sample: Any) -> N
     assert sum(gate.came.acquire(blocking=False) for _ in range(20)) == 4 * 3
     with pytest.raises(ShapeError):
         gated.warm_up({"x": (5, 4)})
+    with pytest.raises(ShapeError):
+        gated.warm_up({"x": (-5, 3)})
+    with pytest.raises(AllocationError):
+        gated.warm_up({"x": (1 << 50, 3)})
+    with pytest.raises(InvalidArgument, match="shapes are a NoneType"):
+        gated.warm_up(None)  # type: ignore[arg-type]
     plan = replace(gate_plan(sample, gate), profiles=())
     untuned = Runtime(session=sample.session(layers={gate.key: gate})).load(plan)
     with pytest.raises(InvalidArgument, match="no profile tells batch"):
@@ -475,6 +483,8 @@ def test_a_closed_engine_says_so_whatever_is_asked(sample: Any, session: Any, fe
         lambda: engine.run(f, {"y": np.empty((2, 20), np.float32)}),
         lambda: in_loop(engine.run_async(f)),
         lambda: engine.warm_up(),
+        lambda: engine.set_pool(contexts=1),
+        lambda: engine.__enter__(),
         lambda: engine.create_execution_context(),
         lambda: engine.inspect(),
         lambda: engine.save("never.plan"),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from tactix.plugins.session import Session
+from tactix_bridges.onnxruntime.errors import InvalidArgument
 
 PROCESSOR = "CPUExecutionProvider"
 DEVICES = {"CUDAExecutionProvider": "cuda", PROCESSOR: "cpu"}
@@ -35,9 +36,14 @@ def get_device() -> str:
 
 def chosen(providers: Sequence[Provider] | None) -> list[str]:
     """Those of the given ones that are there, in their order, and the processor where none is. Of
-    others a warning tells, as ONNX Runtime does.
+    others a warning tells, as ONNX Runtime does. Raises InvalidArgument for what is no list of
+    names, or of pairs of a name and options.
     """
-    names = [p if isinstance(p, str) else p[0] for p in providers or [PROCESSOR]]
+    asked = providers or [PROCESSOR]
+    if isinstance(asked, str) or not all(isinstance(p, (str, tuple)) for p in asked):
+        do = f"Give a list of names, as in [{PROCESSOR!r}]"
+        raise InvalidArgument(f"providers are {providers!r}", do=do)
+    names = [p if isinstance(p, str) else p[0] for p in asked]
     there = get_available_providers()
     if absent := [name for name in names if name not in there]:
         told = f"{', '.join(absent)}: not among the available providers ({', '.join(there)})"

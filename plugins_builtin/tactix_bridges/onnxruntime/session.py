@@ -192,10 +192,11 @@ def _size(dim: Dim) -> int | str | None:
 
 def _engine_of(source: Any, options: SessionOptions, device: str) -> Engine:
     logger = Logger(LOUDEST.get(options.log_severity_level, Severity.WARNING))
+    threads = max(0, options.intra_op_num_threads)
     if isinstance(source, (bytes, bytearray, memoryview)):
         data = bytes(source)
         if data.startswith(MAGIC):
-            return tactix.load(data, logger=logger)
+            return tactix.load(data, logger=logger, max_threads=threads)
         return _built_from_bytes(data, options, device, logger)
     if not isinstance(source, (str, os.PathLike)):
         what = f"a model is a path or bytes, not {type(source).__name__}"
@@ -204,7 +205,7 @@ def _engine_of(source: Any, options: SessionOptions, device: str) -> Engine:
     if not path.is_file():
         raise NoSuchFile(f"no such file: {path}")
     if _begins_as_plan(path):
-        return tactix.load(path, logger=logger)
+        return tactix.load(path, logger=logger, max_threads=threads)
     return _built(path, options, device, logger)
 
 

@@ -152,7 +152,9 @@ def test_plans_are_sessions_too(path: str, tmp_path: Path) -> None:
     engine = tactix.build(path, level=0, timing_cache=False)
     engine.save(tmp_path / "model.plan")
     for source in (tmp_path / "model.plan", (tmp_path / "model.plan").read_bytes()):
-        assert session(ours, source).run(["most"], {"x": X, "y": X})[0].tolist() == [4, 10]
+        found = session(ours, source)
+        assert found.run(["most"], {"x": X, "y": X})[0].tolist() == [4, 10]
+        assert found.engine._program.context.threads == 1
 
 
 def test_a_session_is_built_once(path: str, tmp_path: Path) -> None:
@@ -188,6 +190,9 @@ def test_options_that_are_none_are_told(path: str) -> None:
     said.add_session_config_entry("tactix.levle", "0")
     with pytest.raises(ConfigError, match="levle"):
         ours.InferenceSession(path, said)
+    for wrong in ("CPUExecutionProvider", [3]):
+        with pytest.raises(ours.InvalidArgument, match="Give a list of names"):
+            ours.InferenceSession(path, options(ours), providers=wrong)  # type: ignore[arg-type]
     with pytest.warns(UserWarning, match="NoSuchProvider"):
         alone = ours.InferenceSession(path, options(ours), providers=["NoSuchProvider"])
     assert alone.get_providers() == ["CPUExecutionProvider"]

@@ -95,3 +95,13 @@ def test_without_ray_an_error_says_how_to_have_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match=r"ray is not installed.*pip install 'tactix\[ray\]'"):
         ray_module()
+
+
+def test_a_ray_that_cannot_be_imported_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ray.py").write_text("raise RuntimeError('another protobuf')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    with pytest.raises(ConfigError, match="ray cannot be imported: RuntimeError: another protobuf"):
+        ray_module()

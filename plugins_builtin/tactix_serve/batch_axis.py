@@ -224,7 +224,10 @@ def _check(io: TensorIO, x: Array, sizes: dict[str, int]) -> None:
     )
     if not fits:
         wanted = ", ".join(map(str, io.shape))
-        raise ShapeError(f"input {io.name!r} is ({wanted}), got {x.shape}")
+        sized = ((str(symbol_name(d)), n) for d, n in zip(io.shape, x.shape))
+        others = [f"{name} is {sizes[name]}" for name, n in sized if sizes.get(name, n) != n]
+        what = f"input {io.name!r} is ({wanted}), got {x.shape}"
+        raise ShapeError(what, why=", ".join(others))
 
 
 def _joined(

@@ -22,7 +22,7 @@ from tactix.base.errors import (
 from tactix_serve import tracing
 from tactix_serve.datatypes import NAMES, OBJECTS
 from tactix_serve.directory import ModelNotFound
-from tactix_serve.http_json import MICROSECONDS, refuse_sequences, region_slice
+from tactix_serve.http_json import refuse_sequences, region_slice, time_limit
 from tactix_serve.inference import (
     EXTENSIONS,
     InferenceAnswer,
@@ -270,9 +270,8 @@ def _request(asked: Any, remaining: float | None, carrier: Mapping[str, str]) ->
     parameters = _parameters(asked.parameters)
     refuse_sequences(parameters)
     limits = [] if remaining is None or not math.isfinite(remaining) else [max(0.0, remaining)]
-    told = parameters.get("timeout")
-    if isinstance(told, int) and told > 0:
-        limits.append(told * MICROSECONDS)
+    if (told := time_limit(parameters)) is not None:
+        limits.append(told)
     return InferenceRequest(
         asked.model_name,
         asked.model_version,

@@ -54,14 +54,13 @@ def parsed(head: RequestHead, body: memoryview) -> InferenceRequest:
         raise InvalidArgument(f"{rest.nbytes} bytes follow the last input")
     binary = _flag(parameters, "binary_data_output")
     outputs = [_output(row, binary) for row in _rows(found, "outputs")]
-    timeout = parameters.get("timeout")
     return InferenceRequest(
         head.model,
         head.version,
         tensors,
         outputs,
         _text(found, "id") if "id" in found else "",
-        _integer(parameters, "timeout") * MICROSECONDS if timeout else None,
+        time_limit(parameters),
         binary,
         head.carrier,
     )
@@ -150,6 +149,12 @@ def _output(row: Json, binary: bool) -> WantedOutput:
     if "binary_data" in parameters:
         binary = _flag(parameters, "binary_data")
     return WantedOutput(_text(row, "name"), binary, region_slice(parameters))
+
+
+def time_limit(parameters: Json) -> float | None:
+    """Seconds, where a request says any. Raises InvalidArgument."""
+    told = parameters.get("timeout")
+    return _integer(parameters, "timeout") * MICROSECONDS if told else None
 
 
 def refuse_sequences(parameters: Json) -> None:

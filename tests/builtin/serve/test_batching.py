@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import tactix
+from tactix.base.dims import sym
+from tactix.base.dtypes import DType
 from tactix.base.errors import (
     DeadlineExceeded,
     DTypeError,
@@ -18,8 +20,9 @@ from tactix.base.errors import (
     QueueFull,
     ShapeError,
 )
+from tactix.plan.schema import TensorIO
 from tactix.run.engine import Engine
-from tactix_serve.batch_axis import BatchRefused, batch_axes
+from tactix_serve.batch_axis import BatchAxes, BatchRefused, batch_axes
 from tactix_serve.batch_check import check_rows
 from tactix_serve.batching import Batcher, BatchOptions, Crowd
 
@@ -194,6 +197,13 @@ def test_a_full_queue_and_a_closed_batcher(engine: Engine) -> None:
             await batcher.infer(x_of(1))
 
     in_loop(work())
+
+
+def test_inputs_that_disagree_are_told_of_what() -> None:
+    shape = (sym("n"), sym("m"))
+    axes = BatchAxes(tuple(TensorIO(x, 0, DType.FP32, shape) for x in "ab"), (), "n", 1, None)
+    with pytest.raises(ShapeError, match=r"'b' is \(n, m\), got \(1, 3\): n is 2"):
+        axes.checked({"a": np.zeros((2, 3), np.float32), "b": np.zeros((1, 3), np.float32)})
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,8 @@ def test_errors_are_told(client: Clients) -> None:
     wanted = [module.InferRequestedOutput("z")]
     with pytest.raises(error, match="no output is named 'z'"):
         c.infer("scaled", [_input(module, X)], outputs=wanted)
+    with pytest.raises(error, match="'timeout' is -1"):
+        c.infer("scaled", [_input(module, X)], timeout=-1)
     with pytest.raises(error, match="version '9'"):
         c.infer("scaled", [_input(module, X)], model_version="9")
     big = np.zeros((1 << 17, 4), np.float32)

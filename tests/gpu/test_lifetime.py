@@ -26,6 +26,7 @@ from tactix_tools.check import Heard
 pytestmark = pytest.mark.gpu
 
 ROUND = 2 << 20
+WARM = 30
 INFERENCES = 10_000
 HOST = 16 << 20
 """Bytes by which the process may grow over INFERENCES."""
@@ -45,7 +46,10 @@ def memory(device: CudaDevice) -> tuple[int, int]:
 
 
 def test_engines_leave_nothing(device: CudaDevice, tmp_path: Path) -> None:
-    """The device's free memory is compared where no other tests run at the same time."""
+    """The device's free memory is compared where no other tests run at the same time. The driver
+    itself keeps more once many engines have run, 12 MiB on an H200, all of it within WARM of them:
+    200 more change nothing.
+    """
     built = e.builder()
     plan = built.build_plan(e.sums(built), e.config())
     tactix.plan.container.save(plan, tmp_path / "plan")
@@ -57,7 +61,8 @@ def test_engines_leave_nothing(device: CudaDevice, tmp_path: Path) -> None:
         context.run(e.feeds(1000))
         context.close()
 
-    use()
+    for _ in range(WARM):
+        use()
     used, free = memory(device)
     for _ in range(50):
         use()

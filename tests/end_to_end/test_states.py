@@ -203,6 +203,9 @@ def test_whoever_has_told_no_length_is_refused(engine: Engine) -> None:
     """Rather than taking what is given for empty states."""
     with pytest.raises(InvalidArgument, match="reserve"):
         engine({"x": _rows(1), "past.key": _rows(3), "past.value": _rows(3)})
+    for use in (engine, engine.run, engine.create_execution_context().run):
+        with pytest.raises(InvalidArgument, match=r"how much of the states is filled.*reserve"):
+            use({"x": _rows(1)})
 
 
 @pytest.mark.compiler

@@ -444,12 +444,22 @@ class ExecutionContext(Recorded):
             with recording(self):
                 made = self._appended(self._kept, feeds)
             return {name: y for name, y in made.items() if outputs is None or name in outputs}
-        found = self.infer(in_order(self._inputs, (feeds,), {}), stream, left_out)
+        found = self.infer(self.ordered((feeds,), {}), stream, left_out)
         return {
             io.name: y
             for i, (io, y) in enumerate(zip(self._outputs, found, strict=True))
             if i not in left_out
         }
+
+    def ordered(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """What was given by place, by name or as one mapping, in the order of the inputs. Raises
+        InvalidArgument.
+        """
+        try:
+            return in_order(self._inputs, args, named)
+        except InvalidArgument:
+            self._told()  # whoever leaves states out has reserved nothing for them
+            raise
 
     def _left_out(self, asked: Collection[str]) -> Collection[int]:
         """Places of the outputs that are not asked for. Raises InvalidArgument."""
@@ -474,7 +484,7 @@ class ExecutionContext(Recorded):
             check_outputs([io for io in self._outputs if io.name not in kept], out)
             if self.segmented or self._kept is not None:
                 return self._copied_into(feeds, out)
-            given = in_order(self._inputs, (feeds,), {})
+            given = self.ordered((feeds,), {})
             if self._exchange is not None:
                 return self._exchanged_into(self._exchange, given, feeds, out)
             fed = [as_input(io, x) for io, x in zip(self._inputs, given, strict=True)]

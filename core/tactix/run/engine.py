@@ -176,7 +176,7 @@ class Engine(EngineFacts):
             or len(args) != len(self.plan.inputs)
             or (args and args[0].__class__ is not self._ndarray)
         ):
-            args = tuple(in_order(self.plan.inputs, args, named))
+            args = tuple(context.ordered(args, named))
         outputs = context.infer(args)
         return outputs[0] if len(outputs) == 1 else dict(zip(self._names, outputs, strict=True))
 

@@ -455,6 +455,13 @@ def test_options_and_ports_that_are_taken(tmp_path: Path) -> None:
             ServerOptions(tmp_path, tmp_path, **wrong)
     with pytest.raises(InvalidArgument, match="there is no folder"):
         ServerOptions(tmp_path / "none", tmp_path)
+    from click.testing import CliRunner
+
+    from tactix_serve.command import command
+
+    told = CliRunner().invoke(command, [str(tmp_path), "--http", "-7"]).exception
+    assert isinstance(told, InvalidArgument)
+    assert "port -7. Give 0 to 65535" in str(told)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         options, opened = ServerOptions(tmp_path, tmp_path, http=port, grpc=None), list[Path]()

@@ -165,9 +165,9 @@ def _below_example(net: Any) -> None:
 # -- of one product --------------------------------------------------------------------------------
 
 
-def _turned_product(letter: str) -> Any:
-    """The columns of a product, turned as heads."""
-    x = T.Reshape(product(letter), shape=ANY)
+def turned_product(letter: str, made: Any) -> Any:
+    """The columns of what makes q or k, turned as heads."""
+    x = T.Reshape(made, shape=ANY)
     turned = T.RotaryEmbedding(x, var(f"cosines_{letter}"), var(f"sines_{letter}"))
     return T.Reshape(turned >> f"turned_{letter}", shape=ANY)
 
@@ -184,6 +184,22 @@ def _same(a: Value, b: Value) -> bool:
     return _same(p.given[0], q.given[0])
 
 
+def unlike_turned(root: Node, turned_q: Node, turned_k: Node) -> str:
+    """Why the heads of q and k that attention reads cannot be turned side by side, before those of
+    v; empty if they can.
+    """
+    (heads, dim), (own, _), (_, value_dim) = root.attrs.parts
+    if value_dim != dim:
+        return "values have other columns"
+    for turned, count in ((turned_q, heads), (turned_k, own)):
+        if turned.outputs[0].spec.shape[2:] != (count, dim):
+            return "other heads are turned"
+        if any(t.spec.rank > 1 and t.spec.shape[-2] != 1 for t in turned.given[1:]):
+            return "each head is turned by angles of its own"
+    alike = all(map(_same, turned_q.given[1:], turned_k.given[1:]))
+    return "" if alike else "q and k are turned by other angles"
+
+
 def _joined_when(
     root: Node,
     turned_q: Node,
@@ -195,17 +211,19 @@ def _joined_when(
     bk: Value | None = None,
     bv: Value | None = None,
 ) -> bool | str:
-    (heads, dim), (own, _), (_, value_dim) = root.attrs.parts
-    if value_dim != dim:
-        return "values have other columns"
-    for turned, count in ((turned_q, heads), (turned_k, own)):
-        if turned.outputs[0].spec.shape[2:] != (count, dim):
-            return "other heads are turned"
-        if any(t.spec.rank > 1 and t.spec.shape[-2] != 1 for t in turned.given[1:]):
-            return "each head is turned by angles of its own"
-    if not all(map(_same, turned_q.given[1:], turned_k.given[1:])):
-        return "q and k are turned by other angles"
-    return why_not_joined(root, (wq, wk, wv), (bq, bk, bv)) or True
+    why = unlike_turned(root, turned_q, turned_k)
+    return why or why_not_joined(root, (wq, wk, wv), (bq, bk, bv)) or True
+
+
+def turned_heads(y: Op, root: Node, turned_q: Node) -> Op:
+    """Template: the columns of a product of all heads side by side, of which those of q and k are
+    turned.
+    """
+    batch, s, _ = root.given[0].spec.shape
+    (heads, dim), (own, _), _ = root.attrs.parts
+    rows = T.Reshape(y, shape=(batch, s, heads + 2 * own, dim))
+    turned = T.RotaryEmbedding(rows, *turned_q.given[1:], heads=heads + own)
+    return T.Reshape(turned, shape=(batch, s, (heads + 2 * own) * dim))
 
 
 def _joined(
@@ -219,13 +237,8 @@ def _joined(
     bk: Value | None = None,
     bv: Value | None = None,
 ) -> Op:
-    """All heads side by side, of which those of q and k are turned."""
-    weights, (batch, s, _) = (wq, wk, wv), root.given[0].spec.shape
-    (heads, dim), (own, _), _ = root.attrs.parts
-    y = joined_product(x, weights, (bq, bk, bv))
-    rows = T.Reshape(y, shape=(batch, s, heads + 2 * own, dim))
-    turned = T.RotaryEmbedding(rows, *turned_q.given[1:], heads=heads + own)
-    parts = T.Reshape(turned, shape=(batch, s, (heads + 2 * own) * dim))
+    weights = (wq, wk, wv)
+    parts = turned_heads(joined_product(x, weights, (bq, bk, bv)), root, turned_q)
     return again(root, [parts, parts, parts, *root.inputs[3:]], columns=first_columns(weights))
 
 
@@ -273,7 +286,9 @@ RULES = (
     ),
     Rule(
         "tactix.rotary_of_one_product",
-        T.TokenAttention(_turned_product("q"), _turned_product("k"), product("v")),
+        T.TokenAttention(
+            *(turned_product(letter, product(letter)) for letter in "qk"), product("v")
+        ),
         _joined,
         _joined_when,
         benefit=30,

@@ -73,3 +73,13 @@ def test_what_stays_several_products(net: Any, case: str) -> None:
         k = net.add("Mul", net.add("Cast", sums, to=DType.FP32), net.c(2**-6))
     made = run(net, [q, k, v])
     assert made.count("IntegerMatMul") + made.count("Float8MatMul") == 3
+
+
+def test_turned_heads_are_of_one_product(net: Any) -> None:
+    rule = next(r for r in graphics_rules() if r.key.startswith("tactix.rotary_of_one_product"))
+    assert rule.example is not None
+    rule.example(net)
+    out, _ = fuse(net, [*all_rules(), *graphics_rules()])
+    compare(net, out, arrays(net, 1, [3]))
+    made = [b.layer.name for n in out.nodes for b in n.body.nodes]
+    assert (made.count("IntegerMatMul"), made.count("RotaryEmbedding")) == (1, 1)

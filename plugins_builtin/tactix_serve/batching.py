@@ -18,6 +18,8 @@ from tactix.base.errors import (
     InvalidArgument,
     QueueFull,
 )
+from tactix.run.arrays import check_asked, check_named
+from tactix.run.async_requests import check_timeout
 from tactix.run.engine import Engine
 from tactix_serve.batch_axis import BatchAxes, Pads, PadSizes, batch_axes
 from tactix_serve.batch_sizes import BatchTimes, ladder, padded_to
@@ -56,14 +58,15 @@ class BatchOptions:
     pad_sizes: PadSizes = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.max_batch < 0:
+        if not isinstance(self.max_batch, int) or self.max_batch < 0:
             do = "Give rows, or 0 for what the profile takes"
-            raise InvalidArgument(f"max_batch is {self.max_batch}", do=do)
-        if self.max_queue < 1:
-            raise InvalidArgument(f"max_queue is {self.max_queue}", do="Give 1 or more")
+            raise InvalidArgument(f"max_batch is {self.max_batch!r}", do=do)
+        if not isinstance(self.max_queue, int) or self.max_queue < 1:
+            raise InvalidArgument(f"max_queue is {self.max_queue!r}", do="Give 1 or more")
         for name in ("window", "target"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InvalidArgument(f"{name} is {getattr(self, name)!r}", do="Give seconds, or 0")
+            seconds = getattr(self, name)
+            if not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+                raise InvalidArgument(f"{name} is {seconds!r}", do="Give seconds, or 0")
         lengths = [sizes for axes in self.pad_sizes.values() for sizes in axes.values()]
         for sizes in (self.sizes or (), *lengths):
             if any(type(n) is not int or n < 1 for n in sizes):
@@ -189,6 +192,7 @@ class Batcher:
     def __init__(self, engine: Engine, options: BatchOptions | None = None) -> None:
         self._engine, self._options = engine, options or BatchOptions()
         self.axes = batch_axes(engine.plan, self._options.pad, self._options.pad_sizes)
+        self._names = [io.name for io in self.axes.outputs]
         limits = [n for n in (self._options.max_batch, self.axes.highest) if n]
         self.max_batch = min(limits, default=UNBOUNDED_BATCH)
         self.sizes = sizes_of(engine, self.axes, self._options.sizes, self.max_batch)
@@ -240,6 +244,10 @@ class Batcher:
         """As ``infer``, without a coroutine for each request. Requests that are asked within one
         turn of the loop are there at once.
         """
+        check_named(feeds)
+        check_timeout(timeout)
+        if outputs is not None:
+            check_asked(outputs, self._names, self._engine.name)
         request = self._queue(feeds, outputs)
         if timeout is not None:
             loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,15 @@ def check_named(inputs: object) -> None:
     if not isinstance(inputs, Mapping):
         what = f"inputs are a {type(inputs).__name__}"
         raise InvalidArgument(what, do="Give arrays by input name")
+
+
+def check_asked(outputs: object, known: Sequence[str], who: str) -> None:
+    """Raises InvalidArgument where these are no names of outputs."""
+    if isinstance(outputs, str) or not isinstance(outputs, Collection):
+        raise InvalidArgument(f"outputs are {outputs!r}", who=who, do="Give several names")
+    if odd := [name for name in outputs if name not in known]:
+        do = f"There are: {', '.join(known)}"
+        raise InvalidArgument(f"no output is named {odd[0]!r}", who=who, do=do)
 
 
 def read(device: Device, dtype: DType, shape: tuple[int, ...], address: int) -> Any:

@@ -30,7 +30,7 @@ async def answered(
 ) -> dict[str, Array]:
     """As ``Engine.run_async``. ``home``: the replica that it must run on."""
     check_named(inputs)
-    _check_timeout(timeout)
+    check_timeout(timeout)
     log.came()
     start, outcome, waited, ran = time.perf_counter(), RequestOutcome.FAILED, 0.0, 0.0
     try:
@@ -61,7 +61,8 @@ async def answered(
     return results
 
 
-def _check_timeout(timeout: float | None) -> None:
+def check_timeout(timeout: float | None) -> None:
+    """Raises InvalidArgument for what are no seconds."""
     if timeout is None:
         return
     if not isinstance(timeout, (int, float)) or not timeout >= 0:

@@ -27,7 +27,7 @@ from tactix.base.logger import LogEvent, Severity
 from tactix.contracts.device import Exchange
 from tactix.contracts.launcher import Runnable
 from tactix.plan.extents import SIZE_LIMIT
-from tactix.run.arrays import address_of, as_input, crossing, in_order
+from tactix.run.arrays import address_of, as_input, check_asked, crossing, in_order
 from tactix.run.bound import BoundPlan
 from tactix.run.closed_part import ClosedPart
 from tactix.run.layout import Layout
@@ -464,11 +464,7 @@ class ExecutionContext(Recorded):
     def _left_out(self, asked: Collection[str]) -> Collection[int]:
         """Places of the outputs that are not asked for. Raises InvalidArgument."""
         known = [io.name for io in self._outputs]
-        if isinstance(asked, str) or not isinstance(asked, Collection):
-            raise InvalidArgument(f"outputs are {asked!r}", who=self.name, do="Give several names")
-        if odd := [name for name in asked if name not in known]:
-            do = f"There are: {', '.join(known)}"
-            raise InvalidArgument(f"no output is named {odd[0]!r}", who=self.name, do=do)
+        check_asked(asked, known, self.name)
         return [i for i, name in enumerate(known) if name not in asked]
 
     def run_into(self, feeds: Mapping[str, Any], out: Mapping[str, Array]) -> dict[str, Array]:

@@ -227,6 +227,27 @@ def test_a_wrong_request_fails_alone(engine: Engine, feeds: Any, error: type[Exc
     assert in_loop(work())["y"].shape == (1, 3)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"outputs": ["z"]}, {"outputs": "y"}, {"outputs": 3}, {"timeout": "1"}, {"timeout": -1}],
+)
+def test_what_is_asked_wrongly_joins_no_batch(engine: Engine, wrong: Any) -> None:
+    """Not even one whose other requests ask for all outputs."""
+
+    async def work() -> int:
+        batcher = Batcher(engine, BatchOptions(max_batch=2, window=FAR))
+        right = asyncio.ensure_future(batcher.infer(x_of(1)))
+        await asyncio.sleep(0)
+        with pytest.raises(InvalidArgument):
+            await batcher.infer(x_of(1), **wrong)
+        with pytest.raises(InvalidArgument, match="inputs are a list"):
+            await batcher.infer([x_of(1)])  # type: ignore[arg-type]
+        await asyncio.gather(right, batcher.infer(x_of(1)))
+        return batcher.stats().requests
+
+    assert in_loop(work()) == 2
+
+
 def test_networks_that_cannot_be_batched(plans: Any) -> None:
     with (
         tactix.load(plans.path("fixed")) as fixed,
@@ -243,7 +264,12 @@ def test_networks_that_cannot_be_batched(plans: Any) -> None:
         ):
             with pytest.raises(BatchRefused, match=why):
                 batch_axes(lengths.plan, pads)
-    for options in ({"window": -1.0}, {"target": float("inf")}, {"max_queue": 0}):
+    for options in (
+        {"window": -1.0},
+        {"target": float("inf")},
+        {"max_queue": 0},
+        {"max_batch": "8"},
+    ):
         with pytest.raises(InvalidArgument):
             BatchOptions(**options)  # type: ignore[arg-type]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -98,6 +98,9 @@ class Runtime(Recorded):
         self._session = session
         if session is not None and flavour != DEFAULT:
             session.flavours[flavour]  # an unknown one is better told now
+        if device and not isinstance(device, str):
+            do = "Give its key or kind, as 'cpu' or 'cuda:1'"
+            raise InvalidArgument(f"device is {device!r}", do=do)
         self.flavour, self.device, self.allocator, self.copy_weights = (
             flavour,
             device,
@@ -141,7 +144,8 @@ class Runtime(Recorded):
     @devices.setter
     def devices(self, names: Sequence[str] | str) -> None:
         given = [n.strip() for n in names.split(",") if names] if isinstance(names, str) else names
-        if not all(isinstance(name, str) and name for name in given):
+        named = isinstance(given, Iterable) and all(isinstance(n, str) and n for n in given)
+        if not named:
             do = "Give names, as ['cuda:0', 'cuda:1'], or 'all'"
             raise InvalidArgument(f"devices are {names!r}", do=do)
         if given and self.device:

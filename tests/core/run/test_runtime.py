@@ -48,6 +48,14 @@ def test_threads_have_a_range(threads: Any) -> None:
         Runtime(max_threads=1).max_threads = threads
 
 
+def test_devices_are_named_by_text() -> None:
+    with pytest.raises(InvalidArgument, match="device is 3"):
+        Runtime(device=3)  # type: ignore[arg-type]
+    for wrong in (3, [3], [""]):
+        with pytest.raises(InvalidArgument, match="devices are"):
+            Runtime().devices = wrong  # type: ignore[assignment]
+
+
 def test_an_unknown_flavour_is_told_at_once_where_there_is_a_session() -> None:
     with pytest.raises(PluginError, match="no_such"):
         Runtime(session=tactix.Session(plugins=(), discover=False), flavour="no_such")

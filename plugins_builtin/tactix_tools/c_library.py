@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from tactix_tools import options
 
 F = TypeVar("F", bound=Callable[..., Any])
 EMBEDDED, BESIDE = "embedded", "file"
-OF_C = ("name", "weights", "form_of_library", "untrusted")
+OF_C = ("name", "weights", "shared", "static", "untrusted")
 """Keywords of the options below, which mean nothing without ``--c``."""
 
 
@@ -38,15 +38,8 @@ def c_options(function: F) -> F:
             type=click.Choice([EMBEDDED, BESIDE]),
             help="For --c: in the library, the default, or in a file beside it, which is mapped.",
         ),
-        click.option(
-            "--shared", "form_of_library", flag_value="shared", help="For --c: a shared library."
-        ),
-        click.option(
-            "--static",
-            "form_of_library",
-            flag_value="static",
-            help="For --c: a static library; default: both.",
-        ),
+        click.option("--shared", is_flag=True, help="For --c: a shared library."),
+        click.option("--static", is_flag=True, help="For --c: a static library; default: both."),
         options.untrusted_option,
     ]
     for option in reversed(made):
@@ -64,8 +57,7 @@ def write_library(file: str, session: Session, asked: dict[str, Any]) -> dict[st
     plan = _trusted(file, session, asked["untrusted"])
     wanted = asked["name"]
     name = library_name(wanted) if wanted else name_from(Path(file).stem)
-    form = asked["form_of_library"]
-    forms: Sequence[str] = (form,) if form else (SHARED, STATIC)
+    forms = [form for form in (SHARED, STATIC) if asked[form]] or (SHARED, STATIC)
     embedded = asked["weights"] != BESIDE
     made = export(plan, Path(asked["folder"]), name, forms=forms, embedded=embedded)
     sizes = {path.name: path.stat().st_size for path in made.libraries}

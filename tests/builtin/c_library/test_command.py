@@ -180,7 +180,9 @@ def test_code_that_nobody_trusts_goes_into_no_library(
     assert cli.main(["export", strange, "--c", out]) != 0
     assert "not trusted" in capsys.readouterr().err
     assert not Path(out).exists()
-    assert cli.main(["export", strange, "--c", out, "--shared", "--untrusted", "allow"]) == 0
+    both = ["--shared", "--static"]
+    assert cli.main(["export", strange, "--c", out, *both, "--untrusted", "allow"]) == 0
+    assert {p.suffix for p in Path(out, "lib").glob("lib*")} == {".so", ".a"}
 
 
 def test_a_plan_without_texts_is_refused(plan: Path, tmp_path: Path) -> None:

@@ -50,12 +50,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Header:
-    """The compiler's own header for a set of options. ``pieces``: all of it, in order. ``uses``:
-    what names the function or macro of a name uses.
+    """The compiler's own header for a set of options. ``pieces``: all of it, in order.
+    ``meanings``: the text of the function or macro of a name; of a macro that is defined again, all
+    of its texts.
     """
 
     pieces: tuple[Piece, ...]
-    uses: Mapping[str, frozenset[str]]
+    meanings: Mapping[str, str]
 
 
 class Headers:
@@ -94,16 +95,16 @@ def header(preprocessed: str) -> Header | None:
         at = found.end()
     pieces.append(Piece(preprocessed[at:]))
     before = map(_piece, _DEFINED.finditer(preprocessed, 0, start))
-    uses: dict[str, set[str]] = {}
+    meanings: dict[str, str] = {}
     for piece in (*before, *pieces):
         if piece.name:
-            uses.setdefault(piece.name, set()).update(_NAME.findall(piece.text))
-    return Header(tuple(pieces), {name: frozenset(names) for name, names in uses.items()})
+            meanings[piece.name] = meanings.get(piece.name, "") + piece.text
+    return Header(tuple(pieces), meanings)
 
 
 def cut(whole: Header, texts: Iterable[str]) -> str:
     """A header with what these units use of it."""
-    needed = _closure({n for t in texts for n in _NAME.findall(t)}, whole.uses)
+    needed = _closure({n for t in texts for n in _NAME.findall(t)}, whole.meanings)
     kept = "".join(p.text for p in whole.pieces if not p.name or p.name in needed)
     return "#include <stddef.h>\n#include <stdint.h>\n" + _without_empty(kept)
 
@@ -116,15 +117,17 @@ def _piece(found: re.Match[str]) -> Piece:
     return Piece(found[0], found["macro"] or (words[-1] if words else ""))
 
 
-def _closure(names: Iterable[str], uses: Mapping[str, Iterable[str]]) -> set[str]:
-    """These names, and all that what they stand for names."""
+def _closure(names: Iterable[str], meanings: Mapping[str, str]) -> set[str]:
+    """These names, and all that what they stand for names: of thousands of functions the texts of
+    those alone are searched.
+    """
     found: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting += uses.get(name, ())
+            waiting += _NAME.findall(meanings.get(name, ""))
     return found
 
 

@@ -26,7 +26,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -65,21 +65,33 @@ _SHARED_BY = 4
 """Units that must begin alike before a header is precompiled for them: it costs about as much as
 reading it twice. That has been said since the first version; no figures are on record.
 """
-_UNIT_TEXT = 200
-"""Characters that a kernel counts more than its text has, where units are made about equally long:
-what the macros around it take.
+_UNIT_TEXT = 56_000
+"""Characters that a kernel counts more than its text has, where units are made that take about
+equally long: with the options of ``QUICK`` GCC 12 took 0.09 s and 1.6 us a character for each of 26
+kernels of 3,000 to 95,000 characters.
+"""
+_STRAIGHT = 8
+"""Straight kernels from which on they get units of their own. Two units more read preludes for 0.16
+s, and 17 such kernels took 1 s less; with the few of a network of matrix products it was 0.1 to 0.2
+s more.
+"""
+_EXECUTOR = 110_000
+"""Characters, counted so, that compiling the executor is worth, which takes 0.22 s there: of few
+units the one that is compiled beside it gets so much less.
 """
 
 
 @dataclass(frozen=True)
 class Effort:
     """What kernels are worth to the compiler. ``flags``: of every unit; ``units``: how many, 0 for
-    as many as suit the compiler; ``text``: what stands before a unit's first kernel.
+    as many as suit the compiler; ``text``: what stands before a unit's first kernel; ``straight``:
+    options of units of straight kernels (``Source.straight``), behind the others.
     """
 
     flags: tuple[str, ...]
     units: int = 0
     text: str = ""
+    straight: tuple[str, ...] = ()
     seconds: tuple[float, float, float] = (0.2, 0.06, 5e-6)
     """Of a processor: that a build takes, each kernel, and each character of their texts. For 26
     kernels of 675,000 characters GCC 12 took 4.9 on a Zen 4, for 13 of 238,000 2.7.
@@ -99,6 +111,7 @@ QUICK = Effort(
     ),
     2,
     "#undef TX_INLINE\n#define TX_INLINE static inline __attribute__((unused))\n",
+    ("-Og",),
     (0.4, 0.0, 2.5e-6),
 )
 """For builds that measure nothing: the compiler may leave a kernel's own functions as calls, those
@@ -106,6 +119,8 @@ of preludes stay inline. There are two units, as many as the least machines have
 For resnet50's kernels GCC 12 took 2.6 s of the processor in place of 3.3 in four units at ``-O1``
 and vectors alone (medians of three builds of each in turns); a call took 58.6 ms in place of 76.2,
 and 58.7 where the same kernels were compiled with ``FLAGS``.
+``-Og`` for resnet50's 17 kernels on the matrix unit takes a third of the compiler's time, 1.98 s in
+place of 2.98, and nothing of a call, 40.3 ms with either; for all kernels a call took 48.
 """
 
 
@@ -167,7 +182,7 @@ class CCompiler(Compiler):
         )
 
     def identity(self) -> str:
-        own = (*self._effort.flags, *LINK_FLAGS, executor_digest()[:16])
+        own = (*self._effort.flags, *self._effort.straight, *LINK_FLAGS, executor_digest()[:16])
         return " ".join((version(self.command), *own))
 
     def quick(self) -> CCompiler:
@@ -230,8 +245,18 @@ class CCompiler(Compiler):
         """What it compiles these kernels as: their code may depend on what is beside them."""
         unique = {s.digest: s for s in sources}
         kernels = [unique[d] for d in sorted(unique)]
-        most = self._effort.units or (len(kernels) if self._precompiles else _UNITS)
-        return translation_units(kernels, most, self._effort.text)
+        few, between = self._effort.units, self._effort.text
+        if not few:
+            return translation_units(kernels, len(kernels) if self._precompiles else _UNITS)
+        straight = [s for s in kernels if s.straight and self._is_gcc]
+        if len(straight) < _STRAIGHT:
+            return translation_units(kernels, few, between, _EXECUTOR)
+        others = [s for s in kernels if s not in straight]
+        units = translation_units(straight, few, between)
+        return [
+            *translation_units(others, few, between, _EXECUTOR),
+            *(replace(u, flags=(*u.flags, *self._effort.straight)) for u in units),
+        ]
 
     def options(self, device: DeviceProperties) -> tuple[str, ...]:
         """Of every unit."""
@@ -354,9 +379,10 @@ class CCompiler(Compiler):
             for i, own in enumerate(missing.values())
         ]
         outcomes = run_all(commands, folder, self.timeout, self._cancelled, stopped=self.stopped)
+        apart = functools.cache(intrinsics.header)  # most options give the same text
         for i, (key, outcome) in enumerate(zip(missing, outcomes, strict=True)):
             text = Path(folder, f"all{i}.h").read_text(encoding="utf-8") if not outcome.code else ""
-            if header := intrinsics.header(text):
+            if header := apart(text):
                 known[key] = header
                 _HEADERS.put(key, header)
         return [known.get(key) for key in keys]
@@ -474,22 +500,26 @@ def told(command: tuple[str, ...]) -> str:
         ) from None
 
 
-def translation_units(sources: Sequence[Source], count: int, between: str = "") -> list[Unit]:
+def translation_units(
+    sources: Sequence[Source], count: int, between: str = "", beside: int = 0
+) -> list[Unit]:
     """At most ``count`` units for each set of options, of about equal length of text; depends on
-    the sources alone. ``between``: text between preludes and kernels.
+    the sources alone. ``between``: text between preludes and kernels. ``beside``: what else is
+    compiled by whoever compiles the last unit of the first set, in characters.
     """
     by_flags: dict[tuple[str, ...], list[Source]] = {}
     for s in sources:
         by_flags.setdefault(s.flags, []).append(s)
-    out = []
+    out: list[Unit] = []
     for flags, group in sorted(by_flags.items()):
         bins: list[list[Source]] = [[] for _ in range(min(count, len(group)))]
         loads = [0] * len(bins)
+        loads[-1] = 0 if out else beside
         for s in sorted(group, key=lambda s: (-len(s.text), s.digest)):
             lightest = loads.index(min(loads))
             bins[lightest].append(s)
             loads[lightest] += len(s.text) + _UNIT_TEXT
-        for b in bins:
+        for b in filter(None, bins):
             head = unit_head(b)
             text = (head or "#include <stdint.h>\n") + between + unit_body(b)
             out.append(Unit(text, flags, head, tuple(s.digest for s in b)))

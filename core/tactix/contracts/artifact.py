@@ -25,13 +25,15 @@ class Source:
     The text defines one function named by the macro ``TX_ENTRY``, and names its own helpers
     ``TX_NAME(x)``. ``preludes`` are texts shared between kernels, each included once per
     translation unit. ``flags`` are options that the compiler must honour (``-mavx512f`` follows
-    from the device, not from here).
+    from the device, not from here). ``straight``: whether what takes its time is written out in the
+    instructions that shall run, so that a compiler in a hurry need not look for better ones.
     """
 
     language: str
     text: str
     preludes: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    straight: bool = False
 
     @functools.cached_property
     def digest(self) -> str:

@@ -355,10 +355,11 @@ def kernel(
     phases: int = 1,
     telling: int = 0,
     in_place: bool = False,
+    straight: bool = False,
 ) -> KernelArtifact:
     """The artifact of a kernel whose function body is ``body``; ``helpers`` are C functions named
     ``TX_NAME(x)``; ``phases`` and ``telling`` as in ``Args.launches``; ``in_place``: whether output
-    0 may be the memory of input 0 (``KernelArtifact.in_place``).
+    0 may be the memory of input 0 (``KernelArtifact.in_place``); ``straight`` as of ``Source``.
     """
     from tactix_codegen.c.target import required_features
 
@@ -367,7 +368,7 @@ def kernel(
     macros = _MACRO.findall(helpers)
     text = folded(block(head, *args.declarations("\n".join([*macros, *lines])), *lines))
     whole = f"{folded(helpers)}\n{text}\n" if helpers else f"{text}\n"
-    source = Source("c", whole, preludes or vector_preludes())
+    source = Source("c", whole, preludes or vector_preludes(), straight=straight)
     params: dict[str, object] = {}
     if args.refusals:
         params["refusals"] = [list(r) for r in args.refusals]

@@ -108,6 +108,17 @@ def test_the_quick_compiler_makes_few_units_and_other_code(cache):
     assert blob != CCompiler().compile(sources, NATIVE)[0].blob
 
 
+def test_many_straight_kernels_are_units_of_their_own_in_a_hurry(cache, tmp_path):
+    quick, gcc = CCompiler().quick(), "Free Software Foundation" in cc.told(find_compiler())
+    sources = [_write(str(i), straight=True) for i in range(8)] + [_write("20")]
+    binaries = quick.compile(sources, NATIVE)
+    assert [_run(b, _load(binaries[0].blob, tmp_path)) for b in binaries] == [*range(8), 20]
+    plain = [u for u in quick.units(sources) if "-Og" not in u.flags]
+    assert sum(len(u.sources) for u in plain) == (1 if gcc else 9)
+    assert not any("-Og" in u.flags for u in quick.units(sources[1:]))  # a few join the others
+    assert not any("-Og" in u.flags for u in CCompiler().units(sources))
+
+
 @needs("fma")
 @pytest.mark.parametrize("quick", [False, True])
 def test_a_product_and_a_sum_are_rounded_once(cache, tmp_path, quick):

@@ -18,7 +18,7 @@ import torch
 import transformers as hf
 from torch import Tensor, nn
 from torch.nn import functional as f
-from unseen_models import Example, FirstOutput, convolution, export, image
+from unseen_models import Example, FirstOutput, convolution, export, image, settle
 
 
 def activated(*sizes: int, **more: int) -> nn.Sequential:
@@ -242,7 +242,9 @@ def mobile_vit() -> Example:
     config = hf.MobileViTConfig(
         hidden_sizes=[96, 120, 144], neck_hidden_sizes=[16, 32, 64, 96, 128, 160, 640]
     )
-    return FirstOutput(hf.MobileViTModel(config), "pixel_values"), image(256)
+    model = FirstOutput(hf.MobileViTModel(config), "pixel_values")
+    settle(model, torch.randn(2, 3, 256, 256))  # its values would vanish
+    return model, image(256)
 
 
 def patch_tst() -> Example:

@@ -255,19 +255,8 @@ def make(name: str, batch: int, device: str) -> tuple[nn.Module, Tensor]:
     """
     network = NETWORKS[name]
     model, x = network.module().to(device), network.example(batch).to(device)
-    settle(model, network.example(2).to(device))
+    unseen_models.settle(model, network.example(2).to(device))
     return model.eval(), x
-
-
-def settle(model: nn.Module, x: Tensor) -> None:
-    """Let batch norms fit what they see, so that outputs keep their scale."""
-    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    model.eval()
-    for norm in norms:
-        norm.train()
-    with torch.no_grad():
-        for _ in range(20 if norms else 0):
-            model(x)
 
 
 def export(name: str, model: nn.Module, x: Tensor, path: Path) -> None:

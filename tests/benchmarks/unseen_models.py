@@ -552,6 +552,18 @@ KEPT: dict[str, Callable[[], Example]] = {
 }
 
 
+def settle(model: nn.Module, *inputs: Tensor) -> None:
+    """Let batch norms fit what they see, so that outputs keep their scale."""
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    model.eval()
+    for norm in norms:
+        norm.train()
+        norm.momentum = 1.0  # one batch tells all
+    if norms:
+        with torch.no_grad():
+            model(*inputs)
+
+
 def export(name: str, make: Callable[[], Example], folder: Path) -> None:
     """Writes ``NAME.onnx``; sizes are fixed to those of the inputs."""
     torch.manual_seed(0)

@@ -49,6 +49,10 @@ MAX_QUEUE = 64
 """Requests that wait for a context before others are refused, unless ``set_pool`` says otherwise.
 No measurement is on record: a handful of batches.
 """
+MOST_CONTEXTS = 1024
+"""Of a pool: each has a thread and intermediate memory, and all are made before the first request
+runs.
+"""
 
 
 class Engine(EngineFacts):
@@ -234,13 +238,15 @@ class Engine(EngineFacts):
     ) -> None:
         """How ``run_async`` runs, before it first does.
 
-        ``contexts``: how many requests run at once; 0, the default, stands for the cores that this
-        process may use by the threads that a context has, and for 2 on a device with memory of its
-        own, so that one copies while the other runs. ``max_queue``: how many others may wait.
+        ``contexts``: how many requests run at once, at most MOST_CONTEXTS; 0, the default, stands
+        for the cores that this process may use by the threads that a context has, and for 2 on a
+        device with memory of its own, so that one copies while the other runs. ``max_queue``: how
+        many others may wait.
         Raises InvalidArgument, EngineClosed.
         """
-        if not isinstance(contexts, int) or contexts < 0:
-            raise InvalidArgument(f"a pool of {contexts!r} contexts", do="Give an integer from 0")
+        if not isinstance(contexts, int) or not 0 <= contexts <= MOST_CONTEXTS:
+            do = f"Give an integer from 0 to {MOST_CONTEXTS}"
+            raise InvalidArgument(f"a pool of {contexts!r} contexts", do=do)
         for name, n in (("max_queue", max_queue), ("shape_cache_size", shape_cache_size)):
             if not isinstance(n, int) or n < 1:
                 raise InvalidArgument(f"{name} is {n!r}", do="Give an integer from 1 up")

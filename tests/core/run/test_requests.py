@@ -302,7 +302,7 @@ def test_errors_come_to_who_asked(gated: Engine) -> None:
 
 
 def test_the_pool_is_set_once_and_sized_to_the_machine(gated: Engine) -> None:
-    for wrong in ({"contexts": -1}, {"contexts": 1.5}, {"max_queue": 0}):
+    for wrong in ({"contexts": -1}, {"contexts": 1.5}, {"contexts": 100_000}, {"max_queue": 0}):
         with pytest.raises(InvalidArgument):
             gated.set_pool(**wrong)  # type: ignore[arg-type]
     in_loop(gated.run_async(x_of(1)))

@@ -4,11 +4,12 @@ of channels.
 Exports part an image (n, c, h, w) by a Reshape and a Transpose that puts the channels last, and put
 it together the other way round. On GPUs images between convolutions have their channels last
 already, so that a Transpose which only says so moves nothing, and what is left moves rows: wide
-copies, and several such moves are one.
+copies, and several such moves are one. Channels that are shuffled change places within rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,14 @@ EARLY = 95
 Transpose behind all views; these take that apart again.
 """
 FAR = 6
-"""Pointwise layers between an image's maker or reader and the moves, at most."""
+"""Layers that hand an image on between its maker or reader and the moves, at most."""
+
+
+def _hands_on(node: Node, x: Value, y: Value) -> bool:
+    """Whether it makes an image y of an image x without a look at pixels around."""
+    a, b = x.spec.shape, y.spec.shape
+    beside = node.layer.name in ("Concat", "Split") and len(a) > 3 and a[2:] == b[2:]
+    return beside or (node.layer.is_pointwise and a == b)
 
 
 def _is_image(v: Value, far: int = FAR) -> bool:
@@ -37,8 +45,8 @@ def _is_image(v: Value, far: int = FAR) -> bool:
         return False
     if any(n.layer.name in IMAGES for n in p.body.nodes):
         return True
-    same = (x for x in p.given if x.const is None and x.spec.shape == v.spec.shape)
-    return p.layer.is_pointwise and far > 0 and any(_is_image(x, far - 1) for x in same)
+    before = (x for x in p.given if x.const is None and _hands_on(p, x, v))
+    return far > 0 and any(_is_image(x, far - 1) for x in before)
 
 
 def _is_read_as_image(v: Value, graph: Any, far: int = FAR) -> bool:
@@ -46,8 +54,8 @@ def _is_read_as_image(v: Value, graph: Any, far: int = FAR) -> bool:
     for node, _ in graph.uses(v):
         if any(n.layer.name in IMAGES for n in node.body.nodes):
             return True
-        same = node.layer.is_pointwise and node.outputs[0].spec.shape == v.spec.shape
-        if same and far > 0 and _is_read_as_image(node.outputs[0], graph, far - 1):
+        behind = (y for y in node.outputs if _hands_on(node, v, y))
+        if far > 0 and any(_is_read_as_image(y, graph, far - 1) for y in behind):
             return True
     return False
 
@@ -170,6 +178,112 @@ def _again_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Softmax", [y])[0], "y")
 
 
+# -- shuffled ------------------------------------------------------------------------------------
+
+
+def _groups(root: Node, x: Value, view: Node, move: Node) -> tuple[Any, ...]:
+    """Groups and channels in each that change places, so that those of all groups lie in turn
+    (Zhang et al., ShuffleNet, 2018); none if that is not all that is done.
+
+    The axis of one sample may have been dropped.
+    """
+    (n, _, *pixels), parts = x.spec.shape, view.outputs[0].spec.shape
+    if len(pixels) < 2 or root.outputs[0].spec.shape != x.spec.shape or 0 in x.spec.shape:
+        return ()
+    perm = move.attrs.perm
+    if len(parts) == len(pixels) + 2 and n == 1:
+        parts, perm = (1, *parts), (0, *(a + 1 for a in perm))
+    whole = parts[:1] == (n,) and list(parts[3:]) == pixels
+    return parts[1:3] if whole and perm == (0, 2, 1, *range(3, len(parts))) else ()
+
+
+def _parts(x: Value, groups: tuple[Any, ...], graph: Any) -> Sequence[Value]:
+    """Images that the tensor is put together of, one for each group; none if it is not."""
+    p = x.producer
+    if p is None or p.layer.name != "Concat" or p.attrs.axis % x.spec.rank != 1:
+        return ()
+    own = len(graph.uses(x)) == 1 and not graph.is_output(x)
+    alike = {v.spec.shape[1] for v in p.given} == {groups[1]} and len(p.given) == groups[0]
+    return p.given if own and alike else ()
+
+
+def _shuffled_when(root: Node, x: Value, view: Node, move: Node, graph: Any) -> bool:
+    own = used_only_by(graph, view.outputs[0], move) and used_only_by(graph, move.outputs[0], root)
+    image = _is_image(x) or _is_read_as_image(root.outputs[0], graph)
+    return own and image and bool(_groups(root, x, view, move))
+
+
+def _shuffled(root: Node, x: Value, view: Node, move: Node, graph: Any) -> Op:
+    (n, c, *pixels), groups = x.spec.shape, _groups(root, x, view, move)
+    if parts := _parts(x, groups, graph):
+        return _in_turn(parts, x.spec.shape)
+    rows = T.Reshape(_last(x, len(pixels)), shape=(n, *pixels, *groups))
+    far = len(pixels) + 1
+    moved = T.Transpose(rows, perm=(*range(far), far + 1, far))
+    return _first(T.Reshape(moved, shape=(n, *pixels, c)), len(pixels))
+
+
+def _last(image: Any, pixels: int) -> Op:
+    """Template: an image with its channels last."""
+    return T.Transpose(image, perm=(0, *range(2, pixels + 2), 1))
+
+
+def _first(rows: Any, pixels: int) -> Op:
+    """Template: the image of which the channels come last."""
+    return T.Transpose(rows, perm=(0, pixels + 1, *range(1, pixels + 1)))
+
+
+def _in_turn(parts: Sequence[Any], shape: Sequence[Any]) -> Op:
+    """Template: an image of that shape with the channels of several in turn, in one move."""
+    n, c, *pixels = shape
+    rows = [T.Reshape(_last(x, len(pixels)), shape=(n, *pixels, c // len(parts), 1)) for x in parts]
+    turns = T.Concat(*rows, axis=len(pixels) + 2)
+    return _first(T.Reshape(turns, shape=(n, *pixels, c)), len(pixels))
+
+
+def _stacked(root: Node, joined: Node) -> Sequence[Any]:
+    """Templates of the images whose channels a Concat along an axis behind them puts in turn; none
+    if it does something else. The axis of one sample may have been dropped.
+    """
+    shape, parts = root.outputs[0].spec.shape, joined.outputs[0].spec.shape
+    if len(shape) < 4 or 0 in shape or not isinstance(shape[1], int):
+        return ()
+    (n, c, *pixels), g = shape, len(joined.given)
+    dropped = n == 1 and len(parts) == len(shape)
+    whole = (1, *parts) if dropped else parts
+    axis = joined.attrs.axis % len(parts) + dropped
+    if g < 2 or whole != (n, c // g, g, *pixels) or axis != 2:
+        return ()
+    return [T.Reshape(v, shape=(n, c // g, *pixels)) for v in joined.given]
+
+
+def _stacked_when(root: Node, joined: Node, graph: Any) -> bool:
+    own = used_only_by(graph, joined.outputs[0], root)
+    return own and bool(_stacked(root, joined)) and _is_read_as_image(root.outputs[0], graph)
+
+
+def _turns(root: Node, joined: Node) -> Op:
+    return _in_turn(_stacked(root, joined), root.outputs[0].spec.shape)
+
+
+def _read_as_image(net: Any, y: Value) -> None:
+    w = net.add_constant(np.random.default_rng(5).standard_normal((3, 6, 1, 1), dtype=np.float32))
+    net.mark_output(net.add_layer("tactix.Convolution", [y, w])[0], "y")
+
+
+def _shuffled_example(net: Any) -> None:
+    x = net.add_input("x", "f32", [2, 6, 4, 5])
+    (y,) = net.add_layer("tactix.Reshape", [x], shape=(2, 2, 3, 4, 5))
+    (y,) = net.add_layer("tactix.Transpose", [y], perm=(0, 2, 1, 3, 4))
+    _read_as_image(net, net.add_layer("tactix.Reshape", [y], shape=(2, 6, 4, 5))[0])
+
+
+def _stacked_example(net: Any) -> None:
+    parts = [net.add_input(name, "f32", [2, 3, 1, 4, 5]) for name in "ab"]
+    (y,) = net.add_layer("tactix.Concat", parts, axis=2)
+    _read_as_image(net, net.add_layer("tactix.Reshape", [y], shape=(2, 6, 4, 5))[0])
+
+
 _MOVE = T.Transpose(var("x")) >> "move"
 
 RULES = tuple(
@@ -199,6 +313,20 @@ RULES = tuple(
             _again,
             _again_when,
             _again_example,
+        ),
+        (
+            "shuffled_channels",
+            T.Reshape(T.Transpose(T.Reshape(var("x")) >> "view") >> "move"),
+            _shuffled,
+            _shuffled_when,
+            _shuffled_example,
+        ),
+        (
+            "channels_in_turn",
+            T.Reshape(T.Concat() >> "joined"),
+            _turns,
+            _stacked_when,
+            _stacked_example,
         ),
     )
 )

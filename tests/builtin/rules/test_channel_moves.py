@@ -71,6 +71,44 @@ def test_what_no_convolution_makes_stays_as_it_is(net: Any) -> None:
     assert move.attrs.perm == (0, 2, 4, 3, 5, 1)
 
 
+def shuffled(net: Any, y: Any, n: Any, groups: int) -> Any:
+    """The twelve channels of each group in turn."""
+    y = net.add("Reshape", y, shape=(n, groups, 12 // groups, 4, 6))
+    y = net.add("Transpose", y, perm=(0, 2, 1, 3, 4))
+    return net.add("Reshape", y, shape=(n, 12, 4, 6))
+
+
+@pytest.mark.parametrize("n", [1, 2, sym("n")])
+@pytest.mark.parametrize("groups", [2, 3])
+def test_shuffled_channels_change_places_within_rows(net: Any, n: Any, groups: int) -> None:
+    y = net.add("Convolution", net.x(n, 3, 4, 6), net.random(12, 3, 1, 1))
+    y = shuffled(net, net.add("Relu", y), n, groups)
+    net.mark_output(net.add("Convolution", y, net.random(3, 12, 1, 1)), "y")
+    first, move, last = named(after(net), "Transpose")
+    assert (first.attrs.perm, last.attrs.perm) == ((0, 2, 3, 1), (0, 3, 1, 2))
+    assert move.attrs.perm[-2:] == (len(move.attrs.perm) - 1, len(move.attrs.perm) - 2)
+
+
+@pytest.mark.parametrize("n", [1, 2, sym("n")])
+@pytest.mark.parametrize("stacks", [False, True])
+def test_images_whose_channels_are_taken_in_turn_are_joined_by_one_move(
+    net: Any, n: Any, stacks: bool
+) -> None:
+    x = net.add("Convolution", net.x(n, 3, 4, 6), net.random(6, 3, 1, 1))
+    parts = [x, net.add("Relu", x)]
+    if stacks:
+        parts = [net.add("Reshape", v, shape=(n, 6, 1, 4, 6)) for v in parts]
+        y = net.add("Reshape", net.add("Concat", *parts, axis=2), shape=(n, 12, 4, 6))
+    else:
+        y = shuffled(net, net.add("Concat", *parts, axis=1), n, 2)
+    net.mark_output(net.add("Convolution", y, net.random(3, 12, 1, 1)), "y")
+    nodes = after(net)
+    (joined,) = named(nodes, "Concat")
+    assert joined.given[0].spec.shape[-2:] == (6, 1)
+    perms = {m.attrs.perm for m in named(nodes, "Transpose")}
+    assert perms == {(0, 2, 3, 1), (0, 3, 1, 2)}
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_product_of_one_pixel_is_one_of_rows(net: Any, bias: bool) -> None:
     y = net.add("GlobalAveragePool", net.x("n", 6, 4, 5))

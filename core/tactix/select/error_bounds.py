@@ -64,17 +64,21 @@ class Run:
             return self.value
         if self.value.dtype.kind == "b":
             return self.value ^ (self.error > 0) if sign < 0 else self.value
-        bounded = np.where(np.isinf(self.error), 0.0, self.error)
+        unbounded = np.isinf(self.error)
+        some = bool(unbounded.any())
+        bounded = np.where(unbounded, 0.0, self.error) if some else self.error
+        moved = self.value + bounded if sign > 0 else self.value - bounded
         if not self.is_float:
-            return (self.value + sign * bounded).astype(self.value.dtype)
+            return moved.astype(self.value.dtype)
+        if not bounded.all():
+            moved = np.where(bounded == 0, self.value, moved)  # minus zero keeps its sign
+        if not some:
+            return moved
         stays = np.isnan(self.value) | (
             self.value == sign * np.inf
         )  # the end is to be another number
         end = np.where(stays, sign * HUGE, sign * np.inf)
-        moved = np.where(
-            bounded == 0, self.value, self.value + sign * bounded
-        )  # minus zero keeps its sign
-        return np.where(np.isinf(self.error), end, moved)
+        return np.where(unbounded, end, moved)
 
     def off(self, more: Any) -> Run:
         """The value with a larger error."""
@@ -88,7 +92,12 @@ class Run:
         """
         import numpy as np
 
-        return self if more is None else self.off(np.where(np.isfinite(self.value), more, 0.0))
+        if more is None:
+            return self
+        finite = np.isfinite(self.value)
+        if finite.all() and np.shape(more) == self.value.shape:
+            return self.off(more)
+        return self.off(np.where(finite, more, 0.0))
 
 
 @dataclass(frozen=True)
@@ -163,8 +172,11 @@ def _distance(a: Any, b: Any) -> Any:
     import numpy as np
 
     with np.errstate(all="ignore"):
+        apart = np.abs(a - b)
+        if np.isfinite(apart).all():
+            return apart
         same = (a == b) | ((a != a) & (b != b))
-        return np.where(same, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))
+        return np.where(same, 0.0, np.nan_to_num(apart, nan=np.inf, posinf=np.inf))
 
 
 def _passed(
@@ -378,11 +390,27 @@ def _stored(run: Run, dtype: DType, must: bool) -> Run:
         )
         error = np.maximum(*ends) if ends else None
         return Run(kept, error if error is not None and error.any() else None)
-    size = np.abs(run.value) + (0.0 if run.error is None else run.error)
+    size = _size(run)
+    if _fits(size, dtype):
+        return run.computed(_rounding(size, dtype)) if dtype.bits < 32 else run
     overflows = ~np.isfinite(_rounded(size, dtype))
     if dtype.bits < 32:
         return run.computed(np.where(overflows, np.inf, _rounding(size, dtype)))
     return run.computed(np.where(overflows, np.inf, 0.0)) if overflows.any() else run
+
+
+def _size(run: Run) -> Any:
+    """The largest magnitude that each element may have."""
+    import numpy as np
+
+    return np.abs(run.value) + (0.0 if run.error is None else run.error)
+
+
+def _fits(size: Any, dtype: DType) -> bool:
+    """Whether numbers of up to these sizes surely stay finite in a dtype: the usual case, which is
+    told in one look.
+    """
+    return bool(size.max(initial=0.0) <= float(_finfo(dtype).max))
 
 
 def _rounding(size: Any, dtype: DType) -> Any:
@@ -397,7 +425,7 @@ def _overflown(run: Run, dtype: DType) -> Run:
     """An output of that dtype: infinite where all that it may be is too large for it."""
     import numpy as np
 
-    if not dtype.is_float or dtype is DType.FP64:
+    if not dtype.is_float or dtype is DType.FP64 or _fits(_size(run), dtype):
         return run
     low, high = (_rounded(run.corner(end), dtype) for end in (-1, 1))
     over = np.isinf(low) & (low == high)

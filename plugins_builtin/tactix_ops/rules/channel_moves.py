@@ -9,7 +9,7 @@ copies, and several such moves are one. Channels that are shuffled change places
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,26 +38,47 @@ def _hands_on(node: Node, x: Value, y: Value) -> bool:
     return beside or (node.layer.is_pointwise and a == b)
 
 
-def _is_image(v: Value, far: int = FAR) -> bool:
-    """Whether the tensor is made with channels last, as far as the layers before it tell."""
+def _near(first: Value, next_to: Callable[[Value], Iterable[Value]]) -> Iterator[Value]:
+    """A tensor, and those that are up to FAR steps of ``next_to`` away, each once."""
+    seen, layer = {first}, [first]
+    for _ in range(FAR + 1):
+        yield from layer
+        layer = list(dict.fromkeys(v for u in layer for v in next_to(u) if v not in seen))
+        seen.update(layer)
+
+
+def _before(v: Value) -> Iterable[Value]:
+    """The images of which it is made without a look at pixels around."""
     p = v.producer
-    if p is None:
-        return False
-    if any(n.layer.name in IMAGES for n in p.body.nodes):
-        return True
-    before = (x for x in p.given if x.const is None and _hands_on(p, x, v))
-    return far > 0 and any(_is_image(x, far - 1) for x in before)
+    return [x for x in p.given if x.const is None and _hands_on(p, x, v)] if p is not None else ()
 
 
-def _is_read_as_image(v: Value, graph: Any, far: int = FAR) -> bool:
+def _is_of_images(node: Node | None) -> bool:
+    return node is not None and any(n.layer.name in IMAGES for n in node.body.nodes)
+
+
+def _is_image(v: Value) -> bool:
+    """Whether the tensor is made with channels last, as far as the layers before it tell."""
+    return any(_is_of_images(x.producer) for x in _near(v, _before))
+
+
+def _is_read_as_image(v: Value, graph: Any) -> bool:
     """Whether something reads the tensor with channels last."""
-    for node, _ in graph.uses(v):
-        if any(n.layer.name in IMAGES for n in node.body.nodes):
-            return True
-        behind = (y for y in node.outputs if _hands_on(node, v, y))
-        if far > 0 and any(_is_read_as_image(y, graph, far - 1) for y in behind):
-            return True
-    return False
+
+    def behind(x: Value) -> Iterable[Value]:
+        return [y for node, _ in graph.uses(x) for y in node.outputs if _hands_on(node, x, y)]
+
+    return any(_is_of_images(node) for x in _near(v, behind) for node, _ in graph.uses(x))
+
+
+def _last(image: Any, pixels: int) -> Op:
+    """Template: an image with its channels last."""
+    return T.Transpose(image, perm=(0, *range(2, pixels + 2), 1))
+
+
+def _first(rows: Any, pixels: int) -> Op:
+    """Template: the image of which the channels come last."""
+    return T.Transpose(rows, perm=(0, pixels + 1, *range(1, pixels + 1)))
 
 
 def _axis(image: Value, parts: Value) -> int:
@@ -94,8 +115,7 @@ def _parted_when(root: Node, x: Value, view: Node, graph: Any) -> bool:
 
 def _parted(root: Node, x: Value, view: Node) -> Op:
     parts, axis = view.outputs[0], _axis(x, view.outputs[0])
-    last = T.Transpose(x, perm=(0, *range(2, x.spec.rank), 1))
-    rows = T.Reshape(last, shape=_without(parts.spec.shape, axis))
+    rows = T.Reshape(_last(x, x.spec.rank - 2), shape=_without(parts.spec.shape, axis))
     return T.Transpose(rows, perm=_channels_last(root.attrs.perm, axis))
 
 
@@ -127,8 +147,7 @@ def _joined(root: Node, x: Value, move: Node) -> Op:
     y = root.outputs[0]
     axis, (n, c, *pixels) = _axis(y, move.outputs[0]), y.spec.shape
     moved = T.Transpose(x, perm=_without(move.attrs.perm, axis))
-    rows = T.Reshape(moved, shape=(n, *pixels, c))
-    return T.Transpose(rows, perm=(0, len(pixels) + 1, *range(1, len(pixels) + 1)))
+    return _first(T.Reshape(moved, shape=(n, *pixels, c)), len(pixels))
 
 
 def _joined_example(net: Any) -> None:
@@ -197,12 +216,14 @@ def _groups(root: Node, x: Value, view: Node, move: Node) -> tuple[Any, ...]:
     return parts[1:3] if whole and perm == (0, 2, 1, *range(3, len(parts))) else ()
 
 
-def _parts(x: Value, groups: tuple[Any, ...], graph: Any) -> Sequence[Value]:
-    """Images that the tensor is put together of, one for each group; none if it is not."""
+def _parts(x: Value, view: Node, groups: tuple[Any, ...], graph: Any) -> Sequence[Value]:
+    """Images that the tensor is put together of for the view alone, one for each group; none if it
+    is not.
+    """
     p = x.producer
     if p is None or p.layer.name != "Concat" or p.attrs.axis % x.spec.rank != 1:
         return ()
-    own = len(graph.uses(x)) == 1 and not graph.is_output(x)
+    own = used_only_by(graph, x, view)
     alike = {v.spec.shape[1] for v in p.given} == {groups[1]} and len(p.given) == groups[0]
     return p.given if own and alike else ()
 
@@ -215,22 +236,12 @@ def _shuffled_when(root: Node, x: Value, view: Node, move: Node, graph: Any) -> 
 
 def _shuffled(root: Node, x: Value, view: Node, move: Node, graph: Any) -> Op:
     (n, c, *pixels), groups = x.spec.shape, _groups(root, x, view, move)
-    if parts := _parts(x, groups, graph):
+    if parts := _parts(x, view, groups, graph):
         return _in_turn(parts, x.spec.shape)
     rows = T.Reshape(_last(x, len(pixels)), shape=(n, *pixels, *groups))
     far = len(pixels) + 1
     moved = T.Transpose(rows, perm=(*range(far), far + 1, far))
     return _first(T.Reshape(moved, shape=(n, *pixels, c)), len(pixels))
-
-
-def _last(image: Any, pixels: int) -> Op:
-    """Template: an image with its channels last."""
-    return T.Transpose(image, perm=(0, *range(2, pixels + 2), 1))
-
-
-def _first(rows: Any, pixels: int) -> Op:
-    """Template: the image of which the channels come last."""
-    return T.Transpose(rows, perm=(0, pixels + 1, *range(1, pixels + 1)))
 
 
 def _in_turn(parts: Sequence[Any], shape: Sequence[Any]) -> Op:

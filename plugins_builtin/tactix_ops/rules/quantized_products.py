@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -45,9 +46,16 @@ def _unfit_weights(dw: Node, axis: int) -> str:
     if dw.attrs.axis % w.spec.rank != axis and scale.array.size != 1:
         at = dw.attrs.axis % w.spec.rank
         return f"its weights have scales along axis {at}, and output channels along {axis}"
-    if _whole_weights(dw, axis)[0].size > LONGEST and _shifts(dw, axis).any():
+    if math.prod(w.array.shape[1:]) > LONGEST and _shifts(dw, axis).any():
         return "its weights less their zero points leave int8, in sums too long for int32"
     return ""
+
+
+def _is_symmetric(dw: Node) -> bool:
+    """Whether weights are what they are stored as: int8 about zero. Most are, so that nothing need
+    be computed of them.
+    """
+    return dw.given[0].spec.dtype is DType.INT8 and not _zeros(dw).any()
 
 
 def _whole_weights(dw: Node, axis: int) -> Array:
@@ -60,6 +68,8 @@ def _shifts(dw: Node, axis: int) -> Array:
     """By how much weights less their zero points leave int8, for each place along ``axis``: what is
     to be taken from them, and added again as so many sums of the activations.
     """
+    if _is_symmetric(dw):
+        return np.zeros(dw.given[0].array.shape[axis], np.int64)
     whole = _whole_weights(dw, axis)
     depth = tuple(i for i in range(whole.ndim) if i != axis)
     low, high = whole.min(axis=depth, initial=0), whole.max(axis=depth, initial=0)
@@ -70,6 +80,8 @@ def _shifts(dw: Node, axis: int) -> Array:
 def _weights(dw: Node, axis: int) -> tuple[Array, Array]:
     """Weights as int8, those shifts taken off, and their scales."""
     scale = np.atleast_1d(dw.given[1].array).astype(np.float32)
+    if _is_symmetric(dw):
+        return dw.given[0].array, scale
     whole = _whole_weights(dw, axis)
     shape = [-1 if i == axis else 1 for i in range(whole.ndim)]
     return (whole - _shifts(dw, axis).reshape(shape)).astype(np.int8), scale
@@ -94,7 +106,7 @@ class _Sum:
     ) -> None:
         self.factor = (np.float32(d.attrs.scale) * scales).astype(np.float32)
         depth = tuple(i for i in range(weights.ndim) if i != axis)
-        start = -int(d.attrs.zero) * weights.astype(np.int64).sum(axis=depth)
+        start = -int(d.attrs.zero) * weights.sum(axis=depth, dtype=np.int64)
         whole = self._whole(bias)
         self.after = None if bias is None or whole is not None else bias.astype(np.float32)
         self.start = start if whole is None else start + whole

@@ -236,7 +236,13 @@ def measure(
         torch_error = departure(listed(model(x)), want)
     with torch.cuda.stream(torch.cuda.Stream()):
         own, eager = (
-            tactix_call(path, given, options, precision, f"{name}.b{batch}"),
+            tactix_call(
+                path,
+                given,
+                options,
+                precision,
+                ".".join(filter(None, (name, f"b{batch}", precision))),
+            ),
             torch_graph(model, x),
         )
         own.call()

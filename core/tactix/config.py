@@ -369,7 +369,8 @@ class BuilderConfig:
     @property
     def numerics(self) -> frozenset[str]:
         """Kinds of rules that may fire, and of tactics that may bid."""
-        own = set() if BuilderFlag.EXACT_NUMERICS in self.flags else {"reassociates", "short_sums"}
+        exact = BuilderFlag.EXACT_NUMERICS in self.flags
+        own = set() if exact else {"reassociates", "short_sums", "int8_activations"}
         return frozenset({"exact", *own, *(f.value for f in self.flags & PRECISIONS)})
 
     def thread_count(self, cores: int) -> int:

@@ -2,12 +2,13 @@
 OpenVINO, as far as they are installed.
 
     python examples/generate/generate.py [gpt2|llama] [--tokens 256] [--prompt 16] [--threads 1]
-        [--precision fp32] [--level 3] [--model FILE]
+        [--precision fp32] [--weights int4] [--level 3] [--model FILE]
 
-``--model``: a decoder of your own, with inputs and outputs named as in model.py. Steps of the
-engines are taken in turns. Prints tokens per second (of the steps behind the prompt, by the median)
-and whether all engines wrote the same tokens; exit code 1 if tactix and ONNX Runtime did not, in
-float32.
+``--model``: a decoder of your own, with inputs and outputs named as in model.py. ``--weights int4``
+runs the file that ``tactix quantize`` makes of it, with weights of 4 bits and leave to round
+activations to int8; OpenVINO is left out then. Steps of the engines are taken in turns. Prints
+tokens per second (of the steps behind the prompt, by the median) and whether all engines wrote the
+same tokens; exit code 1 if tactix and ONNX Runtime did not, in float32.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -100,6 +102,14 @@ def openvino_step(path: Path, options: argparse.Namespace) -> Step:
 ENGINES = {"tactix": tactix_step, "onnxruntime": onnxruntime_step, "openvino": openvino_step}
 
 
+def in_four_bits(path: Path, folder: Path) -> Path:
+    """The decoder with weights of 4 bits, in blocks of 32."""
+    small = Path(folder, "int4.onnx")
+    command = [sys.executable, "-m", "tactix", "quantize", str(path), "--weights", "int4"]
+    subprocess.run([*command, "-o", str(small), "--quiet"], check=True, capture_output=True)
+    return small
+
+
 def empty_cache(path: Path) -> dict[str, np.ndarray]:
     """Of the length 0."""
     import onnx
@@ -119,15 +129,20 @@ def main() -> int:
     parser.add_argument("--prompt", type=int, default=16, help="tokens before (default: 16)")
     parser.add_argument("--threads", type=int, default=1, help="default: 1")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of tactix")
+    parser.add_argument("--weights", choices=("as they are", "int4"), default="as they are")
     parser.add_argument("--level", type=int, default=3, help="of tactix's build (default: 3)")
     options = parser.parse_args()
     if options.tokens < 2 or options.prompt < 1:
         parser.error("there are at least 2 tokens to write, and one before them")
     with tempfile.TemporaryDirectory() as folder:
         path = options.model or write(DECODERS[options.decoder], Path(folder, "decoder.onnx"))
+        engines = dict(ENGINES)
+        if options.weights == "int4":
+            path = in_four_bits(path, Path(folder))
+            del engines["openvino"]
         writers = [
             Writer(name, make(path, options), {} if name == "tactix" else empty_cache(path))
-            for name, make in ENGINES.items()
+            for name, make in engines.items()
             if importlib.util.find_spec(name)
         ]
         run(writers, options)
@@ -156,7 +171,8 @@ def report(writers: list[Writer], options: argparse.Namespace) -> int:
             f"| {w.name} | {1 / step:,.0f} | {step * 1e6:,.0f} | {w.seconds[0] * 1e6:,.0f} "
             f"| {same} of {options.tokens} |"
         )
-    peers = [w for w in others if w.name == "onnxruntime" and options.precision == "fp32"]
+    exact = options.precision == "fp32" and options.weights != "int4"
+    peers = [w for w in others if w.name == "onnxruntime" and exact]
     return int(any(w.tokens != own.tokens for w in peers))
 
 

@@ -29,6 +29,8 @@ DOMAIN = "com.microsoft"
 STANDARD = ("", "ai.onnx")
 CARRIES = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 """Operators that hand indices on."""
+INT8_LEVEL = 4
+"""``accuracy_level`` of MatMulNBits that permits int8 activations."""
 FLOATS = {np.dtype(np.float32): 1e-3, np.dtype(np.float16): 4e-3}
 """Of weights, and how near neighbours of a table of angles are to the formula, by the square of its
 largest: in float16 each of eight terms is rounded by up to 2**-11.
@@ -52,12 +54,20 @@ Rounding = Callable[[onnx.NodeProto, Array], RoundedWeights]
 
 
 class WeightsOnly:
-    """A model file whose constant weights, float32 or float16, are to be of few bits. Raises
-    ModelImportError; ConfigError where there are none, and for a pattern of ``exclude`` that none
-    fits.
+    """A model file whose constant weights, float32 or float16, are to be of few bits;
+    ``int8_activations``: what runs it may round those of products to int8, a scale for each block.
+    Raises ModelImportError; ConfigError where there are no weights, and for a pattern of
+    ``exclude`` that none fits.
     """
 
-    def __init__(self, path: str, kind: FewBits, exclude: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        path: str,
+        kind: FewBits,
+        exclude: Sequence[str] = (),
+        int8_activations: bool = False,
+    ) -> None:
+        self._level = {"accuracy_level": INT8_LEVEL} if int8_activations else {}
         self.kind, self._folder = kind, os.path.dirname(os.path.abspath(path))
         self.model = onnx_model.load(path, beside=True)
         self._graph = self.model.graph
@@ -141,7 +151,7 @@ class WeightsOnly:
         node.op_type, node.domain = "MatMulNBits", DOMAIN
         node.input[1:] = self._made[key]
         attributes = {"K": k, "N": n, "bits": self.kind.bits, "block_size": self.kind.block}
-        _set(node, attributes)
+        _set(node, attributes | self._level)
         if node.input[0] in self._factors:
             node.input[0] = self._scaled_input(node)
         if bias:

@@ -28,6 +28,11 @@ from tactix_tools import arrays, options, show, source
 from tactix_tools.progress import BuildProgress
 from tactix_tools.show import errors_console
 
+ACTIVATIONS = {4: "int8", 8: "float"}
+"""What activations are multiplied as, by the bits of weights, unless that is asked for. Of blocks
+of 32 normal numbers 4 bits keep 21 dB of signal to noise, 8 bits 45: beside weights of 4 bits
+rounded activations add 0.01 dB of noise, beside 8 bits 3 dB.
+"""
 SHOWN = 12
 """Layers in the table of losses, unless all are asked for."""
 
@@ -79,7 +84,7 @@ SHOWN = 12
 @click.option(
     "--weights",
     type=click.Choice(["int4", "int8"]),
-    help="Only weights of MatMul and Gemm, and embeddings, in blocks; activations stay float.",
+    help="Only weights of MatMul and Gemm, and embeddings, in blocks; activations are floats.",
 )
 @click.option(
     "--block",
@@ -90,6 +95,13 @@ SHOWN = 12
 )
 @click.option(
     "--zero-points", is_flag=True, help="For --weights: every block has one, not the middle."
+)
+@click.option(
+    "--activations",
+    type=click.Choice(["int8", "float"]),
+    help="For --weights: whether what runs the file may round activations to int8, a scale for "
+    "each block, or keeps floats. Default: int8 beside int4 weights, which are rounded far more; "
+    "float beside int8.",
 )
 @click.option(
     "--method",
@@ -173,7 +185,9 @@ def _weights(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]:
     """Write the file with weights of few bits; gives what is told of it."""
     bits = int(given["weights"].removeprefix("int"))
     kind = FewBits(bits, int(given["block"]), not given["zero_points"])
-    model, method = WeightsOnly(given["model"], kind, given["exclude"]), given["method"]
+    activations = given["activations"] or ACTIVATIONS[bits]
+    model = WeightsOnly(given["model"], kind, given["exclude"], activations == "int8")
+    method = given["method"]
     rounding: DataRounding | None = None
     if method != "rtn":
         data = given["data"] or _batches(given["model"], given, by)
@@ -182,7 +196,8 @@ def _weights(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]:
     outcome = model.written(rounding)
     onnx_model.save(outcome.model, path)
     counts = {"layers": outcome.layers, "quantized": len(outcome.names)}
-    return {**_sizes(given, path), "weights": given["weights"], **counts}
+    kinds = {"weights": given["weights"], "activations": activations}
+    return {**_sizes(given, path), **kinds, **counts}
 
 
 def _sizes(given: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -242,8 +257,10 @@ def _check_weights(given: dict[str, Any]) -> None:
 
 
 def _check_data(given: dict[str, Any]) -> None:
-    if given["zero_points"] or given["block"] != "32" or given["method"] != "rtn":
-        raise click.UsageError("--block, --zero-points and --method are for --weights")
+    plain = not given["zero_points"] and given["block"] == "32" and given["method"] == "rtn"
+    if not plain or given["activations"]:
+        what = "--block, --zero-points, --activations and --method are for --weights"
+        raise click.UsageError(what)
     if given["symmetric"] and given["precision"] != INTEGERS.name:
         raise click.UsageError("--symmetric is for --precision int8: floats have no zero point")
     if given["data"] and given["count"]:
@@ -344,5 +361,6 @@ def left_float(stayed: Mapping[str, str]) -> list[str]:
 
 def _became(facts: dict[str, Any]) -> str:
     if "weights" in facts:
-        return f"with constant weights have them in {facts['weights']}"
+        more = ", int8 activations permitted" if facts["activations"] == "int8" else ""
+        return f"with constant weights have them in {facts['weights']}{more}"
     return f"read {NUMBERS[facts['precision']].plural}"

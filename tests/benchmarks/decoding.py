@@ -6,13 +6,15 @@
     python tests/benchmarks/decoding.py llama-850m --weights int4 --genai FOLDER
 
 The decoders are those of examples/generate, with random weights. In each round every engine reads
-the prompt, which is not timed, and then writes the tokens; engines take turns. A rate is the median
-over rounds, a ratio the median over the ratios of rounds (above 1: tactix is faster).
+the prompt at once, and then writes the tokens one by one; both are timed apart, and engines take
+turns. A rate is the median over rounds, a ratio the median over the ratios of rounds (above 1:
+tactix is faster).
 
 ONNX Runtime computes in float32, and is left out with ``--without-onnxruntime``. llama.cpp takes
 part if ``--llama-bench`` names its program: it reads a file of the same sizes in bfloat16, with
 weights of its own, that the package ``gguf`` writes; so it is for Llamas alone. With ``--weights
-int4`` it reads that file as ``--llama-quantize`` packs it to each of ``--llama-types``. Files are kept in
+int4`` it reads that file as ``--llama-quantize`` packs it to each of ``--llama-types``, and all
+engines may round activations to 8 bits in blocks, as it always does. Files are kept in
 ``--folder``, and those that are there are used. ``roof`` is the rate
 at which the weights of a token could be read at the bandwidth that roofline.c measures between the
 rounds; it is that of plain pages, while copied weights (``--copy-weights``) lie in huge ones.
@@ -28,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +43,17 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "generate"
 sys.path.insert(0, str(EXAMPLE))
 from model import DECODERS, Decoder, write  # noqa: E402
 
-Rate = Callable[[], float]
-"""Runs a round; tokens per second."""
+
+@dataclass(frozen=True)
+class Rates:
+    """Tokens per second."""
+
+    reading: float
+    writing: float
+
+
+Engine = Callable[[], Rates]
+"""Runs a round."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +69,17 @@ class Round:
         return np.random.default_rng(0).integers(0, 1000, (1, self.prompt))
 
 
-def rate_of(step: Callable[[np.ndarray], np.ndarray], what: Round) -> float:
-    """Tokens per second behind the prompt; ``step`` takes ids and gives logits."""
-    logits = step(what.ids)
+def rates_of(step: Callable[[np.ndarray], np.ndarray], what: Round) -> Rates:
+    """Of one who is called step by step; ``step`` takes ids and gives logits."""
     start = time.perf_counter()
+    logits = step(what.ids)
+    read = time.perf_counter()
     for _ in range(what.tokens):
         logits = step(np.array([[int(logits[0, -1].argmax())]]))
-    return what.tokens / (time.perf_counter() - start)
+    return Rates(what.prompt / (read - start), what.tokens / (time.perf_counter() - read))
 
 
-def tactix_rate(path: Path, threads: int, options: argparse.Namespace, what: Round) -> Rate:
+def tactix_engine(path: Path, threads: int, options: argparse.Namespace, what: Round) -> Engine:
     """Of the plan as a file, as it is deployed, with its cache in the context."""
     plan = path.with_suffix(f".{threads}.plan")
     flags = {tactix.BuilderFlag.RESERVE_STATES}
@@ -78,14 +90,14 @@ def tactix_rate(path: Path, threads: int, options: argparse.Namespace, what: Rou
     context = engine.create_execution_context()
     context.reserve(what.prompt + what.tokens)
 
-    def rate() -> float:
+    def run() -> Rates:
         context.state_length = 0
-        return rate_of(lambda ids: context.run({"input_ids": ids})["logits"], what)
+        return rates_of(lambda ids: context.run({"input_ids": ids})["logits"], what)
 
-    return rate
+    return run
 
 
-def onnxruntime_rate(path: Path, threads: int, what: Round) -> Rate:
+def onnxruntime_engine(path: Path, threads: int, what: Round) -> Engine:
     """With the cache in and out, as its own tools for decoding do it without IO binding."""
     import onnxruntime as ort
 
@@ -99,7 +111,7 @@ def onnxruntime_rate(path: Path, threads: int, what: Round) -> Rate:
         for i in pasts
     }
 
-    def rate() -> float:
+    def run() -> Rates:
         cache = dict(empty)
 
         def step(ids: np.ndarray) -> np.ndarray:
@@ -107,12 +119,12 @@ def onnxruntime_rate(path: Path, threads: int, what: Round) -> Rate:
             cache.update({n: found[n.replace("past_key_values", "present")] for n in cache})
             return found["logits"]
 
-        return rate_of(step, what)
+        return rates_of(step, what)
 
-    return rate
+    return run
 
 
-def genai_rate(folder: Path, threads: int, what: Round) -> Rate:
+def genai_engine(folder: Path, threads: int, what: Round) -> Engine:
     """By its generator, which keeps the cache."""
     import onnxruntime_genai as genai
 
@@ -121,30 +133,35 @@ def genai_rate(folder: Path, threads: int, what: Round) -> Rate:
     config.overlay(json.dumps({"model": {"decoder": options}}))
     model = genai.Model(config)
 
-    def rate() -> float:
+    def run() -> Rates:
         params = genai.GeneratorParams(model)
         params.set_search_options(max_length=what.prompt + what.tokens + 2, do_sample=False)
         generator = genai.Generator(model, params)
+        start = time.perf_counter()
         generator.append_tokens(what.ids.astype(np.int32))
         generator.generate_next_token()
-        start = time.perf_counter()
+        read = time.perf_counter()
         for _ in range(what.tokens):
             generator.generate_next_token()
-        return what.tokens / (time.perf_counter() - start)
+        return Rates(what.prompt / (read - start), what.tokens / (time.perf_counter() - read))
 
-    return rate
+    return run
 
 
-def llama_rate(program: Path, model: Path, threads: int, what: Round) -> Rate:
-    """By its own benchmark: so many tokens behind a prompt of that length; none where that is 0."""
-    sizes = ["-p", "0", "-n", str(what.tokens), "-d", str(what.prompt)]
-    command = [str(program), "-m", str(model), "-t", str(threads), *sizes, "-r", "1", "-o", "json"]
+def llama_engine(program: Path, model: Path, threads: int, what: Round, behind: bool) -> Engine:
+    """By its own benchmark; ``behind``: tokens are written behind the prompt, or behind none."""
+    command = [str(program), "-m", str(model), "-t", str(threads), "-r", "1", "-o", "json"]
 
-    def rate() -> float:
-        found = subprocess.run(command, capture_output=True, text=True, check=True)
+    def rate(*sizes: str) -> float:
+        found = subprocess.run([*command, *sizes], capture_output=True, text=True, check=True)
         return float(json.loads(found.stdout)[0]["avg_ts"])
 
-    return rate
+    def run() -> Rates:
+        reading = rate("-p", str(what.prompt), "-n", "0")
+        depth = str(what.prompt) if behind else "0"
+        return Rates(reading, rate("-p", "0", "-n", str(what.tokens), "-d", depth))
+
+    return run
 
 
 def write_gguf(decoder: Decoder, path: Path) -> Path:
@@ -252,39 +269,52 @@ def read_bytes(decoder: Decoder, kind: str) -> int:
 
 def engines(
     given: Files, threads: int, options: argparse.Namespace, what: Round
-) -> dict[str, Rate]:
+) -> dict[str, Engine]:
     """By title, tactix first."""
     small = options.weights == "int4"
-    found = {"tactix": tactix_rate(given.model, threads, options, what)}
+    found = {"tactix": tactix_engine(given.model, threads, options, what)}
     if not options.without_onnxruntime:
         title = f"ONNX Runtime {'int4' if small else 'fp32'}"
-        found[title] = onnxruntime_rate(given.model, threads, what)
+        found[title] = onnxruntime_engine(given.model, threads, what)
     if options.genai:
-        found["onnxruntime-genai int4"] = genai_rate(options.genai, threads, what)
-    behind = replace(what, prompt=0) if small else what
+        found["onnxruntime-genai int4"] = genai_engine(options.genai, threads, what)
     for kind, path in given.ggufs.items():
-        found[f"llama.cpp {kind}"] = llama_rate(options.llama_bench, path, threads, behind)
+        program = options.llama_bench
+        found[f"llama.cpp {kind}"] = llama_engine(program, path, threads, what, not small)
     return found
 
 
-def row(rates: dict[str, Rate], decoder: Decoder, threads: int, options: argparse.Namespace) -> str:
-    """A line of the table."""
+def rows(
+    found: dict[str, Engine], decoder: Decoder, threads: int, options: argparse.Namespace
+) -> list[str]:
+    """Two lines of the table, of writing and of reading."""
     kind = options.precision if options.weights == "as they are" else options.weights
     size, machine = read_bytes(decoder, kind), Machine()
-    for rate in rates.values():
-        rate()  # binds, and finds what to share between threads
-    rounds: list[dict[str, float]] = []
+    for run in found.values():
+        run()  # binds, and finds what to share between threads
+    rounds: list[dict[str, Rates]] = []
     roofs: list[float] = []
     for turn in range(options.rounds):
-        rounds.append({name: rates[name]() for name in in_turn(list(rates), turn)})
+        rounds.append({name: found[name]() for name in in_turn(list(found), turn)})
         roofs.append(machine.rate("read", threads, size) / size)
     machine.close()
-    cells = [f"{threads}"]
-    for name in rates:
-        cells.append(f"{statistics.median(r[name] for r in rounds):.1f}")
+    roof = f"{statistics.median(roofs):.1f}"
+    writing = [{name: r.writing for name, r in x.items()} for x in rounds]
+    reading = [{name: r.reading for name, r in x.items()} for x in rounds]
+    return [
+        f"| {threads} | writing | {' | '.join(cells(writing))} | {roof} |",
+        f"| {threads} | reading | {' | '.join(cells(reading))} | |",
+    ]
+
+
+def cells(rounds: list[dict[str, float]]) -> list[str]:
+    """Rates of engines, and ratios to those that are not the first."""
+    found = []
+    for name in rounds[0]:
+        found.append(f"{statistics.median(r[name] for r in rounds):.1f}")
         if name != "tactix":
-            cells.append(f"{statistics.median(r['tactix'] / r[name] for r in rounds):.2f}")
-    return f"| {' | '.join(cells)} | {statistics.median(roofs):.1f} |"
+            found.append(f"{statistics.median(r['tactix'] / r[name] for r in rounds):.2f}")
+    return found
 
 
 def main() -> None:
@@ -326,12 +356,14 @@ def table(folder: Path, options: argparse.Namespace, decoder: Decoder, what: Rou
     given = files(folder, options, decoder)
     headed = False
     for threads in map(int, options.threads.split(",")):
-        rates = engines(given, threads, options, what)
+        found = engines(given, threads, options, what)
         if not headed:
-            heads = [h for n in rates for h in ((n, "ratio") if n != "tactix" else (n,))]
-            print(f"| threads | {' | '.join(heads)} | roof |\n|{'---|' * (len(heads) + 2)}")
+            heads = [h for n in found for h in ((n, "ratio") if n != "tactix" else (n,))]
+            print(
+                f"| threads | tokens | {' | '.join(heads)} | roof |\n|{'---|' * (len(heads) + 3)}"
+            )
             headed = True
-        print(row(rates, decoder, threads, options), flush=True)
+        print("\n".join(rows(found, decoder, threads, options)), flush=True)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,19 @@ def test_both_write_the_same_tokens(decoder: str, tmp_path: Path) -> None:
     assert "256 of 256" in rows[0], done.stdout
 
 
+def test_weights_of_four_bits(tmp_path: Path) -> None:
+    """Roundings differ, and with random weights two tokens are soon as likely: all are written."""
+    options = ["llama", "--weights", "int4", "--tokens", "4", "--prompt", "3", "--level", "0"]
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE), *options],
+        env={**os.environ, "TACTIX_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 of 4" in done.stdout
+
+
 def test_it_tells_how_it_is_called() -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLE), "--tokens", "0"], capture_output=True, text=True

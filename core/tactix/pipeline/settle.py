@@ -41,7 +41,7 @@ from tactix.select.enumerate import (
     reasons,
 )
 from tactix.select.measure import Measurer
-from tactix.select.precision import LOWER
+from tactix.select.precision import ROUNDS
 
 FASTER_APART = "its halves are faster"
 HOPELESS = 2.0
@@ -192,7 +192,7 @@ class Settler:
             t
             for t in self.state.tactics
             if (t.produces or t.tells if produced else not t.tells)
-            and not (exact and t.numerics in LOWER)
+            and not (exact and t.numerics in ROUNDS)
         ]
 
     def _produced(self, nodes: Sequence[Node]) -> set[Node]:

@@ -65,9 +65,16 @@ must be equal.
 """
 
 _HALF = BUDGET[DType.FP16] / BUDGET[DType.FP32]
-GRANTED = {"tf32": _HALF, "short_sums": _HALF}
+_BYTES = 2e-2 / BUDGET[DType.FP32]
+GRANTED = {"tf32": _HALF, "short_sums": _HALF, "int8_activations": _BYTES}
 """Budgets that a tactic's kind of numerics grants, one if it is not here: tf32 has the mantissa of
 float16, and short sums have more.
+
+Activations in int8 are off by up to 1/254 of the largest of their block, evenly, so by 1/440 on
+the average (1/254 by sqrt(3)). The largest of 32 to 256 normal numbers is 2.1 to 2.8 times their
+deviation. Errors of random signs add up as the products do, so that the error of a sum of however
+many is 0.005 to 0.0064 of the sums' deviation. The largest of many errors stands to the largest
+of as many sums alike; 0.02 is three to four times that, for few sums of which all may be small.
 """
 
 LEAST = 1e-3

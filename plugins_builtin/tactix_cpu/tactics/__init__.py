@@ -50,6 +50,7 @@ MODULES = (
     "matmul.gemv",
     "matmul.few_bits",
     "matmul.few_bits_amx",
+    "matmul.few_bits_int8",
     "matmul.byte_product",
     "attention",
     "attention_bf16",

@@ -33,6 +33,10 @@ from tactix_ops.layers.common import axis_of
 from tactix_ops.layers.few_bits import fields
 
 CONVERTERS = Table()
+INT8_LEVEL = 4
+"""Of MatMulNBits' ``accuracy_level``: activations may be rounded to int8. Lower ones, for floats,
+ask for no less than float32 gives.
+"""
 
 CONVERTERS("QuantizeLinear", domain=MICROSOFT)(quantize)
 CONVERTERS("DequantizeLinear", domain=MICROSOFT)(dequantize)
@@ -273,7 +277,7 @@ def matmul_bits(ctx: Context, node: Any) -> Value:
     groups?, bias?.
     """
     k, n, bits, block = (ctx.attr(name) for name in ("K", "N", "bits", "block_size"))
-    ctx.ignore("accuracy_level")
+    rounds = ctx.attr("accuracy_level", 0) == INT8_LEVEL
     if bits not in (2, 4, 8) or ctx.attr("weight_prepacked", 0):
         ctx.fail(
             f"weights of {bits} bits, or packed for one device, are not supported",
@@ -283,7 +287,7 @@ def matmul_bits(ctx: Context, node: Any) -> Value:
     if any(v is not None and v.const is None for v in ctx.inputs[1:4]):
         return _plus(ctx, _matmul_computed(ctx, (k, n, blocks, block), bits), 5)
     if ctx.input(4) is None:
-        return _plus(ctx, _matmul_packed(ctx, (k, n, blocks, block), bits), 5)
+        return _plus(ctx, _matmul_packed(ctx, (k, n, blocks, block), bits, rounds), 5)
     numbers = fields(ctx.array(1).reshape(n, -1), bits)[:, :k].astype(np.float32)
     group = ctx.array(4)[:k]
     scale = ctx.array(2).reshape(n, blocks).astype(np.float32)
@@ -297,8 +301,12 @@ def matmul_bits(ctx: Context, node: Any) -> Value:
     return _plus(ctx, y, 5)
 
 
-def _matmul_packed(ctx: Context, sizes: tuple[int, int, int, int], bits: int) -> Value:
-    """The product whose weights stay as they are stored; ``sizes``: K, N, blocks, their length."""
+def _matmul_packed(
+    ctx: Context, sizes: tuple[int, int, int, int], bits: int, rounds: bool
+) -> Value:
+    """The product whose weights stay as they are stored; ``sizes``: K, N, blocks, their length;
+    ``rounds``: ``a`` may be rounded to int8.
+    """
     _, n, blocks, block = sizes
     inputs = [
         ctx.tensor(),
@@ -307,7 +315,8 @@ def _matmul_packed(ctx: Context, sizes: tuple[int, int, int, int], bits: int) ->
     ]
     if ctx.input(3) is not None:
         inputs.append(ctx.constant(_zeros(ctx, n, blocks, bits)))
-    return ctx.layer("tactix.FewBitsMatMul", inputs, bits=bits, block_size=block)
+    fields = {"bits": bits, "block_size": block, "int8_activations": rounds}
+    return ctx.layer("tactix.FewBitsMatMul", inputs, **fields)
 
 
 def _matmul_computed(ctx: Context, sizes: tuple[int, int, int, int], bits: int) -> Value:

@@ -22,10 +22,13 @@ WIDTHS = (2, 4, 8)
 
 @dataclass(frozen=True)
 class FewBitsMatMulAttrs:
-    """``bits`` of a number of the weights; ``block_size``: numbers along k that share a scale."""
+    """``bits`` of a number of the weights; ``block_size``: numbers along k that share a scale;
+    ``int8_activations``: kernels may round ``a`` to int8, with a scale for each block of a row.
+    """
 
     bits: int = 4
     block_size: int = 32
+    int8_activations: bool = False
 
 
 class FewBitsMatMul(Layer):
@@ -33,7 +36,7 @@ class FewBitsMatMul(Layer):
 
     Inputs: a; the rows as bytes (n, blocks, block_size bits / 8), the lowest bits first; scales (n,
     blocks) of floats; zero points (n, blocks) of u8 or floats, mid-range if absent. A number of the
-    weights is ``(q - zero) scale``.
+    weights is ``(q - zero) scale``. The reference rounds nothing, whatever is permitted.
     """
 
     key = "tactix.FewBitsMatMul@1"

@@ -382,6 +382,19 @@ def test_few_bits(bits: int, size: tuple[int, int, int], imported: Any, model: A
     check(Case("MatMulNBits", more, attrs, (0,), fixed | {5}, {3: "m"}, 1e-4), imported, model)
 
 
+@pytest.mark.parametrize("level", [None, 0, 1, 3, 4])
+def test_a_level_of_accuracy_permits_int8_activations(
+    level: int | None, imported: Any, model: Any
+) -> None:
+    weights, scale, zeros, attrs = matrix(64, 5, 32, 4)
+    if level is not None:
+        attrs["accuracy_level"] = level
+    c = Case("MatMulNBits", [normal(3, 64), weights, scale, zeros], attrs, (0,), constant(1, 2, 3))
+    network = imported(c.model(model, False))
+    (product,) = (n for n in network.nodes if n.layer.name == "FewBitsMatMul")
+    assert product.attrs.int8_activations == (level == 4)
+
+
 @pytest.mark.parametrize("size", [(40, 6, 16), (64, 5, 32), (33, 7, 16)], ids=str)
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_few_bits_that_only_running_tells(

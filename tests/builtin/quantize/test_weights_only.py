@@ -101,6 +101,41 @@ def test_a_file_is_read_by_onnxruntime_and_by_tactix(
     assert np.abs(found - ours).max() < 0.02 * np.abs(wanted).max()
 
 
+@pytest.mark.parametrize(
+    ("words", "activations"),
+    [
+        (["int4"], "int8"),
+        (["int8"], "float"),
+        (["int4", "--activations", "float"], "float"),
+        (["int8", "--activations", "int8"], "int8"),
+    ],
+)
+def test_the_file_says_whether_activations_may_be_int8(
+    model: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    activations: str,
+) -> None:
+    """And results are as near to those of floats as rounding them is."""
+    out, floats = str(tmp_path / "q.onnx"), str(tmp_path / "floats.onnx")
+    assert cli.main(["quantize", model, "-o", out, "--json", "--weights", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["activations"] == activations
+    products = [n for n in onnx.load(out).graph.node if n.op_type == "MatMulNBits"]
+    levels = [a.i for n in products for a in n.attribute if a.name == "accuracy_level"]
+    assert levels == ([4, 4] if activations == "int8" else [])
+    floating = ["--weights", words[0], "--activations", "float"]
+    assert cli.main(["quantize", model, "-o", floats, *floating]) == 0
+    x = RNG.standard_normal((5, 64)).astype(np.float32)
+    y, exact = (tactix.build(p, level=0, timing_cache=False)(x) for p in (out, floats))
+    assert np.square(exact - y).sum() < 1e-4 * np.square(exact).sum()  # 40 dB
+
+
+def test_activations_are_for_weights(model: str, tmp_path: Path) -> None:
+    words = ["quantize", model, "-o", str(tmp_path / "q.onnx"), "--random", "1"]
+    assert cli.main([*words, "--activations", "int8"]) == cli.USAGE
+
+
 def test_excluded_products_stay(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

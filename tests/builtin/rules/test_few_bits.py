@@ -138,8 +138,10 @@ def test_rows_of_8_bits_with_one_scale_stay_bytes_that_are_gathered(net):
 def test_scales_that_16_bits_hold_take_no_more(net, factor, bits):
     raw = net.c(RNG.integers(0, 256, (5, 2, 16)), np.uint8)
     scale = net.c(np.full((5, 2), 0.25 * factor))
-    net.mark_output(net.add("FewBitsMatMul", net.x("n", 40), raw, scale), "y")
+    y = net.add("FewBitsMatMul", net.x("n", 40), raw, scale, int8_activations=True)
+    net.mark_output(y, "y")
     out, _ = fuse(net, [*all_rules(), *processor_rules()])
     (node,) = out.nodes
     assert node.given[2].spec.dtype.value == bits
+    assert node.anchor.attrs.int8_activations
     compare(net, out, arrays(net, 3, (4,)))

@@ -388,6 +388,9 @@ def few_bits() -> Iterator[h.Case]:
         zero = RNG.integers(0, 1 << bits, (37, 3)).astype(np.uint8)
         arrays = [floats(rows, 45), raw, np.abs(floats(37, 3)), zero]
         yield plain("few_bits", "FewBitsMatMul", arrays, (1, 2, 3), bits=bits, block_size=16)
+        permitted = {"bits": bits, "block_size": 16, "int8_activations": True}
+        rounded = plain("few_bits_int8", "FewBitsMatMul", arrays, (1, 2, 3), **permitted)
+        yield h.replace(rounded, budget=0.02)
         table, rows = RNG.integers(0, 256, (19, 6 * bits), np.uint8), np.array([[3, -1, 18]])
         scales = [np.abs(floats(19, 3)), RNG.integers(0, 1 << bits, (19, 3)).astype(np.uint8)]
         fields = {"columns": 48, "bits": bits, "block_size": 16}

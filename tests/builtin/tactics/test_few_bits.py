@@ -9,6 +9,7 @@ import asked
 import harness as h
 import numpy as np
 import pytest
+from few_bits_cases import arrays_of
 
 from tactix import Builder
 from tactix.api import configure
@@ -19,22 +20,9 @@ from tactix_cpu.tactics.matmul.few_bits_amx import AmxFewBitsTactic
 
 FEW = FewBitsTactic()
 MATRIX = replace(h.NATIVE, features=h.NATIVE.features | {"amx_tile", "amx_bf16"})
-RNG = np.random.default_rng(37)
-
 
 ROOM_FOR_CODE = 64 << 10
 """Bytes that machine code may take in a plan."""
-
-
-def arrays_of(
-    m: int, k: int, n: int, bits: int = 4, block: int = 32, zeros: str = "", scales: Any = "f4"
-) -> list[Any]:
-    """Rows, weights, scales and zero points: ``zeros`` is their dtype, none if empty."""
-    blocks = -(-k // block)
-    weights = RNG.integers(0, 256, (n, blocks, block * bits // 8), np.uint8)
-    scale = RNG.uniform(0.01, 0.1, (n, blocks)).astype(scales)
-    points = RNG.integers(0, 1 << bits, (n, blocks)).astype(zeros or "u1")
-    return [RNG.standard_normal((m, k), np.float32), weights, scale, *([points] if zeros else [])]
 
 
 def product(

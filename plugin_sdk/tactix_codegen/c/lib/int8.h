@@ -8,6 +8,10 @@ TX_INLINE vi tx_dot4(vi sum, vi u, vi s) {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u), "v"(s)); /* the intrinsic costs GCC moves */
     return sum;
 }
+#elif (TX_256 && defined(__AVXVNNI__))
+TX_INLINE vi tx_dot4(vi sum, vi u, vi s) {
+    return (vi)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)u, (__m256i)s);
+}
 #elif TX_512 || TX_256 || TX_128
 TX_INLINE vi tx_dot4(vi sum, vi u, vi s) {
     typedef int16_t tx_half __attribute__((vector_size(4 * TX_LANES)));

@@ -194,12 +194,13 @@ class PackedNumbers:
     def loads(self) -> list[str]:
         """Declare the vectors of the group at ``w``."""
         return [
-            f"const vi w{n} = tx_load_i32(w + {4 * n * self.lanes});" for n in range(self.vectors)
+            f"const vi word{n} = tx_load_i32(w + {4 * n * self.lanes});"
+            for n in range(self.vectors)
         ]
 
     def number(self, vector: int, i: int) -> str:
         """Number ``i`` of a group."""
-        lane = f"tx_down(w{vector}, {self.p.bits * i})" if i else f"w{vector}"
+        lane = f"tx_down(word{vector}, {self.p.bits * i})" if i else f"word{vector}"
         return f"tx_number_{self.p.bits}({lane})"
 
     def writer(self) -> tuple[str, list[str], str]:

@@ -135,6 +135,7 @@ def build(
 
 def _imported(builder: Builder, model: Any, settings: BuilderConfig) -> NetworkDefinition:
     settings.progress_monitor.phase("import", 0)
+    builder.begin(settings)
     network = builder.import_model(model, settings.enabled, settings.input_shapes)
     settings.progress_monitor.finish("import")
     return network

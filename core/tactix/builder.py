@@ -28,7 +28,7 @@ from tactix.pipeline.assemble import assemble
 from tactix.pipeline.by_profile import by_profile
 from tactix.pipeline.constraints import demands
 from tactix.pipeline.finish import finish
-from tactix.pipeline.prepare import Prepared, prepare
+from tactix.pipeline.prepare import Prepared, begin, prepare
 from tactix.pipeline.select import select
 from tactix.pipeline.state import BuildState
 from tactix.plan import states
@@ -76,6 +76,13 @@ class Builder(Recorded):
 
     def create_builder_config(self) -> BuilderConfig:
         return BuilderConfig()
+
+    def begin(self, config: BuilderConfig) -> None:
+        """Let compilers begin, beside the caller, what a build by this configuration takes whatever
+        the model is: for who has the configuration before the network. ``build_plan`` does the same
+        at its start.
+        """
+        begin(self.session, config)
 
     @recorded
     @rarely_collected

@@ -16,6 +16,7 @@ In a translation unit every kernel has its own ``TX_ENTRY`` (``k_`` and 16 digit
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -25,18 +26,19 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
-from tactix.base.errors import CompilerError, ConfigError, ToolchainError
+from tactix.base.errors import CompilerError, ConfigError, TactixError, ToolchainError
 from tactix.base.scratch import ScratchFolder
 from tactix.contracts.artifact import Binary, Source
 from tactix.contracts.compiler import Compiler
 from tactix.contracts.device import DeviceProperties
-from tactix_codegen.c.target import other_architecture, target_flags, zig_flags
-from tactix_codegen.compiler_process import CommandResult, run_all
+from tactix_codegen.c.target import is_arm, other_architecture, target_flags, zig_flags
+from tactix_codegen.compiler_process import ASKED, CommandResult, run_all
 from tactix_codegen.compiling import first_errors, symbol
 from tactix_cpu import intrinsics
 from tactix_trust import object_cache
@@ -124,6 +126,37 @@ place of 2.98, and nothing of a call, 40.3 ms with either; for all kernels a cal
 """
 
 
+class Begun:
+    """Work that threads of their own have begun, each once, by what it is made with. Who needs what
+    failed does it again, and tells.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: dict[tuple[str, ...], threading.Thread] = {}
+
+    def begin(self, key: tuple[str, ...], work: Callable[[], None]) -> None:
+        with self._lock:
+            if key not in self._threads:
+                self._threads[key] = threading.Thread(target=self._run, args=(work,))
+                self._threads[key].start()
+
+    def wait(self, key: tuple[str, ...], stopped: Callable[[], bool]) -> None:
+        """Until that work is over, if it was begun, or until ``stopped`` says so."""
+        with self._lock:
+            thread = self._threads.get(key)
+        while thread is not None and thread.is_alive() and not stopped():
+            thread.join(ASKED)
+
+    @staticmethod
+    def _run(work: Callable[[], None]) -> None:
+        with contextlib.suppress(TactixError, OSError):
+            work()
+
+
+_BEGUN = Begun()
+
+
 def compilers() -> list[Compiler]:
     """The compilers that this module gives."""
     return [CCompiler()]
@@ -205,6 +238,30 @@ class CCompiler(Compiler):
         """Allow compilations again."""
         self._cancelled.clear()
 
+    def begin(self, device: DeviceProperties) -> None:
+        """The executor's object and the compiler's intrinsics, once in a process for a set of
+        options. A cache that has that object has been built with: then nothing is begun.
+        """
+        if other_architecture(device) or not self.command:
+            return
+        with contextlib.suppress(ToolchainError):
+            beside = self._like(self._command, self._effort)  # told and stopped by nobody
+            _BEGUN.begin(self._made_by(device), partial(beside._begin, device))
+
+    def _begin(self, device: DeviceProperties) -> None:
+        flags = self.options(device)
+        unit = Unit(executor_text(), ())
+        key = unit.key("\0".join((self.identity(), *flags)))
+        if object_cache.find(f"{key}.o") is not None:
+            return
+        with ScratchFolder() as folder:
+            if self._is_gcc and not is_arm(device):
+                self._intrinsics([flags], folder)
+            self._compile_units([unit], [key], flags, folder)
+
+    def _made_by(self, device: DeviceProperties) -> tuple[str, ...]:
+        return (*self.command, self.identity(), *self.options(device))
+
     def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
         """Binaries with one common blob, symbols ``k_...``. Raises CompilerError, ToolchainError,
         BuildCancelled.
@@ -218,6 +275,7 @@ class CCompiler(Compiler):
         for s in sources:
             if s.language != self.language:
                 raise CompilerError(f"it takes C, not {s.language}", who=self.key)
+        _BEGUN.wait(self._made_by(device), self.stopped)
         units = [*self.units(sources), Unit(executor_text(), ())]
         blob = self._build(units, self.options(device))
         return [Binary(blob, symbol(s), s.text) for s in sources]

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from tactix.base.garbage import rarely_collected
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
@@ -47,6 +48,7 @@ from tactix_tools.cli import INTERRUPTED, OK
 @options.build_options
 @options.json_option
 @click.pass_obj
+@rarely_collected
 def command(
     session: Session,
     /,

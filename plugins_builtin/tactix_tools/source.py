@@ -95,6 +95,7 @@ def building(
         config.progress_monitor = progress
         builder = Builder(session.logger, session)
         progress.phase("import", 0)
+        builder.begin(config)
         network = builder.import_model(path, config.enabled, config.input_shapes)
         progress.finish("import")
         progress.keeps = keeps

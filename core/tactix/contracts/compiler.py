@@ -46,6 +46,11 @@ class Compiler:
         """
         return 0.0
 
+    def begin(self, device: DeviceProperties) -> None:
+        """Begin, beside whoever calls it, what compiling for the device takes whatever the sources
+        are: a build is sure to come. It raises nothing; ``compile`` tells what is wrong.
+        """
+
     def compile(self, sources: Sequence[Source], device: DeviceProperties) -> list[Binary]:
         """One Binary per source, all with the same blob. Raises CompilerError with the compiler's
         own words.

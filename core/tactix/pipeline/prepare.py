@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tactix.base.errors import ConfigError, punctuated
+from tactix.base.errors import ConfigError, TactixError, punctuated
 from tactix.base.logger import Logger, Once
 from tactix.config import BuilderConfig, BuilderFlag, Locked
 from tactix.contracts.device import Device, DeviceProperties
@@ -63,6 +64,8 @@ def prepare(
     context = CompileContext(aim.properties, opt, config.thread_count(aim.properties.cores))
     wishes = (config.layer_precisions, config.preferred_precisions)
     precisions, once = Precisions(config.numerics, *wishes), Once(logger)
+    toolchain = _toolchain(session, aim.device, config, logger)
+    toolchain.begin(aim.properties)
     rules, tactics = _ways(session, config, precisions.kinds, aim.device.kind, logger)
     linked = LinkContext(aim.device, context.threads, session.layers.__getitem__, warn=once.warning)
     state = BuildState(
@@ -71,7 +74,7 @@ def prepare(
         config=config,
         device=aim.device,
         context=context,
-        toolchain=_toolchain(session, aim.device, config, logger),
+        toolchain=toolchain,
         rules=parts.rules(rules),
         tactics=_of_sources(session, parts.tactics(tactics), config.tactic_sources),
         precisions=precisions,
@@ -84,6 +87,15 @@ def prepare(
         logger=once,
     )
     return Prepared(parts.network(network), state)
+
+
+def begin(session: Session, config: BuilderConfig) -> None:
+    """Let compilers begin what a build by this configuration takes, whatever the network is. What
+    is wrong with it ``prepare`` tells.
+    """
+    with suppress(TactixError):
+        aim = _aim(session, config)
+        toolchain_of(session, aim.device, config.builder_optimization_level).begin(aim.properties)
 
 
 def _call_outputs(network: NetworkDefinition) -> None:

@@ -97,6 +97,8 @@ def joined(
     Raises ConfigError for a request that no stage in use serves, and what the stages' ``settings``
     raise.
     """
+    if not config.requests:  # most builds ask for nothing, and need no pack's stages
+        return config, Parts()
     parts: dict[str, Part] = {}
     while new := [s for s in _asked(session, config.requests) if s.key not in parts]:
         parts[new[0].key] = new[0].join(session, config)

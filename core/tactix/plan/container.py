@@ -98,33 +98,41 @@ def _pieces(plan: Plan, sign: Sign | None) -> Iterator[bytes | memoryview]:
     header, blobs = encode_plan(plan)
     table: dict[str, list[Any]] = {}
     end = 0
-    for name, content in blobs.items():
-        view = raw(content)
-        table[name] = [align(end), view.nbytes, hashlib.sha256(view).hexdigest()]
+    views = {name: raw(content) for name, content in blobs.items()}
+    for (name, view), found in zip(views.items(), _digests(views), strict=True):
+        table[name] = [align(end), view.nbytes, found]
         if view.nbytes:  # an empty one, which may be the last, takes no padding
             end = align(end) + view.nbytes
     text = _canonical({**header, "blobs": table})
-    _check_readable(text, blobs)
+    _check_readable(text, views)
     digest = hashlib.sha256(text).digest()
     signature = _signature(plan.seal, digest, sign)
     at = PROLOGUE.size + len(text) + len(signature)
     total = align(at) + end if end else at
     yield PROLOGUE.pack(MAGIC, VERSION, len(signature), len(text), total, digest)
     yield text + signature
-    for content in blobs.values():
-        view = raw(content)
+    for view in views.values():
         if view.nbytes:
             yield bytes(align(at) - at)
             yield view
             at = align(at) + view.nbytes
 
 
-def _check_readable(text: bytes, blobs: Mapping[str, Any]) -> None:
+def _digests(blobs: Mapping[str, memoryview]) -> Iterator[str]:
+    """The sha256 of each, in order; several are made at a time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for found in pool.map(hashlib.sha256, blobs.values()):
+            yield found.hexdigest()
+
+
+def _check_readable(text: bytes, blobs: Mapping[str, memoryview]) -> None:
     """Raises PlanFormatError for a header that ``load`` would refuse: such a file is of no use."""
     try:
         header = parse(text)
         del header["blobs"]
-        decode_plan(header, {name: raw(content) for name, content in blobs.items()})
+        decode_plan(header, blobs)
     except PlanFormatError as e:
         what = "the plan is not written, as it could not be read again"
         raise PlanFormatError(what, who=e.who, why=punctuated((e.what, e.why), ": ")) from None
@@ -280,12 +288,9 @@ def _seal(text: bytes, digest: bytes, signature: bytes) -> Seal:
 
 
 def _check_blobs(blobs: Mapping[str, memoryview], table: Mapping[str, Range]) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, found in zip(blobs, pool.map(hashlib.sha256, blobs.values()), strict=True):
-            if found.hexdigest() != table[name][2]:
-                raise PlanFormatError("content does not fit its sha256", who=f"blob {name!r}")
+    for name, found in zip(blobs, _digests(blobs), strict=True):
+        if found != table[name][2]:
+            raise PlanFormatError("content does not fit its sha256", who=f"blob {name!r}")
 
 
 def parse(text: bytes, who: str = "the header") -> dict[str, Any]:

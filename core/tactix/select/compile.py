@@ -47,6 +47,11 @@ class Toolchain:
         language = artifact.code.language
         return self.missing.get(language) or f"no installed plugin compiles {language!r}"
 
+    def begin(self, device: DeviceProperties) -> None:
+        """Let the compilers begin what kernels of any kind take, while these are being chosen."""
+        for c in self.by_language.values():
+            c.begin(device)
+
     def identity(self, artifact: KernelArtifact) -> str:
         """The toolchain of an artifact's code, for cache keys."""
         return (

@@ -20,6 +20,7 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.target import required_features, target_flags
+from tactix_codegen.compiler_process import run_all
 from tactix_cpu import compiler as cc
 from tactix_cpu import intrinsics
 from tactix_cpu.compiler import CCompiler, find_compiler, translation_units
@@ -211,6 +212,63 @@ def test_objects_come_from_the_cache(cache, monkeypatch):
     assert list((cache / "objects").glob("*/*.so"))
     monkeypatch.setattr(subprocess, "Popen", None)
     assert CCompiler().compile([_write("11")], NATIVE)[0].blob == binaries[0].blob
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """What was begun in a test."""
+    made = cc.Begun()
+    monkeypatch.setattr(cc, "_BEGUN", made)
+    return made
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_what_every_build_takes_is_begun_before_there_are_kernels(cache, begun, monkeypatch, quick):
+    compiler = CCompiler().quick() if quick else CCompiler()
+    compiler.begin(NATIVE)
+    begun.wait(compiler._made_by(NATIVE), lambda: False)
+    (executor,) = (cache / "objects").glob("*/*.o")
+    calls = []
+
+    def run(commands, *args, **more):
+        calls.extend(commands)
+        return run_all(commands, *args, **more)
+
+    monkeypatch.setattr(cc, "run_all", run)
+    source = Source("c", KERNEL, preludes=c_text.vector_preludes())
+    binary = compiler.compile([source], NATIVE)[0]
+    assert sum("-c" in c for c in calls) == 1
+    monkeypatch.setenv("TACTIX_CACHE_DIR", str(cache.parent / "other"))
+    assert compiler.compile([source], NATIVE)[0].blob == binary.blob
+    assert executor.exists()
+
+
+def test_nothing_is_begun_twice_nor_with_a_cache_that_was_built_with(cache, begun, monkeypatch):
+    CCompiler().compile([_write("3")], NATIVE)
+    monkeypatch.setattr(subprocess, "Popen", None)
+    for _ in range(2):
+        CCompiler().begin(NATIVE)
+    assert len(begun._threads) == 1
+    begun.wait(CCompiler()._made_by(NATIVE), lambda: False)
+
+
+def test_what_cannot_be_begun_is_told_by_who_needs_it(cache, begun, tmp_path):
+    script = tmp_path / "broken.py"
+    script.write_text("import sys\nprint('broken 1.0')\nsys.exit('--version' not in sys.argv)\n")
+    compiler = CCompiler([sys.executable, str(script)])
+    compiler.begin(NATIVE)
+    with pytest.raises(CompilerError):
+        compiler.compile([_write("3")], NATIVE)
+    CCompiler(["no-such-compiler"]).begin(NATIVE)
+
+
+def test_waiting_for_what_was_begun_is_given_up(begun):
+    over = threading.Event()
+    begun.begin(("work",), over.wait)
+    begun.wait(("work",), lambda: True)
+    over.set()
+    begun.wait(("work",), lambda: False)
+    begun.wait(("nothing",), lambda: False)
 
 
 def test_builds_share_objects_and_a_header_kernel_by_kernel(cache, tmp_path):

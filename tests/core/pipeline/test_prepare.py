@@ -71,6 +71,23 @@ def test_of_a_device_that_is_not_here_nothing_but_the_target_is_asked(
 
 
 @pytest.mark.parametrize("level", [0, 1])
+def test_compilers_begin_once_the_configuration_is_known(
+    level: int, builder: tactix.Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = builder.session.compilers["tactix.cc@1"]
+    begun: list[Any] = []
+    monkeypatch.setattr(own, "available", lambda: "")
+    monkeypatch.setattr(own, "quick", lambda: own)
+    monkeypatch.setattr(own, "begin", begun.append)
+    fields: dict[str, Any] = {"builder_optimization_level": level, "target": "x86-64-v2"}
+    builder.begin(tactix.BuilderConfig(device="cpu", **fields))
+    prepared(builder, **fields)
+    assert begun == [cpu(builder).target("x86-64-v2")] * 2
+    builder.begin(tactix.BuilderConfig(device="elsewhere"))  # which prepare tells
+    assert len(begun) == 2
+
+
+@pytest.mark.parametrize("level", [0, 1])
 def test_compilers_are_quick_where_nothing_is_measured(
     level: int, builder: tactix.Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.stages import Part, Parts, Staged, joined
 from tactix.plan.schema import Plan
 from tactix.plugins.hookspecs import hookimpl
+from tactix.plugins.pack import BasePack
 from tactix.plugins.session import Session
 
 
@@ -112,6 +113,17 @@ def test_what_a_configuration_asks_for() -> None:
         "plugins_to_serialize": "the option plugins_to_serialize",
         "frozen": "the option frozen",
     }
+
+
+def test_no_stage_is_asked_for_where_nothing_is_requested() -> None:
+    def stages() -> list[Any]:
+        raise AssertionError("what packs have for builds that ask for more was imported")
+
+    pack = BasePack("tactix")
+    pack.build_stage(stages)
+    session = Session(plugins=[("tactix", pack)], discover=False, strict=True)
+    config = BuilderConfig()
+    assert joined(session, NetworkDefinition({}), config) == (config, Parts())
 
 
 def test_stages_lie_in_each_other() -> None:

@@ -50,7 +50,7 @@ from tactix_codegen.cuda.target import COLD  # noqa: E402
 from tactix_cuda.bench import CudaBench  # noqa: E402
 from tactix_cuda.device import CudaDevice, the_device  # noqa: E402
 from tactix_cuda.nvrtc import NvrtcCompiler  # noqa: E402
-from tactix_cuda.tactics import attention, conv, few_bits, gemm, gemv  # noqa: E402
+from tactix_cuda.tactics import attention, conv, few_bits, few_bits_gemv, gemm, gemv  # noqa: E402
 from tactix_cuda.tactics.hopper import conv as hopper_conv  # noqa: E402
 from tactix_cuda.tactics.hopper import gemm as hopper_gemm  # noqa: E402
 from tactix_cuda.tactics.hopper import stem as hopper_stem  # noqa: E402
@@ -246,9 +246,8 @@ def decoder(wanted: str) -> Iterator[Weights]:
             raw = rng.integers(0, 256, (n, k // BLOCK, BLOCK * bits // 8), np.uint8)
             scale = (rng.random((n, k // BLOCK)) / 100).astype(np.float16)
             node = h.node("FewBitsMatMul", [x, raw, scale], [1, 2], bits=bits, block_size=BLOCK)
-            yield Weights(
-                names[f"int{bits}"], node, few_bits.tactics(), raw.nbytes + scale.nbytes, peer
-            )
+            tactics = [*few_bits_gemv.tactics(), *few_bits.tactics()]
+            yield Weights(names[f"int{bits}"], node, tactics, raw.nbytes + scale.nbytes, peer)
         tactics = [*gemv.tactics(), *hopper_gemm.tactics(), *gemm.tactics()]
         node = h.node("MatMul", [x, w], [1])
         yield Weights(names["fp16"], node, tactics, w.nbytes, peer)

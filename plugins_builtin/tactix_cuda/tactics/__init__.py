@@ -27,6 +27,7 @@ MODULES = (
     "tactics.hopper.gemm",
     "tactics.gemv",
     "tactics.few_bits",
+    "tactics.few_bits_gemv",
     "tactics.few_bits_rows",
     "tactics.conv",
     "tactics.hopper.conv",

@@ -27,6 +27,7 @@ from tactix_cuda.tactics import (
     conv,
     direct_conv,
     few_bits,
+    few_bits_gemv,
     few_channels,
     gemm,
     gemv,
@@ -34,7 +35,7 @@ from tactix_cuda.tactics import (
 
 GEMM, TF32_GEMM, BYTE_GEMM = gemm.tactics()
 (GEMV,) = gemv.tactics()
-(FEW_BITS,) = few_bits.tactics()
+(FEW_BITS,), (FEW_BITS_GEMV,) = few_bits.tactics(), few_bits_gemv.tactics()
 CONV, TF32_CONV, BYTE_CONV = conv.tactics()
 (DIRECT,) = direct_conv.tactics()
 (FEW_CHANNELS,) = few_channels.tactics()
@@ -176,9 +177,9 @@ def bits_arrays(
     return [real(dtype, m, k), raw, scale, *([points.astype(DType(zeros).numpy)] if zeros else [])]
 
 
-def bits_of(arrays: Sequence[Any], bits: int, block: int) -> simt.Case:
+def bits_of(arrays: Sequence[Any], bits: int, block: int, tactic: Tactic = FEW_BITS) -> simt.Case:
     constants = range(1, len(arrays))
-    return plain(FEW_BITS, "FewBitsMatMul", arrays, constants, bits=bits, block_size=block)
+    return plain(tactic, "FewBitsMatMul", arrays, constants, bits=bits, block_size=block)
 
 
 def few_bits_products(dtype: str) -> list[simt.Case]:
@@ -197,16 +198,48 @@ def few_bits_products(dtype: str) -> list[simt.Case]:
         large = bits_of(bits_arrays(dtype, 19, 1030, 40, bits, 32, "u8"), bits, 32)
         only = [Variant.of(tiles=tiles, slices=s, step=4, stages=3) for s in (8, 2)]
         out.append(replace(large, only=only))
-    attrs = {"bits": 4, "block_size": 32}
     arrays = bits_arrays(dtype, 6, 64, 44, 4, 32)
-    body: list[Any] = [("FewBitsMatMul", (0, 1, 2), attrs), ("Add", (5, 3), {})]
-    body += [("Gelu", (6,), {}), ("Add", (7, 4), {})]
-    more = [*arrays, real(dtype, 44), real(dtype, 6, 44)]
-    out.append(group(FEW_BITS, more, body, [1, 2, 3]))
     const = [TensorSpec(DType.of(a.dtype), a.shape, const=a) for a in arrays[1:]]
     free = TensorSpec(DType(dtype), (dims.sym("n"), dims.sym("s"), 64))
-    node = h.node("FewBitsMatMul", [free, *const], **attrs)
-    return [*out, *(simt.Case(node, FEW_BITS, env=e) for e in SIZES)]
+    node = h.node("FewBitsMatMul", [free, *const], bits=4, block_size=32)
+    open_sizes = [simt.Case(node, FEW_BITS, env=e) for e in SIZES]
+    return [*out, bits_with_more(FEW_BITS, dtype, arrays), *open_sizes]
+
+
+def bits_with_more(tactic: Tactic, dtype: str, arrays: Sequence[Any]) -> simt.Case:
+    """With an epilogue."""
+    shape = (len(arrays[0]), len(arrays[1]))
+    body: list[Any] = [("FewBitsMatMul", (0, 1, 2), {"bits": 4, "block_size": 32})]
+    body += [("Add", (5, 3), {}), ("Gelu", (6,), {}), ("Add", (7, 4), {})]
+    more = [*arrays, real(dtype, shape[1]), real(dtype, *shape)]
+    return group(tactic, more, body, [1, 2, 3])
+
+
+def few_bits_gemvs(dtype: str) -> list[simt.Case]:
+    """Columns that fill no panel, panels that fill no block, depths that end within a chunk, a part
+    and a word; blocks of less than a chunk, a chunk, several chunks and all of k; rings that are
+    shorter than what a warp does; every kind of scales and zero points.
+    """
+    sizes = [
+        (1300, 40, 4, 32, "", "f16"), (777, 70, 4, 64, "u8", "f32"), (300, 9, 4, 128, "f32", "bf16"),
+        (2048, 33, 4, 512, "f16", "f16"), (46, 1, 4, 46, "", "f32"), (2060, 20, 4, 256, "u8", "f16"),
+        (1111, 40, 8, 32, "u8", "f16"), (520, 24, 8, 520, "", "f32"), (1000, 32, 4, 32, "", "f16"),
+        (700, 16, 4, 512, "", "f16"),
+    ]  # fmt: skip
+    out = []
+    for k, n, bits, block, zeros, scales in sizes:
+        if dtype == "f16" or bits == 4:
+            arrays = bits_arrays(dtype, 1, k, n, bits, block, zeros, scales)
+            out.append(bits_of(arrays, bits, block, FEW_BITS_GEMV))
+    large, even = (
+        bits_of(bits_arrays(dtype, 1, k, n, 4, 32, "u8"), 4, 32, FEW_BITS_GEMV)
+        for k, n in ((2080, 168), (2048, 64))
+    )
+    knobs = [(p, s, t) for p in (1, 2, 4) for s in (4, 8) for t in (1, 2, 3)]
+    only = [Variant.of(panels=p, slices=s, stages=t) for p, s, t in knobs if p < 4 or t < 3]
+    out += [replace(large, only=only), replace(even, only=only[::2])]
+    arrays = bits_arrays(dtype, 1, 64, 44, 4, 32)
+    return [*out, bits_with_more(FEW_BITS_GEMV, dtype, arrays)]
 
 
 def requantized(first: tuple[str, tuple[int, ...], dict[str, Any]], scale: int) -> list[Any]:
@@ -475,6 +508,7 @@ _GROUPS: dict[str, Callable[[], list[simt.Case]]] = {
     **{f"gemm {t}": partial(byte_gemms, BYTE_GEMM, t) for t in BYTES},
     **{f"gemv {t}": partial(gemvs, t) for t in DTYPES},
     **{f"few bits {t}": partial(few_bits_products, t) for t in DTYPES},
+    **{f"few bits gemv {t}": partial(few_bits_gemvs, t) for t in DTYPES[:2]},
     **{f"conv {t}": partial(convs, t) for t in DTYPES},
     **{f"conv {t}": partial(byte_convs, BYTE_CONV, t) for t in BYTES},
     "conv tf32": lambda: images(TF32_CONV, "f32", IMAGES[:3]),

@@ -18,6 +18,7 @@ from product_cases import (
     BYTES,
     CONV,
     FEW_BITS,
+    FEW_BITS_GEMV,
     GEMM,
     TABLE,
     TF32_BUDGET,
@@ -32,6 +33,7 @@ from product_cases import (
     whole,
 )
 
+from tactix.base import dims
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import KernelArtifact, Source
@@ -149,6 +151,29 @@ def test_a_fault_of_few_bits_is_noticed(old: str, new: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("old", "new"),
     [
+        ("C::EVEN || k < C::K)", "k < C::K - 8)"),
+        ("tx_copy_wait<C::STAGES - 1>();", "tx_copy_wait<C::STAGES>();"),
+        ("-N::OFFSET - zero[i][j]", "-zero[i][j] + 1"),
+        ("* C::SETS / 8 * 8 + g", "* 8 + g"),
+        ("g == t + 4 * h ? BLANK", "g == t ? BLANK"),
+        ("(p + C::STAGES) % C::PANELS;", "p;"),
+        ("< BLANK / 4", "< 4"),
+        ("__byte_perm(w[1], w[3], 0x5410)", "__byte_perm(w[0], w[2], 0x7632)"),
+    ],
+)  # fmt: skip
+def test_a_fault_of_gemv_is_noticed(old: str, new: str, tmp_path: Path) -> None:
+    arrays = bits_arrays("f16", 1, 2104, 40, 4, 64, "u8", "f16")
+    arrays[0][:] += 1
+    case = bits_of(arrays, 4, 64, FEW_BITS_GEMV)
+    only = [Variant.of(panels=2, slices=4, stages=3)]
+    wrong = replace(case, tactic=Mutated(FEW_BITS_GEMV, old, new), only=only)
+    with pytest.raises(AssertionError, match=r"times the budget|block|wrote outside|no number"):
+        simt.check_all([wrong], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
         ("if (G::PAD == 0 || ok)", "if (true)"),
         ("tx_set<BYTES>(place, G::PAD)", "tx_set<BYTES>(place, G::PAD + 1)"),
         ("row + i * 16 + m % 2 * 8 + r, step * 2 + m / 2", "row + i * 16 + m / 2 * 8 + r, step * 2 + m % 2"),
@@ -197,6 +222,44 @@ def test_plans_hold_few_bits_in_the_order_of_lanes() -> None:
     assert sum(p.nbytes for p in packed) == arrays[1].nbytes + arrays[2].nbytes
     words = packed[0].reshape(2, 16, 32, 4, 4)  # panel, chunk, lane, column / 8, bytes
     assert (words[1, 3, 4 * 5 + 2, 1] == arrays[1][32 + 8 + 5, 3, 8:12]).all()
+
+
+def test_what_gemv_leaves_to_others() -> None:
+    x, *weights = bits_arrays("f16", 1, 96, 9, 4, 32)
+    attrs = {"bits": 4, "block_size": 32}
+    const = [TensorSpec(DType.of(a.dtype), a.shape, const=a) for a in weights]
+    nodes = [
+        simt.h.node("FewBitsMatMul", [x, *weights], [], **attrs),
+        simt.h.node("FewBitsMatMul", [x.astype(np.float32), *weights], [1, 2], **attrs),
+        simt.h.node("FewBitsMatMul", [x.repeat(2, 0), *weights], [1, 2], **attrs),
+        simt.h.node(
+            "FewBitsMatMul", [TensorSpec(DType.FP16, (dims.sym("n"), 96)), *const], **attrs
+        ),
+        bits_of(bits_arrays("f16", 1, 96, 9, 4, 16), 4, 16).node,
+        bits_of(bits_arrays("f16", 1, 192, 9, 4, 96), 4, 96).node,
+        bits_of(bits_arrays("bf16", 1, 96, 9, 8, 32), 8, 32).node,
+    ]
+    for node in nodes:
+        offered = asked.variants(FEW_BITS_GEMV, node, simt.DEVICE)
+        assert isinstance(offered, Reject)
+        assert offered.reason
+
+
+def test_plans_hold_few_bits_in_the_order_of_parts() -> None:
+    """As many bytes as the network has, where panels and chunks are whole."""
+    arrays = bits_arrays("f16", 1, 512, 32, 4, 32, scales="f16")
+    node = bits_of(arrays, 4, 32).node
+    offered = asked.variants(FEW_BITS_GEMV, node, simt.DEVICE)
+    assert not isinstance(offered, Reject)
+    made = asked.artifact(FEW_BITS_GEMV, node, offered[0], CompileContext(simt.DEVICE))
+    packed = [p.apply(arrays) for _, p in made.constants]
+    assert sum(p.nbytes for p in packed) == arrays[1].nbytes + arrays[2].nbytes
+    words = packed[0].reshape(
+        2, 2, 4, 8, 4, 2, 2, 4
+    )  # panel, chunk, load, lane, part / 4, column / 8
+    assert (words[1, 1, 3, 5, 2, 1, 0] == arrays[1][16 + 5, 8 + 4 + 2, 12:16]).all()
+    scales = packed[1].reshape(2, 16, 8, 2)
+    assert scales[1, 9, 3, 1] == arrays[2][16 + 8 + 3, 9]
 
 
 def test_which_masks_are_causal() -> None:

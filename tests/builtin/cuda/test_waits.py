@@ -61,6 +61,19 @@ def test_nothing_is_touched_before(name: str) -> None:
         assert first is None or text.index(WAIT) < first.start()
 
 
+@pytest.mark.parametrize("name", ["few bits gemv f16", "few bits gemv bf16"])
+def test_x_is_read_behind(name: str) -> None:
+    """Its weights are asked for before, by copies. Reads of what is there from the start (``nc``)
+    the assembler may move before the wait.
+    """
+    for case in product_cases.TABLE[name]()[::3]:
+        for text in entries(made(case, "sm_90"), "sm_90"):
+            first = re.search(r"ld\.global\S*", text)
+            assert first is not None
+            assert ".nc" not in first.group()
+            assert text.index("cp.async") < text.index(WAIT) < first.start()
+
+
 @pytest.mark.parametrize("name", HOPPER)
 def test_kernels_of_hopper_wait(name: str) -> None:
     artifact = made(HOPPER[name]()[0], "sm_90a")

@@ -23,6 +23,17 @@ TX_INLINE void tx_wait_for_others() {
 #endif
 }
 
+// What kernels before write, for reads behind the wait: a compiler may read what no kernel of its own writes as early as it
+// likes, and takes a parameter that is const and __restrict__ for such.
+template <class T>
+TX_INLINE const T* tx_of_others(const T* p) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("" : "+l"(p)::"memory");
+  __builtin_assume(__isGlobal(p));
+#endif
+  return p;
+}
+
 // N neighbouring elements, moved by one instruction where they are at most 16 bytes.
 template <class T, int N>
 struct alignas(sizeof(T) * N) tx_pack {

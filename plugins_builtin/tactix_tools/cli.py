@@ -4,8 +4,10 @@ exit codes.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
+import gc
 import json
 import os
 import signal
@@ -87,6 +89,7 @@ def exit_code(error: BaseException) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one tool; returns the exit code and raises nothing but SystemExit."""
+    _leave_cycles()
     try:
         with _heeding_sigterm():
             return _run(argv)
@@ -94,6 +97,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return TERMINATED
     except KeyboardInterrupt:  # while tactix is imported, or an error is told
         return INTERRUPTED
+
+
+@functools.cache
+def _leave_cycles() -> None:
+    """When Python ends it searches all that is left for cycles, twice, which took 0.1 s of 1.5 s of
+    the processor behind a build; they go with the process anyhow.
+    """
+    atexit.register(gc.freeze)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
 import signal
@@ -245,3 +247,15 @@ def test_a_packs_tool_has_the_packs_name_in_front(
         assert all(f"{p}.audit" in capsys.readouterr().out for p in packs[:1])
         assert cli.main(["audit"]) == 2
         assert f"A pack's tool has its name in front: {names}" in capsys.readouterr().err
+
+
+def test_nothing_is_searched_for_cycles_when_the_process_ends(
+    install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_the_end: list[Any] = []
+    monkeypatch.setattr(atexit, "register", at_the_end.append)
+    cli._leave_cycles.cache_clear()
+    install(lambda session, number: 0)
+    for _ in range(2):
+        assert cli.main(["probe"]) == 0
+    assert at_the_end == [gc.freeze]

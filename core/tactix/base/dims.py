@@ -259,6 +259,8 @@ def broadcast(a: Dim, b: Dim) -> Dim:
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """numpy's broadcasting over symbolic shapes. Raises ShapeError."""
+    if shapes and all(s == shapes[0] for s in shapes):  # most, and then nothing is assumed
+        return tuple(shapes[0])
     rank = max((len(s) for s in shapes), default=0)
     out: Shape = (1,) * rank
     for s in shapes:

@@ -182,7 +182,9 @@ class TensorSpec:
         return evaluate_shape(self.shape, env)
 
     def plain(self) -> TensorSpec:
-        """Without content."""
+        """Without content; itself where it has none."""
+        if self.value is None and self.const is None:
+            return self
         return replace(self, value=None, const=None)
 
     def __str__(self) -> str:

@@ -62,6 +62,10 @@ class Value:
         return f"<value {self.name}: {self.spec}>"
 
 
+NOT_INFERRED: tuple[list[TensorSpec], list[TensorSpec]] = ([], [])
+"""What a body reads and the specs of its ids, of nodes where nobody has asked for these."""
+
+
 class Node(Generic[Schema]):
     """One layer in a network. ``origin`` lists the model's node names that it stands for."""
 
@@ -90,7 +94,7 @@ class Node(Generic[Schema]):
         self.name, self.layer, self.attrs = name, layer, attrs
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.origin = tuple(origin) or (name,)
-        self._inferred: tuple[list[TensorSpec], list[TensorSpec]] = ([], [])
+        self._inferred = NOT_INFERRED
         self._single: tuple[tuple[object, ...], Body] | None = None
 
     @property
@@ -100,8 +104,8 @@ class Node(Generic[Schema]):
 
     @inputs.setter
     def inputs(self, inputs: Sequence[Value | None]) -> None:
-        self._inputs = tuple(inputs)
-        self._given = tuple(v for v in self._inputs if v is not None)
+        self._given = tuple([v for v in inputs if v is not None])
+        self._inputs = self._given if len(self._given) == len(inputs) else tuple(inputs)
 
     @property
     def is_fused(self) -> bool:

@@ -137,9 +137,12 @@ class Rewriter:
             verdict = None if ask is None else self._verdict(rule, ask, node)
             if verdict is False:
                 continue
-            fitting = (Match({}, (node,)),)
-            captured = bool(rule.captures_root)
-            for m in match_node(rule.pattern, node, captured) if ask is None else fitting:
+            fitting: Iterable[Match] = (
+                match_node(rule.pattern, node, bool(rule.captures_root))
+                if ask is None
+                else (Match({}, (node,)),)
+            )
+            for m in fitting:
                 near = self._apply(rule, m, verdict)
                 if near is not None:
                     return near
@@ -303,16 +306,8 @@ class Rewriter:
         """Producers before users, among these nodes."""
         rank: dict[Node, int] = {}
         inside = set(nodes)
-
-        def visit(n: Node) -> None:
-            if n in inside and n not in rank:
-                for v in n.given:
-                    if v.producer is not None:
-                        visit(v.producer)
-                rank[n] = len(rank)
-
         for n in nodes:
-            visit(n)
+            _rank(n, inside, rank)
         return rank.__getitem__
 
     def adopt(self, node: Node | None) -> None:
@@ -364,6 +359,17 @@ class Rewriter:
                     stay.append(v.producer)
                     stack.append(v.producer)
         return stay
+
+
+def _rank(node: Node, inside: Collection[Node], rank: dict[Node, int]) -> None:
+    """Number a node, if it is inside, behind what it reads there. A function inside of the one that
+    asks would leave Python a cycle to find for each of thousands of fusions.
+    """
+    if node in inside and node not in rank:
+        for v in node.given:
+            if v.producer is not None:
+                _rank(v.producer, inside, rank)
+        rank[node] = len(rank)
 
 
 def _fail(rule: Rule, root: Node, e: Exception) -> NoReturn:

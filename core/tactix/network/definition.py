@@ -447,11 +447,12 @@ def inner_networks(node: Node) -> list[NetworkDefinition]:
 
 def weight_bytes(network: NetworkDefinition) -> int:
     """Bytes of the constants that a run reads whole, in bodies of branches and loops, too."""
+    nodes = network.nodes
     read = {
         v: v.const.nbytes
-        for node in network.nodes
+        for node in nodes
         for i, v in enumerate(node.inputs)
         if v is not None and v.const is not None and i not in node.layer.tables
     }
-    bodies = (body for node in network.nodes for body in inner_networks(node))
+    bodies = (body for node in nodes for body in inner_networks(node))
     return sum(read.values()) + sum(map(weight_bytes, bodies))

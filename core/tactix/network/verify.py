@@ -15,8 +15,9 @@ def _has_outputs(net: NetworkDefinition) -> str:
 
 
 def _known_sources(net: NetworkDefinition) -> str:
-    known = {*net.inputs, *net.constants, *(v for n in net.nodes for v in n.outputs)}
-    strange = ((n.name, v.name) for n in net.nodes for v in n.given if v not in known)
+    nodes = net.nodes
+    known = {*net.inputs, *net.constants, *(v for n in nodes for v in n.outputs)}
+    strange = ((n.name, v.name) for n in nodes for v in n.given if v not in known)
     return next(
         (f"layer {n!r} reads {v!r}, which belongs to another network" for n, v in strange), ""
     )

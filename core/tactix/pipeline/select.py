@@ -85,11 +85,13 @@ def _leave(settler: Settler) -> None:
     state = settler.state
     if isinstance(state.config.frozen, Locked) or state.config.progress_monitor.cancelled():
         return
-    whys = {n: without_kernel(b) for n, b in settler.bids.items()}
+    whys = {n: why for n, b in settler.bids.items() if (why := without_kernel(b))}
+    if not whys:
+        return
     fixed = state.precisions.obeyed
     for keys in (state.lowering, state.parts.lowering):
         lowering = Lowering(settler.trace, keys)
-        if lost := [x for n, why in whys.items() if why and (x := lowering.lost(n, why, fixed))]:
+        if lost := [x for n, why in whys.items() if (x := lowering.lost(n, why, fixed))]:
             raise NotLowered(lost, keys)
 
 

@@ -9,6 +9,7 @@ allowed, or cannot do it either, the build fails.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -151,9 +152,10 @@ class Settler:
         start = time.monotonic()
         new: dict[Node, Bids] = {}
         shared: dict[Any, Bids] = {}
+        able = functools.cache(self._able_of)
         for i, n in enumerate(nodes):
-            tactics = self._able(n, n in produced)
             exact = bool(self.state.precisions.of(n))
+            tactics = able(exact, n in produced)
             key = n if n in produced else (exact, self._likeness(n, tactics))
             found = shared.get(key) or bid(n, tactics, self.state.context, terms)
             found.produced = n in produced
@@ -187,7 +189,10 @@ class Settler:
 
     def _able(self, n: Node, produced: bool) -> list[Tactic]:
         """Tactics that the node may have, as far as its shapes and its precision tell."""
-        exact = bool(self.state.precisions.of(n))
+        return self._able_of(bool(self.state.precisions.of(n)), produced)
+
+    def _able_of(self, exact: bool, produced: bool) -> list[Tactic]:
+        """Those of nodes whose precision is ``exact``, or whose shapes only running tells."""
         return [
             t
             for t in self.state.tactics

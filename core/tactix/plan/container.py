@@ -40,6 +40,8 @@ HEADER_LIMIT = 64 << 20
 SIGNATURE_LIMIT = 64 << 10
 MARKS = 1 << 18
 NESTING = 200
+LARGE = 1 << 18
+"""Bytes of a blob that take longer to sum up than to hand to another thread."""
 CURE = (
     "Build it here, or with VERSION_COMPATIBLE there: the file then brings the runtime that runs it"
 )
@@ -119,11 +121,17 @@ def _pieces(plan: Plan, sign: Sign | None) -> Iterator[bytes | memoryview]:
 
 
 def _digests(blobs: Mapping[str, memoryview]) -> Iterator[str]:
-    """The sha256 of each, in order; several are made at a time."""
+    """The sha256 of each, in order; of large ones several are made at a time."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for found in pool.map(hashlib.sha256, blobs.values()):
+        large = {
+            name: pool.submit(hashlib.sha256, view)
+            for name, view in blobs.items()
+            if view.nbytes >= LARGE
+        }
+        for name, view in blobs.items():
+            found = large[name].result() if name in large else hashlib.sha256(view)
             yield found.hexdigest()
 
 

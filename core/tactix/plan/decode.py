@@ -5,6 +5,7 @@ sha256.
 from __future__ import annotations
 
 import hashlib
+import marshal
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -45,6 +46,11 @@ LAUNCH: dict[str, Callable[[Reader], Any]] = {
 REQUIREMENT = ("key", "dist", "version", "digest", "embedded", "host_code")
 
 
+REPRODUCIBLE = 2
+"""The version of marshal's format in which equal values give equal bytes, whoever else holds them.
+"""
+
+
 class BlobTable:
     """Blobs named by their sha256, while a header is written or read; equal content is handled
     once.
@@ -55,6 +61,7 @@ class BlobTable:
         self._names: dict[int, str] = {}
         self._bytes: dict[str, bytes] = {}
         self._texts: dict[str, str] = {}
+        self._artifacts: dict[bytes, KernelArtifact] = {}
 
     def add(self, content: bytes | str) -> str:
         """Keep bytes or text; returns the name."""
@@ -75,6 +82,13 @@ class BlobTable:
                 raise PlanFormatError("code does not fit its sha256", who=r.path)
             self._bytes[name] = content
         return self._bytes[name]
+
+    def artifact(self, r: Reader) -> KernelArtifact:
+        """As ``decode_artifact``: one for all steps that run the same."""
+        key = marshal.dumps(r.value, REPRODUCIBLE)
+        if key not in self._artifacts:
+            self._artifacts[key] = decode_artifact(r, self)
+        return self._artifacts[key]
 
     def text(self, r: Reader) -> str:
         """Source text; empty where none is named."""
@@ -174,7 +188,7 @@ def _step(r: Reader, blob_table: BlobTable, blobs: Mapping[str, Any], depth: int
     constants = {k: v.integer() for k, v in r.at("constants").fields().items()}
     plans = tuple(_plan(p, blob_table, blobs, depth + 1) for p in r.at("plans").items())
     own = (inputs, outputs, constants, r.at("workspace").integer(-1), r.at("info").mapping(), plans)
-    return Step(r.at("name").text(), decode_artifact(r.at("artifact"), blob_table), *own)
+    return Step(r.at("name").text(), blob_table.artifact(r.at("artifact")), *own)
 
 
 def _operand(r: Reader) -> Operand:

@@ -47,14 +47,14 @@ def plain(value: Any) -> Any:
     """A JSON value of notes for people: tuples become lists, and a number that is not finite
     becomes null.
     """
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
     raise PlanFormatError(f"a plan cannot hold a {type(value).__name__}", why=repr(value)[:80])
 
 

@@ -110,9 +110,10 @@ class Reader:
 
     def shape(self) -> Shape:
         """Dimensions that are not negative, as far as they are known."""
-        if len(self.items()) > RANK:
+        found = self.items()
+        if len(found) > RANK:
             self.fail(f"at most {RANK} dimensions")
-        return tuple(d.integer() if type(d.value) is int else d.dim() for d in self.items())
+        return tuple([d.integer() if type(d.value) is int else d.dim() for d in found])
 
     def dtype(self) -> DType:
         self.text()

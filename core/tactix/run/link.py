@@ -283,6 +283,8 @@ def _other_cure(missing: Collection[str], refused: Collection[str]) -> str:
 
 def layer_keys(params: Any) -> set[str]:
     """Keys of the layers that an artifact's params name, but the core's own."""
+    if params is None or isinstance(params, (str, int, float)):  # most, and no slow Mapping
+        return set()
     if isinstance(params, Mapping):
         found: set[str] = set()
         if isinstance(own := params.get("layer"), str):

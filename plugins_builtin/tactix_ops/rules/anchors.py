@@ -78,12 +78,11 @@ def computed(node: Node) -> Computed:
     specs = node.specs
     known = _computed.get(node)
     if known is None or known.specs is not specs:
-        found = frozenset().union(
-            *(
-                _kinds(b.layer, b.attrs, tuple([specs[i].dtype for i in b.inputs]))
-                for b in node.body.nodes
-            )
-        )
+        dtypes = [s.dtype for s in specs]
+        computes = {
+            (b.layer, b.attrs, tuple([dtypes[i] for i in b.inputs])) for b in node.body.nodes
+        }
+        found = frozenset().union(*(_kinds(*each) for each in computes))
         known = _computed[node] = Computed(found <= {"vectors"}, "others" not in found, specs)
     return known
 

@@ -164,6 +164,8 @@ def test_symbols_broadcast_when_shapes_are_set() -> None:
         evaluate(both, {"n": 3, "m": 4})
     assert substitute(both, {"n": 1}) == m
     assert broadcast_shapes((n, 1, 3), (7, 1), ()) == (n, 7, 3)
+    assert broadcast_shapes((n, 1, 3), (n, 1, 3)) == (n, 1, 3)
+    assert broadcast_shapes() == ()
 
 
 def test_an_axis_goes_along_with_what_it_broadcasts_to_or_stays() -> None:

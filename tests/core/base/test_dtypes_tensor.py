@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,3 +132,10 @@ def test_open_sizes_are_none_that_let_formats_lie_alike() -> None:
     assert blocked(16).lies_as(NHWC, (n, 32, 1, 1))
     assert not NHWC.lies_as(LINEAR, (n, 32, n, 1))
     assert not blocked(16).lies_as(LINEAR, (n, n, 1, 1))
+
+
+def test_a_spec_without_content_is_plain_as_it_is() -> None:
+    spec = TensorSpec(DType.INT64, (2,))
+    assert spec.plain() is spec
+    assert replace(spec, value=(1, 2)).plain() == spec
+    assert replace(spec, const=np.zeros(2, np.int64)).plain() == spec

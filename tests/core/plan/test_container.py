@@ -44,12 +44,31 @@ def test_a_round_trip_keeps_everything(plan: Plan) -> None:
     assert bytes(got.blobs["note"]) == b"kept"
 
 
+def test_steps_that_run_the_same_are_one_artifact_when_they_are_read(plan: Plan) -> None:
+    first, last = plan.steps
+    again = replace(last, name="again", artifact=replace(last.artifact))
+    other = replace(last, name="other", artifact=replace(last.artifact, host_code=False))
+    buffers = [replace(b, last=3) if b.name == "mid" else b for b in plan.buffers]
+    steps = (first, last, again, other)
+    data = container.dump(replace(plan, steps=steps, buffers=tuple(buffers)))
+    _, *read = container.load(data).steps
+    assert read[0].artifact is read[1].artifact
+    assert [s.artifact for s in read] == [last.artifact, again.artifact, other.artifact]
+    assert read[2].artifact != read[0].artifact
+
+
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 65])
 def test_a_weight_without_content_may_lie_anywhere(plan: Plan, size: int) -> None:
     blobs = {"first": b"", **plan.blobs, "odd": bytes(size), "last": b""}
     data = container.dump(replace(plan, blobs=blobs))
     found = container.load(data).blobs
     assert {k: bytes(found[k]) for k in blobs} == {k: bytes(v) for k, v in blobs.items()}
+
+
+def test_large_weights_are_summed_up_beside_small_ones(plan: Plan) -> None:
+    blobs = {f"b{i}": bytes([i]) * (container.LARGE + i - 2) for i in range(5)}
+    got = container.load(container.dump(replace(plan, blobs={**plan.blobs, **blobs})), verify=True)
+    assert {k: bytes(got.blobs[k]) for k in blobs} == blobs
 
 
 def test_equal_plans_give_equal_bytes(plan: Plan) -> None:

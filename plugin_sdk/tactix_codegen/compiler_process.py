@@ -59,15 +59,16 @@ def run_all(
     Raises BuildCancelled when ``cancelled`` is set, or ``stopped`` says so, which this thread asks;
     no process outlives the call. That of Ctrl-C, too: a KeyboardInterrupt comes between any two
     steps of the main thread, such as the start of a process and noting it down, and in no other
-    thread.
+    thread. A daemon, which nobody waits for when Python ends, starts them itself.
     """
+    at_once = workers or os.cpu_count() or 1
+    if threading.current_thread().daemon:
+        return _work_off(commands, cwd, timeout, (cancelled.is_set, stopped), at_once, ended)
     interrupted = threading.Event()
     thread = ThreadPoolExecutor(1, "tactix-compilers")
     try:
-        stop = (cancelled, interrupted)
-        work = thread.submit(
-            _work_off, commands, cwd, timeout, stop, workers or os.cpu_count() or 1, ended
-        )
+        stop = (cancelled.is_set, interrupted.is_set)
+        work = thread.submit(_work_off, commands, cwd, timeout, stop, at_once, ended)
         while not wait([work], ASKED).done:
             if stopped():
                 interrupted.set()
@@ -81,7 +82,7 @@ def _work_off(
     commands: Sequence[Sequence[str]],
     cwd: str,
     timeout: float,
-    stop: Sequence[threading.Event],
+    stop: Sequence[Callable[[], bool]],
     workers: int,
     ended: Callable[[int, CommandResult], None],
 ) -> list[CommandResult]:
@@ -96,7 +97,7 @@ def _work_off(
             running = [job for job in running if job not in over]
             for job in over:
                 ended(job.index, done[job.index])
-            if any(event.is_set() for event in stop):
+            if any(said() for said in stop):
                 raise BuildCancelled("compiling was cancelled")
             time.sleep(0.004)
     finally:

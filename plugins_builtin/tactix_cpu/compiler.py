@@ -16,6 +16,7 @@ In a translation unit every kernel has its own ``TX_ENTRY`` (``k_`` and 16 digit
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import hashlib
@@ -128,18 +129,32 @@ place of 2.98, and nothing of a call, 40.3 ms with either; for all kernels a cal
 
 class Begun:
     """Work that threads of their own have begun, each once, by what it is made with. Who needs what
-    failed does it again, and tells.
+    failed does it again, and tells. They are daemons, and end before the process does.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._over = threading.Event()
         self._threads: dict[tuple[str, ...], threading.Thread] = {}
 
     def begin(self, key: tuple[str, ...], work: Callable[[], None]) -> None:
         with self._lock:
             if key not in self._threads:
-                self._threads[key] = threading.Thread(target=self._run, args=(work,))
-                self._threads[key].start()
+                if not self._threads:
+                    atexit.register(self.end)
+                thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+                self._threads[key] = thread
+                thread.start()
+
+    def is_over(self) -> bool:
+        """Whether the work is to stop."""
+        return self._over.is_set()
+
+    def end(self) -> None:
+        """Stop all of it, so that no compiler outlives the process."""
+        self._over.set()
+        for thread in self._threads.values():
+            thread.join()
 
     def wait(self, key: tuple[str, ...], stopped: Callable[[], bool]) -> None:
         """Until that work is over, if it was begun, or until ``stopped`` says so."""
@@ -245,7 +260,8 @@ class CCompiler(Compiler):
         if other_architecture(device) or not self.command:
             return
         with contextlib.suppress(ToolchainError):
-            beside = self._like(self._command, self._effort)  # told and stopped by nobody
+            beside = self._like(self._command, self._effort)
+            beside.stopped = _BEGUN.is_over
             _BEGUN.begin(self._made_by(device), partial(beside._begin, device))
 
     def _begin(self, device: DeviceProperties) -> None:

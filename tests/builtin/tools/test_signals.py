@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="signals of PO
 
 COMPILER = """#!/bin/sh
 case "$*" in *--version*) echo endless 1.0; exit;; esac
+[ -n "$BEGUN" ] || grep -q 'define TX_ENTRY' u0.c || exit 1
 sleep 600 &
 echo $$ $! >> "$PIDS"
 echo half > half.o
@@ -44,9 +45,11 @@ def model(tmp_path) -> Path:
 
 
 class Running:
-    """A build that waits for its compiler, in folders of its own."""
+    """A build that waits for its compiler, in folders of its own. ``begun``: it compiles what is
+    begun before there are kernels, too; else that fails at once.
+    """
 
-    def __init__(self, model: Path) -> None:
+    def __init__(self, model: Path, begun: bool = False) -> None:
         self.at = model.parent
         self.temporary, self.cache, self.pids = (
             self.at / name for name in ("temporary", "cache", "pids")
@@ -60,6 +63,7 @@ class Running:
             "TACTIX_CACHE_DIR": self.cache,
             "PIDS": self.pids,
             "CC": compiler,
+            "BEGUN": "1" if begun else "",
         }
         command = [sys.executable, "-m", "tactix", "build", model.name, "-o", "m.plan", "-O", "0"]
         self.process = subprocess.Popen(
@@ -118,6 +122,15 @@ def running(model) -> Iterator[Running]:
     found.process.communicate()
     for pid in found.orphans():
         os.kill(pid, signal.SIGKILL)
+
+
+def test_sigterm_ends_what_was_begun_before_there_are_kernels(model):
+    running = Running(model, begun=True)
+    running.process.terminate()
+    assert running.process.wait(ENOUGH) == 143
+    running.process.communicate()
+    assert not running.left()
+    assert not running.orphans()
 
 
 def test_ctrl_c_while_a_kernel_is_compiled(running):

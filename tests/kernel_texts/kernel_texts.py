@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import asked
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "builtin" / "tactics"))
+sys.path[:0] = [str(HERE.parent / "shared"), str(HERE.parent / "builtin" / "tactics")]
 
+import asked  # noqa: E402
 from harness import fused, node  # noqa: E402
 
 from tactix.base.dtypes import DType  # noqa: E402
@@ -114,7 +114,15 @@ def texts() -> Sequence[KernelText]:
     blocks = blocked(LANES)
     (of_gemm,), (of_conv,), (of_sum,) = gemm.tactics(), direct.tactics()[:1], reduction.tactics()
     (of_heads,), (of_hopper, *_) = attention.tactics(), hopper_gemm.tactics()
-    flow = {"rows": 128, "cols": 128, "stages": 6, "teams": 2, "alternate": True, "splits": 1}
+    flow = {
+        "rows": 128,
+        "cols": 128,
+        "stages": 6,
+        "teams": 2,
+        "alternate": True,
+        "splits": 1,
+        "paired": False,
+    }
     return (
         KernelText(
             "gemm.c",

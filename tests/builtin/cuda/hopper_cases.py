@@ -166,7 +166,7 @@ def byte_stems(dtype: str) -> list[simt.Case]:
 
 def byte_tiles(dtype: str, flow: hopper.Flow | None = None) -> simt.Case:
     """As ``tiles``; of the flow that is the best if none is given."""
-    rows, cols = (130, 72) if flow is None else (flow.rows + 9, flow.cols + 8)
+    rows, cols = (130, 72) if flow is None else (flow.tall + 9, flow.cols + 8)
     arrays = [pc.whole(dtype, rows, 400), pc.whole("i8", 400, cols)]
     rest = [
         pc.whole("i8", cols).astype(np.int32), pc.real("f32", cols) * 1e-3, pc.whole("u8", rows, cols)
@@ -177,10 +177,10 @@ def byte_tiles(dtype: str, flow: hopper.Flow | None = None) -> simt.Case:
 
 
 def tiles(dtype: str, flow: hopper.Flow, cut: bool = True) -> simt.Case:
-    """Two by two tiles of a flow, all but one of them cut, of four stages, one of them cut; bias,
-    gelu and residual.
+    """Two by two tiles, or pairs, of a flow, all but one of them cut, of four stages, one of them
+    cut; bias, gelu and residual.
     """
-    rows, cols = (flow.rows + 9, flow.cols + 8) if cut else (flow.rows * 2, flow.cols * 2)
+    rows, cols = (flow.tall + 9, flow.cols + 8) if cut else (flow.tall * 2, flow.cols * 2)
     case = pc.epilogues(GEMM, dtype, rows, 200, cols)[0]
     return replace(case, device=ALONE, only=hopper.variants([flow]))
 
@@ -205,7 +205,7 @@ def every_flow(case: simt.Case) -> simt.Case:
     """The case with all flows, whatever the estimates say."""
     offered = asked.variants(case.tactic, case.node, DEVICE)
     assert not isinstance(offered, Reject), offered.reason
-    knobs = [Variant.of(**vars(f)).knobs for f in hopper.flows()]
+    knobs = [Variant.of(**vars(f)).knobs for f in (*hopper.flows(), *hopper.pairs())]
     return replace(case, only=[replace(offered[0], knobs=k) for k in knobs])
 
 

@@ -3,6 +3,7 @@
 
 static uint32_t tx_rank() { return simt_own / (int)blockDim.x; }
 static void tx_cluster_sync() { simt_wait(simt_warps + simt_cluster); }
+static void tx_cluster_meet() { tx_cluster_sync(); }
 static int simt_named(int barrier, int threads) {
   const int group = simt_warps + simt_cluster + 1 + tx_rank() * 16 + barrier + 1;
   simt_groups[group].size = threads;
@@ -31,11 +32,18 @@ static simt_bar& simt_barrier(tx_shared_t at) { return simt_bars[simt_place(at, 
 static void tx_bar_init(tx_shared_t at, int count) { simt_barrier(at) = {count, 0, 0, 0, {}}; }
 static void tx_bars_made() {}
 static void tx_fetch_map(const tx_map&) {}
-static void tx_bar_arrive(tx_shared_t at) {
-  simt_bar& b = simt_barrier(at);
+// That place of another block of the cluster.
+static char* simt_far(tx_shared_t at, int bytes, int block) {
+  if (block < 0 || block >= simt_cluster) simt_fail("no such block");
+  if (simt_fibers[block * (int)blockDim.x].done) simt_fail("a place of a block that has left");
+  return simt_place(at, bytes) + (block - (int)tx_rank()) * simt_pitch;
+}
+static void simt_arrive_at(simt_bar& b) {
   if (++b.arrived > b.count) simt_fail("too many arrive");
   simt_flip(b);
 }
+static void tx_bar_arrive(tx_shared_t at) { simt_arrive_at(simt_barrier(at)); }
+static void tx_bar_arrive_far(tx_shared_t at, int block) { simt_arrive_at(simt_bars[simt_far(at, 8, block)]); }
 static void tx_bar_expect(tx_shared_t at, int bytes) {
   simt_barrier(at).bytes += bytes;
   tx_bar_arrive(at);
@@ -54,33 +62,44 @@ static void tx_bar_wait(tx_shared_t at, uint32_t parity) {
 }
 // Rows of 128 bytes whose chunks of 16 are permuted by bits 7 to 9 of the address.
 static tx_shared_t simt_permuted(tx_shared_t at) { return at ^ (at >> 7 & 7) << 4; }
-// One such row: its elements from a place of a tensor on, zeros outside. A box is 128 bytes wide, of elements of two bytes or
+// One such row: its elements from a place of a tensor on, zeros outside; so many bytes away where that is another block's. A box is 128 bytes wide, of elements of two bytes or
 // of one.
-static void simt_fetch_row(simt_bar& b, tx_shared_t to, const int64_t* n, int rank, const int64_t* at) {
+static void simt_fetch_row(simt_bar& b, tx_shared_t to, const int64_t* n, int rank, const int64_t* at, long away = 0) {
   const int64_t *sizes = n + 1, *strides = sizes + rank, *box = n + rank * 2;
   const int size = 128 / (int)box[0];
   const char* from = (const char*)n[0] + at[0] * size;
   bool inside = true;
   for (int i = 1; i < rank; i++) inside = inside && at[i] >= 0 && at[i] < sizes[i], from += at[i] * strides[i - 1];
   for (int c = 0; c < box[0]; c++) {
-    const simt_copy one = {simt_place(simt_permuted(to + c * size), size), from + c * size, size, inside && at[0] + c < sizes[0]};
+    const simt_copy one = {simt_place(simt_permuted(to + c * size), size) + away, from + c * size, size, inside && at[0] + c < sizes[0]};
     if (simt_eager) simt_do(one), b.bytes -= size;
     else b.late.push_back(one);
   }
 }
 template <int RANK>
-static void simt_fetch(tx_shared_t to, const tx_map& map, tx_shared_t bar, const int64_t (&first)[RANK]) {
+static void simt_fetch_to(tx_shared_t to, const tx_map& map, simt_bar& bar, const int64_t (&first)[RANK], long away) {
   const int64_t* box = map.n + RANK * 2;
   if (to % 1024 || (box[0] != 64 && box[0] != 128)) simt_fail("misaligned box");
   int64_t at[RANK];
   memcpy(at, first, sizeof at);
-  for (int r = 0; r < box[1]; r++, at[1]++) simt_fetch_row(simt_barrier(bar), to + r * 128, map.n, RANK, at);
-  simt_flip(simt_barrier(bar));
+  for (int r = 0; r < box[1]; r++, at[1]++) simt_fetch_row(bar, to + r * 128, map.n, RANK, at, away);
+  simt_flip(bar);
+}
+template <int RANK>
+static void simt_fetch(tx_shared_t to, const tx_map& map, tx_shared_t bar, const int64_t (&first)[RANK]) {
+  simt_fetch_to(to, map, simt_barrier(bar), first, 0);
 }
 static void tx_fetch_rows(tx_shared_t to, const tx_map& map, tx_shared_t bar, int x, int y, int head, int batch) {
   simt_fetch<4>(to, map, bar, {x, y, head, batch});
 }
 static void tx_fetch(tx_shared_t to, const tx_map& map, tx_shared_t bar, int x, int y) { simt_fetch<2>(to, map, bar, {x, y}); }
+static void tx_fetch_for_both(tx_shared_t to, const tx_map& map, tx_shared_t bar, int x, int y) {
+  if (simt_cluster != 2) simt_fail("no cluster of two");
+  for (int block = 0; block < 2; block++) {
+    const long away = (block - (int)tx_rank()) * simt_pitch;
+    simt_fetch_to<2>(to, map, simt_bars[simt_far(bar, 8, block)], {x, y}, away);
+  }
+}
 // Windows start at the first corner and on, so many steps apart, up to the last one as counted from the last pixel; then
 // comes the next row of them, then the next image ("Im2col mode" of the PTX ISA).
 static void tx_fetch_pixels(tx_shared_t to, const tx_map& map, tx_shared_t bar, int c, int x, int y, int image, int dx, int dy) {
@@ -100,9 +119,7 @@ static void tx_fetch_pixels(tx_shared_t to, const tx_map& map, tx_shared_t bar, 
 // That place of a block of the cluster.
 template <class T>
 static void tx_read_far4(T (&x)[4], tx_shared_t at, int block) {
-  if (block < 0 || block >= simt_cluster) return simt_fail("no such block");
-  if (simt_fibers[block * (int)blockDim.x].done) simt_fail("reads of a block that has left");
-  memcpy(x, simt_place(at, 16) + (block - (int)tx_rank()) * simt_pitch, 16);
+  memcpy(x, simt_far(at, 16, block), 16);
 }
 template <class T>
 static void tx_write_shared4(tx_shared_t at, T a, T b, T c, T d) {

@@ -170,12 +170,14 @@ def test_windows_of_a_convolution_start_where_padding_does() -> None:
 
 
 def test_estimates_grow_with_the_work() -> None:
-    for f in hopper.flows():
+    for f in (*hopper.flows(), *hopper.pairs()):
         costs = [
             hopper.seconds(ProductSizes(1, m, 1024, 4096), f, DEVICE) for m in (64, 4096, 65536)
         ]
         assert costs == sorted(costs)
-    assert len(hopper.best([ProductSizes(1, 4096, 4096, 4096)], DEVICE)) == hopper.OFFERED
+    offered = hopper.best([ProductSizes(1, 4096, 4096, 4096)], DEVICE)
+    assert [f.paired for f in offered] == [False] * hopper.OFFERED + [True] * 3
+    assert not any(f.paired for f in hopper.best([ProductSizes(1, 64, 512, 4096)], DEVICE))
     assert hopper.best([ProductSizes(1, 16384, 768, 3072)], DEVICE)[0].teams == 2
     assert hopper.best([ProductSizes(1, 49, 512, 4608)], DEVICE)[0].splits > 1
 

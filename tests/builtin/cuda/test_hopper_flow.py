@@ -31,6 +31,8 @@ TURNS, TOGETHER = Flow(64, 64, 3, 2, True, 1), Flow(128, 64, 8, 2, False, 1)
 """Teams that take turns, with less room than a tile has stages, and teams that share a tile."""
 PARTS, LAID = Flow(64, 32, 8, 1, False, 4), Flow(128, 64, 8, 2, False, 2)
 """Parts of k, by one team and by two."""
+PAIR, PAIR_IN_TURNS = replace(TOGETHER, paired=True), replace(TURNS, paired=True)
+"""Blocks that fetch columns for each other."""
 
 
 def best(case: simt.Case) -> simt.Case:
@@ -46,17 +48,18 @@ def test_results_are_those_of_the_reference(name: str, tmp_path: Path) -> None:
 
 
 def test_every_flow_of_a_product(tmp_path: Path) -> None:
-    simt.check_all([tiles("f16", f) for f in (*hopper.flows(), TURNS)], tmp_path)
+    simt.check_all([tiles("f16", f) for f in (*hopper.flows(), *hopper.pairs(), TURNS)], tmp_path)
 
 
 def test_every_flow_of_a_product_of_bytes(tmp_path: Path) -> None:
     """The two types in turns, as their texts differ in nothing but the type's name."""
-    turns = zip(cycle(BYTES), hopper.flows(), strict=False)
+    turns = zip(cycle(BYTES), (*hopper.flows(), *hopper.pairs()), strict=False)
     simt.check_all([hopper_cases.byte_tiles(dtype, f) for dtype, f in turns], tmp_path)
 
 
 def test_tiles_that_are_all_whole(tmp_path: Path) -> None:
-    simt.check_all([tiles("f16", f, cut=False) for f in (TURNS, TOGETHER, PARTS, LAID)], tmp_path)
+    some = (TURNS, TOGETHER, PARTS, LAID, PAIR, PAIR_IN_TURNS)
+    simt.check_all([tiles("f16", f, cut=False) for f in some], tmp_path)
 
 
 def product(rows: Dim, cols: int) -> Node:
@@ -93,19 +96,47 @@ def test_every_flow_of_a_convolution(tmp_path: Path) -> None:
         (TURNS, "tx_ring<C> ring = {0, 0};", "tx_ring<C> ring = {0, 1};"),
         (TURNS, "parity ^= stage / C::STAGES & 1;", ""),
         (TURNS, "if (C::ALTERNATE) tx_teams_sync<256>(team);", ""),
-        (TURNS, "if (count) tx_release(empty, last);", ""),
+        (TURNS, "if (count) tx_release<C>(empty, last);", ""),
         (TOGETHER, "if (ahead)\n", "if (false)\n"),
         (TOGETHER, "C::SPLITS > 1 || i || k", "i || k > 1"),
         (PARTS, "tx_cluster_sync();  // all sums lie there", "__syncthreads();"),
         (PARTS, "tx_cluster_sync();  // nobody leaves while others read", ""),
-        (LAID, "first = rank * each", "first = rank"),
+        (LAID, "first = part * each", "first = part"),
         (LAID, "tx_teams_sync<C::TEAMS * 128>(0);", ""),
         (LAID, "tx_read_far4(x, at, s)", "tx_read_far4(x, at, 0)"),
+        (PAIR, "(C::PAIRED ? 2 : 1)", "1"),
+        (
+            PAIR,
+            "tx_bar_arrive_far(empty + stage * 8, thread / 32)",
+            "tx_bar_arrive_far(empty + stage * 8, 0)",
+        ),
+        (PAIR, "tx_fetch_for_both(to + half * 128", "tx_fetch_for_both(to"),
+        (PAIR, "i = i * 2 + rank", "i = i * 2"),
+        (
+            PAIR,
+            "tx_cluster_meet();  // each counts bytes that the other one asks for",
+            "__syncthreads();",
+        ),
+        (PAIR_IN_TURNS, "tx_bar_wait(empty + ring.stage * 8, ring.parity);", ""),
+        (PAIR_IN_TURNS, "tx_cluster_meet();  // nobody leaves while the other block", "//"),
     ],
 )
 def test_a_fault_is_noticed(flow: Flow, old: str, new: str, tmp_path: Path) -> None:
     case = tiles("f16", flow)
     with pytest.raises(AssertionError, match=r"times the budget|block"):
+        simt.check_all([replace(case, tactic=Mutated(case.tactic, old, new))], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("lay(columns);", ""),
+        ("lay(columns);\n      tx_teams_sync<128>(2 + team);", "lay(columns);"),
+    ],
+)
+def test_a_fault_of_what_columns_need_is_noticed(old: str, new: str, tmp_path: Path) -> None:
+    case = hopper_cases.byte_tiles("i8", TOGETHER)
+    with pytest.raises(AssertionError, match=r"times the budget|block|differ"):
         simt.check_all([replace(case, tactic=Mutated(case.tactic, old, new))], tmp_path)
 
 

@@ -6,6 +6,9 @@ struct TX_NAME(flow) {
     static const int BLOCKS = 2;  // of 64 rows, of a team
     static const int ALTERNATE = 1;  // whether each team has a tile of its own
     static const int SPLITS = 1;  // parts of k, one for each block of a cluster
+    static const int PAIRED = 0;  // whether two blocks of a cluster fetch columns for each other
+    static const int CLUSTER = 1;  // blocks of a cluster
+    static const int LAID = 0;  // bytes of what a team needs of its columns, beside sums
     static const int STAGE_BYTES = 32768;  // rows and columns of a stage
     static const int A_BYTES = 16384;  // the rows of a stage, in front of its columns
     static const int PITCH = 132;  // sums from row to row, where blocks of a cluster hand them over
@@ -38,10 +41,22 @@ struct TX_NAME(flow) {
 struct TX_NAME(held) {
     tx_pack<uint16_t, 8> o1;
 };
+struct TX_NAME(columns) {
+
+};
 extern "C" __global__ void __launch_bounds__(384, 1) TX_ENTRY(const __grid_constant__ tx_map m0,
         const __grid_constant__ tx_map m1, const uint16_t* __restrict__ x2, uint16_t* __restrict__ y0) {
     enum { M = 1000, DOWN = 8, ACROSS = 6, N = 768, K_STAGES = 8 };
     TX_SHARED(memory);
+    // loads a thread's part of what columns from first on need
+    const auto fetch = [&](int first) {
+        TX_NAME(columns) columns;
+        return columns;
+    };
+    // lays it where all threads of the team read it
+    const auto lay = [&](const TX_NAME(columns)& columns) {
+
+    };
     // loads what eight results from column c of row r need beside their sums
     const auto get = [&](int64_t r, int c) {
         TX_NAME(held) held;
@@ -50,8 +65,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) TX_ENTRY(const __grid_const
         held.o1 = *(const tx_pack<uint16_t, 8>*)(x2 + at);
         return held;
     };
-    // stores eight results from column col of a row on: v, their sums, and what get loaded for them
-    const auto put = [&](int64_t row, int col, const float* v, const TX_NAME(held)& held) {
+    // stores eight results from column col of a row on, of the tile column in: v, their sums, and what get loaded
+    const auto put = [&](int64_t row, int col, int in, const float* v, const TX_NAME(held)& held) {
         if (row >= M) return;
         if (col < N) {
             const int at = col;
@@ -68,5 +83,5 @@ extern "C" __global__ void __launch_bounds__(384, 1) TX_ENTRY(const __grid_const
         }
     };
     // DOWN x ACROSS tiles of ROWS x COLS, K_STAGES stages of 64 of k; a block takes one after the other
-    tx_flow<TX_NAME(flow)>(tx_matrix<64>{m0}, m1, DOWN, ACROSS, K_STAGES, memory, get, put);
+    tx_flow<TX_NAME(flow)>(tx_matrix<64>{m0}, m1, DOWN, ACROSS, K_STAGES, memory, fetch, lay, get, put);
 }

@@ -15,6 +15,12 @@ TX_INLINE void tx_bar_expect(tx_shared_t bar, int bytes) {
 TX_INLINE void tx_bar_arrive(tx_shared_t bar) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
+// At the same barrier of a block of the cluster. That block sees nothing of what threads wrote before: a fence for all of the
+// cluster takes longer than a stage.
+TX_INLINE void tx_bar_arrive_far(tx_shared_t bar, int block) {
+  asm volatile("{\n.reg .b32 far;\nmapa.shared::cluster.u32 far, %0, %1;\n"
+               "mbarrier.arrive.shared::cluster.b64 _, [far];\n}" ::"r"(bar), "r"(block) : "memory");
+}
 // Waits for the end of the phase of that parity; what came before its arrivals is seen behind this (acquire by default).
 TX_INLINE void tx_bar_wait(tx_shared_t bar, uint32_t parity) {
   uint32_t done;
@@ -45,6 +51,11 @@ template <int THREADS>
 TX_INLINE void tx_teams_sync(int barrier) { asm volatile("bar.sync %0, %1;" ::"r"(barrier + 1), "n"(THREADS) : "memory"); }
 template <int THREADS>
 TX_INLINE void tx_teams_pass(int barrier) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier + 1), "n"(THREADS) : "memory"); }
+// All threads of the cluster are here, whatever they wrote; barriers that were made before (tx_bars_made) are seen by all.
+TX_INLINE void tx_cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 // Of sums of either type: four of them in shared memory of a block of the cluster, four into one's own; and that what a product
 // has made is read behind this.
 #define TX_SUMS(type, name, code)                                                                                            \
@@ -65,6 +76,12 @@ TX_SUMS(int, "s32", "r")
 TX_INLINE void tx_fetch(tx_shared_t to, const tx_map& map, tx_shared_t bar, int x, int y) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
                ::"r"(to), "l"(&map), "r"(bar), "r"(x), "r"(y) : "memory");
+}
+// The same into both blocks of a cluster of two, at the same place of each, whose barriers count the bytes.
+TX_INLINE void tx_fetch_for_both(tx_shared_t to, const tx_map& map, tx_shared_t bar, int x, int y) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%3, %4}], [%2], %5;"
+               ::"r"(to), "l"(&map), "r"(bar), "r"(x), "r"(y), "h"((uint16_t)3) : "memory");
 }
 // Pixels in the order of outputs, from the window of (x, y) on, each moved by a tap's (dx, dy).
 TX_INLINE void tx_fetch_pixels(tx_shared_t to, const tx_map& map, tx_shared_t bar, int c, int x, int y, int n, int dx, int dy) {

@@ -28,7 +28,8 @@ struct tx_pixels {
 
 // -- the flow --------------------------------------------------------------------------------------------------------------
 // One thread asks for stages, teams of four warps multiply them. Teams share a tile, or (ALTERNATE) have one each, so that
-// one stores while the other multiplies. Blocks of a cluster have a part of k each (SPLITS).
+// one stores while the other multiplies. Blocks of a cluster have a part of k each (SPLITS), or (PAIRED) two of them have
+// tiles one under the other, and each fetches half of the columns for both.
 // Columns of b lie so that a thread has eight neighbours of each 32: see Flow.pack.
 
 // Where a stage lies and the parity of its barrier's phase, which flips with every round. Who fills starts with parity 1:
@@ -47,8 +48,21 @@ struct tx_ring {
   }
 };
 
+// A team is done with a stage. Where blocks fill each other's stages, both are told, by a warp each.
+template <class C>
 TX_INLINE void tx_release(tx_shared_t empty, int stage) {
-  if (threadIdx.x % 128 == 0) tx_bar_arrive(empty + stage * 8);
+  const int thread = threadIdx.x % 128;
+  if (C::PAIRED) {
+    if (thread == 0 || thread == 32) tx_bar_arrive_far(empty + stage * 8, thread / 32);
+  } else if (thread == 0)
+    tx_bar_arrive(empty + stage * 8);
+}
+
+// Tile number ``id`` of a block, ``rank``: its number in the cluster; ``down`` counts pairs of tiles where blocks are paired.
+template <class C>
+TX_INLINE void tx_tile_of_block(uint32_t id, uint32_t down, uint32_t across, uint32_t rank, uint32_t& i, uint32_t& j) {
+  tx_tile_of(id, down, across, i, j);
+  if (C::PAIRED) i = i * 2 + rank;
 }
 
 // Sums of a team's rows of one tile. The first product starts them: the compiler may set zeros between products, and then
@@ -77,13 +91,13 @@ TX_INLINE void tx_sums(typename C::sum_t (&sum)[C::BLOCKS][C::COLS / 2], tx_shar
         C::multiply(sum[j], tx_operand(a + j * 512 + i * 2), tx_operand(b + i * 2), C::SPLITS > 1 || i || k);
     tx_multiply_commit();
     tx_multiply_wait<1>();  // the product before is made: its stage can be filled again while this one multiplies
-    if (k) tx_release(empty, last);
+    if (k) tx_release<C>(empty, last);
     last = ring.stage;
     ring.next();
   }
   if (C::ALTERNATE) tx_teams_pass<256>(1 - team);
   tx_multiply_wait<0>();
-  if (count) tx_release(empty, last);
+  if (count) tx_release<C>(empty, last);
 #pragma unroll
   for (int b = 0; b < C::BLOCKS; b++)
 #pragma unroll
@@ -112,7 +126,7 @@ TX_INLINE void tx_give(typename C::sum_t (&sum)[C::BLOCKS][C::COLS / 2], Held (&
       typename C::sum_t v[8];
 #pragma unroll
       for (int i = 0; i < 8; i++) v[i] = sum[block][group * 16 + i / 2 * 4 + half * 2 + i % 2];
-      put(row + block * 64 + half * 8, col + group * 32, v, held[u]);
+      put(row + block * 64 + half * 8, col + group * 32, threadIdx.x % 4 * 8 + group * 32, v, held[u]);
     }
   }
 }
@@ -149,29 +163,35 @@ TX_INLINE void tx_collect(tx_shared_t base, int rank, int64_t row0, int col0, Ge
 #pragma unroll
       for (int i = 0; i < 4; i++) v[i] += x[i], v[i + 4] += y[i];
     }
-    put(row0 + row, col0 + col, v, held);
+    put(row0 + row, col0 + col, col, v, held);
   }
 }
 
 // The columns are constant: those of the first stages are asked for while other kernels still make the rows.
 template <class C, class A>
-TX_INLINE void tx_produce(A& a, const tx_map& b, uint32_t down, uint32_t across, int stages, int first, int count, tx_shared_t base) {
+TX_INLINE void tx_produce(A& a, const tx_map& b, uint32_t down, uint32_t across, uint32_t rank, int stages, int first, int count, tx_shared_t base) {
   const tx_shared_t full = base + C::STAGES * C::STAGE_BYTES, empty = full + C::STAGES * 8;
   const auto ask = [&](int stage, int panel, int k) {
-    tx_bar_expect(full + stage * 8, C::STAGE_BYTES);
-    tx_fetch(base + stage * C::STAGE_BYTES + C::A_BYTES, b, full + stage * 8, 0, (panel * stages + k) * C::COLS);
+    const tx_shared_t bar = full + stage * 8, to = base + stage * C::STAGE_BYTES + C::A_BYTES;
+    const int row = (panel * stages + k) * C::COLS;
+    tx_bar_expect(bar, C::STAGE_BYTES);
+    if (C::PAIRED) {
+      const int half = rank * (C::COLS / 2);
+      tx_fetch_for_both(to + half * 128, b, bar, 0, row + half);
+    } else
+      tx_fetch(to, b, bar, 0, row);
   };
   tx_ring<C> ring = {0, 1};
   int ahead = 0;
-  if (blockIdx.x / C::SPLITS < down * across) {
+  if (blockIdx.x / C::CLUSTER < down * across) {
     uint32_t i, j;
-    tx_tile_of(blockIdx.x / C::SPLITS, down, across, i, j);
+    tx_tile_of_block<C>(blockIdx.x / C::CLUSTER, down, across, rank, i, j);
     for (; ahead < C::STAGES && ahead < count; ahead++) ask(ahead, j, first + ahead);
   }
   tx_wait_for_others();
-  for (uint32_t id = blockIdx.x / C::SPLITS; id < down * across; id += gridDim.x / C::SPLITS) {
+  for (uint32_t id = blockIdx.x / C::CLUSTER; id < down * across; id += gridDim.x / C::CLUSTER) {
     uint32_t i, j;
-    tx_tile_of(id, down, across, i, j);
+    tx_tile_of_block<C>(id, down, across, rank, i, j);
     a.start((int64_t)i * C::ROWS);
 #pragma unroll 1
     for (int k = first; k < first + count; k++) {
@@ -186,14 +206,14 @@ TX_INLINE void tx_produce(A& a, const tx_map& b, uint32_t down, uint32_t across,
   }
 }
 
-template <class C, class Get, class Put>
-TX_INLINE void tx_consume(uint32_t down, uint32_t across, int count, tx_shared_t base, Get get, Put put) {
+template <class C, class Fetch, class Lay, class Get, class Put>
+TX_INLINE void tx_consume(uint32_t down, uint32_t across, uint32_t rank, int count, tx_shared_t base, Fetch fetch, Lay lay, Get get, Put put) {
   const tx_shared_t full = base + C::STAGES * C::STAGE_BYTES, empty = full + C::STAGES * 8;
   const int team = tx_team_of(), top = C::ALTERNATE ? 0 : team * C::BLOCKS * 64;
   tx_ring<C> ring = {0, 0};
   int turn = 0;
   if (C::ALTERNATE && team == 1) tx_teams_pass<256>(0);
-  for (uint32_t id = blockIdx.x / C::SPLITS; id < down * across; id += gridDim.x / C::SPLITS) {
+  for (uint32_t id = blockIdx.x / C::CLUSTER; id < down * across; id += gridDim.x / C::CLUSTER) {
     if (C::ALTERNATE) {
       const bool mine = turn == team;
       turn = turn + 1 == C::TEAMS ? 0 : turn + 1;
@@ -203,13 +223,19 @@ TX_INLINE void tx_consume(uint32_t down, uint32_t across, int count, tx_shared_t
       }
     }
     uint32_t i, j;
-    tx_tile_of(id, down, across, i, j);
+    tx_tile_of_block<C>(id, down, across, rank, i, j);
     const int64_t row = (int64_t)i * C::ROWS + top + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     const int col = j * C::COLS + threadIdx.x % 4 * 8;
     decltype(get(row, col)) held[C::EACH];
     if (C::SPLITS == 1) tx_get<C>(held, 0, row, col, get);
+    const auto columns = fetch(j * C::COLS);
     typename C::sum_t sum[C::BLOCKS][C::COLS / 2];
     tx_sums<C>(sum, base, full, empty, ring, count, top, team);
+    if (C::LAID) {
+      tx_teams_sync<128>(2 + team);  // the columns of the tile before are read
+      lay(columns);
+      tx_teams_sync<128>(2 + team);
+    }
     if (C::SPLITS > 1) {
       tx_teams_sync<C::TEAMS * 128>(0);  // the stages are read
       tx_lay<C>(sum, base, top);
@@ -218,33 +244,39 @@ TX_INLINE void tx_consume(uint32_t down, uint32_t across, int count, tx_shared_t
   }
 }
 
-// ``down`` x ``across`` tiles of ``stages`` of k. get(row, column) loads what put(row, column, eight sums, that) needs.
-template <class C, class A, class Get, class Put>
-TX_INLINE void tx_flow(A a, const tx_map& b, uint32_t down, uint32_t across, int stages, char* memory, Get get, Put put) {
+// ``down`` x ``across`` tiles, or pairs of them (PAIRED), of ``stages`` of k. A team fetches what its columns need beside
+// sums, and lays it where its threads read it; get(row, column) loads what put(row, column, column of the tile, eight sums,
+// that) needs beside.
+template <class C, class A, class Fetch, class Lay, class Get, class Put>
+TX_INLINE void tx_flow(A a, const tx_map& b, uint32_t down, uint32_t across, int stages, char* memory, Fetch fetch, Lay lay, Get get, Put put) {
   // permuted rows repeat every 1024 bytes, where stages must begin
   const tx_shared_t base = (tx_shared(memory) + 1023) & ~(tx_shared_t)1023, full = base + C::STAGES * C::STAGE_BYTES;
-  const uint32_t rank = C::SPLITS > 1 ? tx_rank() : 0;
-  const int each = (stages + C::SPLITS - 1) / C::SPLITS, first = rank * each;
+  const uint32_t rank = C::CLUSTER > 1 ? tx_rank() : 0, part = C::PAIRED ? 0 : rank;
+  const int each = (stages + C::SPLITS - 1) / C::SPLITS, first = part * each;
   const int count = stages - first < each ? stages - first > 0 ? stages - first : 0 : each;
   if (threadIdx.x == C::TEAMS * 128) tx_fetch_map(a.map), tx_fetch_map(b);
   if (threadIdx.x == 0) {
     for (int s = 0; s < C::STAGES; s++) {
       tx_bar_init(full + s * 8, 1);
-      tx_bar_init(full + (C::STAGES + s) * 8, C::ALTERNATE ? 1 : C::TEAMS);
+      tx_bar_init(full + (C::STAGES + s) * 8, (C::ALTERNATE ? 1 : C::TEAMS) * (C::PAIRED ? 2 : 1));
     }
     tx_bars_made();
   }
-  __syncthreads();
+  if (C::PAIRED)
+    tx_cluster_meet();  // each counts bytes that the other one asks for
+  else
+    __syncthreads();
   if (threadIdx.x >= C::TEAMS * 128) {
     // 384 threads start with 168 registers each, 64512 of the 65536 there are: as 128 x 40 + 256 x 232
     if (C::TEAMS > 1 && C::SPLITS == 1) tx_registers_fewer<40>();
-    if (threadIdx.x == C::TEAMS * 128) tx_produce<C>(a, b, down, across, stages, first, count, base);
+    if (threadIdx.x == C::TEAMS * 128) tx_produce<C>(a, b, down, across, rank, stages, first, count, base);
     __syncwarp();
   } else {
     if (C::TEAMS > 1 && C::SPLITS == 1) tx_registers_more<232>();
     tx_wait_for_others();
-    tx_consume<C>(down, across, count, base, get, put);
+    tx_consume<C>(down, across, rank, count, base, fetch, lay, get, put);
   }
+  if (C::PAIRED) tx_cluster_meet();  // nobody leaves while the other block fills or empties its stages
   if (C::SPLITS == 1) return;
   tx_cluster_sync();  // all sums lie there
   if (threadIdx.x < C::TEAMS * 128) {

@@ -119,7 +119,9 @@ class HopperConvTactic(HopperWindows):
     ) -> KernelArtifact:
         f, kind = flow_of(variant), self.kinds[win.dtype]
         e, parts = FlowEntry(win.node, f.threads), -(-win.c // kind.depth)
-        rows = PreloadedRows(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
+        rows = PreloadedRows(
+            e, win.node, win.epi, win.lead, win.co, window.pointers(win, e), cols=f.cols
+        )
         made = Made(e, f, kind, rows, win.pixels, win.co, win.taps * parts)
         a, helpers = _loader(win, made, parts)
         b = made.map_b(_pack(win, made, parts))

@@ -23,6 +23,12 @@ one team are persistent: as many as there are multiprocessors, each with one til
 so that stages of the next tile arrive while the last one is stored. With ``splits`` blocks of a
 cluster have a part of k each, and read each other's sums through distributed shared memory: one
 launch where ``tactics.tile`` needs two and a workspace.
+
+Two blocks of a cluster that are ``paired`` have tiles one under the other, so the same columns:
+each fetches half of them into the shared memory of both (``.multicast::cluster``), which halves
+what columns ask of the second cache. A stage is then filled by both blocks: ``full`` counts the
+bytes of both, and ``empty`` the teams of both, since neither may fill a stage that the other one
+still reads.
 """
 
 from __future__ import annotations
@@ -65,6 +71,9 @@ ABOUT = {
     "BLOCKS": "of 64 rows, of a team",
     "ALTERNATE": "whether each team has a tile of its own",
     "SPLITS": "parts of k, one for each block of a cluster",
+    "PAIRED": "whether two blocks of a cluster fetch columns for each other",
+    "CLUSTER": "blocks of a cluster",
+    "LAID": "bytes of what a team needs of its columns, beside sums",
     "STAGE_BYTES": "rows and columns of a stage",
     "A_BYTES": "the rows of a stage, in front of its columns",
     "PITCH": "sums from row to row, where blocks of a cluster hand them over",
@@ -127,8 +136,16 @@ at multiples, since ``tx_operand`` leaves the base offset of ``wgmma``'s descrip
 """
 BARRIERS = 16
 """Bytes of a stage's two barriers."""
+HELD_SIZE = 2
+"""Bytes of an element up to which operands are held in registers."""
+LAID = 4096
+"""Bytes of shared memory for what a team's columns need; the largest tiles leave more than twice
+that.
+"""
 OFFERED = 8
 """Flows that are offered for each likely size: each of them is compiled, checked and timed."""
+PAIRS_IN_TURN, PAIRS_TOGETHER = 2, 1
+"""Flows of paired blocks offered beside them: those whose teams alternate, and others."""
 
 CLOCK = 2e9
 """Cycles a second: an H200 runs at 1.98e9 where power does not hold it back (docs/benchmarks.md,
@@ -137,6 +154,8 @@ are not kept: a number by itself is no measurement of what it is named after.
 """
 STARTED = 1.4e-6
 """Seconds to start a kernel and to drain it."""
+MET = 0.5e-6
+"""Seconds that paired blocks take more: 0.3 to 0.8 us of products of 1024 rows on an H200."""
 LATENCY = 970
 """Cycles from asking for a stage until it is there."""
 COPIED = 52
@@ -161,7 +180,8 @@ class Flow:
     """How a kernel makes tiles of ``rows`` by ``cols``, with ``stages`` of k in shared memory.
 
     ``teams`` multiply, on one tile together, or on a tile each if ``alternate``. ``splits``: blocks
-    of a cluster that have a part of k each.
+    of a cluster that have a part of k each. ``paired``: whether two blocks of a cluster have tiles
+    one under the other, and fetch their columns for each other.
 
     A block's shared memory: the stages, each of ``rows`` rows of a and then ``cols`` of b of 128
     bytes, from the first multiple of 1024 on; behind them the ``full`` and the ``empty`` barriers,
@@ -174,6 +194,26 @@ class Flow:
     teams: int
     alternate: bool
     splits: int
+    paired: bool = False
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return 2 if self.paired else self.splits
+
+    @property
+    def tall(self) -> int:
+        """Rows of the tiles of a cluster."""
+        return self.rows * (2 if self.paired else 1)
+
+    def down(self, rows: int) -> int:
+        """Clusters that make so many rows of the same columns."""
+        return -(-rows // self.tall)
+
+    @property
+    def fetched_cols(self) -> int:
+        """Columns of a stage that a block fetches."""
+        return self.cols // 2 if self.paired else self.cols
 
     @property
     def blocks(self) -> int:
@@ -222,7 +262,7 @@ class Flow:
         shared = room // (self.shared_bytes + RESERVED)
         return max(1, shared) if self.teams == 1 else 1
 
-    def struct(self, kind: WgmmaTypes) -> str:
+    def struct(self, kind: WgmmaTypes, laid: int) -> str:
         """The constants that tx_flow asks for, the type of sums, and the instruction."""
         values = {
             "ROWS": self.rows,
@@ -232,6 +272,9 @@ class Flow:
             "BLOCKS": self.blocks,
             "ALTERNATE": int(self.alternate),
             "SPLITS": self.splits,
+            "PAIRED": int(self.paired),
+            "CLUSTER": self.cluster,
+            "LAID": laid,
             "STAGE_BYTES": self.stage_bytes,
             "A_BYTES": self.rows * ROW,
             "PITCH": self.pitch,
@@ -278,7 +321,8 @@ def flow_of(variant: Variant) -> Flow:
     rows, cols, stages, teams, splits = map(
         variant.number, ("rows", "cols", "stages", "teams", "splits")
     )
-    return Flow(rows, cols, stages, teams, bool(variant.knob("alternate")), splits)
+    alternate, paired = (bool(variant.knob(name)) for name in ("alternate", "paired"))
+    return Flow(rows, cols, stages, teams, alternate, splits, paired)
 
 
 _FLOWS = (  # rows, cols, stages, teams, alternate
@@ -304,11 +348,22 @@ such a tile.
 """
 
 
+LEAST_PAIRED = 64
+"""Columns of a tile from which on blocks may be paired: of fewer there is little to fetch twice."""
+
+
 def flows() -> list[Flow]:
-    """Every flow; parts of k only where teams do not alternate, and tiles are not the largest."""
+    """Every flow of blocks by themselves, and of parts of k: these where teams do not alternate,
+    and tiles are not the largest.
+    """
     return [
         Flow(*f, s) for f in _FLOWS for s in ((1,) if f[4] or f[0] * f[1] > MOST_SPLIT else SPLITS)
     ]
+
+
+def pairs() -> list[Flow]:
+    """Every flow of paired blocks."""
+    return [replace(f, paired=True) for f in flows() if f.splits == 1 and f.cols >= LEAST_PAIRED]
 
 
 def seconds(w: ProductSizes, f: Flow, device: DeviceProperties, kind: WgmmaTypes = HALVES) -> float:
@@ -321,12 +376,14 @@ def seconds(w: ProductSizes, f: Flow, device: DeviceProperties, kind: WgmmaTypes
     other (CROWDED).
     """
     cores = max(1, device.cores)
-    blocks = -(-w.m // f.rows) * -(-w.n // f.cols) * f.splits
+    blocks = f.down(w.m) * -(-w.n // f.cols) * f.cluster
     turns = -(-blocks // cores)
     together = f.teams > 1 and f.splits == 1
     busy = 2 if together else min(f.resident(device), turns)
-    # a stage of bytes is twice as deep, and multiplied twice as fast
-    copies, products = (f.rows + f.cols) * ROW / COPIED, f.rows * f.cols * DEPTH / MULTIPLIED
+    # a stage of bytes is twice as deep, and multiplied twice as fast; columns that come from the
+    # other block save half of what their bytes say (8192^3 of 8-bit floats: 849 and 811 us)
+    copied = f.rows + (f.cols + f.fetched_cols) / 2
+    copies, products = copied * ROW / COPIED, f.rows * f.cols * DEPTH / MULTIPLIED
     stage = (
         max(copies, products, LATENCY / f.stages / (1 if together else busy))
         + min(copies, products) * DISTURBED
@@ -342,26 +399,35 @@ def seconds(w: ProductSizes, f: Flow, device: DeviceProperties, kind: WgmmaTypes
         max(turns * main, turns * whole / busy) + after if busy > 1 and turns > 1 else turns * whole
     )
     traffic = kind.size * ((w.stored or w.m * w.k) + w.k * w.n + w.m * w.n)
-    return STARTED + max(cycles / CLOCK, traffic / BANDWIDTH)
+    started = STARTED + (MET if f.paired else 0.0)
+    return started + max(cycles / CLOCK, traffic / BANDWIDTH)
 
 
 def best(
     works: Sequence[ProductSizes], device: DeviceProperties, kind: WgmmaTypes = HALVES
 ) -> list[Flow]:
     """The flows of the least estimates over some likely shapes, and for each of them by itself; of
-    equal ones those that fit tighter first.
+    equal ones those that fit tighter first. Then those of paired blocks.
     """
     stages = min(-(-w.k // kind.depth) for w in works)
     found = [f for f in flows() if f.splits == 1 or stages >= SPLIT_STAGES * f.splits]
     found.sort(key=lambda f: sum(_covered(w, f) for w in works))
-    return in_turns({f: [seconds(w, f, device, kind) for w in works] for f in found})[
-        : OFFERED * len(works)
-    ]
+    offered = in_turns({f: [seconds(w, f, device, kind) for w in works] for f in found})
+    offered = offered[: OFFERED * len(works)]
+    paired = [f for f in pairs() if any(_fills(w, f, device) for w in works)]
+    paired = in_turns({f: [seconds(w, f, device, kind) for w in works] for f in paired})
+    in_turn, together = ([f for f in paired if f.alternate is which] for which in (True, False))
+    return [*offered, *in_turn[:PAIRS_IN_TURN], *together[:PAIRS_TOGETHER]]
+
+
+def _fills(w: ProductSizes, f: Flow, device: DeviceProperties) -> bool:
+    """Whether there are more tiles than multiprocessors: of fewer, pairs never were the fastest."""
+    return f.down(w.m) * f.cluster * -(-w.n // f.cols) > max(1, device.cores)
 
 
 def _covered(w: ProductSizes, f: Flow) -> int:
     """Results that tiles have room for."""
-    return -(-w.m // f.rows) * f.rows * -(-w.n // f.cols) * f.cols
+    return f.down(w.m) * f.tall * -(-w.n // f.cols) * f.cols
 
 
 def pack(
@@ -414,13 +480,37 @@ class FlowEntry(entry.KernelEntry):
 
 @dataclass(frozen=True)
 class PreloadedRows(RowResults):
-    """Rows whose operands that change with columns, as a residual, are loaded ahead: the first of
-    them before the products, which hide that latency. Only those of up to 16 bits, eight of which
-    take 4 registers.
+    """Rows whose operands are there when the sums are made, as products hide the latency of loads.
+
+    Operands of up to 16 bits, eight of which take 4 registers, are loaded by the thread that needs
+    them, the first before its sums (``held``). Wider ones that are the same in all rows, as the
+    scales of columns, are loaded by a team before its sums, a column by a thread, and laid in
+    shared memory behind them (``lay``). On an H200 that took 1024 x 768 x 3072 in 8-bit floats from
+    6.1 to 5.7 us; a bias of float16 is better held (16384 x 768 x 3072: 129 us, laid 140).
+    ``cols``: of a tile.
     """
 
+    cols: int = 0
+
+    def _laid(self) -> list[tuple[str, EpilogueOperand, int]]:
+        """Name, operand, and where its columns lie in a team's part of the shared memory."""
+        found, used = [], 0
+        for v, o in self.epi.operands.items():
+            size, of_column = self.cols * o.dtype.itemsize, o.strides[-1] == 1
+            wide = o.dtype.itemsize > HELD_SIZE
+            if wide and of_column and not any(o.strides[:-1]) and used + size <= LAID:
+                found.append((f"o{v}", o, used))
+                used += size
+        return found
+
+    @property
+    def laid_bytes(self) -> int:
+        """Shared memory of a team's columns."""
+        return sum(self.cols * o.dtype.itemsize for _, o, _ in self._laid())
+
     def is_preloaded(self, operand: EpilogueOperand) -> bool:
-        return self.width() == WIDTH and operand.dtype.itemsize <= 2 and operand.strides[-1] != 0
+        is_narrow = operand.dtype.itemsize <= HELD_SIZE
+        return is_narrow and operand.strides[-1] != 0 and self.width() == WIDTH
 
     def _kind(self, operand: EpilogueOperand) -> str:
         return self.args.element_type(operand.dtype)
@@ -429,9 +519,14 @@ class PreloadedRows(RowResults):
         return [(f"o{v}", o) for v, o in self.epi.operands.items() if self.is_preloaded(o)]
 
     def struct(self) -> str:
-        """The type of what is held."""
+        """The types of what is held, and of what a thread loads of the columns."""
         lines = [f"tx_pack<{self._kind(o)}, {WIDTH}> {name};" for name, o in self._preloaded()]
-        return block("struct TX_NAME(held)", *lines) + ";\n"
+        each = -(-self.cols // TEAM)
+        columns = [f"{self._kind(o)} {name}[{each}];" for name, o, _ in self._laid()]
+        return "".join(
+            block(f"struct TX_NAME({name})", *members) + ";\n"
+            for name, members in (("held", lines), ("columns", columns))
+        )
 
     def load(self, rows: str, is_whole: bool) -> list[str]:
         """Statements that fill ``held`` at row ``r``, column ``c``; positions past the last are
@@ -450,6 +545,38 @@ class PreloadedRows(RowResults):
             )
         return lines
 
+    def load_columns(self, is_whole: bool) -> list[str]:
+        """Statements that fill ``columns`` for a tile whose first column is ``first``; as ``load``
+        does, past the last.
+        """
+        n = self.args.size("N", self.n) if self._laid() else ""
+        at = "first + c" if is_whole else f"first + c < {n} ? first + c : 0"
+        lines = [
+            f"columns.{name}[c / {TEAM}] = {self._of_column(o)};" for name, o, _ in self._laid()
+        ]
+        return self._each_column(f"const int at = {at};", *lines)
+
+    def lay(self) -> list[str]:
+        """Statements that lay ``columns`` in the team's shared memory, ``laid``."""
+        lines = [
+            f"(({self._kind(o)}*)(laid + {place}))[c] = columns.{name}[k];"
+            for name, o, place in self._laid()
+        ]
+        return self._each_column(*lines)
+
+    def _each_column(self, *lines: str) -> list[str]:
+        """Statements for each column of a tile, ``c``: those of a thread by number, ``k``."""
+        if not self._laid():
+            return []
+        head = f"for (int k = 0; k < {-(-self.cols // TEAM)}; k++)"
+        check = [f"if (c >= {self.cols}) break;"] if self.cols % TEAM else []
+        column = f"const int c = threadIdx.x % {TEAM} + k * {TEAM};"
+        return [f"#pragma unroll\n{block(head, column, *check, *lines)}"]
+
+    def _of_column(self, operand: EpilogueOperand) -> str:
+        pointer = self.pointers.get(operand.index) or self.args.input(operand.index)
+        return f"{pointer}[at]"
+
     def _pointer(self, operand: EpilogueOperand) -> str:
         return super()._place(operand)
 
@@ -457,6 +584,9 @@ class PreloadedRows(RowResults):
         for name, o in self._preloaded():
             if o is operand:
                 return f"(const {self._kind(o)}*)&held.{name}"
+        for _, o, place in self._laid():
+            if o is operand:
+                return f"(const {self._kind(o)}*)(laid + {place}) + in + (at - col)"
         return self._pointer(operand)
 
 
@@ -486,44 +616,59 @@ class Made:
         """
         e, f, m = self.e, self.flow, self.e.size("M", self.m)
         down, across = (
-            e.size("DOWN", ceildiv(self.m, f.rows)),
+            e.size("DOWN", ceildiv(self.m, f.tall)),
             e.size("ACROSS", ceildiv(self.n, f.cols)),
         )
-        is_whole = mod(self.m, f.rows) == 0 and mod(self.n, f.cols) == 0
+        is_whole = mod(self.m, f.tall) == 0 and mod(self.n, f.cols) == 0
         load, check = self.rows.load(m, is_whole), [] if is_whole else [f"if (row >= {m}) return;"]
         get = block(
             "const auto get = [&](int64_t r, int c)", "TX_NAME(held) held;", *load, "return held;"
         )
         store = [*check, self.rows.store(is_whole=is_whole)]
         put = block(
-            f"const auto put = [&](int64_t row, int col, const {self.kind.sum_type}* v, "
+            f"const auto put = [&](int64_t row, int col, int in, const {self.kind.sum_type}* v, "
             "const TX_NAME(held)& held)",
             *store,
         )
+        laid = self.rows.laid_bytes
+        fetch = block(
+            "const auto fetch = [&](int first)",
+            "TX_NAME(columns) columns;",
+            *self.rows.load_columns(is_whole),
+            "return columns;",
+        )
+        lay = block("const auto lay = [&](const TX_NAME(columns)& columns)", *self.rows.lay())
         stages = e.size("K_STAGES", self.stages)
         body = [
             "TX_SHARED(memory);",
+            *([f"char* laid = memory + threadIdx.x / {TEAM} * {laid};"] if laid else []),
+            f"// loads a thread's part of what columns from first on need\n{fetch};",
+            f"// lays it where all threads of the team read it\n{lay};",
             f"// loads what eight results from column c of row r need beside their sums\n{get};",
-            "// stores eight results from column col of a row on: v, their sums, "
-            f"and what get loaded for them\n{put};",
-            f"// DOWN x ACROSS tiles of ROWS x COLS, K_STAGES stages of {self.kind.depth} of k; "
-            "a block takes one after the other",
-            f"tx_flow<TX_NAME(flow)>({a}, {b}, {down}, {across}, {stages}, memory, get, put);",
+            "// stores eight results from column col of a row on, of the tile column in: v, their "
+            f"sums, and what get loaded\n{put};",
+            f"// DOWN x ACROSS {'pairs of ' if f.paired else ''}tiles of ROWS x COLS, "
+            f"K_STAGES stages of {self.kind.depth} of k; a block takes one after the other",
+            f"tx_flow<TX_NAME(flow)>({a}, {b}, {down}, {across}, {stages}, "
+            f"{f'memory + {laid * f.teams}' if laid else 'memory'}, fetch, lay, get, put);",
         ]
-        text = f.struct(self.kind) + self.rows.struct() + e.kernel(*body, wait="")
-        tiles = ceildiv(self.m, f.rows) * ceildiv(self.n, f.cols)
+        text = f.struct(self.kind, laid) + self.rows.struct() + e.kernel(*body, wait="")
+        clusters = ceildiv(self.m, f.tall) * ceildiv(self.n, f.cols)
         if f.teams > 1 and f.splits == 1:
-            tiles = dmin(tiles, max(1, device.cores))
-        grid = (dmax(tiles, 1) * f.splits,)
-        cluster = (f.splits,) if f.splits > 1 else ()
-        return text, Launch(e.arguments(), grid, (f.threads,), cluster, shared_bytes=f.shared_bytes)
+            clusters = dmin(clusters, max(1, device.cores // f.cluster))
+        grid = (dmax(clusters, 1) * f.cluster,)
+        cluster = (f.cluster,) if f.cluster > 1 else ()
+        shared = f.shared_bytes + laid * f.teams
+        return text, Launch(e.arguments(), grid, (f.threads,), cluster, shared_bytes=shared)
 
     def map_b(self, packed: Packed) -> str:
         """The name of the map of columns that ``pack`` has laid."""
         f, panels = self.flow, -(-int(self.n) // self.flow.cols)  # type: ignore[arg-type]
         depth, dtype = self.kind.depth, self.e.node.given[packed.index].spec.dtype
         shape = (depth, panels * self.stages * f.cols)
-        return self.e.map_constant("b", packed, TensorMap(dtype, shape, (ROW,), (depth, f.cols)))
+        return self.e.map_constant(
+            "b", packed, TensorMap(dtype, shape, (ROW,), (depth, f.fetched_cols))
+        )
 
 
 def artifact(

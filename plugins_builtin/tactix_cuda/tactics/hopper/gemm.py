@@ -68,7 +68,7 @@ class HopperGemmTactic(Tactic[CudaProduct]):
         f, kind = flow_of(variant), self.kinds[p.dtype]
         e = FlowEntry(p.node, f.threads)
         k = int(p.k)  # type: ignore[arg-type]
-        rows = PreloadedRows(e, p.node, p.epi, p.lead, p.n)
+        rows = PreloadedRows(e, p.node, p.epi, p.lead, p.n, cols=f.cols)
         made = Made(e, f, kind, rows, p.m, p.n, -(-k // kind.depth))
         a = e.map_input(p.a.index, TensorMap(p.dtype, (k, p.m), (_row(p),), (kind.depth, f.rows)))
         b = made.map_b(_pack(p, made))

@@ -185,7 +185,9 @@ class HopperStemTactic(HopperWindows):
     ) -> KernelArtifact:
         f, folded, kind = flow_of(variant), self.folded(win), self.kinds[win.dtype]
         e = FlowEntry(win.node, f.threads)
-        rows = PreloadedRows(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
+        rows = PreloadedRows(
+            e, win.node, win.epi, win.lead, win.co, window.pointers(win, e), cols=f.cols
+        )
         stages = folded.kernel[0] * folded.parts
         made = Made(e, f, kind, rows, win.pixels, win.co, stages)
         oh, ow = (e.dim(d) for d in win.out)

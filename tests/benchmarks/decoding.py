@@ -253,8 +253,8 @@ def packed(gguf: Path, kind: str, options: argparse.Namespace) -> Path:
     return small
 
 
-BITS = {"fp32": 32.0, "bf16": 16.0, "int4": 5.0}
-"""Of a weight; one of 4 bits has a share of its block's float32 scale."""
+BITS = {"fp32": 32.0, "bf16": 16.0, "int4": 4.5}
+"""Of a weight; one of 4 bits has a share of its block's scale of 16 bits."""
 
 
 def read_bytes(decoder: Decoder, kind: str) -> int:

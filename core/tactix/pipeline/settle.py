@@ -42,7 +42,7 @@ from tactix.select.enumerate import (
     reasons,
 )
 from tactix.select.measure import Measurer
-from tactix.select.precision import ROUNDS
+from tactix.select.precision import PERMITTED, ROUNDS
 
 FASTER_APART = "its halves are faster"
 HOPELESS = 2.0
@@ -108,7 +108,17 @@ class Settler:
 
     def choice(self) -> Choice:
         """What is fastest for the whole network."""
-        return self._chosen({n: self.bids[n].candidates for n in self.fused.nodes})
+        return self._chosen({n: self._options(n) for n in self.fused.nodes})
+
+    def _options(self, n: Node) -> Sequence[Candidate]:
+        """A node's candidates; of those of a node of any size that rounds as its layer permits,
+        these alone: they are timed at one size, where reading weights may take as long for all,
+        and multiply several times as many rows in the same time.
+        """
+        found = self.bids[n].candidates
+        rounding = [c for c in self.bids[n].standing if c.tactic.numerics in PERMITTED]
+        sizes = (d for v in n.given for d in v.spec.shape)
+        return rounding if rounding and any(symbols(d) for d in sizes) else found
 
     def _chosen(self, options: Mapping[Node, Sequence[Candidate]]) -> Choice:
         costs, env = self.state.device.costs, self.state.context.opt

@@ -22,7 +22,9 @@ from tactix.select.enumerate import Bids, Candidate, reasons
 
 LOWER = frozenset({"fp16", "bf16", "tf32"})
 """Kinds of numerics that lose precision."""
-ROUNDS = LOWER | {"int8_activations"}
+PERMITTED = frozenset({"int8_activations"})
+"""Kinds of numerics that round what a layer permits to be rounded."""
+ROUNDS = LOWER | PERMITTED
 """Kinds of numerics that a layer of which a precision is wanted is not computed with."""
 NOT_FASTER = "it is not faster"
 """What the trace says of a node that stays as it is, as do the next."""

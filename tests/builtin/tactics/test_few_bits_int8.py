@@ -19,6 +19,7 @@ from tactix.base.dtypes import DType
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix.select.accuracy import BUDGET, GRANTED
+from tactix_cpu.tactics.matmul.few_bits import FewBitsTactic
 from tactix_cpu.tactics.matmul.few_bits_int8 import FewBitsInt8Tactic
 
 INT8 = FewBitsInt8Tactic()
@@ -192,12 +193,9 @@ def test_what_it_leaves_to_others() -> None:
         assert offered.reason
 
 
-def network(int8_activations: bool) -> Any:
-    net = Builder().create_network()
-    given = [
-        net.add_input("x", "f32", (1, 256)),
-        *map(net.add_constant, arrays_of(1, 256, 512)[1:]),
-    ]
+def network(int8_activations: bool, rows: Any = 1) -> Any:
+    net, weights = Builder().create_network(), arrays_of(1, 256, 512)[1:]
+    given = [net.add_input("x", "f32", (rows, 256)), *map(net.add_constant, weights)]
     (y,) = net.add_layer("tactix.FewBitsMatMul", given, int8_activations=int8_activations)
     net.mark_output(y, "y")
     return net
@@ -229,3 +227,14 @@ def test_cost_grows_with_the_bytes_and_rows() -> None:
 
     assert 0 < 2 * cost(1, 256) < cost(1, 2048)
     assert cost(4, 2048) < cost(64, 2048)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("rows", "rounds"), [("rows", True), (1, False)])
+def test_rows_of_any_number_are_rounded_however_long_one_takes(
+    rows: Any, rounds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One row is what is timed, and many are several times as fast."""
+    monkeypatch.setattr(FewBitsTactic, "cost", lambda *given, **named: 1e-12)
+    (step,) = Builder().build(network(True, rows), configure(level=0)).plan.steps
+    assert (step.info["tactic"] == INT8.key) == rounds

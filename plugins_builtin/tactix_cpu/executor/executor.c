@@ -3,7 +3,9 @@
  * Which launches are shared out is found by timing the first runs of a table, alone, then shared; where sharing as
  * chosen does not gain over a run alone, in turns, nothing is shared. The shortest of a few times counts. Later runs are
  * timed again, ever more rarely, as the machine may have had other work: soon where times differed much. At a shape that
- * is near the one that was timed what was chosen stays, and the next timed runs begin anew.
+ * is near the one that was timed what was chosen stays, and the next timed runs begin anew. A first run that takes long
+ * alone is shared out from there on, and others are before one is made alone, the sooner if those launches that were timed
+ * both ways gained little: a prompt of a new length is read once.
  */
 
 static void txe_lay(txe_table *t) {
@@ -64,6 +66,33 @@ static int64_t txe_patience(const txe_table *t) {
     return t->patience < TXE_PATIENCE ? t->patience : TXE_IMPATIENCE;
 }
 
+/* Whether the launches of a first run are shared out once it has taken long; not where runs are measured. */
+static int txe_may_go_on_shared(const txe_table *t) {
+    return t->kind == TXE_ALONE && t->patience == TXE_IMPATIENCE && t->small_ns == TXE_SMALL_NS;
+}
+
+/* Share out the launches from one on; returns the number of threads. */
+static int txe_share_from(const txe_table *t, int64_t first) {
+    txe_table rest = *t;
+    rest.launches -= first;
+    rest.kernels += first;
+    rest.args += first;
+    rest.alone_ns += first;
+    rest.shared_ns += first;
+    rest.single += first;
+    txe_lay(&rest);
+    return txe_share(&rest, 0, 0);
+}
+
+/* Whether sharing clearly pays by the launches that were timed both alone and shared: 4/5, as of whole runs. */
+static int txe_gains(const txe_table *t) {
+    int64_t alone = 0, shared = 0;
+    for (int64_t i = 0; i < t->launches; i++)
+        if (t->alone_ns[i] < TXE_UNTIMED && t->shared_ns[i] < TXE_UNTIMED)
+            alone += t->alone_ns[i], shared += t->shared_ns[i];
+    return shared < alone / 5 * 4;
+}
+
 /* After the last timed run of a kind. */
 static void txe_next(txe_table *t) {
     if (t->kind == TXE_ALONE) {
@@ -74,6 +103,11 @@ static void txe_next(txe_table *t) {
         }
     } else if (t->kind == TXE_SHARED) {
         txe_choose(t);
+        if (t->run_ns[0] == TXE_UNTIMED) { /* the first run went on shared */
+            txe_settle(t, txe_gains(t) ? TXE_PATIENCE : TXE_IMPATIENCE);
+            t->trials = 1; /* then all is timed anew */
+            return;
+        }
         /* Shared takes more than 4/5 of alone: too near to call, as these runs were not made in turns. */
         if (t->end && t->run_ns[1] > t->run_ns[0] / 5 * 4)
             txe_begin(t, TXE_COMPARED);
@@ -101,8 +135,15 @@ static int txe_try(txe_table *t, const txe_stamps *stamps) {
     int nt = 1;
     if (shared)
         nt = txe_share(t, t->kind == TXE_SHARED, stamps);
-    else if (t->kind == TXE_ALONE)
-        txe_time_alone(t, stamps ? stamps->spans : 0);
+    else if (txe_may_go_on_shared(t) && !stamps) {
+        const int64_t made = txe_time_alone(t, 0, start + TXE_TRIALS_NS);
+        if (made < t->launches) {
+            nt = txe_share_from(t, made);
+            txe_begin(t, TXE_SHARED);
+            return nt;
+        }
+    } else if (t->kind == TXE_ALONE)
+        txe_time_alone(t, stamps ? stamps->spans : 0, UINT64_MAX);
     else
         txe_walk_alone(t, 0, stamps ? stamps->spans : 0);
     if (shared && nt == 1)

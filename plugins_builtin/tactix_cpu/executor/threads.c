@@ -408,14 +408,17 @@ static void txe_walk_alone(const txe_table *t, int64_t from, txe_span *spans) {
     }
 }
 
-static void txe_time_alone(const txe_table *t, txe_span *spans) {
+/* Launches that were made: all, or those that began before a time. */
+static int64_t txe_time_alone(const txe_table *t, txe_span *spans, uint64_t until) {
     uint64_t before = txe_now();
-    for (int64_t i = 0; i < t->launches; i++) {
+    int64_t i = 0;
+    for (; i < t->launches && before < until; i++) {
         txe_make_launch(t, i, 0, 1, spans);
         const uint64_t after = txe_now();
         txe_least_of(&t->alone_ns[i], before, after);
         before = after;
     }
+    return i;
 }
 
 static void *txe_work(void *arg) {

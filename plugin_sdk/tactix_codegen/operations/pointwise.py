@@ -76,10 +76,14 @@ class Loops:
     """``space``: strides of the given inputs that are read, then of the outputs.
 
     ``channels``: of a sample, where blocks have unused lanes; loop 1 then counts the blocks.
+    ``likely``: where only running tells which operands the last loop moves, the loops where it
+    moves all of these, as it does whenever all of ``moves`` are 1; ``space`` is right in any case.
     """
 
     space: Space
     channels: Dim | None = None
+    likely: Space | None = None
+    moves: tuple[Dim, ...] = ()
 
 
 def loops(node: Node, group: PointwiseGroup, variant: Variant) -> Loops:
@@ -91,7 +95,7 @@ def loops(node: Node, group: PointwiseGroup, variant: Variant) -> Loops:
     strides = [strides_in(node.given[i].spec, f, group.shape, fmt) for i, f in zip(leaves, formats)]
     strides.append(contiguous_strides(sizes))
     if fmt.lanes == 1 or dims.mod(group.shape[1], fmt.lanes) == 0:
-        return Loops(_steady(collapse(sizes, strides)))
+        return _over_elements(collapse(sizes, strides))
     if all(s == strides[-1] for s in strides) and keeps_zero(group.program.results, group.dtypes):
         return Loops(collapse(sizes, strides))
     return Loops(_over_blocks(sizes, strides), group.shape[1])
@@ -105,8 +109,13 @@ def _over_blocks(sizes: Shape, strides: Sequence[Sequence[Dim]]) -> Space:
     return Space(counts, joined, (None,) * len(counts))
 
 
-def _steady(space: Space) -> Space:
-    """With a last loop of one step where only running tells if the last one moves an operand."""
-    if all(s[-1] in (0, 1) for s in space.strides):
-        return space
-    return Space((*space.sizes, 1), tuple((*s, 1) for s in space.strides), (*space.tags, None))
+def _over_elements(space: Space) -> Loops:
+    """With a last loop of one step where only running tells if the last one moves an operand, as
+    most axes do that might be 1.
+    """
+    moves = tuple(dict.fromkeys(s[-1] for s in space.strides if s[-1] not in (0, 1)))
+    if not moves:
+        return Loops(space)
+    strides = tuple((*s[:-1], 1 if s[-1] in moves else s[-1]) for s in space.strides)
+    steady = Space((*space.sizes, 1), tuple((*s, 1) for s in space.strides), (*space.tags, None))
+    return Loops(steady, likely=Space(space.sizes, strides, space.tags), moves=moves)

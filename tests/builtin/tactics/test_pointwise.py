@@ -375,6 +375,16 @@ def test_whether_an_axis_broadcasts_may_be_told_by_running_alone(device):
     check_all(
         [Case(node("Sub", pair), TACTIC, env={"a": 0, "b": 1}, device=device) for pair in pairs[:6]]
     )
+    long = [
+        {"a": 3, "b": m, "c": c, "d": n} for c in (1, 3) for m, n in ((70, 70), (70, 1), (1, 70))
+    ]
+    open_ = [
+        [TensorSpec(t, tuple(map(dims.sym, s))) for s in ("ab", "cd")]
+        for t in (DType.FP32, DType.INT64)
+    ]
+    check_all(
+        [Case(node("Sub", pair), TACTIC, env=e, device=device) for pair in open_ for e in long]
+    )
 
 
 def test_what_it_rejects_and_why():

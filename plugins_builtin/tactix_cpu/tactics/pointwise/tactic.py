@@ -22,6 +22,7 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.rounding import rounded_part
+from tactix_codegen.c.space import Space
 from tactix_codegen.operations import pointwise
 from tactix_codegen.operations.pointwise import PointwiseGroup
 from tactix_cpu.tactics.pointwise.nest import LoopOperand, Nest
@@ -111,15 +112,16 @@ class CpuPointwiseTactic(Tactic[PointwiseWork]):
     def compile(self, work: PointwiseWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
         args, group = c_text.Args(work.node), work.group
         loops = pointwise.loops(work.node, group, variant)
-        operands, results = loop_operands(args, group, loops.space.strides)
-        nest = Nest(
-            args,
-            loops.space.sizes,
-            operands,
-            results,
-            group.program.results,
-            work.vector,
-            loops.channels,
-        )
+        text = _nest(args, work, loops.space, loops.channels).text(ctx)
+        if loops.likely is not None:
+            holds = " && ".join(f"{args.dim(step)} == 1" for step in loops.moves)
+            likely = _nest(args, work, loops.likely, loops.channels).text(ctx)
+            text = [c_text.choice(holds, likely, text)]
         preludes = (*c_text.vector_preludes(), c_text.prelude("int8.h"))
-        return c_text.kernel(args, nest.text(ctx), ctx, preludes=preludes if work.rounds else None)
+        return c_text.kernel(args, text, ctx, preludes=preludes if work.rounds else None)
+
+
+def _nest(args: c_text.Args, work: PointwiseWork, space: Space, channels: Dim | None) -> Nest:
+    operands, results = loop_operands(args, work.group, space.strides)
+    expressions = work.group.program.results
+    return Nest(args, space.sizes, operands, results, expressions, work.vector, channels)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
 
 from tactix.base.arrays import Array
-from tactix.base.dims import show
+from tactix.base.dims import Dim, show
 from tactix.base.errors import InvalidArgument
 from tactix.contracts.graph import Value
 
@@ -36,13 +36,13 @@ def batches(data: object, inputs: list[Value]) -> Iterator[Batch]:
     none, and for arrays that the inputs do not take.
     """
     there = False
-    for who, found in _found(data, inputs):
+    for who, found, whole in _found(data, inputs):
         given = {v.name: _fitting(v, found.get(v.name), who) for v in inputs}
         if unknown := sorted(found.keys() - given.keys()):
             known = ", ".join(given)
             what = f"calibration data for {unknown[0]!r}, which is no input"
             raise InvalidArgument(what, who=who, do=f"The inputs are: {known}")
-        for batch in _cut(given, inputs, who):
+        for batch in _cut(given, inputs, who, whole):
             there = True
             yield batch
     if not there:
@@ -58,21 +58,23 @@ def count(data: object) -> int:
     return len(data) if hasattr(data, "__len__") else 0
 
 
-def _found(data: object, inputs: list[Value]) -> Iterator[tuple[str, Batch]]:
-    """Where arrays come from, and the arrays by input name."""
+def _found(data: object, inputs: list[Value]) -> Iterator[tuple[str, Batch, bool]]:
+    """Where arrays come from, the arrays by input name, and whether they are a batch as they are;
+    else they are all samples.
+    """
     if isinstance(data, (str, Path)):
         for file in _files(Path(data)):
-            yield str(file), _read(file, inputs)
+            yield str(file), _read(file, inputs), Path(data).is_dir()
         return
     if isinstance(data, Mapping) or _is_one_array(data, inputs):
         who = "the calibration data"
-        yield who, _named(data, inputs, who)
+        yield who, _named(data, inputs, who), False
         return
     if not isinstance(data, (Iterable, Indexed)):
         raise InvalidArgument(f"calibration data is a {type(data).__name__}", do=GIVE)
     for i, batch in enumerate(iter(data)):
         who = f"batch {i} of the calibration data"
-        yield who, _named(batch, inputs, who)
+        yield who, _named(batch, inputs, who), True
 
 
 def _is_one_array(data: object, inputs: list[Value]) -> bool:
@@ -133,13 +135,10 @@ def _fitting(v: Value, x: Array | None, who: str) -> Array:
     return x.astype(wanted, copy=False)
 
 
-def _cut(given: Batch, inputs: list[Value], who: str) -> Iterator[Batch]:
-    """The arrays in pieces of the network's batch size along their first axis."""
-    pieces = {_pieces(v, given[v.name], who) for v in inputs if v.spec.rank}
-    if len(pieces) > 1:
-        sizes = ", ".join(f"{name} {list(x.shape)}" for name, x in given.items())
-        raise InvalidArgument("the arrays have different numbers of batches", who=who, why=sizes)
-    n = pieces.pop() if pieces else 1
+def _cut(given: Batch, inputs: list[Value], who: str, whole: bool) -> Iterator[Batch]:
+    """The arrays as one batch, or in pieces along their first axes: see _pieces."""
+    _check_sizes(given, inputs, who)
+    n = _pieces(given, inputs, who, whole)
     for i in range(n):
         yield {
             name: x if n == 1 or not x.ndim else np.array_split(x, n)[i]
@@ -147,16 +146,47 @@ def _cut(given: Batch, inputs: list[Value], who: str) -> Iterator[Batch]:
         }
 
 
-def _pieces(v: Value, x: Array, who: str) -> int:
-    """How many batches an array holds. Raises InvalidArgument where that is no whole number."""
-    fixed, there = v.spec.shape[0], int(x.shape[0])
-    others = zip(v.spec.shape[1:], x.shape[1:], strict=True)
-    if any(isinstance(d, int) and d != n for d, n in others):
-        what = f"input {v.name!r} is {show(v.spec.shape)}"
-        raise InvalidArgument(what, who=who, why=f"the array is {list(x.shape)}")
-    if not isinstance(fixed, int):
-        return -(-there // SAMPLES)
-    if there % fixed:
-        why = f"{there} samples are no whole number of batches of {fixed}"
-        raise InvalidArgument(f"input {v.name!r} takes {show(v.spec.shape)}", who=who, why=why)
-    return there // fixed
+def _check_sizes(given: Batch, inputs: list[Value], who: str) -> None:
+    """Raises InvalidArgument for axes that the network fixes, or that share a symbol."""
+    sizes: dict[Dim, tuple[int, str]] = {}
+    for v in inputs:
+        shape = given[v.name].shape
+        # whether samples are a whole number of batches is seen when they are cut
+        if any(
+            isinstance(d, int) and d != n for d, n in zip(v.spec.shape[1:], shape[1:], strict=True)
+        ):
+            what = f"input {v.name!r} is {show(v.spec.shape)}"
+            raise InvalidArgument(what, who=who, why=f"the array is {list(shape)}")
+        for d, n in zip(v.spec.shape, shape, strict=True):
+            size, first = sizes.setdefault(d, (n, v.name))
+            if n != size and not isinstance(d, int):
+                why = f"it is {size} in {first!r} and {n} in {v.name!r}"
+                raise InvalidArgument(f"the arrays have different sizes of {d}", who=who, why=why)
+
+
+def _pieces(given: Batch, inputs: list[Value], who: str, whole: bool) -> int:
+    """How many batches the arrays hold.
+
+    Sizes that the network fixes say it. Where all are open, a batch is one as it is; samples are
+    cut if all inputs have as many, and else they are one batch, too: the axes are no batch then, as
+    the nodes and edges of a graph. Raises InvalidArgument where there is no such number.
+    """
+    ranked = [(v.spec.shape[0], given[v.name]) for v in inputs if v.spec.rank]
+    opened = {len(x) for d, x in ranked if not isinstance(d, int)}
+    counts = {_batches_of(d, x, who) for d, x in ranked if isinstance(d, int)}
+    n = counts.pop() if counts else 0
+    uneven = len(opened) > 1 or any(size % n for size in opened if n)
+    if counts or (n > 1 and opened and (whole or uneven)):
+        sizes = ", ".join(f"{name} {list(x.shape)}" for name, x in given.items())
+        raise InvalidArgument("the arrays have different numbers of batches", who=who, why=sizes)
+    if n or whole or len(opened) != 1:
+        return n or 1
+    return -(-opened.pop() // SAMPLES)
+
+
+def _batches_of(size: int, x: Array, who: str) -> int:
+    """How many batches of that size an array holds. Raises InvalidArgument for no whole number."""
+    if len(x) % size:
+        why = f"{len(x)} samples are no whole number of batches of {size}"
+        raise InvalidArgument(f"the network takes batches of {size}", who=who, why=why)
+    return len(x) // size

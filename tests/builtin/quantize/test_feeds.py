@@ -18,6 +18,7 @@ def inputs(*shapes: tuple[str, str, list[int | str]]) -> list[Value]:
     return [net.add_input(name, dtype, shape) for name, dtype, shape in shapes]
 
 
+GRAPH = [("x", "f32", ["n", 3]), ("edges", "i64", [2, "e"])]
 ONE = ("x", "f32", ["n", 3])
 TWO = (ONE, ("mask", "i64", ["n", 3]))
 
@@ -76,6 +77,43 @@ def test_batches_by_index() -> None:
     assert feeds.count(ByIndex()) == 2
 
 
+def graph(nodes: int = 50, edges: int = 200) -> dict[str, np.ndarray]:
+    return {"x": np.ones((nodes, 3), np.float32), "edges": np.ones((2, edges), np.int64)}
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_first_axes_that_are_no_batch_are_not_cut(across: bool, tmp_path: Path) -> None:
+    """As those of a graph: of nodes, and of the two ends of edges (or of edges)."""
+    np.savez(tmp_path / "0.npz", **graph())
+    np.savez(tmp_path / "1.npz", **graph(7, 9))
+    shapes: list = [GRAPH[0], ("edges", "i64", ["m", "e"])] if across else GRAPH
+    sizes = [(50, 200), (7, 9)]
+    for data, wanted in (
+        (tmp_path, sizes),
+        ([graph(), graph(7, 9)], sizes),
+        (tmp_path / "0.npz", sizes[:1]),
+        (graph(), sizes[:1]),
+    ):
+        found = list(feeds.batches(data, inputs(*shapes)))
+        assert [(b["x"].shape[0], b["edges"].shape[1]) for b in found] == wanted
+        assert [b["edges"].shape[0] for b in found] == [2] * len(wanted)
+
+
+def test_what_is_a_batch_is_cut_only_where_the_network_is_smaller(tmp_path: Path) -> None:
+    x = np.arange(60, dtype=np.float32).reshape(20, 3)
+    np.savez(tmp_path / "all.npz", x=x)
+    for data in (tmp_path, [x], [{"x": x}]):
+        assert [len(b["x"]) for b in feeds.batches(data, inputs(ONE))] == [20]
+        fixed = [len(b["x"]) for b in feeds.batches(data, inputs(("x", "f32", [5, 3])))]
+        assert fixed == [5] * 4
+
+
+def test_samples_of_an_open_size_beside_a_fixed_one() -> None:
+    data = {"x": np.ones((4, 3)), "mask": np.ones((8, 3), np.int64)}
+    found = feeds.batches(data, inputs(("x", "f32", [2, 3]), TWO[1]))
+    assert [(len(b["x"]), len(b["mask"])) for b in found] == [(2, 4)] * 2
+
+
 @pytest.mark.parametrize(
     ("data", "shapes", "said"),
     [
@@ -94,7 +132,17 @@ def test_batches_by_index() -> None:
         (
             [{"x": np.ones((2, 3)), "mask": np.ones((40, 3), np.int64)}],
             TWO,
+            r"different sizes of n: it is 2 in 'x' and 40 in 'mask'",
+        ),
+        (
+            {"x": np.ones((4, 3)), "mask": np.ones((2, 3), np.int64)},
+            [("x", "f32", [2, 3]), ("mask", "i64", [2, 3])],
             "different numbers of batches",
+        ),
+        (
+            [{"x": np.ones((50, 3)), "edges": np.ones((4, 9), np.int64)}],
+            GRAPH,
+            "numbers of batches",
         ),
     ],
 )

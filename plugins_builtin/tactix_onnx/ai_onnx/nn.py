@@ -12,7 +12,7 @@ from tactix.base.dtypes import DType
 from tactix.base.errors import ModelImportError
 from tactix.contracts.graph import Value
 from tactix_onnx.convert import Context, Table
-from tactix_ops.layers.common import axis_of
+from tactix_ops.layers.common import axis_of, float_only
 
 CONVERTERS = Table()
 
@@ -72,12 +72,14 @@ def _kernel(ctx: Context, weights: int) -> tuple[Dim, ...]:
 
 @CONVERTERS("Conv")
 def conv(ctx: Context, node: Any) -> Value:
+    float_only(ctx.spec(), ctx.op)  # the layer takes integers, too, as ConvInteger needs
     inputs = [ctx.tensor(), ctx.tensor(1), ctx.input(2)]
     return ctx.layer("tactix.Convolution", inputs, **convolution_fields(ctx, 1))
 
 
 @CONVERTERS("ConvTranspose")
 def conv_transpose(ctx: Context, node: Any) -> Value:
+    float_only(ctx.spec(), ctx.op)
     size, kernel = ctx.spec().shape[2:], _kernel(ctx, 1)
     n = len(kernel)
     strides, dilations = ctx.attr("strides", (1,) * n), ctx.attr("dilations", (1,) * n)

@@ -89,6 +89,14 @@ def float_only(spec: TensorSpec, who: str) -> None:
         raise DTypeError(f"{who} takes floats, not {spec.dtype.value}")
 
 
+def one_dtype(who: str, *specs: TensorSpec | None) -> None:
+    """Raises DTypeError unless all that are given have the same dtype."""
+    found = [s.dtype for s in specs if s is not None]
+    if any(t is not found[0] for t in found):
+        kinds = ", ".join(t.value for t in found)
+        raise DTypeError(f"{who} takes tensors of one dtype, not {kinds}")
+
+
 def wide(x: Array) -> Array:
     """16-bit and narrower floats in float32; all else as it is."""
     t = DType.of(x.dtype)

@@ -19,6 +19,7 @@ from tactix_ops.layers.common import (
     Array,
     Specs,
     no_less,
+    one_dtype,
     optional,
     pick,
     required,
@@ -53,6 +54,12 @@ class Convolution(Layer):
 
     def infer(self, attrs: ConvolutionAttrs, inputs: Specs) -> list[TensorSpec]:
         x, w = required(self, inputs, 2)
+        one_dtype(self.key, x, w, optional(inputs, 2))
+        return [TensorSpec(x.dtype, self.shape(attrs, inputs))]
+
+    def shape(self, attrs: ConvolutionAttrs, inputs: Specs) -> Shape:
+        """Of the output, for operands of any dtypes. Raises ShapeError."""
+        x, w = required(self, inputs, 2)
         rank = _spatial_rank(self, x, w)
         same_dim(x.shape[1], w.shape[1] * attrs.group, self.key, "the number of input channels")
         _check_bias(self, optional(inputs, 2), w.shape[0])
@@ -60,7 +67,7 @@ class Convolution(Layer):
         dilations = win.filled(attrs.dilations, rank, 1, self.key, "dilations")
         pads = win.filled(attrs.pads, 2 * rank, 0, self.key, "pads")
         out = win.window_count(x.shape[2:], w.shape[2:], strides, pads, dilations, False, self.key)
-        return [TensorSpec(x.dtype, (x.shape[0], w.shape[0], *out))]
+        return (x.shape[0], w.shape[0], *out)
 
     def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
         return work.convolution(inputs, outputs)
@@ -132,6 +139,12 @@ class ConvTranspose(Layer):
 
     def infer(self, attrs: ConvTransposeAttrs, inputs: Specs) -> list[TensorSpec]:
         x, w = required(self, inputs, 2)
+        one_dtype(self.key, x, w, optional(inputs, 2))
+        return [TensorSpec(x.dtype, self.shape(attrs, inputs))]
+
+    def shape(self, attrs: ConvTransposeAttrs, inputs: Specs) -> Shape:
+        """Of the output, for operands of any dtypes. Raises ShapeError."""
+        x, w = required(self, inputs, 2)
         rank = _spatial_rank(self, x, w)
         same_dim(x.shape[1], w.shape[0], self.key, "the number of input channels")
         channels = w.shape[1] * attrs.group
@@ -150,7 +163,7 @@ class ConvTranspose(Layer):
                 f"{self.key}: {around} take more than there is of spatial axis {i}: {d}",
                 "Give smaller pads",
             )
-        return [TensorSpec(x.dtype, (x.shape[0], channels, *out))]
+        return (x.shape[0], channels, *out)
 
     def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
         return work.spread(inputs)

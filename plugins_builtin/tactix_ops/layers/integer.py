@@ -74,8 +74,7 @@ class IntegerConvolution(Layer):
     def infer(self, attrs: IntegerConvolutionAttrs, inputs: Specs) -> list[TensorSpec]:
         x, w = required(self, inputs, 2)
         _check(self, x, w, optional(inputs, 2))
-        (y,) = Convolution().infer(attrs, inputs)
-        return [TensorSpec(DType.INT32, y.shape)]
+        return [TensorSpec(DType.INT32, Convolution().shape(attrs, inputs))]
 
     def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
         return work.convolution(inputs, outputs)
@@ -102,8 +101,7 @@ class IntegerMatMul(Layer):
     def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
         a, b = required(self, inputs, 2)
         _check(self, a, b, optional(inputs, 2))
-        (y,) = MatMul().infer(attrs, [a, b])
-        return [TensorSpec(DType.INT32, y.shape)]
+        return [TensorSpec(DType.INT32, MatMul().shape(a, b))]
 
     def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
         return work.product(inputs, outputs)
@@ -134,8 +132,7 @@ class ByteMatMul(Layer):
             raise DTypeError(
                 f"{self.key} takes 8-bit integers and zero points of one int32: {inputs}"
             )
-        (y,) = MatMul().infer(attrs, [a, b])
-        return [TensorSpec(DType.INT32, y.shape)]
+        return [TensorSpec(DType.INT32, MatMul().shape(a, b))]
 
     def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
         return work.product(inputs, outputs)

@@ -12,7 +12,16 @@ from tactix.base.errors import InvalidArgument, ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
 from tactix_ops.layers import work
-from tactix_ops.layers.common import Array, Specs, optional, pick, required, same_dim, wide
+from tactix_ops.layers.common import (
+    Array,
+    Specs,
+    one_dtype,
+    optional,
+    pick,
+    required,
+    same_dim,
+    wide,
+)
 
 
 class MatMul(Layer):
@@ -26,13 +35,18 @@ class MatMul(Layer):
 
     def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
         a, b = required(self, inputs, 2)
+        one_dtype(self.key, a, b)
+        return [TensorSpec(a.dtype, self.shape(a, b))]
+
+    def shape(self, a: TensorSpec, b: TensorSpec) -> Shape:
+        """Of the product, for operands of any dtypes. Raises ShapeError."""
         if not a.rank or not b.rank:
             raise ShapeError(f"{self.key} takes no scalars: {a} and {b}")
         left: Shape = a.shape if a.rank > 1 else (1, *a.shape)
         right: Shape = b.shape if b.rank > 1 else (*b.shape, 1)
         same_dim(left[-1], right[-2], self.key, f"the summed axis of {a} and {b}")
         rows, columns = left[-2:-1] * (a.rank > 1), right[-1:] * (b.rank > 1)
-        return [TensorSpec(a.dtype, (*broadcast_shapes(left[:-2], right[:-2]), *rows, *columns))]
+        return (*broadcast_shapes(left[:-2], right[:-2]), *rows, *columns)
 
     def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
         return work.product(inputs, outputs)
@@ -62,6 +76,7 @@ class Gemm(Layer):
 
     def infer(self, attrs: GemmAttrs, inputs: Specs) -> list[TensorSpec]:
         a, b = required(self, inputs, 2)
+        one_dtype(self.key, a, b, optional(inputs, 2))
         if a.rank != 2 or b.rank != 2:
             raise ShapeError(f"{self.key} takes matrices, not {a} and {b}")
         m, k = a.shape[::-1] if attrs.transA else a.shape

@@ -62,7 +62,9 @@ class BatchNormalization(Layer):
     Attrs = EpsilonAttrs
 
     def infer(self, attrs: EpsilonAttrs, inputs: Specs) -> list[TensorSpec]:
-        return [_channels(self, inputs, 4).plain()]
+        x = _channels(self, inputs, 4)
+        float_only(x, self.key)
+        return [x.plain()]
 
     def reference(self, attrs: EpsilonAttrs, *inputs: Array) -> tuple[Array, ...]:
         x = wide(inputs[0])

@@ -45,8 +45,7 @@ class WideConvolution(Layer):
     def infer(self, attrs: ConvolutionAttrs, inputs: Specs) -> list[TensorSpec]:
         x, w = required(self, inputs, 2)
         _check(self, x, w, optional(inputs, 2))
-        (y,) = Convolution().infer(attrs, inputs)
-        return [TensorSpec(DType.FP32, y.shape)]
+        return [TensorSpec(DType.FP32, Convolution().shape(attrs, inputs))]
 
     def operations(self, attrs: ConvolutionAttrs, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
         return work.convolution(inputs, outputs)
@@ -68,8 +67,7 @@ class WideConvTranspose(Layer):
     def infer(self, attrs: ConvTransposeAttrs, inputs: Specs) -> list[TensorSpec]:
         x, w = required(self, inputs, 2)
         _check(self, x, w, optional(inputs, 2))
-        (y,) = ConvTranspose().infer(attrs, inputs)
-        return [TensorSpec(DType.FP32, y.shape)]
+        return [TensorSpec(DType.FP32, ConvTranspose().shape(attrs, inputs))]
 
     def operations(
         self, attrs: ConvTransposeAttrs, inputs: Specs, outputs: list[TensorSpec]
@@ -92,8 +90,7 @@ class WideMatMul(Layer):
     def infer(self, attrs: Any, inputs: Specs) -> list[TensorSpec]:
         a, b = required(self, inputs, 2)
         _check(self, a, b, optional(inputs, 2))
-        (y,) = MatMul().infer(attrs, [a, b])
-        return [TensorSpec(DType.FP32, y.shape)]
+        return [TensorSpec(DType.FP32, MatMul().shape(a, b))]
 
     def operations(self, attrs: Any, inputs: Specs, outputs: list[TensorSpec]) -> Dim:
         return work.product(inputs, outputs)

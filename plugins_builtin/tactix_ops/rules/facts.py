@@ -134,8 +134,11 @@ def holds_magnitudes(dtype: DType, largest: Array) -> bool:
     """Whether a dtype holds numbers of so large magnitudes in place of those that they are made of:
     as normal numbers, so that they are rounded no more than those were. ``largest``: of each
     channel, in float64; 0 where it has nothing but zeros. What is below the normal numbers of a
-    channel whose largest is one is lost beside that.
+    channel whose largest is one is lost beside that. Integers never do: these numbers have
+    fractions.
     """
+    if not dtype.is_float:
+        return False
     find: Any = ml_dtypes.finfo
     limits = find(dtype.numpy)
     normal = (largest >= float(limits.tiny)) & (largest <= float(limits.max))

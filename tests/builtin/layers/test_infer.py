@@ -187,3 +187,27 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises((ShapeError, DTypeError, InvalidArgument), match=words):
         shapes(name, *inputs, **attrs)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("Convolution", [(1, 3, 8), (4, 3, 3), (4,)]),
+        ("ConvTranspose", [(1, 3, 8), (3, 4, 3), (4,)]),
+        ("MatMul", [(2, 3), (3, 4)]),
+        ("Gemm", [(2, 3), (3, 4), (4,)]),
+    ],
+)
+def test_operands_of_several_dtypes_are_refused(name: str, sizes: list[Any]) -> None:
+    """Each other one among floats, and integers beside floats."""
+    for odd in range(len(sizes)):
+        for dtype in (DType.INT32, DType.FP16):
+            dtypes = [dtype if i == odd else DType.FP32 for i in range(len(sizes))]
+            with pytest.raises(DTypeError, match=rf"tactix\.{name}@1 takes tensors of one dtype"):
+                shapes(name, *map(TensorSpec, dtypes, sizes))
+
+
+def test_integers_are_not_normalised() -> None:
+    channels = [f32(3)] * 4
+    with pytest.raises(DTypeError, match="BatchNormalization@1 takes floats, not i32"):
+        shapes("BatchNormalization", TensorSpec(DType.INT32, (1, 3, 8)), *channels)

@@ -148,6 +148,26 @@ def test_an_error_of_inference_names_the_node(imported: Any, model: Any) -> None
         imported(model(nodes, {"x": (F32, [3, 4])}, ["y"]))
 
 
+@pytest.mark.parametrize(
+    ("op", "dtypes", "words"),
+    [
+        ("Conv", (F32, np.int32), "takes tensors of one dtype, not f32, i32"),
+        ("Conv", (np.int32, np.int32), "takes floats, not i32"),
+        ("ConvTranspose", (F32, np.int32), "takes tensors of one dtype, not f32, i32"),
+        ("ConvTranspose", (np.int32, np.int32), "takes floats, not i32"),
+        ("MatMul", (F32, np.int32), "takes tensors of one dtype, not f32, i32"),
+        ("MatMul", (F32, np.float16), "takes tensors of one dtype, not f32, f16"),
+    ],
+)
+def test_dtypes_that_products_do_not_take(
+    op: str, dtypes: Any, words: str, imported: Any, model: Any
+) -> None:
+    nodes = [make_node(op, ["x", "w"], ["y"], name="product")]
+    w = np.ones((1, 1, 3, 3), dtypes[1])
+    with pytest.raises(ModelImportError, match=rf"'product' \(ai.onnx::{op}.*{words}"):
+        imported(model(nodes, {"x": (dtypes[0], [1, 1, 3, 3])}, ["y"], {"w": w}))
+
+
 def test_an_exception_in_a_converter_names_the_node(imported: Any, model: Any) -> None:
     def broken(ctx: Any, node: Any) -> Any:
         return [][1]

@@ -44,6 +44,16 @@ def test_any_number_of_axes(net, apply, rank):
 
 
 @pytest.mark.parametrize("layer", ["Mul", "Div", "Add", "Sub"])
+@pytest.mark.parametrize("convolution", ["Convolution", "ConvTranspose"])
+def test_integers_take_in_nothing(net, apply, convolution, layer):
+    """Constants behind a convolution of integers: what joins is computed in floats."""
+    w = net.c(np.arange(8).reshape(2, 2, 2, 1) + 1, np.int32)
+    y = net.add(convolution, net.x("n", 2, 4, 3, dtype="i32"), w)
+    net.mark_output(net.add(layer, y, net.c([[[2]], [[3]]], np.int32)), "y")
+    assert apply(net)[0] == [convolution, layer]
+
+
+@pytest.mark.parametrize("layer", ["Mul", "Div", "Add", "Sub"])
 @pytest.mark.parametrize("shape", [(), (1,), (3, 1, 1), (1, 3, 1, 1)])
 def test_constants_per_channel_join(net, apply, layer, shape):
     y = net.add("Convolution", net.x("n", 2, 4, 3), net.random(3, 2, 1, 1))

@@ -14,7 +14,7 @@ from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
 from tactix_ops.layers import work
 from tactix_ops.layers.common import Array, Specs, optional, pick, required, wide
-from tactix_ops.layers.index import assume_in_range, in_range, random_indices
+from tactix_ops.layers.index import constant_in_range, in_range, random_indices
 
 WIDTHS = (2, 4, 8)
 """Bits that a number of weights may have."""
@@ -136,7 +136,7 @@ class FewBitsGather(Layer):
             raise ShapeError(f"{self.key}: scales {scale} and zero points {zero} for {table}")
         if table.dtype is not DType.UINT8 or not (indices.dtype.is_int and scale.dtype.is_float):
             raise DTypeError(f"{self.key} takes bytes, integers and scales of floats: {inputs}")
-        assume_in_range(indices, table.shape[0])
+        constant_in_range(indices, table, 0, self.key)
         return [TensorSpec(DType.FP32, (*indices.shape, attrs.columns))]
 
     def reference(self, attrs: FewBitsGatherAttrs, *inputs: Array) -> tuple[Array, ...]:

@@ -54,11 +54,18 @@ def in_range(indices: Array, size: int) -> Array:
     return indices
 
 
-def assume_in_range(indices: TensorSpec, size: Dim) -> None:
-    """Constant indices need an axis that has them."""
+def constant_in_range(indices: TensorSpec, data: TensorSpec, axis: int, who: str) -> None:
+    """Constant indices need an axis that has them. Raises ShapeError where it never does."""
     if indices.const is not None and indices.const.size:
         low, high = int(indices.const.min()), int(indices.const.max())
-        assume(size, ">=", max(high + 1, -low))
+        size, needed = data.shape[axis], max(high + 1, -low)
+        if compare(size, needed) == "<":
+            index = high if needed == high + 1 else low
+            raise ShapeError(
+                f"{who}: index {index} is out of range: axis {axis} of {data} has {size} elements",
+                do="Indices go from -size to size - 1",
+            )
+        assume(size, ">=", needed)
 
 
 class Gather(Movement):
@@ -72,7 +79,7 @@ class Gather(Movement):
     def shapes(self, attrs: AxisAttrs, inputs: list[TensorSpec]) -> list[Shape]:
         data, indices = inputs[0], _indices(inputs[1], self.key)
         axis = axis_of(attrs.axis, data.rank, self.key)
-        assume_in_range(indices, data.shape[axis])
+        constant_in_range(indices, data, axis, self.key)
         return [(*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])]
 
     def reference(self, attrs: AxisAttrs, *inputs: Array) -> tuple[Array, ...]:
@@ -114,7 +121,7 @@ class GatherElements(Movement):
 def _check_inside(data: TensorSpec, indices: TensorSpec, axis: int, who: str) -> None:
     if indices.rank != data.rank:
         raise ShapeError(f"{who}: {data} and indices {indices} differ in rank")
-    assume_in_range(indices, data.shape[axis])
+    constant_in_range(indices, data, axis, who)
     for i, (d, n) in enumerate(zip(data.shape, indices.shape, strict=True)):
         if i != axis and compare(n, d) == ">":
             raise ShapeError(f"{who}: indices {indices} reach beyond axis {i} of {data}")
@@ -181,9 +188,8 @@ def _depth(data: TensorSpec, indices: TensorSpec, batch: int, who: str) -> int:
         raise ShapeError(f"{who}: indices {indices} do not fit {data} with {batch} batch axes")
     if indices.const is not None and indices.const.size:
         for axis in range(depth):
-            assume_in_range(
-                replace(indices, const=indices.const[..., axis]), data.shape[batch + axis]
-            )
+            one = replace(indices, const=indices.const[..., axis])
+            constant_in_range(one, data, batch + axis, who)
     return depth
 
 

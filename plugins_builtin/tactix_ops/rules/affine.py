@@ -159,18 +159,20 @@ def _spans(count: Affine, size: Dim) -> bool:
 
 
 def _gather_slice(root: Node, data: Value, indices: Value) -> dict[str, Any] | None:
-    """Attributes of the Slice that the gather is, if its indices count along one axis at most."""
+    """Attributes of the Slice that the gather is, if its indices count along one axis at most, and
+    none is certain to lie beyond the data's.
+    """
     count, axis = affine(indices), root.attrs.axis % data.spec.rank
     if count is None or compare(count.offset, 0) not in ("==", ">=", ">"):
         return None
     moving = [(d, s) for d, s in zip(count.shape, count.strides, strict=True) if d != 1]
     size, step = moving[0] if moving else (1, 1)
-    whole = len(moving) <= 1 and isinstance(step, int) and step > 0
-    return (
-        {"begins": (count.offset,), "sizes": (size,), "axes": (axis,), "steps": (step,)}
-        if whole
-        else None
-    )
+    if len(moving) > 1 or not isinstance(step, int) or step <= 0:
+        return None
+    last = count.offset + (size - 1) * step
+    if compare(last, data.spec.shape[axis]) in ("==", ">=", ">"):
+        return None
+    return {"begins": (count.offset,), "sizes": (size,), "axes": (axis,), "steps": (step,)}
 
 
 def _gather_all(root: Node, data: Value, indices: Value) -> bool:

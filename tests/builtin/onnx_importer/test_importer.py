@@ -168,6 +168,31 @@ def test_dtypes_that_products_do_not_take(
         imported(model(nodes, {"x": (dtypes[0], [1, 1, 3, 3])}, ["y"], {"w": w}))
 
 
+@pytest.mark.parametrize(
+    ("op", "indices", "words"),
+    [
+        ("Gather", [5], "index 5 is out of range: axis 1 of f32(2, 3) has 3 elements"),
+        ("Gather", [0, -4], "index -4 is out of range: axis 1 of f32(2, 3) has 3 elements"),
+        ("GatherElements", [[0, 3]], "index 3 is out of range: axis 1 of f32(2, 3)"),
+        ("GatherND", [[1, 0], [0, 7]], "index 7 is out of range: axis 1 of f32(2, 3)"),
+        ("GatherND", [[-3, 0]], "index -3 is out of range: axis 0 of f32(2, 3) has 2 elements"),
+    ],
+)
+def test_a_constant_index_beyond_its_axis(
+    op: str, indices: Any, words: str, imported: Any, model: Any
+) -> None:
+    fields = {} if op == "GatherND" else {"axis": 1}
+    m = model(
+        [make_node(op, ["x", "i"], ["y"], name="reader", **fields)],
+        {"x": (F32, [2, 3])},
+        ["y"],
+        {"i": np.array(indices)},
+    )
+    with pytest.raises(ModelImportError, match="'reader'") as told:
+        imported(m)
+    assert words in str(told.value)
+
+
 def test_an_exception_in_a_converter_names_the_node(imported: Any, model: Any) -> None:
     def broken(ctx: Any, node: Any) -> Any:
         return [][1]

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tactix.base.dims import sym
+from tactix.fuse.rewrite import fuse
+from tactix_ops.rules import all_rules
 
 
 def cut(net, x, begin, size, step=1, axis=1):
@@ -268,3 +270,11 @@ def test_other_parts_are_joined(net, apply, case):
         first = cut(net, cut(net, x, 0, 5, axis=2), 0, 2)
     net.mark_output(net.add("Concat", last, first, axis=axis), "y")
     assert "Roll" not in apply(net)[0]
+
+
+def test_a_gather_beyond_its_axis_stays(net):
+    """Running tells of the index."""
+    x = net.x("n", 3)
+    at = net.add("Dims", values=(x.spec.shape[0],), shape=(1,))
+    net.mark_output(net.add("Gather", x, at, axis=0), "y")
+    assert not fuse(net, all_rules())[1].counts

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, symbol_name
+from tactix.base.dims import Dim, compare, symbol_name
 from tactix.base.dtypes import DType
+from tactix.base.errors import ModelImportError
 from tactix.contracts.graph import Value
 from tactix_onnx.convert import Context, Table
 from tactix_ops.layers.common import axis_of
@@ -94,6 +95,8 @@ def one_hot(ctx: Context, node: Any) -> Value:
         fields = {"symbol": ctx.symbol(), "axis": ctx.attr("axis", -1)}
         return ctx.layer("tactix.DynamicOneHot", [indices, ctx.tensor(1), values], **fields)
     (depth,) = ctx.need_known(1, "depths")
+    if compare(depth, 0) == "<":
+        raise ModelImportError(f"a depth of {depth}, which is negative")
     rank = indices.spec.rank + 1
     axis = axis_of(ctx.attr("axis", -1), rank, ctx.op)
     if not indices.spec.dtype.is_int or indices.spec.dtype is not DType.INT64:

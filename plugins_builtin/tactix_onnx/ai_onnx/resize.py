@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tactix.base.dims import Dim
+from tactix.base.errors import ModelImportError
 from tactix.contracts.graph import Value
 from tactix_onnx.convert import Context, Table
 from tactix_ops.layers.common import axes_of
@@ -80,6 +81,8 @@ def resize(ctx: Context, node: Any) -> Value:
     if cropped:
         modes["roi"] = _region(ctx, axes)
     scales = _scales(ctx, 2)
+    if scales and ctx.input(3) is not None and ctx.spec(3).shape != (0,):
+        raise ModelImportError("it has both scales and sizes, of which there can be one")
     sizes = list(x.spec.shape)
     full = [1.0] * rank
     if scales:

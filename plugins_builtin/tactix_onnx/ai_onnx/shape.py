@@ -32,6 +32,8 @@ CONVERTERS = Table()
 
 @CONVERTERS("Reshape")
 def reshape(ctx: Context, node: Any) -> Value:
+    if not ctx.has_attr("shape") and not ctx.spec(1).dtype.is_int:
+        raise ModelImportError(f"a shape of {ctx.spec(1).dtype.value}: its sizes are integers")
     x, target = ctx.tensor(), ctx.attr("shape") if ctx.has_attr("shape") else ctx.known(1)
     allow_zero = bool(ctx.attr("allowzero", 0))
     if target is None:

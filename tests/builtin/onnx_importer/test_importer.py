@@ -193,6 +193,32 @@ def test_a_constant_index_beyond_its_axis(
     assert words in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("op", "inputs", "constants", "words"),
+    [
+        ("Reshape", ["x", "a"], {"a": np.array([4, 4], F32)}, "a shape of f32"),
+        (
+            "Resize",
+            ["x", "", "a", "b"],
+            {"a": np.ones(4, F32), "b": np.array([1, 1, 4, 4])},
+            "both scales and sizes",
+        ),
+        (
+            "OneHot",
+            ["x", "a", "b"],
+            {"a": np.array(-2), "b": np.array([0, 1], F32)},
+            "a depth of -2, which is negative",
+        ),
+    ],
+)
+def test_constants_that_an_operator_does_not_take(
+    op: str, inputs: list[str], constants: Any, words: str, imported: Any, model: Any
+) -> None:
+    nodes = [make_node(op, inputs, ["y"], name="reader")]
+    with pytest.raises(ModelImportError, match=rf"'reader' \(ai.onnx::{op}.*{words}"):
+        imported(model(nodes, {"x": (F32, [1, 1, 4, 4])}, ["y"], constants))
+
+
 def test_an_exception_in_a_converter_names_the_node(imported: Any, model: Any) -> None:
     def broken(ctx: Any, node: Any) -> Any:
         return [][1]

@@ -37,6 +37,24 @@ def test_regions_have_no_half_pixel_before_opset_16(opset: int, mode: str) -> No
     agree(m, {"x": random(1, 2, 8, 8), "r": regions, "b": np.zeros(3, np.int64)})
 
 
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("ratio", [0, 2])
+@pytest.mark.parametrize("corners", ["half_pixel", "output_half_pixel"])
+def test_regions_that_are_empty_or_turned_around(corners: str, ratio: int, mode: str) -> None:
+    fields = {
+        "output_height": 3,
+        "output_width": 4,
+        "sampling_ratio": ratio,
+        "spatial_scale": 0.5,
+        "mode": mode,
+        "coordinate_transformation_mode": corners,
+    }
+    inputs = {"x": (F, (1, 2, 8, 9)), "r": (F, ("n", 4)), "b": (np.int64, ("n",))}
+    m = model([node("RoiAlign", ["x", "r", "b"], ["y"], **fields)], inputs, ["y"], opset=16)
+    regions = np.array([[5, 5, 5, 5], [5, 5, 1, 1], [0, 4, 9, 4], [1, 2, 9, 8]], F)
+    agree(m, {"x": random(1, 2, 8, 9), "r": regions, "b": np.zeros(4, np.int64)})
+
+
 @pytest.mark.parametrize(("size", "scale"), [(8, 0.7), (10, 0.6), (7, 0.3), (5, 1.3), (6, 2.0)])
 def test_the_first_resize_rounds_up_where_it_shrinks(size: int, scale: float) -> None:
     nodes = [node("Resize", ["x", "s"], ["y"], mode="nearest")]

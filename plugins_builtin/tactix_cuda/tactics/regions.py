@@ -202,12 +202,12 @@ class _SampledRegions(_Regions):
         return [
             f"{self.number} s = 0;",
             self._walk("s += share * v;"),
-            f"s /= ({self.number})(r.count * c.count);",
+            f"if (r.count && c.count) s /= ({self.number})(r.count * c.count);",
         ]
 
     def _largest(self) -> list[str]:
-        """Samples beyond the image count as 0."""
-        outside = " || ".join(f"{a}.until - {a}.from < {a}.count" for a in ("r", "c"))
+        """Samples beyond the image count as 0, and so does a bin without samples."""
+        outside = " || ".join(f"{a}.until - {a}.from < {a}.count || !{a}.count" for a in ("r", "c"))
         return [
             f"{self.number} s = -TX_INF;",
             self._walk("s = TX_MAX(s, share * v);"),

@@ -186,7 +186,7 @@ class AffineGrid(Layer):
 @dataclass(frozen=True)
 class RoiAlignAttrs:
     """``sampling_ratio``: samples per bin and axis; 0: as many as the region has elements per bin,
-    rounded up.
+    rounded up: none, and so bins of 0, in one that is empty or turned around.
     """
 
     output_height: int = 1
@@ -230,6 +230,8 @@ class RoiAlign(Layer):
             start, size = roi[[1, 0]], roi[[3, 2]] - roi[[1, 0]]
             size = size if half else np.maximum(size, 1)
             places = [self._places(attrs, start[k], size[k], out[k]) for k in (0, 1)]
+            if not all(p.size for p in places):
+                continue
             corners = list(self._corners(x[owners[i]], *(p.reshape(-1) for p in places)))
             shape = (x.shape[1], out[0], places[0].shape[1], out[1], places[1].shape[1])
             if attrs.mode == "max":
@@ -240,7 +242,7 @@ class RoiAlign(Layer):
 
     def _places(self, attrs: RoiAlignAttrs, start: float, size: float, bins: int) -> Array:
         """Sampling places (bins, samples) along one axis."""
-        count = attrs.sampling_ratio or max(1, int(np.ceil(size / bins)))
+        count = attrs.sampling_ratio or max(0, int(np.ceil(size / bins)))
         inside = (np.arange(count) + 0.5) / count
         return start + (np.arange(bins)[:, None] + inside) * size / bins
 

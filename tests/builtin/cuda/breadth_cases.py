@@ -494,11 +494,13 @@ def regions() -> list[Case]:
         at = np.hstack([np.abs(owners[:, None]) % 2, at])
         pooled = {"pooled_shape": (3, 4), "spatial_scale": attrs.get("spatial_scale", 1.0)}
         made.append(one("max_roi_pool", "MaxRoiPool", [x, at], **pooled))
-    wild = np.array([[9, 9, 2, 3], [4, 4, 4, 4], [-300, -200, 400, 600]], np.float32)
-    x, owners = real(1, 2, 13, 17), np.zeros((3, 1), np.int32)
+    wild = np.array(
+        [[9, 9, 2, 3], [4, 4, 4, 4], [2, 5, 9, 5], [9, 2, 3, 8], [-300, -200, 400, 600]], np.float32
+    )
+    x, owners = real(1, 2, 13, 17), np.zeros((5, 1), np.int32)
     made += [
         one("roi_align", "RoiAlign", [x, wild[:n], owners[:n, 0]], mode=m, output_width=2)
-        for n, m in ((3, "avg"), (3, "max"), (0, "avg"))
+        for n, m in ((5, "avg"), (5, "max"), (0, "avg"))
     ]
     x = x.copy()
     x[0, 0, 4, 5], x[0, 1] = np.nan, -np.inf

@@ -65,10 +65,29 @@ def test_roi_align_of_other_dtypes(mode, code):
     check_all([_align(_x(2, 3, 13, 40, code=code), _regions(5, 2.0, code), **attrs)])
 
 
-def test_regions_that_are_turned_around_or_of_no_size():
+EMPTY = np.array(
+    [[9, 9, 2, 3], [4, 4, 4, 4], [5.5, 2, 5.5, 9], [2, 5.5, 9, 5.5], [9, 2, 3, 8]], np.float32
+)
+"""Regions that are turned around or of no size, along both axes or one."""
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("ratio", [0, 2])
+@pytest.mark.parametrize("corners", ["half_pixel", "output_half_pixel"])
+def test_regions_that_are_turned_around_or_of_no_size(mode, ratio, corners):
+    attrs = {
+        "mode": mode,
+        "sampling_ratio": ratio,
+        "coordinate_transformation_mode": corners,
+        "output_height": 2,
+        "output_width": 3,
+    }
     x = _x(1, 2, 13, 17)
-    regions = np.array([[9, 9, 2, 3], [4, 4, 4, 4], [5.5, 2, 5.5, 9]], np.float32)
-    check_all([_align(x, regions, output_height=2, output_width=2, mode=m) for m in ("avg", "max")])
+    cases = [_align(x.astype(t), EMPTY, **attrs) for t in (np.float32, np.float64)]
+    cases.append(_align(x, np.vstack([EMPTY, _regions(3, 2.0), EMPTY]), **attrs))
+    check_all(cases)
+    (y,) = cases[0].node.layer.reference(cases[0].node.attrs, *cases[0].arrays)
+    assert y.any() == (ratio > 0 or corners == "output_half_pixel")
 
 
 @pytest.mark.parametrize("code", ["f32", "f16", "bf16", "f64"])

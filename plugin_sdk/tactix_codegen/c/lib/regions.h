@@ -2,10 +2,10 @@
 
 #define TX_MOST_SAMPLES 1048576 /* Of a bin that is larger than any image: what lies outside counts as 0 anyway. */
 
-/* Samples of each bin: ratio, or 0: as many as it has elements, rounded up. */
+/* Samples of each bin: ratio, or 0: as many as it has elements, rounded up; none if it has none. */
 TX_INLINE int64_t tx_samples(double length, int bins, int ratio) {
     const double each = ceil(length / bins);
-    return ratio ? ratio : each > 1.0 ? (each < TX_MOST_SAMPLES ? (int64_t)each : TX_MOST_SAMPLES) : 1;
+    return ratio ? ratio : each > 0.0 ? (each < TX_MOST_SAMPLES ? (int64_t)each : TX_MOST_SAMPLES) : 0;
 }
 
 /* The two elements around a place, and their weights: 0 where it lies more than one element outside. */

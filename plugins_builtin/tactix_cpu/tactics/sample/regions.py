@@ -344,7 +344,9 @@ class LargestOfRegions(_SampledRegions):
         ]
         result = "s" if self.dtype is self.sums.number else stored(self.dtype, "s")
         return [
-            loop("bin", "0", "BINS", f"largest[bin] = -{infinite};"),
+            comment("Bins without samples are 0."),
+            f"const {number} lowest = r_count && c_count ? -{infinite} : 0;",
+            loop("bin", "0", "BINS", "largest[bin] = lowest;"),
             choice("kept", [loop("e", "0", "kept", loop("bin", "0", "BINS", *ready))], [found]),
             loop("bin", "0", "BINS", f"const {number} s = largest[bin];", f"to[bin] = {result};"),
         ]

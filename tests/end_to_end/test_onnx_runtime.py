@@ -55,6 +55,16 @@ def test_regions_that_are_empty_or_turned_around(corners: str, ratio: int, mode:
     agree(m, {"x": random(1, 2, 8, 9), "r": regions, "b": np.zeros(4, np.int64)})
 
 
+def test_boxes_by_centre_whose_sizes_have_any_sign() -> None:
+    inputs = {"boxes": (F, (2, "n", 4)), "scores": (F, (2, 3, "n"))}
+    settings = {"most": np.array([20]), "overlap": np.array([0.3], F)}
+    made = node("NonMaxSuppression", [*inputs, *settings], ["y"], center_point_box=1)
+    m = model([made], inputs, ["y"], settings)
+    turned = np.array([[0, 0, -1, 1], [0, 0, -1, 1], [0, 0, 1, 1], [0, 0, -1, -1]] * 2, F)
+    for boxes in (random(2, 40, 4), turned.reshape(2, 4, 4)):
+        agree(m, {"boxes": boxes, "scores": random(2, 3, boxes.shape[1])})
+
+
 @pytest.mark.parametrize(("size", "scale"), [(8, 0.7), (10, 0.6), (7, 0.3), (5, 1.3), (6, 2.0)])
 def test_the_first_resize_rounds_up_where_it_shrinks(size: int, scale: float) -> None:
     nodes = [node("Resize", ["x", "s"], ["y"], mode="nearest")]

@@ -192,7 +192,8 @@ def _kept(corners: Array, order: Sequence[int], most: int, overlap: float) -> li
         )
         shared = np.prod(np.maximum(high - low, 0), axis=1)
         together = area[kept] + area[i] - shared
-        if not np.any(shared > overlap * together):
+        # what shares nothing may have a union below 0: sizes of boxes by centre have any sign
+        if not np.any((shared > 0) & (shared > overlap * together)):
             kept.append(int(i))
     return kept
 

@@ -116,6 +116,22 @@ def test_suppressed_boxes(centred, dtype):
     check_all(cases)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_boxes_by_centre_whose_sizes_have_any_sign(dtype):
+    rng = np.random.default_rng(9)
+    boxes = (rng.integers(-6, 7, (2, 150, 4)) / 2).astype(dtype)
+    scores = rng.random((2, 3, 150)).astype(dtype)
+    cases = []
+    for overlap in (0.0, 0.3, 0.9):
+        arrays = [boxes, scores, np.array([150]), np.array([overlap], np.float32)]
+        made = node("NonMaxSuppression", arrays, center_point_box=True)
+        cases.append(Case(made, SUPPRESSION, arrays, nt=(1, 3)))
+    check_all(cases)
+    kept = set(map(tuple, cases[1].node.layer.reference(cases[1].node.attrs, *arrays)[0]))
+    turned = np.argwhere((boxes[..., 2:] <= 0).any(axis=-1))
+    assert all((b, c, i) in kept for b, i in turned for c in range(3))
+
+
 def test_scores_and_boxes_that_are_no_numbers_and_many_boxes():
     corners, scores = _detections(5, 1, 2, 700)
     corners[0, 5] = np.nan

@@ -217,7 +217,8 @@ def _compared() -> list[str]:
         "const double h0 = high0[j] < b0 ? high0[j] : b0, h1 = high1[j] < b1 ? high1[j] : b1;",
         "const double s0 = h0 - l0 > 0 ? h0 - l0 : 0, s1 = h1 - l1 > 0 ? h1 - l1 : 0;",
         "const double shared = s0 * s1, together = area[j] + own - shared;",
-        "hit |= shared > overlap * together;",
+        comment("What shares nothing may have a union below 0: sizes by centre have any sign."),
+        "hit |= (shared > 0) & (shared > overlap * together);",
     ]
     return [
         "int hit = 0;",

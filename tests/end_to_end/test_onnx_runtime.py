@@ -76,6 +76,17 @@ def test_the_first_resize_rounds_up_where_it_shrinks(size: int, scale: float) ->
     agree(late, {"x": random(1, 1, 6, size), "s": np.array([1, 1, 1.5, scale], F)})
 
 
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("wild", [np.nan, np.inf])
+def test_a_wild_pixel_stays_where_it_is_with_antialias(mode: str, wild: float) -> None:
+    scales = {"s": np.array([1, 1, 0.45, 1.7], F)}
+    made = node("Resize", ["x", "", "s"], ["y"], mode=mode, antialias=1)
+    m = model([made], {"x": (F, (1, 2, "h", "w"))}, ["y"], scales, opset=19)
+    x = random(1, 2, 30, 24)
+    x[0, 0, 12, 5] = wild
+    agree(m, {"x": x}, tolerance=1e-4)
+
+
 @pytest.mark.parametrize("count", [1, 3, 40])
 @pytest.mark.parametrize("source", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("to", [TensorProto.UINT32, TensorProto.UINT64])

@@ -173,7 +173,8 @@ class Resize(Layer):
         if inputs[0].dtype.kind in "iu" and attrs.mode != "nearest":
             limits = np.iinfo(inputs[0].dtype)
             y = np.clip(np.rint(_even(y)), limits.min, limits.max)
-        return (y.astype(inputs[0].dtype, copy=False),)
+        # by way of float32, so that what lies half-way does not hang on the order of a sum
+        return (y.astype(x.dtype, copy=False).astype(inputs[0].dtype, copy=False),)
 
 
 def _even(y: Array) -> Array:
@@ -186,7 +187,17 @@ def _even(y: Array) -> Array:
 def _apply(x: Array, weights: Array, axis: int, mode: str) -> Array:
     if mode == "nearest":
         return np.take(x, weights.argmax(axis=1), axis=axis)
-    return np.moveaxis(np.tensordot(weights, x, axes=(1, axis)), 0, axis)
+    used = weights != 0
+    count = int(used.sum(axis=1).max(initial=0))
+    order = np.argsort(~used, axis=1, kind="stable")[:, :count]
+    x = np.moveaxis(x, axis, 0)
+    y = np.zeros((len(weights), *x.shape[1:]))
+    for places in order.T:
+        w = np.take_along_axis(weights, places[:, None], axis=1)
+        part = x[places]
+        part[w[:, 0] == 0] = 0  # it does not count, and 0 times NaN would be NaN
+        y += part * w.reshape(-1, *(1,) * (x.ndim - 1))
+    return np.moveaxis(y, 0, axis)
 
 
 LAYERS: tuple[Layer, ...] = (Resize(),)

@@ -185,6 +185,15 @@ def test_wild_numbers_stay_where_they_are():
     x = _array(1, 1, 8, 40)
     x[0, 0, 3, 7], x[0, 0, 5, 30] = np.nan, np.inf
     check(node("Resize", [x], sizes=(1, 1, 16, 80)), TACTIC, [x])
+    inside = _array(1, 1, 24, 40)
+    inside[0, 0, 12, 17], inside[0, 0, 11, 30] = np.nan, np.inf
+    check_all(
+        [
+            _case(inside, (1, 1, 12, 20), mode=mode, antialias=antialias)
+            for mode in ("linear", "cubic")
+            for antialias in (False, True)
+        ]
+    )
 
 
 def test_it_is_thought_faster_than_numpy():

@@ -218,7 +218,9 @@ def test_tables_and_gemms_are_read_by_onnxruntime_and_by_tactix(
     ours = tactix.build(out, level=0, timing_cache=False)(**FEEDS)
     assert found.dtype == ours.dtype == dtype
     assert 0 < np.abs(found - wanted).max() < 0.3 * np.abs(wanted).max()
-    assert np.abs(found - ours).max() < 0.01 * np.abs(wanted).max()
+    # Either may round the activations of three products, one behind the other, to int8 beside int4.
+    apart = 0.01 if "int8" in options else 0.02
+    assert np.abs(found - ours).max() < apart * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

@@ -186,7 +186,7 @@ def _pieces(given: Batch, inputs: list[Value], who: str, whole: bool) -> int:
 
 def _batches_of(size: int, x: Array, who: str) -> int:
     """How many batches of that size an array holds. Raises InvalidArgument for no whole number."""
-    if len(x) % size:
+    if not size or len(x) % size:
         why = f"{len(x)} samples are no whole number of batches of {size}"
         raise InvalidArgument(f"the network takes batches of {size}", who=who, why=why)
     return len(x) // size

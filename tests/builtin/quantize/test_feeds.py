@@ -129,6 +129,7 @@ def test_samples_of_an_open_size_beside_a_fixed_one() -> None:
         ([np.ones(3)], [ONE], "the array is float64"),
         ([np.ones((2, 3), np.int64)], [ONE], "the array is int64"),
         ([np.ones((3, 3))], [("x", "f32", [2, 3])], "no whole number of batches of 2"),
+        ([np.ones((3, 3))], [("x", "f32", [0, 3])], "no whole number of batches of 0"),
         (
             [{"x": np.ones((2, 3)), "mask": np.ones((40, 3), np.int64)}],
             TWO,

@@ -97,11 +97,13 @@ class RowResults:
 
     def _place(self, operand: EpilogueOperand) -> str:
         """The pointer to an operand's element of this row, at the column."""
-        pointer = self.pointers.get(operand.index) or self.args.input(operand.index)
         column = "at" if operand.strides[-1] != 0 else "0"
-        return self.args.sum(
-            pointer, row_offset("row", self.lead, operand.strides[:-1], self.args), column
-        )
+        offset = row_offset("row", self.lead, operand.strides[:-1], self.args)
+        return self.args.sum(self.base(operand), offset, column)
+
+    def base(self, operand: EpilogueOperand) -> str:
+        """The pointer to an operand's first element."""
+        return self.pointers.get(operand.index) or self.args.input(operand.index)
 
     def _put(self, output: int, dtype: DType, width: int) -> str:
         place = f"{self.args.output(output)} + row * {self.args.size('N', self.n)} + at"

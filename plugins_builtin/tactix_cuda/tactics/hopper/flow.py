@@ -549,11 +549,14 @@ class PreloadedRows(RowResults):
         """Statements that fill ``columns`` for a tile whose first column is ``first``; as ``load``
         does, past the last.
         """
-        n = self.args.size("N", self.n) if self._laid() else ""
-        at = "first + c" if is_whole else f"first + c < {n} ? first + c : 0"
-        lines = [
-            f"columns.{name}[c / {TEAM}] = {self._of_column(o)};" for name, o, _ in self._laid()
-        ]
+        if not self._laid():
+            return []
+        at = (
+            "first + c"
+            if is_whole
+            else f"first + c < {self.args.size('N', self.n)} ? first + c : 0"
+        )
+        lines = [f"columns.{name}[k] = {self.base(o)}[at];" for name, o, _ in self._laid()]
         return self._each_column(f"const int at = {at};", *lines)
 
     def lay(self) -> list[str]:
@@ -572,10 +575,6 @@ class PreloadedRows(RowResults):
         check = [f"if (c >= {self.cols}) break;"] if self.cols % TEAM else []
         column = f"const int c = threadIdx.x % {TEAM} + k * {TEAM};"
         return [f"#pragma unroll\n{block(head, column, *check, *lines)}"]
-
-    def _of_column(self, operand: EpilogueOperand) -> str:
-        pointer = self.pointers.get(operand.index) or self.args.input(operand.index)
-        return f"{pointer}[at]"
 
     def _pointer(self, operand: EpilogueOperand) -> str:
         return super()._place(operand)

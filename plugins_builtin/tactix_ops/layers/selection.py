@@ -144,6 +144,8 @@ class NonMaxSuppression(Layer):
         if boxes.rank != 3 or scores.rank != 3:
             raise ShapeError(f"{self.key}: boxes {boxes}, scores {scores}")
         same_dim(boxes.shape[1], scores.shape[2], self.key, "the number of boxes")
+        same_dim(boxes.shape[0], scores.shape[0], self.key, "the number of samples")
+        same_dim(boxes.shape[2], 4, self.key, "numbers of a box")
         return [TensorSpec(DType.INT64, (sym(attrs.symbol), 3))]
 
     def reference(self, attrs: NonMaxSuppressionAttrs, *inputs: Array) -> tuple[Array, ...]:

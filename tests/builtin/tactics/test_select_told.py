@@ -160,5 +160,10 @@ def test_symbolic_sizes(n):
     most, overlap = np.array([9]), np.array([0.5], np.float32)
     made = node("NonMaxSuppression", [*specs, most, overlap])
     check(made, SUPPRESSION, [corners, scores, most, overlap], env={"n": n})
+    axes = {"a": 2, "n": n, "four": 4, "c": 2}
+    a, m, four, c = (dims.sym(name) for name in axes)
+    specs = [TensorSpec(DType.FP32, (a, m, four)), TensorSpec(DType.FP32, (a, c, m))]
+    made = node("NonMaxSuppression", [*specs, most, overlap])
+    check(made, SUPPRESSION, [corners, scores, most, overlap], env=axes)
     x = TensorSpec(DType.INT32, (s,))
     check(node("Unique", [x]), UNIQUE, env={"n": n})

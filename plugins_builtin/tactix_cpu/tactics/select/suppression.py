@@ -71,8 +71,6 @@ class SuppressionTactic(Tactic[SuppressionWork]):
         types = {i: node.given[k].spec.dtype for i, k in given.items()}
         if types[0] not in FLOATS or types[1] not in FLOATS:
             return Reject(f"no boxes of {types[0].value} and scores of {types[1].value} in C")
-        if node.given[0].spec.shape[-1] != 4:
-            return Reject("boxes of four numbers each")
         if 2 in types and not (types[2].is_int and c_text.has_ctype(types[2])):
             return Reject(f"no number of boxes of {types[2].value} in C")
         if types.get(3, DType.FP32) not in FLOATS or types.get(4, types[1]) is not types[1]:

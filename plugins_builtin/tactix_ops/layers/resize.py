@@ -118,7 +118,7 @@ def axis_weights(attrs: ResizeAttrs, a: Axis) -> tuple[Array, Array]:
         weights[rows, nearest] = 1
         return weights, outside
     kernel, radius = _KERNELS[attrs.mode]
-    shrink = min(1.0, a.scale) if attrs.antialias else 1.0
+    shrink = min(1.0, a.scale) if attrs.antialias and a.out else 1.0
     reach = int(np.ceil(radius / shrink))
     first = np.floor(x).astype(np.int64) - reach
     for tap in range(2 * reach + 2):

@@ -221,14 +221,53 @@ def test_what_it_rejects(code, sizes, attrs, why):
     assert why in found.reason
 
 
-def test_it_rejects_antialias_over_sizes_that_are_not_known():
-    n = dims.sym("n")
-    made = node(
-        "Resize", [TensorSpec(DType.FP32, (2, n))], sizes=(2, 8), mode="linear", antialias=True
-    )
-    found = TACTIC.match(made, NATIVE)
-    assert isinstance(found, Reject)
-    assert "antialias" in found.reason
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("code", ["f32", "f16", "u8", "f64"])
+def test_antialias_of_sizes_that_running_tells(mode, outside, code):
+    attrs = {"mode": mode, "antialias": True, "exclude_outside": outside}
+    named, sizes = (2, 3, "h", "w"), (2, 3, "a", "b")
+    cases = []
+    for shape in ((19, 45), (1, 3), (33, 1)):
+        x = _array(2, 3, *shape, code=code)
+        for a, b in ((7, 11), (19, 5), (38, 20), (3, 45), (1, 1), (2, 90), (0, 4)):
+            cases.append(_running(x, named, sizes, attrs=attrs, a=a, b=b))
+    cases.append(_running(_array(2, 3, 0, 5, code=code), named, sizes, attrs=attrs, a=0, b=2))
+    check_all(cases)
+
+
+@pytest.mark.parametrize("coordinates", sorted(COORDINATES))
+def test_antialias_in_all_coordinates(coordinates):
+    x, attrs = _array(1, 2, 30, 22), {"coordinate_transformation_mode": coordinates}
+    attrs |= {"mode": "linear", "antialias": True}
+    made = [
+        _running(x, (1, 2, "h", "w"), (1, 2, "a", "b"), attrs=attrs, a=a, b=b)
+        for a, b in ((9, 7), (30, 5), (45, 1))
+    ]
+    check_all(made)
+
+
+@pytest.mark.parametrize("scale", [0.5, 0.37, 1.6, 1 / 150])
+def test_antialias_by_a_scale(scale):
+    """The scale is known, and sizes are not: how many elements count is known, too."""
+    h, w = dims.sym("h"), dims.sym("w")
+    x = _array(2, 300, 8)
+    out = int(np.floor(np.float32(300) * np.float32(scale)))
+    for shape, sizes, scales in (
+        ((2, h, 8), (2, dims.sym("a"), 8), (1.0, scale, 1.0)),
+        ((2, w, 8), (2, dims.sym("a"), 8), (1.0, scale, 1.0)),
+    ):
+        attrs = {"mode": "cubic", "antialias": True, "scales": scales}
+        made = node("Resize", [TensorSpec(DType.FP32, shape)], sizes=sizes, **attrs)
+        env = {"h": 300, "w": 300, "a": out}
+        check_all([Case(made, TACTIC, [x], env=env, nt=(1, 3))])
+
+
+def test_antialias_along_three_axes():
+    x = _array(1, 9, 10, 11)
+    attrs = {"mode": "linear", "antialias": True}
+    named, sizes = (1, "d", "h", "w"), (1, "a", "b", "c")
+    check_all([_running(x, named, sizes, attrs=attrs, a=4, b=3, c=5)])
 
 
 @pytest.mark.parametrize("code", ["f32", "f16", "f64", "i8"])
@@ -245,12 +284,13 @@ def test_images_in_blocks_and_channels_last(mode, code):
     check_all(cases)
 
 
+@pytest.mark.parametrize("antialias", [False, True])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("channels", [3, 8, 16, 20])
-def test_channels_that_are_stored_last_of_sizes_that_running_tells(mode, channels):
-    x = _array(2, 5, 7, channels)
+def test_channels_that_are_stored_last_of_sizes_that_running_tells(mode, channels, antialias):
+    x, attrs = _array(2, 5, 7, channels), {"mode": mode, "antialias": antialias}
     named, sizes = (2, "h", "w", channels), (2, "a", "b", channels)
-    check_all([_running(x, named, sizes, attrs={"mode": mode}, a=9, b=13)])
+    check_all([_running(x, named, sizes, attrs=attrs, a=a, b=b) for a, b in ((9, 13), (3, 2))])
 
 
 def test_a_crop_and_batches_that_are_resized_are_linear():

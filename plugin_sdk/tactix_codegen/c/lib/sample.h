@@ -39,27 +39,41 @@ TX_REPEAT(4)
 /* The nearest integer, of a sum that is taken for half-way between two where it is within 2^-21 of that. */
 TX_INLINE double tx_whole(double x) { return rint(rint(x * 0x1p20) * 0x1p-20); }
 
-/* The weights of count elements around place x: at w[0], w[step], ..., those of the elements from *first on. shrink:
-   how much wider than one element the kernel is, as a factor below 1. radius 1: linear, 2: cubic with coefficient a.
-   Elements beyond the ends have no weight if inside, otherwise the outermost one stands for them. */
+/* How much an element t places away weighs. radius 1: linear, 2: cubic with coefficient a. */
+TX_INLINE double tx_resize_share(double t, int radius, double a) {
+    return radius == 1 ? (t < 1.0 ? 1.0 - t : 0.0)
+           : t <= 1.0  ? ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0
+           : t < 2.0   ? a * (((t - 5.0) * t + 8.0) * t - 4.0)
+                       : 0.0;
+}
+/* Elements around a place that weigh anything where the kernel is 1 / shrink times as wide. */
+TX_INLINE int64_t tx_resize_reach(int radius, double shrink) {
+    return 2 * (int64_t)tx_between(ceil(radius / shrink), 1.0, 0x1p40);
+}
+/* The weights of count elements from *first on: at w[0], w[step], ..., of which reach around place x weigh anything.
+   shrink: how much wider than one element the kernel is, as a factor of at most 1. Elements beyond the ends have no
+   weight if inside, otherwise the outermost one stands for them. */
 #define TX_RESIZE_WEIGHTS(name, type)                                                                                 \
-    TX_INLINE void tx_resize_weights_##name(double x, int64_t size, int count, int radius, double a, double shrink,     \
-                                            int inside, int32_t* first, type* w, int64_t step) {                       \
-        const double base = floor(x) - (count / 2 - 1), room = (double)(size > count ? size - count : 0);              \
-        const int64_t begin = (int64_t)tx_between(base, 0.0, room);                                                    \
-        double shares[count], sum = 0.0;                                                                               \
-        for (int k = 0; k < count; k++) shares[k] = 0.0;                                                               \
-        for (int k = 0; k < count; k++) {                                                                              \
-            const double at = base + k, t = fabs((at - x) * shrink);                                                   \
-            double s = radius == 1 ? (t < 1.0 ? 1.0 - t : 0.0)                                                         \
-                       : t <= 1.0  ? ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0                                         \
-                       : t < 2.0   ? a * (((t - 5.0) * t + 8.0) * t - 4.0)                                             \
-                                   : 0.0;                                                                              \
-            if (inside && !(at >= 0.0 && at < (double)size)) s = 0.0;                                                  \
-            shares[(int64_t)tx_between(at, 0.0, (double)(size - 1)) - begin] += s;                                     \
+    TX_INLINE void tx_resize_weights_##name(double x, int64_t size, int64_t count, int64_t reach, int radius,          \
+                                            double a, double shrink, int inside, int32_t* first, type* w,              \
+                                            int64_t step) {                                                            \
+        const double base = floor(x) - (double)(reach / 2 - 1), room = (double)(size > count ? size - count : 0);      \
+        const int64_t begin = (int64_t)tx_between(base, 0.0, room), last = size - 1;                                   \
+        double low = 0.0, high = 0.0, sum = 0.0; /* of the elements at both ends, and of all */                        \
+        for (int64_t k = 0; k < reach; k++) {                                                                          \
+            const double at = base + (double)k, s = tx_resize_share(fabs(at - x) * shrink, radius, a);                 \
+            if (inside && !(at >= 0.0 && at < (double)size)) continue;                                                 \
             sum += s;                                                                                                  \
+            if (at <= 0.0) low += s;                                                                                   \
+            else if (at >= (double)last) high += s;                                                                    \
         }                                                                                                              \
-        for (int k = 0; k < count; k++) w[k * step] = (type)(shares[k] / sum);                                         \
+        for (int64_t k = 0; k < count; k++) {                                                                          \
+            const int64_t at = begin + k;                                                                              \
+            double s = tx_resize_share(fabs((double)at - x) * shrink, radius, a);                                      \
+            if (at == 0) s = last ? low : low + high;                                                                  \
+            else if (at >= last) s = at == last ? high : 0.0;                                                          \
+            w[k * step] = (type)(s / sum);                                                                             \
+        }                                                                                                              \
         *first = (int32_t)begin;                                                                                       \
     }
 TX_RESIZE_WEIGHTS(f32, float)

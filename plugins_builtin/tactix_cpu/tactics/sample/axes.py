@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from tactix.base.dims import Dim
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
 from tactix_codegen.operations.resize import TAPS
+from tactix_ops.layers.dynamic_resize import DynamicResizeAttrs
 from tactix_ops.layers.resize import Axis, ResizeAttrs, axis_weights
 
 WHOLE = (0.0, 1.0)
@@ -39,16 +41,18 @@ class TableTaps:
 @dataclass(frozen=True)
 class ComputedTaps:
     """The same for sizes that only running tells. ``scale`` None: their quotient. ``place``: of the
-    axis in tensors that tell more, else -1.
+    axis in tensors that tell more, else -1. ``widens``: with antialias, where ``count`` is the most
+    that results may be made of.
     """
 
     axis: int
-    count: int
+    count: Dim
     size: Dim
     out: Dim
     scale: float | None
     region: tuple[float, float]
     place: int = -1
+    widens: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,23 @@ def _group(attrs: ResizeAttrs, axis: int, size: Dim) -> AxisGroup | Reject:
             return Reject(f"axis {axis} is resized, and is empty")
         own = out / size if scale is None else scale
         return AxisGroup(size, out, _known(attrs, axis, Axis(size, out, own, *region)))
-    if attrs.antialias and attrs.mode != "nearest":
-        return Reject(f"axis {axis} is resized with antialias, and its sizes are not known")
-    return AxisGroup(size, out, ComputedTaps(axis, TAPS[attrs.mode], size, out, scale, region))
+    taps = ComputedTaps(axis, TAPS[attrs.mode], size, out, scale, region)
+    return AxisGroup(size, out, widened(taps, attrs.mode) if widens(attrs) else taps)
+
+
+def widens(attrs: ResizeAttrs | DynamicResizeAttrs) -> bool:
+    """Whether results are made of more elements where an axis shrinks."""
+    return attrs.antialias and attrs.mode != "nearest"
+
+
+def widened(taps: ComputedTaps, mode: str, most: int = 1) -> ComputedTaps:
+    """With antialias, where ``most * size / out`` elements or fewer become a result."""
+    count: Dim
+    if taps.scale is not None:
+        count = 2 * math.ceil(TAPS[mode] / 2 / min(1.0, taps.scale))
+    else:
+        count = TAPS[mode] * dims.ceildiv(taps.size * most, dims.dmax(taps.out, 1)) + 2
+    return replace(taps, count=count, widens=True)
 
 
 def _known(attrs: ResizeAttrs, axis: int, a: Axis) -> TableTaps:
@@ -130,8 +148,10 @@ def symbols_of(groups: tuple[AxisGroup, ...]) -> Iterator[ComputedTaps]:
 
 
 def never_short(group: AxisGroup) -> bool:
-    """Whether the axis surely has as many elements as each result is made of."""
+    """Whether the axis surely has as many elements as each result is made of: with antialias it is
+    made of no more than there are.
+    """
     taps = group.taps
-    if not isinstance(taps, ComputedTaps):
+    if not isinstance(taps, ComputedTaps) or taps.widens:
         return True
     return dims.compare(group.size, taps.count) in (">", ">=", "==")

@@ -16,7 +16,14 @@ from tactix_codegen.c.scalar import element
 from tactix_codegen.c.text import Args, block
 from tactix_codegen.operations.resize import TAPS
 from tactix_cpu.tactics.dot_tile import without_fma
-from tactix_cpu.tactics.sample.axes import WHOLE, AxisGroup, ComputedTaps, joined
+from tactix_cpu.tactics.sample.axes import (
+    WHOLE,
+    AxisGroup,
+    ComputedTaps,
+    joined,
+    widened,
+    widens,
+)
 from tactix_cpu.tactics.sample.resize_kernel import GivenNumbers, NearestKernel, WeightedKernel
 from tactix_cpu.tactics.sample.sums import FLOATS, WIDE
 
@@ -105,7 +112,7 @@ class TensorNumbers(GivenNumbers):
 
 
 class CpuDynamicResizeTactic(Tactic[DynamicResizeWork]):
-    """As Resize, without antialias; scales in any floats, sizes in any integers."""
+    """As Resize; scales in any floats, sizes in any integers."""
 
     key = "tactix.c_dynamic_resize@1"
     implements = ("tactix.DynamicResize@1",)
@@ -122,8 +129,6 @@ class CpuDynamicResizeTactic(Tactic[DynamicResizeWork]):
             return Reject(f"no resize of {x.dtype.value} in C")
         if a.mode != "nearest" and x.dtype not in (*FLOATS, *WIDE):
             return Reject(f"no {a.mode} resize of {x.dtype.value} in C")
-        if a.mode != "nearest" and a.antialias:
-            return Reject("no antialias of sizes that only running tells")
         axes = tuple(i % x.rank for i in a.axes) or tuple(range(x.rank))
         numbers = _numbers(node, axes)
         if isinstance(numbers, Reject):
@@ -155,6 +160,10 @@ def _groups(node: Node, axes: Sequence[int]) -> tuple[AxisGroup, ...]:
         if axis in axes:
             out, count = y.shape[axis], TAPS[node.attrs.mode]
             taps = ComputedTaps(axis, count, size, out, None, WHOLE, axes.index(axis))
+            if widens(node.attrs):
+                # one scale for all axes may be that of half an element less
+                stretched = node.attrs.keep_aspect_ratio_policy == "stretch"
+                taps = widened(taps, node.attrs.mode, 1 if stretched else 2)
             group = AxisGroup(size, out, taps)
         made.append(group)
     return joined(made)

@@ -95,7 +95,7 @@ class CpuResizeTactic(Tactic[CpuResizeWork]):
         groups = work.stored(variant.input_format(0))
         across = resized_across(groups, ctx.device.lanes)
         nearest = work.node.attrs.mode == "nearest"
-        each = 0.0 if nearest else _seconds(groups, across, y.dtype)
+        each = 0.0 if nearest else _seconds(groups, across, y.dtype, ctx.opt)
         return seconds + dims.evaluate(y.numel, ctx.opt) * each / max(1, ctx.threads)
 
     def compile(self, work: CpuResizeWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
@@ -106,14 +106,14 @@ class CpuResizeTactic(Tactic[CpuResizeWork]):
         ).artifact()
 
 
-def _seconds(groups: Sequence[AxisGroup], within: int, dtype: DType) -> float:
+def _seconds(groups: Sequence[AxisGroup], within: int, dtype: DType, opt: dims.Env) -> float:
     """For one result; ``within``: the group that is resized within rows, or -1."""
     down = 1
     for i, g in enumerate(groups):
-        down *= g.taps.count if g.taps and i != within else 1
+        down *= dims.evaluate(g.taps.count, opt) if g.taps and i != within else 1
     across = groups[within].taps if within >= 0 else None
     return (
         down * _DOWN
-        + (across.count * _ACROSS if across else 0.0)
+        + (dims.evaluate(across.count, opt) * _ACROSS if across else 0.0)
         + (0.0 if dtype in FLOATS else _ROUNDED)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -34,6 +34,8 @@ them: channels of images that are stored last.
 """
 _UNROLLED = 8
 """Elements that a sum is written out of at most."""
+_ON_STACK = 256
+"""Rows that a row is the sum of, whose places are kept on the stack at most."""
 _PIXEL = 64
 """Bytes to which scratch memory is aligned."""
 
@@ -399,14 +401,40 @@ class WeightedKernel(_ResizeKernel):
     ) -> None:
         self.sums = CpuSums(node.given[0].spec.dtype)
         super().__init__(node, groups, ctx, numbers)
-        self.count = 1
-        for g in self.down:
-            self.count *= self.taps(g).count
+        self.count = dims.prod(self.taps(g).count for g in self.down)
         self.lines: dict[str, str] = {}
 
     @property
     def weight(self) -> DType:
         return CpuSums(self.node.given[0].spec.dtype).number
+
+    def taken(self, g: int) -> str:
+        """How many elements along a group each result is the sum of."""
+        t = self.taps(g)
+        return f"taps{g}" if isinstance(t, ComputedTaps) and t.widens else self.args.dim(t.count)
+
+    def _widths(self) -> list[str]:
+        """Declare those that only running tells."""
+        return [
+            self._width(g, group.taps)
+            for g, group in enumerate(self.groups)
+            if isinstance(group.taps, ComputedTaps) and group.taps.widens
+        ]
+
+    def _width(self, g: int, t: ComputedTaps) -> str:
+        size = self.args.dim(t.size)
+        shrink = self._shrink(t, self.numbers.scale(self.args, t))
+        reach = f"tx_resize_reach({self._radius}, {shrink})"
+        return f"const int64_t taps{g} = {reach} < {size} ? {reach} : {size};"
+
+    @property
+    def _radius(self) -> int:
+        return 1 if self.node.attrs.mode == "linear" else 2
+
+    @staticmethod
+    def _shrink(t: ComputedTaps, scale: str) -> str:
+        """How much wider than one element the kernel is, as a factor."""
+        return f"tx_between({scale}, 0.0, 1.0)" if t.widens else "1.0"
 
     @property
     def terms(self) -> str:
@@ -418,14 +446,16 @@ class WeightedKernel(_ResizeKernel):
 
     def line(self, name: str, size: Dim) -> str:
         """Of each thread, a row of sums."""
+        return self._own(name, size, c_text.ctype(self.weight), self.weight.itemsize)
+
+    def _own(self, name: str, size: Dim, element: str, itemsize: int) -> str:
+        """An array of each thread."""
         if name not in self.lines:
-            each = _aligned(size * self.weight.itemsize)
+            each = _aligned(size * itemsize)
             room = self.reserve(each * max(1, self.ctx.threads))
-            pointer = self.args.workspace(room, c_text.ctype(self.weight))
-            step = self.args.dim(dims.floordiv(each, self.weight.itemsize))
-            self.lines[name] = (
-                f"{c_text.ctype(self.weight)}* __restrict {name} = {pointer} + tid * {step};"
-            )
+            pointer = self.args.workspace(room, element)
+            step = self.args.dim(dims.floordiv(each, itemsize))
+            self.lines[name] = f"{element}* __restrict {name} = {pointer} + tid * {step};"
         return name
 
     # Statements
@@ -449,7 +479,7 @@ class WeightedKernel(_ResizeKernel):
         """Sums within the row ``source``, to ``y``."""
         if self.pixels:
             return self._stretch_pixels(source, target, y)
-        t, factor = self.taps(self.across), "" if self.inner == 1 else f" * {self.inner}"
+        factor = "" if self.inner == 1 else f" * {self.inner}"
         first, weights = self.first(self.across), self.weights(self.across)
 
         def term(k: str, count: str) -> str:
@@ -464,29 +494,30 @@ class WeightedKernel(_ResizeKernel):
             place = c_text.load(DType.INT32, place, count) if self.sums.vector else f"*({place})"
             lines = [f"const {'vi' if self.sums.vector else 'int64_t'} p = {place};"]
             lines.append(f"{self.sums.kind} s = {term('0', count)};")
-            if t.count <= _UNROLLED:
-                lines += [f"s += {term(str(k), count)};" for k in range(1, t.count)]
-            else:
-                lines.append(loop("k", "1", str(t.count), f"s += {term('k', count)};"))
+            lines += self._further(self.across, lambda k: f"s += {term(k, count)};")
             return [*lines, self.sums.stored(target, f"{y} + i", "s", count)]
 
         return self.sums.swept(self.row_out, body)
 
+    def _further(self, g: int, add: Callable[[str], str]) -> list[str]:
+        """Statements for all terms but the first; one for each of few."""
+        count = self.taken(g)
+        if count.isdigit() and int(count) <= _UNROLLED:
+            return [add(str(k)) for k in range(1, int(count))]
+        return [loop("k", "1", count, add("k"))]
+
     def _stretch_pixels(self, source: str, target: DType, y: str) -> str:
         """The same where what is behind the axis is whole vectors: nothing is gathered."""
-        t, each = self.taps(self.across), f"{self.inner}"
+        each = f"{self.inner}"
         first, weights = self.first(self.across), self.weights(self.across)
-        count, out = t.count, self.args.dim(self.groups[self.across].out)
+        out = self.args.dim(self.groups[self.across].out)
 
         def term(k: str) -> str:
             share = self.sums.splat(f"{weights}[{k} * {out} + p]")
             return f"{share} * {self.sums.loaded(self.weight, f'from + {k} * {each} + l')}"
 
         sums = [f"{self.sums.kind} s = {term('0')};"]
-        if count <= _UNROLLED:
-            sums += [f"s += {term(str(k))};" for k in range(1, count)]
-        else:
-            sums.append(loop("k", "1", str(count), f"s += {term('k')};"))
+        sums += self._further(self.across, lambda k: f"s += {term(k)};")
         sums.append(self.sums.stored(target, f"{y} + p * {each} + l", "s"))
         row = [
             f"const {c_text.ctype(self.weight)}* from = {source} + {first}[p] * {each};",
@@ -496,7 +527,6 @@ class WeightedKernel(_ResizeKernel):
 
     def _gathered(self) -> list[str]:
         """Declare the ``rows`` that a row is the sum of, and their weights ``of``."""
-        kind, total = c_text.ctype(self.weight), self.count
         places, shares = [self.plane()], []
         for g in self.down:
             places.append(f"{self._element(g)} * {self.stride(g)}")
@@ -507,15 +537,22 @@ class WeightedKernel(_ResizeKernel):
             lines.insert(1, "if (of[n] == 0) continue;")
         text = "\n".join(lines)
         for g in reversed(self.down):
-            text = loop(f"k{g}", "0", str(self.taps(g).count), text)
-        element = c_text.ctype(self.dtype)
+            text = loop(f"k{g}", "0", self.taken(g), text)
         return [
             comment("The rows of x around this one, and how much of each."),
-            f"const {element}* rows[{total}];",
-            f"{kind} of[{total}];",
-            "int n = 0;",
+            *self._row_list(),
+            "int64_t n = 0;",
             text,
         ]
+
+    def _row_list(self) -> list[str]:
+        """Declare room for the ``rows``, and ``of``: with antialias there may be many."""
+        element, kind = f"const {c_text.ctype(self.dtype)}*", c_text.ctype(self.weight)
+        if isinstance(self.count, int) and self.count <= _ON_STACK:
+            return [f"{element} rows[{self.count}];", f"{kind} of[{self.count}];"]
+        self._own("rows", self.count, element, 8)
+        self._own("of", self.count, kind, self.weight.itemsize)
+        return []
 
     def _element(self, g: int) -> str:
         at = f"({self.first(g)}[i{g}] + k{g})"
@@ -533,7 +570,7 @@ class WeightedKernel(_ResizeKernel):
             f"{c_text.ctype(self.dtype)}* to = {self.args.output(0)} + o * {self.row_out};",
             *self.extrapolated(row, self._value()),
         ]
-        begin = [*self.lines.values()]
+        begin = [*self._widths(), *self.lines.values()]
         if self._grows():
             begin += [f"int64_t held[{self.count}], plane = -1;"]
         elif self._slack():
@@ -635,9 +672,14 @@ class WeightedKernel(_ResizeKernel):
 
     def _table(self, g: int, t: ComputedTaps) -> list[str]:
         a = self.node.attrs
-        radius = 1 if a.mode == "linear" else 2
-        shape = f"{self.args.dim(t.size)}, {t.count}, {radius}"
-        kernel = f"{float_literal(a.cubic_coeff_a, double=True)}, 1.0, {int(a.exclude_outside)}"
+        shape = f"{self.args.dim(t.size)}, {self.taken(g)}, reach, {self._radius}"
+        kernel = f"{float_literal(a.cubic_coeff_a, double=True)}, shrink, {int(a.exclude_outside)}"
         tables = f"{self.first(g)} + i, {self.weights(g)} + i, {self.args.dim(t.out)}"
         name = f"tx_resize_weights_{self.weight.value}"
-        return [*self.between(t), f"{name}(at, {shape}, {kernel}, {tables});"]
+        return [
+            *self.between(t),
+            f"const double shrink = {self._shrink(t, 'scale')};",
+            f"const int64_t reach = tx_resize_reach({self._radius}, shrink);",
+            *([self._width(g, t)] if t.widens else []),
+            f"{name}(at, {shape}, {kernel}, {tables});",
+        ]

@@ -8,14 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Shape, evaluate_shape, floordiv, sym
+from tactix.base.dims import Shape, evaluate_shape, floordiv, mod, sym
 from tactix.base.dtypes import DType
 from tactix.base.errors import ShapeError
 from tactix.base.host_memory import check_array_fits
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
 from tactix_ops.layers import windows as win
-from tactix_ops.layers.common import Array, Specs, optional, pick, required, spec_of, wide
+from tactix_ops.layers.common import (
+    Array,
+    Specs,
+    optional,
+    pick,
+    required,
+    same_dim,
+    spec_of,
+    wide,
+)
 from tactix_ops.layers.dynamic import length, numbers
 from tactix_ops.layers.pool import Geometry, Pool, PoolAttrs
 
@@ -154,7 +163,19 @@ class Col2Im(Layer):
             sym(f"{attrs.symbol}_c") if taps is None else floordiv(x.shape[1], _product(taps))
         )
         spatial = tuple(sym(f"{attrs.symbol}_{i}") for i in range(n)) if size is None else size
+        if size is not None and taps is not None:
+            self._same_windows(attrs, x.shape, size, taps)
         return [TensorSpec(x.dtype, (x.shape[0], channels, *spatial))]
+
+    def _same_windows(self, attrs: Col2ImAttrs, columns: Shape, image: Shape, block: Shape) -> None:
+        """Raises ShapeError if columns are not those of the image, for any value of the symbols."""
+        n = len(image)
+        strides, dilations = attrs.strides or (1,) * n, attrs.dilations or (1,) * n
+        pads = attrs.pads or (0,) * 2 * n
+        out = win.window_count(image, block, strides, pads, dilations, False, self.key)
+        same_dim(_product(out), columns[2], self.key, "the number of windows")
+        rest = mod(columns[1], _product(block))
+        same_dim(rest, 0, self.key, "what is left of whole blocks")
 
     def reference(self, attrs: Col2ImAttrs, *inputs: Array) -> tuple[Array, ...]:
         x, image, block = wide(inputs[0]), numbers(inputs[1]), numbers(inputs[2])

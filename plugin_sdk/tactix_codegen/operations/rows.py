@@ -8,7 +8,7 @@ from tactix.base import dims
 from tactix.base.dims import Dim, Shape
 from tactix.contracts.region import BodyNode
 from tactix_codegen.c.space import Space, collapse
-from tactix_codegen.c.text import broadcast_strides
+from tactix_codegen.c.text import running_strides
 
 OUTER, ROW = "outer", "row"
 """Tags of loops: those that tell rows apart, and those along a row."""
@@ -25,10 +25,32 @@ PER_CHANNEL = ("InstanceNormalization", "GroupNormalization")
 
 
 def parameter_strides(anchor: BodyNode, parameter: Shape, shape: Shape) -> tuple[Dim, ...]:
-    """Strides of a scale or bias along the dims of what is normalised. Raises ShapeError."""
+    """Strides of a scale or bias along the dims of what is normalised: expressions of symbols where
+    only running tells which of its axes repeat.
+    """
     if anchor.layer.name in PER_CHANNEL:
         return (0, 1, *(0 for _ in shape[2:]))
-    return broadcast_strides(parameter, shape)
+    return running_strides(parameter, shape)
+
+
+def repeats_nothing(parameter: Shape, shape: Shape) -> Shape:
+    """The parameter's shape where it has all axes of which only running tells whether they repeat,
+    as most have.
+    """
+    pairs = zip(parameter, shape[len(shape) - len(parameter) :], strict=True)
+    return tuple(d if d == 1 else own for d, own in pairs)
+
+
+def unsteady(loops: Space) -> bool:
+    """Whether only running tells if the last loop moves an operand."""
+    return any(s[-1] not in (0, 1) for s in loops.strides)
+
+
+def steady(loops: Space) -> Space:
+    """With a last loop of one step where only running tells if the last one moves an operand."""
+    if not unsteady(loops):
+        return loops
+    return Space((*loops.sizes, 1), tuple((*s, 1) for s in loops.strides), (*loops.tags, ROW))
 
 
 def space(

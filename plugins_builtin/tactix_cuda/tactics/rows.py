@@ -123,7 +123,10 @@ def _space(
     ]
     own = axis_strides(c_text.contiguous_strides(fmt.storage_shape(shape)), fmt)
     strides = [own, *of_operands, *of_parameters]
-    return rows.space(node.anchor, shape, strides, channels_last=not fmt.is_linear)
+    loops = rows.space(node.anchor, shape, strides, channels_last=not fmt.is_linear)
+    if rows.unsteady(loops):
+        raise ShapeError("whether a parameter broadcasts along rows is not known before running")
+    return loops
 
 
 def operand_strides(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tactix.base.dims import Shape, broadcast_shapes
+from tactix.base.dims import Shape, assume, broadcast_shapes, compare
 from tactix.base.errors import ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
@@ -139,10 +139,16 @@ def _tail(layer: Layer, axis: int, inputs: Specs) -> TensorSpec:
     float_only(x, layer.key)
     tail: Shape = x.shape[axis_of(axis, x.rank, layer.key) :]
     for s in inputs[1:]:
-        if s is not None and len(broadcast_shapes(x.shape, s.shape)) != x.rank:
-            raise ShapeError(
-                f"{layer.key}: a parameter {s} does not broadcast to {x} with axes {len(tail)}"
-            )
+        if s is None:
+            continue
+        broken = f"{layer.key}: a parameter {s} does not broadcast to {x} with axes {len(tail)}"
+        together = broadcast_shapes(x.shape, s.shape)
+        if len(together) != x.rank:
+            raise ShapeError(broken)
+        for size, own in zip(together, x.shape, strict=True):
+            if compare(size, own) in ("<", ">"):
+                raise ShapeError(broken)
+            assume(size, "==", own, broken)
     return x
 
 

@@ -9,6 +9,7 @@ from harness import NATIVE, Case, check, check_all, devices, fused, node
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import Reject
 from tactix_cpu.tactics.norm.norm import NormTactic
@@ -117,6 +118,39 @@ def test_symbolic_dims(env):
         *group,
     ]
     check_all([Case(n, TACTIC, env=env) for n in nodes])
+
+
+@pytest.mark.parametrize("name", ["LayerNormalization", "RMSNormalization"])
+@pytest.mark.parametrize("code", ["f32", "f16"])
+def test_parameters_of_which_only_running_tells_whether_they_repeat(name, code):
+    a, b, c, d, e = (dims.sym(s) for s in "abcde")
+    cases, t = [], DType(code)
+    for last, axis, parameter in (
+        (50, -1, (50,)),
+        (50, -1, (1,)),
+        (1, -1, (1,)),
+        (33, 1, (4, 33)),
+        (33, 1, (4, 1)),
+        (33, 1, (1, 33)),
+        (33, 0, (1, 1)),
+    ):
+        symbols = (d, e)[: len(parameter)]
+        arrays = [_f32(3, 4, last), *(_f32(*parameter, seed=k) for k in (1, 2))]
+        arrays = [x.astype(t.numpy) for x in arrays[: 3 if name[0] == "L" else 2]]
+        specs = [TensorSpec(t, (a, b, c)), *(TensorSpec(t, symbols) for _ in arrays[1:])]
+        env = {"a": 3, "b": 4, "c": last} | dict(zip("de", parameter, strict=False))
+        cases.append(Case(node(name, specs, axis=axis), TACTIC, arrays, env=env, nt=(1, 3)))
+    check_all(cases)
+
+
+def test_a_parameter_larger_than_what_it_scales_is_refused():
+    x, s = TensorSpec(DType.FP32, (2, 1)), TensorSpec(DType.FP32, (5,))
+    with pytest.raises(ShapeError, match="does not broadcast"):
+        node("LayerNormalization", [x, s])
+    with dims.assumptions() as noted:
+        node("LayerNormalization", [TensorSpec(DType.FP32, (2, dims.sym("n"))), s])
+    assert not all(a.holds({"n": 1}) for a in noted)
+    assert all(a.holds({"n": 5}) for a in noted)
 
 
 def test_what_it_rejects():

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
-from tactix.base.errors import ShapeError
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -69,14 +68,9 @@ class RowsOfDoublesTactic(Tactic[RowsOfDoubles]):
             return Reject("a parameter is not of float64")
         shape = node.given[0].spec.shape
         own = c_text.contiguous_strides(shape)
-        try:
-            more = [
-                rows.parameter_strides(anchor, node.given[i].spec.shape, shape) for i in parameters
-            ]
-            operands = [o.strides for _, o in sorted(found.operands.items())]
-            loops = rows.space(anchor, shape, [own, own, *more, *operands])
-        except ShapeError as e:
-            return Reject(e.what)
+        more = [rows.parameter_strides(anchor, node.given[i].spec.shape, shape) for i in parameters]
+        operands = [o.strides for _, o in sorted(found.operands.items())]
+        loops = rows.space(anchor, shape, [own, own, *more, *operands])
         return RowsOfDoubles(node, anchor, loops, found, parameters)
 
     def cost(self, work: RowsOfDoubles, variant: Variant, ctx: CompileContext) -> float | None:

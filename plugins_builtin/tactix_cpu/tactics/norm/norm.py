@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from tactix.base.dims import Dim, Shape
 from tactix.base.dtypes import DType
-from tactix.base.errors import ShapeError
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -33,24 +34,26 @@ def tactics() -> list[Tactic]:
 class NormWork:
     """``space``: rows to normalise; ``parameters``: the given inputs that hold scale and bias.
 
-    ``centre``: whether their mean is taken off.
+    ``centre``: whether their mean is taken off. ``likely``: where only running tells which axes of
+    parameters repeat, the rows where none does, as whenever both of each of ``alike`` are equal;
+    ``space`` is right in any case.
     """
 
     node: Node
     space: Space
+    likely: Space | None
+    alike: tuple[tuple[Dim, Dim], ...]
     epilogue: Epilogue
     parameters: tuple[int, ...]
     centre: bool
     epsilon: float
 
 
-def _space(node: Node, anchor: BodyNode, found: Epilogue, parameters: Sequence[int]) -> Space:
-    """Strides of the input, the output, the parameters and the operands. Raises ShapeError."""
+def _space(node: Node, anchor: BodyNode, found: Epilogue, parameters: Sequence[Shape]) -> Space:
+    """Strides of the input, the output, the parameters of these shapes, and the operands."""
     shape = node.given[0].spec.shape
     own = c_text.contiguous_strides(shape)
-    of_parameters = [
-        rows.parameter_strides(anchor, node.given[i].spec.shape, shape) for i in parameters
-    ]
+    of_parameters = [rows.parameter_strides(anchor, p, shape) for p in parameters]
     operands = [o.strides for _, o in sorted(found.operands.items())]
     return rows.space(anchor, shape, [own, own, *of_parameters, *operands])
 
@@ -76,19 +79,42 @@ class NormTactic(Tactic[NormWork]):
             for i in parameters
         ):
             return Reject("a parameter is not of f32, f16 or bf16")
-        try:
-            loops = _space(node, anchor, found, parameters)
-        except ShapeError as e:
-            return Reject(e.what)
+        shapes = [node.given[i].spec.shape for i in parameters]
+        loops, likely = _space(node, anchor, found, shapes), None
+        alike: list[tuple[Dim, Dim]] = []
+        if anchor.layer.name not in rows.PER_CHANNEL:
+            x = node.given[0].spec.shape
+            moving = [rows.repeats_nothing(p, x) for p in shapes]
+            each = (zip(p, m, strict=True) for p, m in zip(shapes, moving, strict=True))
+            alike = [(d, own) for d, own in dict.fromkeys(chain(*each)) if d != own]
+            likely = _space(node, anchor, found, moving) if alike else None
         centre = anchor.layer.name != "RMSNormalization"
-        return NormWork(node, loops, found, parameters, centre, anchor.attrs.epsilon)
+        return NormWork(
+            node,
+            rows.steady(loops),
+            likely,
+            tuple(alike),
+            found,
+            parameters,
+            centre,
+            anchor.attrs.epsilon,
+        )
 
     def cost(self, work: NormWork, variant: Variant, ctx: CompileContext) -> float | None:
         return c_text.traffic(work.node, variant, ctx)
 
     def compile(self, work: NormWork, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        writer = CpuRowKernel(c_text.Args(work.node), work.space, work.epilogue, work.parameters)
-        return c_text.kernel(writer.args, writer.body(_row(writer, work.centre, work.epsilon)), ctx)
+        args = c_text.Args(work.node)
+        text = _rows(args, work, work.space)
+        if work.likely is not None:
+            holds = " && ".join(f"{args.dim(a)} == {args.dim(b)}" for a, b in work.alike)
+            text = [c_text.choice(holds, _rows(args, work, work.likely), text)]
+        return c_text.kernel(args, text, ctx)
+
+
+def _rows(args: c_text.Args, work: NormWork, space: Space) -> list[str]:
+    writer = CpuRowKernel(args, space, work.epilogue, work.parameters)
+    return writer.body(_row(writer, work.centre, work.epsilon))
 
 
 def _row(writer: CpuRowKernel, centre: bool, epsilon: float) -> list[str]:

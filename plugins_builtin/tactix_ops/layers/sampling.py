@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, compare, mod, sym
+from tactix.base.dims import Dim, mod, sym
 from tactix.base.errors import InvalidArgument, ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
@@ -87,8 +87,9 @@ class GridSample(Layer):
 
     def infer(self, attrs: GridSampleAttrs, inputs: Specs) -> list[TensorSpec]:
         x, grid = required(self, inputs, 2)
-        if x.rank != grid.rank or compare(grid.shape[-1], x.rank - 2) in ("<", ">"):
+        if x.rank != grid.rank:
             raise ShapeError(f"{self.key}: grid {grid} for {x}")
+        same_dim(grid.shape[-1], x.rank - 2, self.key, "the number of coordinates")
         if attrs.mode not in TAPS or attrs.padding_mode not in ("zeros", "border", "reflection"):
             raise InvalidArgument(
                 f"{self.key} knows no mode {attrs.mode!r} with {attrs.padding_mode!r}"

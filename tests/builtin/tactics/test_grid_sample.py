@@ -11,6 +11,7 @@ from harness import NATIVE, Case, check, check_all, node
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix_cpu.tactics.sample.grid import CpuGridSampleTactic
@@ -85,12 +86,28 @@ def test_symbolic_dims(env):
     n, h, k = (dims.sym(s) for s in "nhk")
     x = TensorSpec(DType.FP32, (n, 3, h, h))
     grid = TensorSpec(DType.FP32, (n, k, 7, 2))
+    pairs = [(x, grid)]
+    # all axes are open, those of volumes and the one of coordinates, too
+    sizes = {"b": 2, "c": 3, "d": 4, "e": 5, "f": 6, "p": 7, "q": 1, "r": 9, "two": 2, "three": 3}
+    b, c, d, e, f, p, q, r, two, three = (dims.sym(s) for s in sizes)
+    for image, places in (((b, c, d, e), (b, p, q, two)), ((b, c, d, e, f), (b, p, q, r, three))):
+        pairs.append((TensorSpec(DType.FP32, image), TensorSpec(DType.FP32, places)))
     check_all(
         [
-            Case(node("GridSample", [x, grid], mode=m), TACTIC, env=env)
+            Case(node("GridSample", pair, mode=m), TACTIC, env=env | sizes)
             for m in ("nearest", "linear")
+            for pair in pairs
         ]
     )
+
+
+def test_another_number_of_coordinates_than_axes_is_refused():
+    x, last = TensorSpec(DType.FP32, (1, 2, 5, 5)), dims.sym("last")
+    with pytest.raises(ShapeError):
+        node("GridSample", [x, TensorSpec(DType.FP32, (1, 3, 3, 3))])
+    with dims.assumptions() as noted:
+        node("GridSample", [x, TensorSpec(DType.FP32, (1, 3, 3, last))])
+    assert not all(a.holds({"last": 3}) for a in noted)
 
 
 def test_it_is_thought_faster_than_numpy():

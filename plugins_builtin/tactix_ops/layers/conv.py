@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, Shape
+from tactix.base.dims import Dim, Shape, assume, mod
 from tactix.base.errors import ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
@@ -62,6 +62,7 @@ class Convolution(Layer):
         x, w = required(self, inputs, 2)
         rank = _spatial_rank(self, x, w)
         same_dim(x.shape[1], w.shape[1] * attrs.group, self.key, "the number of input channels")
+        _check_weights(self, w, attrs.group)
         _check_bias(self, optional(inputs, 2), w.shape[0])
         strides = win.filled(attrs.strides, rank, 1, self.key, "strides")
         dilations = win.filled(attrs.dilations, rank, 1, self.key, "dilations")
@@ -110,7 +111,7 @@ def correlate(
     weights = w.reshape(group, m // group, depth * taps)
     y = np.empty((x.shape[0], m, *out), np.result_type(x, w))
     for sample, result in zip(view, y, strict=True):
-        columns = sample.transpose(order).reshape(group, depth * taps, -1)
+        columns = sample.transpose(order).reshape(group, depth * taps, math.prod(out))
         result[...] = np.matmul(weights, columns).reshape(m, *out)
     return y
 
@@ -147,6 +148,7 @@ class ConvTranspose(Layer):
         x, w = required(self, inputs, 2)
         rank = _spatial_rank(self, x, w)
         same_dim(x.shape[1], w.shape[0], self.key, "the number of input channels")
+        _check_weights(self, w, attrs.group)
         channels = w.shape[1] * attrs.group
         _check_bias(self, optional(inputs, 2), channels)
         strides = win.filled(attrs.strides, rank, 1, self.key, "strides")
@@ -195,7 +197,7 @@ def scatter(
     reach = ((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
     full = ((d - 1) * s + r + e for d, s, r, e in zip(size, strides, reach, extra, strict=True))
     y: Array = np.zeros((batch, depth * group, *full), np.result_type(x, w))
-    weights = w.reshape(group, channels // group, -1).swapaxes(1, 2)
+    weights = w.reshape(group, channels // group, depth * math.prod(kernel)).swapaxes(1, 2)
     taps = np.matmul(weights, x.reshape(batch, group, channels // group, math.prod(size)))
     taps = taps.reshape(batch, group, depth, *kernel, *size)
     for tap in itertools.product(*map(range, kernel)):
@@ -214,6 +216,12 @@ def _spatial_rank(layer: Layer, x: TensorSpec, w: TensorSpec) -> int:
             f"{layer.key} takes x (N, C, spatial...) and w of the same rank, not {x} and {w}"
         )
     return x.rank - 2
+
+
+def _check_weights(layer: Layer, w: TensorSpec, group: int) -> None:
+    same_dim(mod(w.shape[0], group), 0, layer.key, f"what is left of {group} groups of channels")
+    for k in w.shape[2:]:
+        assume(k, ">=", 1, f"{layer.key}: a kernel has no elements")
 
 
 def _check_bias(layer: Layer, bias: TensorSpec | None, channels: Dim) -> None:

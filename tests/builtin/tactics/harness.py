@@ -107,6 +107,14 @@ def layer(name: str) -> Layer:
     return next(x for x in (*all_layers(), *STRUCTURAL) if x.key == key)
 
 
+def opened(*arrays: Any) -> tuple[list[TensorSpec], dict[str, int]]:
+    """What describes the arrays where all their axes are symbols, each of its own; and the sizes."""
+    names = [[f"axis_{i}_{k}" for k in range(a.ndim)] for i, a in enumerate(arrays)]
+    specs = [spec(a, shape) for a, shape in zip(arrays, names, strict=True)]
+    sizes = (dict(zip(n, a.shape, strict=True)) for n, a in zip(names, arrays, strict=True))
+    return specs, {k: size for each in sizes for k, size in each.items()}
+
+
 def spec(x: Any, shape: Sequence[Any] | None = None) -> TensorSpec:
     """The spec of an array, or of a spec itself; ``shape`` may name symbols: ``("batch", 3)``."""
     if isinstance(x, TensorSpec):

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from prepared_cases import GATED, Parts, gated, prepared_cases
 
+from tactix.base import dims
 from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
 from tactix.base.tensor import LINEAR, TensorSpec, blocked
 from tactix.contracts.artifact import Source
 from tactix.contracts.tactic import CompileContext, Reject, Tactic
@@ -321,6 +323,37 @@ def test_general() -> None:
             ),
         ]
     )
+
+
+def test_general_of_weights_whose_axes_are_open() -> None:
+    cases = []
+    for x, w, b, attrs in (
+        (floats(1, 16, 9, 14), floats(32, 16, 3, 3), floats(32), {"pads": (1, 1, 1, 1)}),
+        (floats(2, 6, 13, 11), floats(9, 2, 3, 2), floats(9), {"strides": (2, 3), "group": 3}),
+        (floats(2, 5, 7, 7), floats(5, 1, 2, 3), floats(5), {"group": 5, "dilations": (2, 2)}),
+        (floats(2, 3, 37), floats(1, 3, 5), floats(1), {"pads": (2, 3)}),
+        (floats(1, 2, 5, 6, 7), floats(3, 2, 1, 2, 3), floats(3), {}),
+        (floats(0, 2, 5), floats(3, 2, 1), floats(3), {}),
+        (floats(2, 0, 5), floats(3, 0, 2), floats(3), {}),
+        (floats(2, 2, 5), floats(0, 2, 2), floats(0), {}),
+        (floats(2, 2, 3), floats(3, 2, 4), floats(3), {}),
+    ):
+        for arrays in ([x, w, b], [x, w]):
+            specs, env = h.opened(*arrays)
+            made = h.node("Convolution", specs, **attrs)
+            cases.append(h.Case(made, GENERAL, arrays, env=env, nt=(1, 3)))
+    h.check_all(cases)
+
+
+def test_weights_that_fall_into_no_groups_are_refused() -> None:
+    (x, w), env = h.opened(floats(1, 4, 5, 5), floats(6, 2, 3, 3))
+    with dims.assumptions() as noted:
+        h.node("Convolution", [x, w], group=2)
+    assert all(a.holds(env) for a in noted)
+    for wrong in ({"axis_1_0": 7}, {"axis_1_2": 0}, {"axis_1_1": 4}):
+        assert not all(a.holds(env | wrong) for a in noted)
+    with pytest.raises(ShapeError):
+        h.node("Convolution", [floats(1, 4, 5, 5), floats(7, 2, 3, 3)], group=2)
 
 
 def test_general_epilogue() -> None:

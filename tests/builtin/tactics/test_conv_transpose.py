@@ -111,6 +111,23 @@ def test_general() -> None:
     )
 
 
+def test_general_of_weights_whose_axes_are_open() -> None:
+    cases = []
+    for x, w, b, attrs in (
+        (floats(2, 4, 5, 7), floats(4, 3, 3, 3), floats(3), {"strides": (2, 2)}),
+        (floats(1, 4, 5, 7), floats(4, 9, 2, 3), floats(18), {"group": 2, "dilations": (1, 2)}),
+        (floats(2, 4, 9), floats(4, 3, 4), floats(3), {"strides": (3,), "pads": (1, 2)}),
+        (floats(2, 4, 5), floats(4, 3, 2), floats(3), {"strides": (3,), "output_padding": (1,)}),
+        (floats(0, 4, 5), floats(4, 3, 2), floats(3), {}),
+        (floats(2, 0, 5), floats(0, 3, 2), floats(3), {}),
+    ):
+        for arrays in ([x, w, b], [x, w]):
+            specs, env = h.opened(*arrays)
+            made = h.node("ConvTranspose", specs, **attrs)
+            cases.append(h.Case(made, GENERAL, arrays, env=env, nt=(1, 3)))
+    h.check_all(cases)
+
+
 def test_every_instruction_set() -> None:
     x, w, b = floats(1, 20, 5, 7), floats(20, 12, 2, 2), floats(12)
     h.check_all(

@@ -8,10 +8,9 @@ reversed over an input with ``stride - 1`` zeros in between.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from tactix.base.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
 from tactix.base.dtypes import DType
@@ -33,37 +32,51 @@ measurement of others is on record.
 """
 
 
+Size = TypeVar("Size", bound=Dim)
+
+
 @dataclass(frozen=True)
-class ConvolutionTaps:
+class ConvolutionTaps(Generic[Size]):
     """A convolution of stride ``strides`` over an input with ``stuffing - 1`` zeros between
     elements.
 
     ``begins``: elements of padding before each axis. Weights: ``channel_stride`` and
     ``input_stride`` count kernels from one output or input channel of a group to the next;
-    ``reversed``: taps are stored last first.
+    ``reversed``: taps are stored last first. ``Size``: int where channels and kernel are known.
     """
 
     node: Node
     x: int
     w: int
     n: Dim
-    c: int
-    co: int
+    c: Size
+    co: Size
     group: int
     size: Shape
     out: Shape
-    kernel: tuple[int, ...]
+    kernel: tuple[Size, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     stuffing: tuple[int, ...]
     begins: Shape
-    channel_stride: int
-    input_stride: int
+    channel_stride: Size
+    input_stride: Size
     reversed: bool
     epi: Epilogue
 
 
-def taps_of(node: Node) -> ConvolutionTaps | Reject:
+def known_taps(node: Node) -> ConvolutionTaps[int] | Reject:
+    """As ``taps_of``, where channels and kernel are known before running."""
+    taps = taps_of(node)
+    if isinstance(taps, Reject):
+        return taps
+    sizes = (taps.c, taps.co, *taps.kernel, taps.channel_stride, taps.input_stride)
+    if not all(isinstance(d, int) for d in sizes):
+        return Reject("channels and kernel are not known before running")
+    return cast(ConvolutionTaps[int], taps)
+
+
+def taps_of(node: Node) -> ConvolutionTaps[Dim] | Reject:
     """The geometry of a Convolution or ConvTranspose node, or why this kernel cannot take it."""
     epi, anchor = epilogue(node), node.anchor
     if isinstance(epi, Reject):
@@ -74,8 +87,8 @@ def taps_of(node: Node) -> ConvolutionTaps | Reject:
         return Reject("this kernel takes float32")
     # Those of the input are the weights', which the layer asks for before a kernel runs: an input
     # that data shapes may not tell its own.
-    if not all(isinstance(d, int) and d > 0 for d in specs[1].shape):
-        return Reject("channels and kernel are not known before running, or empty")
+    if any(d == 0 for d in specs[1].shape):
+        return Reject("channels or kernel are empty")
     if len(anchor.inputs) > 2 and anchor.inputs[2] >= 0:
         spatial = specs[0].rank - 2
         bias = EpilogueOperand(
@@ -91,10 +104,10 @@ def taps_of(node: Node) -> ConvolutionTaps | Reject:
     return made(node, anchor.attrs, anchor.inputs, epi)
 
 
-def _forward(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> ConvolutionTaps:
+def _forward(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> ConvolutionTaps[Dim]:
     x, y = node.given[inputs[0]].spec, anchor_spec(node)
     rank, ones = x.rank - 2, (1,) * (x.rank - 2)
-    co, channels, *kernel = _known(node, inputs[1])
+    co, channels, *kernel = node.given[inputs[1]].spec.shape
     begins = tuple(a.pads[:rank]) or (0,) * rank
     return ConvolutionTaps(
         node,
@@ -118,10 +131,10 @@ def _forward(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Convol
     )
 
 
-def _transposed(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> ConvolutionTaps:
+def _transposed(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> ConvolutionTaps[Dim]:
     x, y = node.given[inputs[0]].spec, anchor_spec(node)
     rank, ones = x.rank - 2, (1,) * (x.rank - 2)
-    channels, per_group, *kernel = _known(node, inputs[1])
+    channels, per_group, *kernel = node.given[inputs[1]].spec.shape
     dilations = a.dilations or ones
     pads = a.pads[:rank] or (0,) * rank
     begins = tuple(d * (k - 1) - p for d, k, p in zip(dilations, kernel, pads, strict=True))
@@ -147,18 +160,15 @@ def _transposed(node: Node, a: Any, inputs: Sequence[int], epi: Epilogue) -> Con
     )
 
 
-def _known(node: Node, index: int) -> list[int]:
-    """The weights' shape."""
-    return [int(d) for d in node.given[index].spec.shape if isinstance(d, int)]
-
-
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
     return [GeneralConvTactic()]
 
 
-class GeneralConvTactic(Tactic[ConvolutionTaps]):
-    """float32, any spatial axes and groups, computed weights, symbolic sizes and pads."""
+class GeneralConvTactic(Tactic[ConvolutionTaps[Dim]]):
+    """float32, any spatial axes and groups, computed weights, symbolic sizes, channels, kernels and
+    pads.
+    """
 
     key = "tactix.c_conv_general@1"
     implements: tuple[str, ...] = ("tactix.Convolution@1", "tactix.ConvTranspose@1")
@@ -166,23 +176,25 @@ class GeneralConvTactic(Tactic[ConvolutionTaps]):
     by_signature = True
     fallback = True
 
-    def match(self, node: Node, device: DeviceProperties) -> ConvolutionTaps | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> ConvolutionTaps[Dim] | Reject:
         try:
             return taps_of(node)
         except ShapeError as e:
             return Reject(str(e))
 
-    def cost(self, t: ConvolutionTaps, variant: Variant, ctx: CompileContext) -> float | None:
+    def cost(self, t: ConvolutionTaps[Dim], variant: Variant, ctx: CompileContext) -> float | None:
         # One FMA a cycle, half of what the others' tiles come to: each element of the left side is
         # a weight that is read from where it lies. No measurement of that is on record.
-        steps = prod(t.out) * t.n * (t.co * (t.c // t.group) * math.prod(t.kernel))
+        steps = prod(t.out) * t.n * (t.co * (t.c // t.group) * prod(t.kernel))
         if not symbols(steps) <= set(ctx.opt):
             return None
         return 4 * START + evaluate(steps, ctx.opt) / max(4, ctx.device.lanes) / CLOCK / max(
             1, ctx.threads
         )
 
-    def compile(self, t: ConvolutionTaps, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+    def compile(
+        self, t: ConvolutionTaps[Dim], variant: Variant, ctx: CompileContext
+    ) -> KernelArtifact:
         return _Kernel(t, ctx).artifact()
 
 
@@ -195,7 +207,7 @@ class LineSite:
     """
 
     args: Args
-    taps: ConvolutionTaps
+    taps: ConvolutionTaps[Dim]
     lanes: int
     left: str
 
@@ -213,8 +225,9 @@ class LineSite:
 
     def put(self, output: int, dtype: DType, value: str, row: str, vector: int, count: str) -> str:
         lines, width = self.args.dim(prod(self.taps.out[:-1])), self.args.dim(self.taps.out[-1])
+        channels = self.args.dim(self.taps.co)
         at = (
-            f"((image * {self.taps.co} + channel + {row}) * {lines} + line) * {width} + col "
+            f"((image * {channels} + channel + {row}) * {lines} + line) * {width} + col "
             f"+ {vector * self.lanes}"
         )
         return store(dtype, f"{self.args.output(output)} + {at}", value, count)
@@ -223,7 +236,7 @@ class LineSite:
 class _Kernel:
     """Writes one kernel."""
 
-    def __init__(self, taps: ConvolutionTaps, ctx: CompileContext) -> None:
+    def __init__(self, taps: ConvolutionTaps[Dim], ctx: CompileContext) -> None:
         self.taps, self.ctx = taps, ctx
         self.lanes = max(4, ctx.device.lanes)
         width = taps.out[-1]
@@ -249,13 +262,18 @@ class _Kernel:
         size = self.taps.n * self.taps.c * prod(self.padded) * row * 4
         self.x = self.args.workspace(0)
         self.args.phase(0)
-        sizes = tuple(s for s in (ROWS, 4, 2, 1) if s <= max(self.rows, 1))
+        sizes = self._tile_rows()
         for rows in sizes:
             self._function(rows)
         body = [block("if (phase == 0)", self._copy(), "return;"), self._multiply(sizes)]
         return kernel(
             self.args, body, self.ctx, helpers=self.functions.text(), workspace=size, phases=2
         )
+
+    def _tile_rows(self) -> tuple[int, ...]:
+        """Sizes of tiles, the largest first."""
+        most = self.rows if isinstance(self.rows, int) else ROWS
+        return tuple(s for s in (ROWS, 4, 2, 1) if s <= most)
 
     def _function(self, rows: int) -> None:
         t, tile = self.taps, RegisterTile(rows, self.vectors, self.lanes)
@@ -265,8 +283,8 @@ class _Kernel:
             if isinstance(width, int) and width % tile.width == 0
             else f"({self.args.dim(width)} - col)"
         )
-        stride = t.channel_stride * math.prod(t.kernel)
-        step = tile.steps(1, lambda m, u: f"wt[{m * stride}]", "xt")
+        stride = t.channel_stride * prod(t.kernel)
+        step = tile.steps(1, lambda m, u: f"wt[{self._times(m, stride)}]", "xt")
         body = [
             tile.zero(),
             self._reduce(step),
@@ -278,29 +296,33 @@ class _Kernel:
         )
         self.functions.add(f"t{rows}", parameters, body)
 
+    def _times(self, count: int, size: Dim) -> str:
+        """The product as C."""
+        return str(count * size) if isinstance(size, int) else f"{count} * {self.args.dim(size)}"
+
     def _reduce(self, step: str) -> str:
         """Loops over input channels and taps around one step."""
         t, rank = self.taps, len(self.taps.kernel)
         strides, row = list(t.dilations), self.pitch * t.strides[-1]
         terms, tap = [], "0"
         for i in range(rank):
-            tap = f"({tap}) * {t.kernel[i]} + i{i}"
+            tap = f"({tap}) * {self.args.dim(t.kernel[i])} + i{i}"
             if i < rank - 1:
                 terms.append(
                     f"i{i} * {self.args.dim(prod(self.padded[i + 1 :]) * row * strides[i])}"
                 )
         at, s = f"i{rank - 1} * {strides[-1]}", t.strides[-1]
         terms.append(at if s == 1 else f"{at} % {s} * {self.args.dim(self.pitch)} + {at} / {s}")
-        plane, count = self.args.dim(prod(self.padded) * row), math.prod(t.kernel)
-        place = f"{count} - 1 - ({tap})" if t.reversed else tap
+        plane, count = self.args.dim(prod(self.padded) * row), prod(t.kernel)
+        place = f"{self.args.dim(count)} - 1 - ({tap})" if t.reversed else tap
         x, w = (
             f"const float* xt = x + c * {plane} + {' + '.join(terms)};",
-            f"w + c * {t.input_stride * count} + {place}",
+            f"w + c * {self.args.dim(t.input_stride * count)} + {place}",
         )
         body = f"{x}\nconst float* wt = {w};\n{step}"
         for i in reversed(range(rank)):
-            body = loop(f"i{i}", "0", str(t.kernel[i]), body)
-        return loop("c", "0", str(t.c // t.group), body)
+            body = loop(f"i{i}", "0", self.args.dim(t.kernel[i]), body)
+        return loop("c", "0", self.args.dim(t.c // t.group), body)
 
     def _multiply(self, sizes: tuple[int, ...]) -> str:
         """Units are (image, group, output line); each takes all channels of the group and all
@@ -314,15 +336,16 @@ class _Kernel:
             for i in range(rank - 1)
         ]
         inputs, plane = t.c // t.group, self.args.dim(prod(self.padded) * row)
-        count = math.prod(t.kernel)
+        count = prod(t.kernel)
         weights = count * (
             t.channel_stride * self.rows if not t.reversed else t.input_stride * inputs
         )
-        w = f"{self.args.input(t.w)} + group * {weights} + m * {count * t.channel_stride}"
-        first = f"(image * {t.c} + group * {inputs}) * {plane}"
-        call = f"a, xl + q, {w}, image, group * {self.rows} + m, line, q"
-        rows = [s for s in sizes if s <= self.rows]
-        tiles = by_rows(rows, "m", str(self.rows), lambda s: f"TX_NAME(t{s})({call});")
+        each = self.args.dim(count * t.channel_stride)
+        w = f"{self.args.input(t.w)} + group * {self.args.dim(weights)} + m * {each}"
+        first = f"(image * {self.args.dim(t.c)} + group * {self.args.dim(inputs)}) * {plane}"
+        rows = self.args.dim(self.rows)
+        call = f"a, xl + q, {w}, image, group * {rows} + m, line, q"
+        tiles = by_rows(sizes, "m", rows, lambda s: f"TX_NAME(t{s})({call});")
         body = [
             decode("u", ["image", "group", "line"], ["0", str(t.group), self.args.dim(lines)]),
             decode("line", names, [self.args.dim(d) for d in t.out[:-1]]),

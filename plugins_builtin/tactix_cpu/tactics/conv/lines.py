@@ -47,7 +47,7 @@ from tactix_codegen.c.tile import (
     flat,
     is_row_major,
 )
-from tactix_cpu.tactics.conv.general import ConvolutionTaps, taps_of
+from tactix_cpu.tactics.conv.general import ConvolutionTaps, known_taps
 from tactix_cpu.tactics.estimates import CLOCK, START
 
 FEW = 8
@@ -83,7 +83,7 @@ def tactics() -> list[Tactic]:
     return [LinesConvTactic()]
 
 
-class LinesConvTactic(Tactic[ConvolutionTaps]):
+class LinesConvTactic(Tactic[ConvolutionTaps[int]]):
     """float32, one or two spatial axes, or any number for single pixels; groups of few channels,
     computed weights, symbolic sizes and pads.
     """
@@ -93,9 +93,9 @@ class LinesConvTactic(Tactic[ConvolutionTaps]):
     source = "c"
     by_signature = True
 
-    def match(self, node: Node, device: DeviceProperties) -> ConvolutionTaps | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> ConvolutionTaps[int] | Reject:
         try:
-            taps = taps_of(node)
+            taps = known_taps(node)
         except ShapeError as e:
             return Reject(str(e))
         if isinstance(taps, Reject):
@@ -111,7 +111,9 @@ class LinesConvTactic(Tactic[ConvolutionTaps]):
             return Reject(f"a group has more than {FEW} channels, which are vectors of their own")
         return taps
 
-    def cost(self, taps: ConvolutionTaps, variant: Variant, ctx: CompileContext) -> float | None:
+    def cost(
+        self, taps: ConvolutionTaps[int], variant: Variant, ctx: CompileContext
+    ) -> float | None:
         results = taps.n * taps.co * prod(taps.out)
         read = taps.n * taps.c * prod(taps.size)
         if not symbols(results) | symbols(read) <= set(ctx.opt):
@@ -121,12 +123,12 @@ class LinesConvTactic(Tactic[ConvolutionTaps]):
         return START + cycles / CLOCK / max(1, ctx.threads)
 
     def compile(
-        self, taps: ConvolutionTaps, variant: Variant, ctx: CompileContext
+        self, taps: ConvolutionTaps[int], variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
         return LinesKernel(taps, ctx).artifact()
 
 
-def _flattened(taps: ConvolutionTaps) -> ConvolutionTaps | None:
+def _flattened(taps: ConvolutionTaps[int]) -> ConvolutionTaps[int] | None:
     """A convolution of single pixels as one over a line of them all; None for others, and where an
     operand cannot be walked so.
     """
@@ -166,7 +168,7 @@ class BandSite:
     """
 
     args: Args
-    taps: ConvolutionTaps
+    taps: ConvolutionTaps[int]
     lanes: int
     left: str
     channels: int
@@ -205,7 +207,7 @@ class BandSite:
 class LinesKernel:
     """Writes one kernel. One axis is that of columns, and there is one line."""
 
-    def __init__(self, taps: ConvolutionTaps, ctx: CompileContext) -> None:
+    def __init__(self, taps: ConvolutionTaps[int], ctx: CompileContext) -> None:
         self.taps, self.ctx, t = taps, ctx, taps
         self.args = Args(t.node)
         self.functions = Functions(self.args)

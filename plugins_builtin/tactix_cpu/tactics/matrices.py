@@ -64,8 +64,6 @@ class MatricesTactic(Tactic[MatricesWork]):
         x = node.given[0].spec
         if node.is_fused or not x.dtype.is_float or not c_text.has_ctype(x.dtype):
             return Reject("this kernel takes matrices of floats, and no epilogue")
-        if x.shape[-1] != x.shape[-2]:
-            return Reject("the matrices have not as many rows as columns")
         count = dims.prod(x.shape[:-2])
         return MatricesWork(node, count, x.shape[-1], node.layer.name == "Inverse")
 

@@ -228,6 +228,7 @@ class Det(Layer):
         (x,) = required(self, inputs, 1)
         if x.rank < 2:
             raise ShapeError(f"{self.key} takes matrices, not {x}")
+        same_dim(x.shape[-2], x.shape[-1], self.key, "the number of rows and columns")
         return [TensorSpec(x.dtype, x.shape[:-2])]
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:

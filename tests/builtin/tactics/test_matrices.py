@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import Case, check, check_all, node
+from harness import Case, check, check_all, node, opened
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
@@ -49,7 +49,8 @@ def test_a_product_that_overflows_on_the_way():
 @pytest.mark.parametrize("env", [{"b": 0, "n": 3}, {"b": 2, "n": 5}])
 def test_symbolic_sizes(env):
     n = dims.sym("n")
-    x = TensorSpec(DType.FP32, (dims.sym("b"), n, n))
-    for layer in ("Det", "Inverse"):
-        given = drawn("f32", env["b"], env["n"], env["n"])
-        check(node(layer, [x]), TACTIC, [given], env=env, budget=1e-3)
+    given = drawn("f32", env["b"], env["n"], env["n"])
+    (each,), sizes = opened(given)
+    for x in (TensorSpec(DType.FP32, (dims.sym("b"), n, n)), each):
+        for layer in ("Det", "Inverse"):
+            check(node(layer, [x]), TACTIC, [given], env=env | sizes, budget=1e-3)

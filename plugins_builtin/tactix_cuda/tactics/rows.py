@@ -1,9 +1,10 @@
 """Softmax, LogSoftmax and normalisations in CUDA, with pointwise layers before and behind; f32,
 f16, bf16 and f64, linear; of groups of channels, with what is behind, in nhwc, too.
 
-A row belongs to a warp, or to a whole block where it is long. Rows of known length stay in
-registers, so that every element is read once; longer ones, and those of unknown length, are read
-again for each pass. Mean and variance take two passes, so that nothing cancels.
+A row belongs to a warp, to a part of one where it is short, or to a whole block where it is long.
+Rows of known length stay in registers, so that every element is read once; longer ones, and those
+of unknown length, are read again for each pass. Mean and variance take two passes, so that nothing
+cancels.
 """
 
 from __future__ import annotations
@@ -38,8 +39,15 @@ _SHORT = 16
 """Elements of a row that one thread reads as well as a warp does: no measurement of it is recorded;
 both are offered and timed.
 """
-_LARGEST = 1024
-"""Threads of the largest block (CUDA C++ Programming Guide, "Technical Specifications")."""
+_WARP, _PARTS, _STEPS = 32, (4, 8, 16), 4
+"""Threads of a warp, and of parts of it that share a row of at most so many vectors each: of 96
+channels in float16 a warp's lanes have 12 vectors, and rows were read and written at 1.7 TB/s
+(LayerNormalization of 200,704 rows, 45 us on an H200).
+"""
+_LEAST, _LARGEST = 128, 1024
+"""Threads of the smallest block (no measurement of it is recorded), and of the largest (CUDA C++
+Programming Guide, "Technical Specifications").
+"""
 _SECTOR = 32
 """Bytes that a GPU fetches at least (CUDA C++ Programming Guide, "Global Memory")."""
 _CROSSWISE, _WAITS = 4, 1e5
@@ -231,12 +239,25 @@ def _threads(work: RowsWork) -> list[int]:
     if not isinstance(length, int):
         return [1, 32] if work.is_crosswise else [32, 256]
     # of the blocks half of whose threads at least have something to read, the smallest that keep
-    # their row in registers, two in all; for short rows a single thread is one of the two
+    # their row in registers, two in all; for short rows a single thread is one of the two, or a
+    # part of a warp
     width = _width(work)
-    busy = [t for t in (32, 128, 256, 512, _LARGEST) if t == 32 or t * width < 2 * length]
+    busy = [t for t in (_WARP, 128, 256, 512, _LARGEST) if t == _WARP or t * width < 2 * length]
     kept = [t for t in busy if -(-length // (t * width)) * width <= work.kept]
-    own = [1] if work.is_crosswise or length <= _SHORT else []
+    own = [1] if work.is_crosswise or length <= _SHORT else _part_of_warp(work, -(-length // width))
     return [*own, *(kept[: 2 - len(own)] or [_LARGEST])]
+
+
+def _part_of_warp(work: RowsWork, vectors: int) -> list[int]:
+    """The part of a warp whose threads have most to read, if that is more than in a whole one."""
+
+    def idle(threads: int) -> int:
+        return -(-vectors // threads) * threads - vectors
+
+    steps = min(_STEPS, work.kept // _width(work))
+    fits = [t for t in (*_PARTS, _WARP) if vectors <= t * steps]
+    best = min(fits, key=idle, default=_WARP)
+    return [best] if best < _WARP else []
 
 
 def _width(work: RowsWork) -> int:
@@ -261,7 +282,7 @@ class CudaRowKernel:
         self.inner = [i for i, t in enumerate(self.space.tags) if t == ROW]
         self.length = work.length
         self.count: Dim = dims.prod(self.space.sizes[i] for i in self.outer)
-        self.block = {1: text.BLOCK, 32: 128}.get(threads, threads)
+        self.block = text.BLOCK if threads == 1 else max(threads, _LEAST)
         self.blocks: Dim = dims.ceildiv(self.count, self.block // threads)
         self.steps = self._steps()
         self.kind = text.index_type(

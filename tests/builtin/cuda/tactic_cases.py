@@ -196,10 +196,13 @@ def pointwise_formats() -> list[Case]:
 
 
 def rows_softmax() -> list[Case]:
-    """Softmax and LogSoftmax over every axis; lengths for threads, warps and blocks."""
+    """Softmax and LogSoftmax over every axis; lengths for threads, parts of warps, warps and
+    blocks.
+    """
     made = []
     for op, t in itertools.product(("Softmax", "LogSoftmax"), FLOATS):
         made += [one("rows", op, [real(3, n, dtype=t) * 4]) for n in (1, 3, 16, 100, 128)]
+        made += [one("rows", op, [real(37, n, dtype=t) * 4]) for n in (32, 40, 96)]
         made += [one("rows", op, [real(2, 3, 4, 9, dtype=t)], axis=a) for a in (0, 1, -2)]
     made += [
         one("rows", "Softmax", [real(2, n, dtype=t)])
@@ -232,6 +235,9 @@ def rows_norm() -> list[Case]:
             ((4, 1), -1),
             ((2, 768), -1),
             ((5, 2050), -1),
+            ((9, 7, 96), -1),
+            ((3, 192), -1),
+            ((45, 32), -1),
         ],
         itertools.cycle(FLOATS),
         strict=False,

@@ -314,13 +314,24 @@ class ElfLauncher(Launcher):
 
         return program(parts, addresses, moving, sizes)
 
+    def told(self, step: Step) -> frozenset[str]:
+        """As ``Launcher.told``: all sizes of a step that is produced."""
+        from tactix_cpu.produced import told_by
+
+        return frozenset(told_by(step))
+
     def part(
-        self, step: Step, env: Env, bodies: Sequence[BindableBody], ctx: LinkContext
+        self,
+        step: Step,
+        env: Env,
+        expected: Env,
+        bodies: Sequence[BindableBody],
+        ctx: LinkContext,
     ) -> PlacedPart | None:
         """A step that tells sizes, at those that are expected; None where they are not known."""
         from tactix_cpu.produced import produced_step
 
-        return produced_step(step).part(env, ctx.threads)
+        return produced_step(step).part({**env, **expected}, ctx.threads)
 
     def produce(
         self,

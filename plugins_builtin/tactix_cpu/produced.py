@@ -41,6 +41,12 @@ def produced_step(step: Step) -> ProducedStep:
         return found
 
 
+def told_by(step: Step) -> tuple[str, ...]:
+    """The symbols that its outputs are made of, in their order."""
+    named = (symbol_name(d) for o in step.outputs for d in o.spec.shape)
+    return tuple(dict.fromkeys(n for n in named if n))
+
+
 class ProducedStep:
     """The launches of a step in two parts, and runs that wait to be used again."""
 
@@ -55,8 +61,7 @@ class ProducedStep:
         self.outputs = tuple(o.spec for o in step.outputs)
         self.workspace = step.artifact.workspace
         self.needed = symbols(self.workspace)
-        named = (symbol_name(d) for o in self.outputs for d in o.shape)
-        self.told = tuple(dict.fromkeys(n for n in named if n))
+        self.told = told_by(step)
         operands = (*step.inputs, *step.outputs)
         self.shared = [(o.buffer, i) for i, o in enumerate(operands)]
         self.plain = all(

@@ -11,7 +11,7 @@ import ctypes
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from tactix.contracts.program import (
     ChangingSizes,
     Displacement,
     Iteration,
+    LoopCount,
     LoopPart,
     LoopRows,
     NestedBody,
@@ -36,10 +37,12 @@ from tactix.run.arrays import address_of
 from tactix_cpu.arithmetic import NativeArithmetic
 from tactix_cpu.launcher import NEAR, ElfRun, Executor, Faults
 
-TABLE, BRANCH, LOOP, TELLING, CHANGING = range(5)
+TABLE, BRANCH, LOOP, TELLING, CHANGING, COUNTED = range(6)
 """Kinds of parts: what executor/programs.c numbers."""
 OVER, DEPARTED = 0, 3
 """How a run ended, there."""
+COUNTED_SIZES = 3
+"""Words of a txe_counted before its last part."""
 
 Places = Mapping[int, Sequence[tuple[int, int]]]
 """By buffer the addresses of the words that hold where it lies, and bytes that are added there."""
@@ -48,7 +51,7 @@ Places = Mapping[int, Sequence[tuple[int, int]]]
 @dataclass(frozen=True, eq=False)
 class NativePart:
     """A part as the executor takes it. ``words``: its struct. ``keep``: all else that is memory of
-    its own.
+    its own. ``telling``: the txe_telling of one that tells sizes.
     """
 
     kind: int
@@ -56,6 +59,14 @@ class NativePart:
     places: Places
     faults: Sequence[Faults] = ()
     keep: Sequence[object] = field(default=(), repr=False)
+    telling: Array | None = None
+
+    def changing(self, words: Array, places: Places, keep: Sequence[object]) -> NativePart:
+        """One that tells sizes, with the txe_changing that binds what follows."""
+        if self.kind == COUNTED:
+            own = _words(*self.words[:COUNTED_SIZES], CHANGING, address_of(words))
+            return replace(self, words=own, places=places, keep=[*keep, self.words, words])
+        return replace(self, kind=CHANGING, words=words, places=places, keep=keep)
 
 
 def program(
@@ -98,7 +109,8 @@ def _native(part: Part) -> NativePart | None:
     if isinstance(part, BranchPart):
         return _branch(part)
     if isinstance(part, LoopPart):
-        return _loop(part)
+        loop = _loop(part)
+        return loop if part.count is None else _counted(loop, part.count)
     if isinstance(part, TellingPart):
         return _telling(part)
     return _table(part) if isinstance(part, ElfRun) else None
@@ -119,12 +131,34 @@ def _telling(part: TellingPart) -> NativePart | None:
     tell, write = part.tell, part.write
     if not (isinstance(tell, ElfRun) and isinstance(write, ElfRun)):
         return None
-    sizes = address_of(part.told), address_of(part.expected), len(part.expected)
-    words = _words(*_steps(tell), *_steps(write), *sizes)
+    words = _words(*_steps(tell), *_steps(write), *_sizes(part))
     inside = _merged([tell.slots(), write.slots()])
     places = _merged({around: inside.get(own, ())} for around, own in part.shared)
     faults = [run.faults for run in (tell, write) if run.faults]
-    return NativePart(TELLING, words, places, faults, [part])
+    return NativePart(TELLING, words, places, faults, [part], words)
+
+
+def _sizes(told: TellingPart | LoopCount) -> tuple[int, int, int]:
+    """The end of a txe_telling."""
+    return address_of(told.told), address_of(told.expected), len(told.expected)
+
+
+def _counted(loop: NativePart, count: LoopCount) -> NativePart:
+    """A loop that tells how often it ran."""
+    nothing = 0, 0
+    telling = _words(*nothing, *nothing, *_sizes(count))
+    words = _words(
+        address_of(loop.words), count.room, address_of(count.told), TELLING, address_of(telling)
+    )
+    keep = [loop, count, telling]
+    return NativePart(COUNTED, words, loop.places, loop.faults, keep, telling)
+
+
+def _told(part: Part) -> TellingPart | LoopCount | None:
+    """What a part tells."""
+    if isinstance(part, LoopPart):
+        return part.count
+    return part if isinstance(part, TellingPart) else None
 
 
 def _changing(
@@ -133,43 +167,45 @@ def _changing(
     """The parts, those that tell with what binds all up to the next one for other sizes.
     ``buffers``: how many the plan has. Raises OverflowError for sizes of more than 64 bits.
     """
-    telling = [i for i, p in enumerate(parts) if isinstance(p, TellingPart)]
+    telling = [(i, told) for i, p in enumerate(parts) if (told := _told(p)) is not None]
     known, changed = {*sizes.symbols} - sizes.told, _words(0)
     made = list(native)
-    for n, i in enumerate(telling):
-        part = parts[i]
-        assert isinstance(part, TellingPart)
-        follows = telling[n + 1] if n + 1 < len(telling) else len(parts)
-        arguments = [_own_arguments(part, part.write)]
+    for n, (i, told) in enumerate(telling):
+        follows = telling[n + 1][0] if n + 1 < len(telling) else len(parts)
+        arguments = [_own_arguments(told, told.write)] if isinstance(told, TellingPart) else []
         arguments += [
             _Arguments(p, buffers) for p in parts[i + 1 : follows] if isinstance(p, ElfRun)
         ]
-        if follows < len(parts):
-            following = parts[follows]
-            assert isinstance(following, TellingPart)
+        following = parts[follows] if follows < len(parts) else None
+        if isinstance(following, TellingPart):
             arguments.append(_own_arguments(following, following.tell))
-        at = [(name in sizes.told - known, sizes.symbols.index(name)) for name in part.names]
+        at = [(name in sizes.told - known, sizes.symbols.index(name)) for name in told.names]
         place = _words(*(i if fresh else -1 - i for fresh, i in at))
-        known |= {*part.names}
-        binding = _SizesBinding(arguments, [*sizes.conditions.get(i, ()), *_room(part)], sizes)
+        known |= {*told.names}
+        conditions = [*sizes.conditions.get(i, ()), *_room(told, sizes.inside)]
+        binding, telling_words = _SizesBinding(arguments, conditions, sizes), native[i].telling
+        assert telling_words is not None
         first = int(n == 0)
         words = _words(
-            *native[i].words, address_of(place), address_of(sizes.values),
+            *telling_words, address_of(place), address_of(sizes.values),
             address_of(changed), first, 0, *binding.words,
         )  # fmt: skip
         found = _merged([native[i].places, *(a.places for a in arguments)])
         keep = [*native[i].keep, place, changed, binding]
-        made[i] = NativePart(CHANGING, words, found, native[i].faults, keep)
+        made[i] = native[i].changing(words, found, keep)
     return made
 
 
-def _room(part: TellingPart) -> list[Assumption]:
+def _room(part: TellingPart | LoopCount, inside: bool) -> list[Assumption]:
     """That there is some for what a step works in; and where threads share the work, that what was
-    found to be worth sharing holds.
+    found to be worth sharing holds, unless it is inside of a body: there that is worth less than
+    going on.
     """
+    if isinstance(part, LoopCount):
+        return []
     found = [Assumption(part.scratch.nbytes, ">=", part.workspace)]
     assert isinstance(part.write, ElfRun)
-    if part.write.threads > 1:
+    if part.write.threads > 1 and not inside:
         for name, size in zip(part.names, part.expected.tolist(), strict=True):
             found.append(Assumption(NEAR * size, ">=", sym(name)))
             found.append(Assumption(NEAR * sym(name), ">=", size))

@@ -35,8 +35,19 @@ class ControlLauncher(Launcher):
             "it is no branch or loop", who=steps[0].name, do="Build the plan again"
         )
 
+    def told(self, step: Step) -> frozenset[str]:
+        """As ``Launcher.told``: how often a loop with rows runs."""
+        from tactix_ops.native_control import counts
+
+        return counts(step)
+
     def part(
-        self, step: Step, env: Env, bodies: Sequence[BindableBody], ctx: LinkContext
+        self,
+        step: Step,
+        env: Env,
+        expected: Env,
+        bodies: Sequence[BindableBody],
+        ctx: LinkContext,
     ) -> PlacedPart | None:
         """As ``Launcher.part``; None also for a step that lacks what it needs, as in a damaged
         plan. Raises ShapeError.
@@ -44,7 +55,7 @@ class ControlLauncher(Launcher):
         from tactix_ops.native_control import part
 
         try:
-            return part(step, env, bodies)
+            return part(step, env, expected, bodies)
         except (LookupError, TypeError, ValueError, AttributeError, MemoryError):
             return None
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Env, evaluate_shape, symbols
+from tactix.base.dims import Env, evaluate_shape, symbol_name, symbols
 from tactix.base.dtypes import DType
 from tactix.base.host_memory import check_array_fits
 from tactix.base.tensor import LINEAR
@@ -24,6 +24,7 @@ from tactix.contracts.program import (
     BoundTensor,
     BranchPart,
     CarriedState,
+    LoopCount,
     LoopPart,
     LoopRows,
     NestedBody,
@@ -34,7 +35,17 @@ from tactix_ops.steady_loops import Places
 Shapes = Sequence[tuple[int, ...]]
 
 
-def part(step: Step, env: Env, bodies: Sequence[BindableBody]) -> PlacedPart | None:
+def counts(step: Step) -> frozenset[str]:
+    """The symbol of how often a loop runs, where it stacks rows."""
+    params = step.artifact.params
+    states = params.get("states")
+    if params.get("control") != "Loop" or not isinstance(states, int):
+        return frozenset()
+    stacks = step.outputs[states:]
+    return frozenset(n for o in stacks for d in o.spec.shape[:1] if (n := symbol_name(d)))
+
+
+def part(step: Step, env: Env, expected: Env, bodies: Sequence[BindableBody]) -> PlacedPart | None:
     """As ``Launcher.part``. Raises ShapeError, and as steps of damaged plans do: LookupError,
     TypeError, ValueError.
     """
@@ -46,7 +57,7 @@ def part(step: Step, env: Env, bodies: Sequence[BindableBody]) -> PlacedPart | N
     inputs = [
         BoundTensor(o.buffer, evaluate_shape(o.spec.shape, env), o.spec.dtype) for o in step.inputs
     ]
-    return make(_Nesting(step, env, inputs), bodies)
+    return make(_Nesting(step, env, expected, inputs), bodies)
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,7 @@ class _Nesting:
 
     step: Step
     env: Env
+    expected: Env
     inputs: Sequence[BoundTensor]
 
     @property
@@ -69,6 +81,18 @@ class _Nesting:
         """How many rows the first output behind the states has; -1 where only running tells."""
         first = self.outputs[self.params["states"]].spec.shape[0]
         return evaluate_shape((first,), self.env)[0] if symbols(first) <= self.env.keys() else -1
+
+    def count(self) -> LoopCount | None:
+        """Of runs, as it is expected; None where nobody expects anything, or rows would have no
+        shape where there are none of them.
+        """
+        stacks = [o.spec.shape for o in self.outputs[self.params["states"] :]]
+        name = symbol_name(stacks[0][0])
+        firm = all(symbols(d) <= self.env.keys() for shape in stacks for d in shape[1:])
+        if name is None or name not in self.expected or not firm:
+            return None
+        told, expected = (np.full(1, self.expected[name], np.int64) for _ in range(2))
+        return LoopCount((name,), told, expected)
 
 
 def _branch(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | None:
@@ -106,7 +130,8 @@ def _loop(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | Non
     if not dtypes or not _alike(values, run.inputs) or not run.steady(values):
         return None
     runs = nesting.runs() if made[n:] else -1
-    if made[n:] and runs < 0:
+    count = nesting.count() if made[n:] and runs < 0 else None
+    if made[n:] and runs < 0 and count is None:
         return None
     number, more, yes = (_word(t) for t in (np.int64, np.bool_, np.bool_))
     yes[...] = True
@@ -116,8 +141,10 @@ def _loop(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | Non
     if rows is None:
         return None
     often = most.buffer, start.buffer
-    loop = LoopPart(body, run.states(values), rows, *often, counter=number, going=more, runs=runs)
-    return PlacedPart(loop, run.shapes([0] * len(rows), runs))
+    loop = LoopPart(
+        body, run.states(values), rows, *often, counter=number, going=more, runs=runs, count=count
+    )
+    return PlacedPart(loop, run.shapes([0] * len(rows), int(count.told[0]) if count else runs))
 
 
 def _scan(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | None:

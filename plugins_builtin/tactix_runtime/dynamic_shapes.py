@@ -136,14 +136,12 @@ class SegmentedContext(ExecutionContext):
         self._results: dict[str, tuple[int, ...]] = {}
         self._whole: WholeRun | None = None
         self._solved: tuple[Any, Env, dict[str, int]] | None = None
-        steps = program.plan.steps
-        told = (names for k, names in program.plan.produced.items() if not steps[k].plans)
-        self._telling = sorted(frozenset[str]().union(*told))
+        inner = {k: [c._weave for c in contexts] for k, contexts in self._inner.items()}
+        self._weave: Weave = Weave(program, self._segments, inner)
+        self._telling = sorted(frozenset[str]().union(*self._weave.telling.values()))
         self._expected: Env = {}
         self._steady = not self._telling
         self._departures = self._wait = 0
-        inner = {k: [c._weave for c in contexts] for k, contexts in self._inner.items()}
-        self._weave: Weave = Weave(program, self._segments, inner)
 
     @property
     def profiler(self) -> Profiler | None:
@@ -308,6 +306,7 @@ class SegmentedContext(ExecutionContext):
                     report(self._watch.profiler, self._program.plan, k, partial(tuple, (span,)))
         told = {name: env[name] for name in self._telling if name in env}
         self._expected, self._steady = told, told == self._expected
+        self._weave.expect(told)
         self._wait -= 1
         return [run_values.found(io.buffer) for io in self._outputs]
 
@@ -332,9 +331,11 @@ class SegmentedContext(ExecutionContext):
         return self._weave.results(shapes, given)
 
     def bound(self, shapes: Sequence[tuple[int, ...]], given: Env) -> BoundBody | None:
-        """As ``BindableBody.bound``; ``given`` as for ``call``. None where somebody looks on."""
+        """As ``BindableBody.bound``; ``given`` as for ``call``. None where somebody looks on, and
+        where a run may end as steps tell other sizes: then each is a call.
+        """
         self._check_open()
-        if not self._watch.is_off:
+        if not self._watch.is_off or self._weave.tells:
             return None
         return self._weave.at(shapes, given)
 
@@ -345,11 +346,12 @@ class SegmentedContext(ExecutionContext):
         known = self._solved
         if known is None or not (self._weave.able and self._watch.is_off):
             return None
-        if not self._steady and not (self._weave.changes and self._wait <= 0):
+        waits = self._wait > 0 and not (self._telling and self._steady)
+        if waits or not (self._steady or self._weave.changes):
             return None
         if known[1] != given or known[0] != self._shapes_of(values):
             return None
-        bound = self._weave.at(known[0], given, self._expected)
+        bound = self._weave.at(known[0], given)
         if bound is None:
             return None
         if self._whole is None or self._whole.bound is not bound:

@@ -12,17 +12,17 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Assumption, Dim, Env, evaluate, evaluate_shape, prod, symbols
+from tactix.base.dims import Assumption, Dim, Env, evaluate, evaluate_shape, prod, sym, symbols
 from tactix.base.errors import ExecutionError, TactixError
 from tactix.base.formulas import Formulas
 from tactix.base.host_memory import check_array_fits
-from tactix.contracts.launcher import Launcher
-from tactix.contracts.program import BoundBody, BoundTensor, ChangingSizes, Part
+from tactix.contracts.launcher import Launcher, Step
+from tactix.contracts.program import BoundBody, BoundTensor, ChangingSizes, LoopPart, Part
 from tactix.plan.extents import check, size_at
 from tactix.plan.schema import Buffer, Plan
 from tactix.run.arrays import address_of
@@ -40,6 +40,10 @@ GROWTH = 1.5
 """So many times the bytes that they take are reserved for tensors whose sizes data tells, as for
 the memory of contexts: pages that nothing touches are not there.
 """
+UNKNOWN = 1
+"""What a size is taken for that no run has told yet."""
+LEAST_ROOM = 1 << 10
+"""Bytes of such a tensor, so that few elements need no other memory than none."""
 
 
 class Weave:
@@ -63,15 +67,21 @@ class Weave:
         self._run = _Sizes({}, [], {})
         self._places: list[int] = []
         self._rooms: dict[int, int] = {}
-        told = (n for k, n in program.plan.produced.items() if not program.plan.steps[k].plans)
-        self._told = frozenset[str]().union(*told)
+        self.telling = {
+            k: names
+            & program.launchers[program.plan.steps[k].artifact.launcher].told(program.plan.steps[k])
+            for k, names in program.plan.produced.items()
+        }
+        self._told = frozenset[str]().union(*self.telling.values())
         self.changes = bool(self._told) and not any(
             segment.changes_with(self._told) for segment, _ in segments
         )
-        self.changes = self.changes and not any(s.plans for s in program.plan.steps)
+        within = [w for weaves in inner.values() for w in weaves]
+        self.tells: bool = bool(self._told) or any(w.tells for w in within)
+        self._expected: Env = NOTHING
         self._memory: list[Any] = []
         self._around: weakref.ref[Weave] | None = None
-        for weave in (w for weaves in inner.values() for w in weaves):
+        for weave in within:
             weave._around = weakref.ref(self)
 
     @property
@@ -84,22 +94,42 @@ class Weave:
         """Whether there may be a program at some shapes."""
         return self._launcher is not None
 
-    def at(self, shapes: Shapes, given: Env, told: Env = NOTHING) -> BoundBody | None:
-        """The program; ``given``: symbols of the plan around this one, ``told``: the sizes that are
-        expected of steps. None where a run needs Python, or fails: who runs it step by step says
-        why.
+    def expect(self, told: Env) -> None:
+        """The sizes that steps told in a run, for programs to come."""
+        if told != self._expected:
+            self._expected = told
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        """That there was no program does not hold any more, around it, too."""
+        self._asked = ()
+        if around := self._around and self._around():
+            around._ask_again()
+
+    def at(self, shapes: Shapes, given: Env) -> BoundBody | None:
+        """The program, at the sizes that are expected of steps; ``given``: symbols of the plan
+        around this one. None where a run needs Python, or fails: who runs it step by step says why.
         """
         if self._launcher is None:
             return None
         weights = self._program.addresses  # a new list where weights have moved
-        if self._asked[:3] != (shapes, given, told) or self._asked[3] is not weights:
+        if self._asked[:2] != (shapes, given) or self._asked[2] is not weights:
             self.forget()
             try:
-                self._found = self._woven(self._launcher, shapes, given, told)
+                self._found = self._woven(self._launcher, shapes, given)
             except TactixError:
                 self._found = None
-            self._asked = [*shapes], {**given}, {**told}, weights
+            self._asked = [*shapes], {**given}, weights
         return self._found
+
+    def within(self, shapes: Shapes, given: Env) -> BoundBody | None:
+        """As ``at``, for a program around it; None also where outputs may have another shape in
+        each run.
+        """
+        changing = self._told if self.changes else frozenset[str]()
+        if any(symbols(d) & changing for io in self._program.plan.outputs for d in io.shape):
+            return None
+        return self.at(shapes, given)
 
     def stopped(self, part: int) -> Stopped:
         """What is done, where the program ended at that part of it, as a size was another."""
@@ -122,7 +152,7 @@ class Weave:
 
     def holds(self, bound: BoundBody) -> bool:
         """Whether it can run still."""
-        return self._found is bound and self._asked[3] is self._program.addresses
+        return self._found is bound and self._asked[2] is self._program.addresses
 
     def forget(self) -> None:
         """The segments are bound for something else, so that programs with them cannot run any
@@ -134,7 +164,7 @@ class Weave:
         if around := self._around and self._around():
             around.forget()
 
-    def _woven(self, launcher: Launcher, shapes: Shapes, given: Env, told: Env) -> BoundBody | None:
+    def _woven(self, launcher: Launcher, shapes: Shapes, given: Env) -> BoundBody | None:
         program, plan = self._program, self._program.plan
         env = solve(plan.inputs, shapes, plan.profiles, given)
         run = self._run = _Sizes(env, list(program.addresses), {})
@@ -150,18 +180,21 @@ class Weave:
                 places.append(k)
                 segment.displaced()
             if k < len(plan.steps):
-                part = self._part(k, run, told)
+                part = self._part(k, run)
                 if part is None:
                     return None
                 conditions[telling] += (c for e in plan.extents.get(k, ()) for c in e.conditions())
-                telling = len(parts)
-                conditions[telling] = self._rooms_of(k, run)
+                conditions[telling] += self._fixed_sizes(k, run)
+                if self.telling[k]:
+                    telling = len(parts)
+                    conditions[telling] = self._rooms_of(k, run)
                 parts.append(part)
                 places.append(k)
         self.sizes = None
         if self.changes:
             names, values = tuple(run.env), np.array([*run.env.values()], np.int64)
-            self.sizes = ProgramSizes(ChangingSizes(names, values, self._told, conditions))
+            inside = self._around is not None
+            self.sizes = ProgramSizes(ChangingSizes(names, values, self._told, conditions, inside))
         changing = self.sizes.sizes if self.sizes else None
         made = launcher.program(parts, run.addresses, program.io_buffers, changing)
         if made is None:
@@ -197,7 +230,7 @@ class Weave:
         if not (self.changes and symbols(declared) & self._told):
             return nbytes
         if nbytes > self._rooms.get(buffer, -1):
-            self._rooms[buffer] = max(1, int(nbytes * GROWTH))
+            self._rooms[buffer] = max(LEAST_ROOM, int(nbytes * GROWTH))
         return self._rooms[buffer]
 
     def _conditions(self, segment: Segment, run: _Sizes) -> list[Assumption]:
@@ -226,21 +259,33 @@ class Weave:
             found += self._fits(prod(o.spec.shape) * o.spec.dtype.itemsize, room)
         return found
 
+    def _fixed_sizes(self, k: int, run: _Sizes) -> list[Assumption]:
+        """That the sizes at which bodies are bound stay as they are."""
+        step = self._program.plan.steps[k]
+        if not (self.changes and step.plans):
+            return []
+        dims = (d for o in (*step.inputs, *step.outputs) for d in o.spec.shape)
+        named = frozenset[str]().union(*map(symbols, dims), *(p.named for p in step.plans))
+        before = named & self._told & run.env.keys() - self.telling[k]
+        return [Assumption(sym(name), "==", run.env[name]) for name in sorted(before)]
+
     def _fits(self, nbytes: Dim, room: int) -> list[Assumption]:
         if not symbols(nbytes) & self._told:
             return []
         return [Assumption(nbytes, ">=", 0), Assumption(room, ">=", nbytes)]
 
-    def _part(self, k: int, run: _Sizes, told: Env) -> Part | None:
+    def _part(self, k: int, run: _Sizes) -> Part | None:
         """A step that is produced otherwise; its outputs get memory."""
         program, step = self._program, self._program.plan.steps[k]
         check(program.plan.extents.get(k, ()), run.env)
         bodies = [_Woven(w, run.env) for w in self._inner[k]]
-        env = dict(run.env)
-        if not step.plans:
-            env |= {name: told[name] for name in program.plan.produced[k] if name in told}
+        told, names = self._expected, self.telling[k]
+        if self.changes:  # what has not run yet, as in a branch that nothing has chosen
+            expected = {name: told.get(name, UNKNOWN) for name in names}
+        else:
+            expected = {name: told[name] for name in names if name in told}
         launcher = program.launchers[step.artifact.launcher]
-        found = launcher.part(step, env, bodies, program.context)
+        found = launcher.part(step, run.env, expected, bodies, program.context)
         if found is None or len(found.shapes) != len(step.outputs):
             return None
         for o, shape in zip(step.outputs, found.shapes, strict=True):
@@ -248,7 +293,16 @@ class Weave:
             made = run.made[o.buffer] = BoundTensor(o.buffer, shape, o.spec.dtype)
             if o.buffer not in program.io_buffers:
                 self._reserve(made, run)
-        return found.part
+        part = found.part
+        if isinstance(part, LoopPart) and part.count is not None:
+            return replace(part, count=replace(part.count, room=self._rows(part, step, run)))
+        return part
+
+    def _rows(self, part: LoopPart, step: Step, run: _Sizes) -> int:
+        """For how many rows of a loop there is room; -1 for any number."""
+        made = {o.buffer for o in step.outputs}
+        rows = [(r, run.made[r.around].nbytes) for r in part.rows if r.around in made]
+        return min((self._room(r.around, n) // r.stride for r, n in rows if r.stride), default=-1)
 
     def _reserve(self, made: BoundTensor, run: _Sizes) -> None:
         """Memory for a result, and for what steps take its buffer to be."""
@@ -309,7 +363,7 @@ class _Woven:
         return self.weave.results(shapes, self.given)
 
     def bound(self, shapes: Shapes) -> BoundBody | None:
-        return self.weave.at(shapes, self.given)
+        return self.weave.within(shapes, self.given)
 
 
 def _maker(program: LinkedPlan) -> Launcher | None:
@@ -318,9 +372,7 @@ def _maker(program: LinkedPlan) -> Launcher | None:
     """
     plans = _nested(program)
     makers = list({x.key: x for p in plans for x in _makers(p)}.values())
-    able = (
-        len(makers) == 1 and makers[0].iterates and all(_weavable(p, p is program) for p in plans)
-    )
+    able = len(makers) == 1 and makers[0].iterates and all(_weavable(p) for p in plans)
     return makers[0] if able else None
 
 
@@ -333,13 +385,11 @@ def _makers(program: LinkedPlan) -> list[Launcher]:
     return [program.launchers[s.artifact.launcher] for s in program.plan.steps if not s.plans]
 
 
-def _weavable(program: LinkedPlan, outermost: bool) -> bool:
+def _weavable(program: LinkedPlan) -> bool:
     """Whether nothing but its sizes can be in the way."""
     plan, moving = program.plan, program.io_buffers
     produced = [plan.steps[k] for k in plan.produced]
-    nests = all(
-        (s.plans or outermost) and program.launchers[s.artifact.launcher].nests for s in produced
-    )
+    nests = all(program.launchers[s.artifact.launcher].nests for s in produced)
     objects = any(io.dtype.on_host for io in (*plan.inputs, *plan.outputs))
     apart = len(set(moving)) == len(moving)
     return program.device.host_memory and nests and not objects and apart and not plan.kernel_sets

@@ -4,7 +4,7 @@
     python tests/benchmarks/control_flow.py [THREADS]
 
 Bodies are tiny, so that kernels take some tens of nanoseconds: the cost of one run is the
-difference between calls of few and of many runs, divided by how many more. Medians of rounds in
+difference between calls of 10 and of 1000 runs, divided by how many more. Medians of rounds in
 which both are timed one after the other. Prints Markdown.
 """
 
@@ -22,7 +22,7 @@ import onnxruntime as ort
 
 import tactix
 
-FEW, MANY, ROUNDS = 10, 410, 41
+COUNTS, ROUNDS = (1, 10, 1000), 41
 
 LOOP = """y = Loop (runs, , x) < body = body (int64 i, bool c, float[8] v) => (bool d, float[8] w) {
   d = Identity (c)
@@ -42,18 +42,49 @@ DEEP = (
     f"w = If (which) < then_branch = yes () => (float[8] t) {{ {INNER.replace('w =', 't =', 1)} }}, "
     + ("else_branch = no () => (float[8] e) { e = Sub (v, x) } >")
 )
+ROWS = """y, z = Loop (runs, , x)
+  < body = body (int64 i, bool c, float[8] v) => (bool d, float[8] w, float[8] s) {
+  d = Identity (c)
+  w = Add (v, x)
+  s = Neg (w)
+} >"""
+UNTIL = """yes = Constant <value = bool {1}> () one = Constant <value = int64 {1}> ()
+y, z = Loop (, yes, x)
+  < body = body (int64 i, bool c, float[8] v) => (bool d, float[8] w, float[8] s) {
+  j = Add (i, one)
+  d = Less (j, runs)
+  w = Add (v, x)
+  s = Neg (w)
+} >"""
+ROWS_INSIDE = """zero = Constant <value = int64[1] {0}> ()
+y, z = Loop (runs, , x)
+  < body = body (int64 i, bool c, float[8] v) => (bool d, float[8] w, float[8] s) {
+  d = Identity (c)
+  often = Mod (i, four)
+  w, r = Loop (often, , v)
+    < body = inner (int64 j, bool f, float[8] p) => (bool g, float[8] q, float[8] t) {
+    g = Identity (f)
+    q = Add (p, x)
+    t = Neg (q)
+  } >
+  s = ReduceSum <keepdims = 0> (r, zero)
+} >"""
 NETWORKS = {
     "an iteration of a loop": LOOP.replace("BODY", PLAIN),
     "an iteration with a branch": LOOP.replace("BODY", BRANCH),
     "an iteration with a loop of 4": LOOP.replace("BODY", INNER),
     "an iteration with a loop of 4 in a branch": LOOP.replace("BODY", DEEP),
     "an iteration of a scan": SCAN,
+    "a row of a loop": ROWS,
+    "a row of a loop until a condition": UNTIL,
+    "a row that is the sum of up to 3 rows of a loop": ROWS_INSIDE,
 }
 
 
 def model(nodes: str) -> onnx.ModelProto:
+    rows = ", float[k, 8] z" if "y, z" in nodes else ""
     return onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
-    g (float[8] x, int64 runs, bool which, float[t, 8] rows) => (float[8] y) {{
+    g (float[8] x, int64 runs, bool which, float[t, 8] rows) => (float[8] y{rows}) {{
       four = Constant <value = int64 {{4}}> ()
       {nodes}
     }}""")
@@ -75,8 +106,10 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def timed(nodes: str, threads: int) -> list[tuple[float, float]]:
-    """Microseconds of a run and of a call with few runs: of tactix, then of ONNX Runtime."""
+def timed(nodes: str, threads: int) -> list[list[float]]:
+    """Microseconds of a run, and of a call with each of the numbers of runs: of tactix, then of
+    ONNX Runtime.
+    """
     made = model(nodes)
     builder = tactix.Builder()
     engine = builder.build(builder.import_model(made), tactix.BuilderConfig(threads=threads))
@@ -84,7 +117,7 @@ def timed(nodes: str, threads: int) -> list[tuple[float, float]]:
     options.intra_op_num_threads = threads
     session = ort.InferenceSession(made.SerializeToString(), options, ["CPUExecutionProvider"])
     names = {i.name for i in session.get_inputs()}
-    contexts = {n: engine.create_execution_context() for n in (FEW, MANY)}
+    contexts = {n: engine.create_execution_context() for n in COUNTS}
     times: dict[tuple[int, int], list[float]] = {}
     for _ in range(ROUNDS + 1):
         for n, context in contexts.items():
@@ -94,16 +127,21 @@ def timed(nodes: str, threads: int) -> list[tuple[float, float]]:
                 call()
                 times.setdefault((who, n), []).append(min(seconds(call) for _ in range(5)))
     found = {key: 1e6 * statistics.median(some[1:]) for key, some in times.items()}
-    return [((found[w, MANY] - found[w, FEW]) / (MANY - FEW), found[w, FEW]) for w in (0, 1)]
+    _, few, many = COUNTS
+    one = [(found[who, many] - found[who, few]) / (many - few) for who in (0, 1)]
+    return [[one[who], *(found[who, n] for n in COUNTS)] for who in (0, 1)]
 
 
 def main() -> None:
     threads = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    ort.set_default_logger_severity(3)
     print(f"{threads} thread(s), us: tactix / ONNX Runtime {ort.__version__}\n")
-    print(f"| what | one | a call of {FEW} |\n|---|---|---|")
+    heads = "".join(f" a call of {n} |" for n in COUNTS)
+    print(f"| what | one |{heads}\n|---|---|{'---|' * len(COUNTS)}")
     for what, nodes in NETWORKS.items():
-        ours, theirs = timed(nodes, threads)
-        print(f"| {what} | {ours[0]:.3f} / {theirs[0]:.3f} | {ours[1]:.1f} / {theirs[1]:.1f} |")
+        pairs = zip(*timed(nodes, threads), strict=True)
+        one, *calls = (f"{a:.3f} / {b:.3f}" if a < 1 else f"{a:.1f} / {b:.1f}" for a, b in pairs)
+        print(f"| {what} | {one} | {' | '.join(calls)} |")
 
 
 if __name__ == "__main__":

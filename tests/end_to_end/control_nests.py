@@ -64,10 +64,13 @@ def _infos(names: list[str]) -> list[Any]:
 
 
 class Nest:
-    """A model by its seed. ``deepest``: how many bodies lie in each other."""
+    """A model by its seed. ``deepest``: how many bodies lie in each other. ``open_rows``: whether
+    data says how many rows loops stack.
+    """
 
-    def __init__(self, seed: int, deepest: int = 3) -> None:
+    def __init__(self, seed: int, deepest: int = 3, open_rows: bool = False) -> None:
         self.rng, self._count, self._deepest = random.Random(seed), 0, deepest
+        self._open_rows = open_rows
 
     def name(self, kind: str) -> str:
         self._count += 1
@@ -146,6 +149,10 @@ class Nest:
             goes = body.any("b")
             often = scope.add("Mod", [scope.any("i"), scope.constant(np.int64(5), "i")], "i")
             begins = scope.any("b")
+        if rows and self._open_rows:
+            often = scope.add("Mod", [scope.any("i"), scope.constant(np.int64(5), "i")], "i")
+            often = scope.add("Add", [often, scope.constant(np.int64(1), "i")], "i")
+            goes = body.any("b")
         graph = body.graph(
             [counter, condition, *taken], [goes, *made, *(body.any(k) for k in rows)]
         )

@@ -5,6 +5,7 @@ and what cannot run so.
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from test_control_flow import build, check, rand, text
 
+import tactix
 from tactix.base.errors import ExecutionError
 from tactix.contracts.program import Iteration
 from tactix_cpu import launcher
@@ -38,9 +40,10 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
         seen.append((start, stop, made))
         return made
 
-    def counting_whole(self: ElfProgram) -> None:
-        call(self)
+    def counting_whole(self: ElfProgram) -> int | None:
+        stopped = call(self)
         seen.whole += 1
+        return stopped
 
     monkeypatch.setattr(ElfProgram, "iterate", counting)
     monkeypatch.setattr(ElfProgram, "__call__", counting_whole)
@@ -72,8 +75,14 @@ def test_states_change_places_and_rows_are_stacked(turns: Turns, n: int, threads
     engine = build(SWAPPED, threads=threads)
     for times in (1, 2, 3, 50):
         a, b = rand(n, seed=1), rand(n, seed=2)
-        check(engine, SWAPPED, a=a, b=b, times=np.array(times), go=np.array(True))
+        with engine.create_execution_context() as context:  # whose first run is step by step
+            check(in_context(context), SWAPPED, a=a, b=b, times=np.array(times), go=np.array(True))
         assert turns[-1] == (0, times, times)
+    assert not turns.whole
+
+
+def in_context(context: tactix.ExecutionContext) -> Callable[..., Any]:
+    return lambda **feeds: context.run(feeds)
 
 
 @pytest.mark.parametrize(("times", "go"), [(0, True), (3, False), (-1, True)])
@@ -108,7 +117,9 @@ STOPPING = text(
 def test_a_body_ends_the_loop(turns: Turns) -> None:
     engine, a = build(STOPPING), np.array([1, -1], np.float32)
     for limit, runs in ((0, 1), (3, 2), (1000, 10), (1e30, 20)):
-        check(engine, STOPPING, a=a, times=np.array(20), limit=np.array(limit, np.float32))
+        feeds = {"a": a, "times": np.array(20), "limit": np.array(limit, np.float32)}
+        with engine.create_execution_context() as context:  # whose first run is step by step
+            check(in_context(context), STOPPING, **feeds)
         assert turns[-1] == (0, 20, runs)
 
 

@@ -78,6 +78,7 @@ def test_one_call_while_sizes_stay_and_right_where_they_change(
     ended: Ended, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     monkeypatch.setenv("TACTIX_ALWAYS_PARALLEL", str(threads - 1))
+    monkeypatch.setattr("tactix_runtime.weave.LEAST_ROOM", 1)
     engine, net = build(threads)
     kept = []
     for n, end, sign in (

@@ -219,12 +219,21 @@ class Launcher:
         """
         return None
 
+    def told(self, step: Step) -> frozenset[str]:
+        """Symbols of a step's outputs that it may tell anew in each run of a program."""
+        return frozenset()
+
     def part(
-        self, step: Step, env: Env, bodies: Sequence[BindableBody], ctx: LinkContext
+        self,
+        step: Step,
+        env: Env,
+        expected: Env,
+        bodies: Sequence[BindableBody],
+        ctx: LinkContext,
     ) -> PlacedPart | None:
         """A step as a part of a program at these sizes; None where a run of it needs Python.
 
-        Of a step that tells sizes ``env`` has those that are expected, where it can be a part.
+        ``expected``: of symbols that it tells, where they are known.
         """
         return None
 

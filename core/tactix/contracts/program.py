@@ -53,7 +53,7 @@ class NativeProgram(Protocol):
         """Run once. Raises ExecutionError naming the step, and what a signal asks for soon after
         it, such as KeyboardInterrupt.
 
-        Where a TellingPart told other sizes than expected, the run ends, and its index is what is
+        Where a part told other sizes than expected, the run ends, and its index is what is
         given: all before it is done, and of it and what is behind it nothing.
         """
 
@@ -138,11 +138,27 @@ class LoopRows:
 
 
 @dataclass(frozen=True, eq=False)
+class LoopCount:
+    """How often a loop with rows runs, where only running tells. ``told``: where it is written, as
+    the symbol in ``names``; ``expected``: what that is taken for. Both are an int64.
+
+    ``room``: there is memory for so many rows; -1 for any number. A run that needs more ends before
+    that part, as one that tells another number than expected.
+    """
+
+    names: tuple[str, ...]
+    told: Array
+    expected: Array
+    room: int = 0
+
+
+@dataclass(frozen=True, eq=False)
 class LoopPart:
     """A body again and again. ``most``: how often, a buffer of an int64, or memory with one; none
     where it is less than 1. ``start``: buffer of the bool that says whether to begin, -1 for yes.
     ``counter``, ``going``: as of an Iteration. ``runs``: how many runs there must be, as there is
-    room for so many rows; -1 where that is open.
+    room for so many rows; -1 where that is open. ``count``: what tells it then, where there are
+    rows.
     """
 
     body: NestedBody
@@ -153,6 +169,7 @@ class LoopPart:
     counter: Array | None = None
     going: Array | None = None
     runs: int = -1
+    count: LoopCount | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,8 +177,7 @@ class TellingPart:
     """A step that tells sizes, int64 numbers, and then writes by them. ``tell`` and ``write``: both
     halves, bound over buffers of the step's own at the sizes ``expected``. ``told``: where the
     first writes them, as symbols with these ``names``. ``shared``: buffers around it and its own
-    that are one. ``scratch``: what they work in, of which they take ``workspace`` bytes. Not inside
-    branches and loops.
+    that are one. ``scratch``: what they work in, of which they take ``workspace`` bytes.
     """
 
     tell: Runnable
@@ -176,18 +192,20 @@ class TellingPart:
 
 @dataclass(frozen=True, eq=False)
 class ChangingSizes:
-    """Symbols that a program's TellingParts may tell otherwise than expected: it runs on if what is
-    behind them has room.
+    """Symbols that parts of a program, those that tell sizes and loops with a count, may tell
+    otherwise than expected: it runs on if what is behind them has room.
 
     ``values``: of all ``symbols``, int64, those of the run that ended last. ``told``: those among
-    them that parts tell. ``conditions``: by the index of a TellingPart what must hold between it
-    and the next one.
+    them that parts tell. ``conditions``: by the index of such a part what must hold between it and
+    the next one. ``inside``: whether the program is that of a body, so that to end a run costs all
+    that is done of the loops around.
     """
 
     symbols: tuple[str, ...]
     values: Array
     told: frozenset[str]
     conditions: Mapping[int, Sequence[Assumption]]
+    inside: bool = False
 
 
 Part = Runnable | BranchPart | LoopPart | TellingPart

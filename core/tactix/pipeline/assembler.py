@@ -201,8 +201,8 @@ class Assembler:
 
     def _how_it_runs(self, body: Plan) -> str:
         """A run of a body's steps, for people."""
-        told = body.produced.items()
-        alone = [body.steps[k] for k, tells in told if tells or not self._nests(body.steps[k])]
+        produced = ((body.steps[k], tells) for k, tells in body.produced.items())
+        alone = [step for step, tells in produced if not self._nests(step, tells)]
         if alone:
             return f"step by step: {alone[0].name} is run by itself"
         ordinary = [s for k, s in enumerate(body.steps) if k not in body.produced]
@@ -211,17 +211,16 @@ class Assembler:
             return NATIVE
         return f"step by step: it has steps of {', '.join(needed)}"
 
-    def _nests(self, step: Step) -> bool:
-        """Whether a branch or loop runs in the native call of what is around it."""
+    def _nests(self, step: Step, tells: frozenset[str]) -> bool:
+        """Whether a step that is produced runs in the native call of what is around it. ``tells``:
+        symbols that it gives.
+        """
         launcher = self.launchers.get(step.artifact.launcher)
         objects = any(o.spec.dtype.on_host for o in (*step.inputs, *step.outputs))
+        if objects or launcher is None or not launcher.nests:
+            return False
         runs = step.info.get("body_runs", ())
-        return (
-            bool(step.plans)
-            and not objects
-            and bool(launcher and launcher.nests)
-            and (runs == [NATIVE] * len(step.plans))
-        )
+        return tells <= launcher.told(step) and runs in ((), [NATIVE] * len(step.plans))
 
     def _hosts(self, n: Node, artifact: KernelArtifact) -> bool:
         """Whether its references can take the place of its host code."""

@@ -219,6 +219,19 @@ class Plan:
         """All symbols that have a value at the end of a run."""
         return self.symbols.union(*self.produced.values())
 
+    @functools.cached_property
+    def named(self) -> frozenset[str]:
+        """Symbols on which a size hangs: of its steps, their operands or its buffers, or what is
+        asked of symbols; those of plans inside included.
+        """
+        operands = (o for s in self.steps for o in (*s.inputs, *s.outputs))
+        sizes = [d for o in operands for d in o.spec.shape]
+        sizes += (d for s in self.steps for d in s.artifact.sizes)
+        sizes += (d for b in self.buffers for d in (*b.shape, b.nbytes, b.offset))
+        asked = (c.symbols for some in self.demands.values() for d in some for c in d.conditions())
+        inside = (p.named for s in self.steps for p in s.plans)
+        return frozenset[str]().union(*map(dims.symbols, sizes), *asked, *inside)
+
 
 def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -> Plan:
     """The plan itself, if ids, kinds, lifetimes and symbols fit together. Raises PlanFormatError.

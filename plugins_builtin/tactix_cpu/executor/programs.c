@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-enum { TXE_TABLE, TXE_BRANCH, TXE_LOOP, TXE_TELLING, TXE_CHANGING, TXE_KINDS }; /* kinds of parts */
+enum { TXE_TABLE, TXE_BRANCH, TXE_LOOP, TXE_TELLING, TXE_CHANGING, TXE_COUNTED, TXE_KINDS }; /* kinds of parts */
 enum { TXE_OVER, TXE_LATER, TXE_REFUSED, TXE_DEPARTED }; /* how a run of a part ended; departed: a size is another */
 enum { TXE_OUTSIDE, TXE_BETWEEN, TXE_INSIDE }; /* where a loop is: not begun, between two runs of its body, in one */
 
@@ -24,7 +24,7 @@ typedef struct {
 } txe_program;
 
 typedef struct {
-    txe_table *table;
+    txe_table *table;      /* 0: nothing */
     const int64_t *failed; /* not 0 once a kernel has refused something; 0 where none can */
 } txe_steps;
 
@@ -90,6 +90,14 @@ typedef struct {
     const txe_result *result;
 } txe_loop;
 
+/* A loop that tells how often it ran: then what that means for what is behind it. */
+typedef struct {
+    txe_loop *loop;
+    int64_t room;   /* rows that there is memory for; -1: any number */
+    int64_t *count; /* gets how often it ran */
+    txe_part sizes; /* TXE_TELLING or TXE_CHANGING, without tables */
+} txe_counted;
+
 static int txe_advance(txe_program *p, uint64_t until);
 
 static int txe_enter_loop(txe_loop *l) {
@@ -121,10 +129,13 @@ static void txe_begin_run(txe_loop *l) {
     l->at = TXE_INSIDE;
 }
 
-static int txe_repeat_body(txe_loop *l, uint64_t until) {
+/* Departed before a run for whose rows there is no `room`; -1: there is for any number. */
+static int txe_repeat_body(txe_loop *l, int64_t room, uint64_t until) {
     if (l->at == TXE_OUTSIDE && txe_enter_loop(l) != TXE_OVER)
         return TXE_REFUSED;
     while (l->run < l->stop) {
+        if (l->run == room)
+            return TXE_DEPARTED;
         if (l->at == TXE_BETWEEN)
             txe_begin_run(l);
         const int how = txe_advance(l->body, until);
@@ -141,7 +152,8 @@ static int txe_repeat_body(txe_loop *l, uint64_t until) {
 }
 
 static int txe_run_steps(const txe_steps *s) {
-    tx_run(s->table);
+    if (s->table)
+        tx_run(s->table);
     return s->failed && *s->failed ? TXE_REFUSED : TXE_OVER;
 }
 
@@ -187,6 +199,16 @@ static int txe_tell_changing(txe_changing *c) {
     return txe_run_steps(&t->write);
 }
 
+static int txe_make(const txe_part *part, uint64_t until);
+
+static int txe_count_runs(txe_counted *c, uint64_t until) {
+    const int how = txe_repeat_body(c->loop, c->room, until);
+    if (how != TXE_OVER)
+        return how;
+    *c->count = c->loop->run;
+    return txe_make(&c->sizes, until);
+}
+
 static int txe_make(const txe_part *part, uint64_t until) {
     if (part->kind == TXE_TABLE)
         return txe_run_steps(part->what);
@@ -195,7 +217,9 @@ static int txe_make(const txe_part *part, uint64_t until) {
     if (part->kind == TXE_CHANGING)
         return txe_tell_changing(part->what);
     if (part->kind == TXE_LOOP)
-        return txe_repeat_body(part->what, until);
+        return txe_repeat_body(part->what, -1, until);
+    if (part->kind == TXE_COUNTED)
+        return txe_count_runs(part->what, until);
     const txe_branch *b = part->what; /* nothing writes the condition before the branch is over */
     return txe_advance(b->body[*b->condition != 0], until);
 }
@@ -210,6 +234,13 @@ static int txe_advance(txe_program *p, uint64_t until) {
     return TXE_OVER;
 }
 
+static void txe_reset(txe_program *p);
+
+static void txe_reset_loop(txe_loop *l) {
+    l->at = TXE_OUTSIDE;
+    txe_reset(l->body);
+}
+
 /* Forgets a run that was stopped. */
 static void txe_reset(txe_program *p) {
     p->at = 0;
@@ -217,10 +248,10 @@ static void txe_reset(txe_program *p) {
         if (part->kind == TXE_BRANCH)
             for (int i = 0; i < 2; i++)
                 txe_reset(((txe_branch *)part->what)->body[i]);
-        if (part->kind == TXE_LOOP) {
-            ((txe_loop *)part->what)->at = TXE_OUTSIDE;
-            txe_reset(((txe_loop *)part->what)->body);
-        }
+        if (part->kind == TXE_LOOP)
+            txe_reset_loop(part->what);
+        if (part->kind == TXE_COUNTED)
+            txe_reset_loop(((txe_counted *)part->what)->loop);
     }
 }
 

@@ -254,7 +254,18 @@ def broadcast(a: Dim, b: Dim) -> Dim:
     if isinstance(a, int) or isinstance(b, int):
         assume(a, "bcast", b)
         return a if isinstance(a, int) else b
-    return _call("bcast", a, b)
+    if _joined(b) <= _joined(a):
+        return a
+    return b if _joined(a) <= _joined(b) else _call("bcast", a, b)
+
+
+def _joined(d: Dim) -> frozenset[Dim]:
+    """The dims that a broadcast one is of: itself, where it is none."""
+    if isinstance(d, Expr) and len(d.terms) == 1:
+        atoms, c = d.terms[0]
+        if c == 1 and len(atoms) == 1 and atoms[0].op == "bcast":
+            return _joined(atoms[0].args[0]) | _joined(atoms[0].args[1])
+    return frozenset({d})
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:

@@ -17,6 +17,7 @@ from tactix.base.tensor import TensorSpec
 from tactix.contracts.artifact import tensor_in
 from tactix.contracts.tactic import CompileContext, Reject
 from tactix_cpu.tactics.matmul.gemm import DEEP, CpuGemmTactic
+from tactix_cpu.tactics.matmul.gemv import CpuGemvTactic
 
 GEMM = CpuGemmTactic()
 RNG = np.random.default_rng(11)
@@ -110,6 +111,19 @@ def test_symbolic_sizes() -> None:
             spec = h.spec(floats(3, 8), ("batch", 8))
             node = h.node("Gemm", [h.spec(y, ("batch", 30)), spec], transA=True)
             cases.append(h.Case(node, GEMM, [y, floats(3, 8)], env=env))
+    h.check_all(cases)
+
+
+@pytest.mark.parametrize("tactic", [GEMM, CpuGemvTactic()], ids=lambda t: t.key)
+def test_batches_of_which_only_running_tells_whether_they_repeat(tactic) -> None:
+    rows = 5 if tactic is GEMM else 1
+    cases = []
+    for left, right in (((2, 3), (2, 3)), ((2, 1), (1, 3)), ((1, 1), (2, 3)), ((0, 3), (1, 1))):
+        arrays = [floats(*left, rows, 7), floats(*right, 7, 20)]
+        names = ("a", "b", rows, 7), ("c", "d", 7, "n")
+        specs = [h.spec(x, shape) for x, shape in zip(arrays, names, strict=True)]
+        env = dict(zip("abcdn", (*left, *right, 20), strict=True))
+        cases.append(h.Case(h.node("MatMul", specs), tactic, arrays, env=env, nt=(1, 3)))
     h.check_all(cases)
 
 

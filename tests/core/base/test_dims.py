@@ -159,6 +159,9 @@ def test_symbols_broadcast_when_shapes_are_set() -> None:
     assert broadcast(n, n) == n
     assert broadcast(n, 5) == 5
     both = broadcast(n, m)
+    assert both == broadcast(both, n) == broadcast(m, both) == broadcast(both, broadcast(m, n))
+    other = broadcast(n, sym("k"))
+    assert broadcast(other, both) not in (both, other)
     assert evaluate(both, {"n": 1, "m": 4}) == evaluate(both, {"n": 4, "m": 1}) == 4
     with pytest.raises(ShapeError, match="3 and 4 do not broadcast"):
         evaluate(both, {"n": 3, "m": 4})

@@ -16,7 +16,7 @@ from tactix.contracts.expr import Scalar
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, epilogue
-from tactix_codegen.c.text import Args, broadcast_strides, load, splat, store
+from tactix_codegen.c.text import Args, broadcast_strides, load, running_strides, splat, store
 from tactix_codegen.c.tile import mapped, row_offset, with_term
 
 _NAMES = {DType.FP32: "float32", DType.FP64: "float64"}
@@ -160,7 +160,7 @@ def matrix_product(node: Node, inputs: Sequence[int], epi: Epilogue) -> CpuProdu
     epi = _with_axes(epi, a.rank == 1, b.rank == 1)
     m, n, k = left[-2], right[-1], _known(left[-1], right[-2])
     batch = broadcast_shapes(left[:-2], right[:-2])
-    a_batch, b_batch = broadcast_strides(left[:-2], batch), broadcast_strides(right[:-2], batch)
+    a_batch, b_batch = running_strides(left[:-2], batch), running_strides(right[:-2], batch)
     lead, count = (*batch, m), prod(right[:-2])
     if (
         all(s == 0 for s in b_batch) and left[:-2] == batch

@@ -14,6 +14,7 @@ from typing import Any
 from tactix.base import dims
 from tactix.base.dims import Dim, Shape
 from tactix.base.dtypes import DType
+from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Node
 from tactix.contracts.rule import P, Pattern, Rule
 from tactix_ops.layers.matmul import parse_equation
@@ -93,10 +94,6 @@ def _named(root: Node) -> tuple[list[Labels], AxisSizes]:
 def _when(root: Node) -> bool | str:
     if root.given[0].spec.dtype is DType.BOOL:
         return "truth values are not multiplied"
-    names, sizes = _named(root)
-    for labels, v in zip(names, root.given, strict=True):
-        if any(d not in (1, sizes.of[c]) for c, d in zip(labels, v.spec.shape, strict=True)):
-            return "only running tells which axes repeat"
     return True
 
 
@@ -111,6 +108,12 @@ def _batch_ones(names: Sequence[Labels], sizes: AxisSizes) -> frozenset[str]:
     if len(names) != 2:
         return frozenset()
     return frozenset(c for c in one if all(labels.count(c) == 1 for labels in names))
+
+
+def _repeated(tensor: Pattern, labels: Labels, spec: TensorSpec, sizes: AxisSizes) -> Pattern:
+    """With the size of its name for each axis of which only running tells whether it repeats."""
+    shape = tuple(1 if d == 1 else sizes.of[c] for c, d in zip(labels, spec.shape, strict=True))
+    return tensor if shape == spec.shape else T.Expand(tensor, shape=shape)
 
 
 def _without_ones(
@@ -219,7 +222,7 @@ def _einsum(root: Node) -> Pattern:
     wide = dtype in NARROW and len(root.given) > 2
     terms, batch = [], _batch_ones(names, sizes)
     for labels, v in zip(names, root.given, strict=True):
-        tensor = T.Cast(v, to=DType.FP32) if wide else v
+        tensor = _repeated(T.Cast(v, to=DType.FP32) if wide else v, labels, v.spec, sizes)
         terms.append(_with_diagonals(_without_ones(tensor, labels, v.spec.shape, batch), sizes))
     while len(terms) > 1:
         i, j = _next_pair(terms, sizes)

@@ -20,6 +20,7 @@ from tactix.base.errors import (
     AllocationError,
     BuildCancelled,
     CompilerError,
+    DeviceLost,
     ExecutionError,
     TactixError,
     TimingCacheError,
@@ -503,7 +504,7 @@ class Measurer:
             runnable = self._admitted(b, c, bench, artifact, arrays, want)
             if runnable is not None:
                 runners.append((c, runnable, bench.keep()))
-        self._time(runners)
+        self._time(b, runners)
         for c in (c for c in candidates if c.status == "open"):
             estimate(c)
 
@@ -520,7 +521,10 @@ class Measurer:
         no memory to be tried in, which is then marked so.
         """
         try:
-            runnable = self._tried(b, c, bench, artifact, arrays, want)
+            with self._blaming(b, c):
+                runnable = self._tried(b, c, bench, artifact, arrays, want)
+        except DeviceLost:
+            raise
         except AllocationError as e:  # says nothing of the kernel at sizes there is memory for
             what = f"{c.title} for {b.node.name} is chosen by estimate"
             self.log(punctuated((f"{what}: no memory to try it: {e}", SMALLER)))
@@ -558,8 +562,31 @@ class Measurer:
         c.error = bench.check(b.node, c.variant, got, want, GRANTED.get(c.tactic.numerics, 1.0))
         return runnable
 
-    def _time(self, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
-        samples = interleave(self.bench.measure, [r for _, r, _ in runners], self._is_over)
+    @contextmanager
+    def _blaming(self, b: Bids, c: Candidate) -> Iterator[None]:
+        """Name a candidate that loses the device, and leave it out of later builds: this process
+        can use the device no more. Raises DeviceLost.
+        """
+        try:
+            yield
+        except DeviceLost as e:
+            self.cache.put(self.key(b, c), Timing(inf, 0.0, inf))
+            with suppress(TimingCacheError):
+                self.cache.save()
+            do = "Build again with a timing cache, which leaves out what lost the device"
+            if self.cache.path is not None:
+                do = "Build again, in a new process: it is left out from now on"
+            what = f"{self.bench.title(c)} lost the device when it was tried"
+            raise DeviceLost(what, who=b.node.name, why=e.why or e.what, do=do) from e
+
+    def _time(self, b: Bids, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
+        raced = {id(r): c for c, r, _ in runners}
+
+        def measure(runnable: Runnable, times: int) -> float:
+            with self._blaming(b, raced[id(runnable)]):
+                return self.bench.measure(runnable, times)
+
+        samples = interleave(measure, [r for _, r, _ in runners], self._is_over)
         for (c, _, _), times in zip(runners, samples, strict=True):
             best = min(times, default=inf)
             if c.status != "rejected" and best == inf:
@@ -585,7 +612,11 @@ def _worth(todo: Todo) -> float:
 
 def _record(c: Candidate, t: Timing, status: str) -> None:
     c.seconds, c.spread, c.error, c.status = t.seconds, t.spread, t.error, status
-    if t.error > 1 and not c.is_reference:
+    if t.error <= 1 or c.is_reference:
+        return
+    if t.error == inf:
+        reject(c, "lost the device, or gave no numbers, when it was tried")
+    else:
         reject(c, f"departs from the reference by {t.error:.3g} times its budget")
 
 

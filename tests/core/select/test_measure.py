@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tactix
+from tactix.base.errors import DeviceLost
 from tactix.base.progress import SilentProgress
 from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.compiler import Compiler
 from tactix.select.compile import Toolchain
+from tactix.select.enumerate import Bids, Candidate
 from tactix.select.interleave import HOPELESS, LEAST_ROUNDS, MOST_ROUNDS, ROUNDS, interleave
+from tactix.select.measure import Measurer
 
 
 class Clock:
@@ -171,3 +175,38 @@ def test_a_budget_that_is_too_short_to_compile_well_measures_nothing(
     config = tactix.BuilderConfig(timing_cache=False, threads=1, budget=1000.0)
     plan = builder.build_plan(net, config)
     assert {s.info["status"] for s in plan.steps} == {"estimated"}
+
+
+def test_who_loses_the_device_is_named_and_left_out_of_the_next_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lost: list[str] = []
+    tried = Measurer._tried
+
+    def lose_once(self: Measurer, b: Bids, c: Candidate, *given: Any) -> Any:
+        if lost or c.is_reference:
+            return tried(self, b, c, *given)
+        lost.append(c.title)
+        raise DeviceLost("cuEventSynchronize failed", why="CUDA_ERROR_LAUNCH_FAILED")
+
+    monkeypatch.setattr(Measurer, "_tried", lose_once)
+    builder = tactix.Builder()
+    net = builder.create_network("lost")
+    (y,) = net.add_layer(
+        "tactix.Softmax", [net.add_input("x", "f32", (70, 37))], axis=1, name="node"
+    )
+    net.mark_output(y, "y")
+    config = tactix.BuilderConfig(timing_cache=tmp_path / "timings.json", threads=1)
+    try:
+        builder.build_plan(net, config)
+    except DeviceLost as e:
+        told = str(e)
+    else:
+        pytest.skip("one candidate alone was there, which is not raced")
+    assert "node: " in told
+    assert lost[0] in told
+    assert "CUDA_ERROR_LAUNCH_FAILED. Build again, in a new process: it is left out" in told
+    plan = builder.build_plan(net, config)
+    candidates = plan.ledger["nodes"]["node"]["candidates"]
+    reasons = {f"{c['tactic']} [{c['variant']}]": c.get("reason", "") for c in candidates}
+    assert "lost the device" in reasons[lost[0]]

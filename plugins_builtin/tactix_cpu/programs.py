@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -417,19 +418,19 @@ class ElfProgram:
         self._rows = np.array(rows, np.int64).reshape(-1, 2)
         self._words = _words(len(rows), address_of(self._rows), 0)
         self.address, self._at = address_of(self._words), memoryview(self._words.data)[2:]
-        self._index = {buffer: i for i, buffer in enumerate(moving)}
         self._addresses = np.zeros(max(1, len(moving)), np.int64)
-        self._where = memoryview(self._addresses.data)
+        self._write = struct.Struct(f"={len(moving)}q").pack_into
+        self._where = memoryview(self._addresses.data).cast("B")
         told = [
             (word, i, more)
-            for buffer, i in self._index.items()
+            for i, buffer in enumerate(moving)
             for word, more in self.places.get(buffer, ())
         ]
         self._told = np.array(told, np.int64).reshape(-1, 3)
         self._run = self._runs(self.address)
 
-    def rebind(self, buffer: int, address: int) -> None:
-        self._where[self._index[buffer]] = address
+    def place(self, addresses: Sequence[int]) -> None:
+        self._write(self._where, 0, *addresses)
 
     def __call__(self) -> int | None:
         return int(self._at[0]) if self._run() == DEPARTED else None

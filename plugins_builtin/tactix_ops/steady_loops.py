@@ -162,9 +162,7 @@ def _bound(body: StepBody, values: Sequence[Any], where: Places) -> BodyRuns | N
     ):
         return None
     results = [_room(t.shape, t.dtype.numpy) for t in bound.outputs]
-    tensors = (*bound.inputs, *bound.outputs)
-    for t, x in zip(tensors, (*given, *results), strict=True):
-        bound.program.rebind(t.buffer, address_of(x))
+    bound.program.place([address_of(x) for x in (*given, *results)])
     taken = given[where.inputs : where.inputs + where.states]
     made = results[where.outputs : where.outputs + where.states]
     pairs = list(zip(taken, made, strict=True))

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tactix.base.arrays import Array
 from tactix.base.dims import Assumption, Dim, Env, evaluate, evaluate_shape, prod, sym, symbols
 from tactix.base.errors import ExecutionError, TactixError
 from tactix.base.formulas import Formulas
@@ -25,7 +26,8 @@ from tactix.contracts.launcher import Launcher, Step
 from tactix.contracts.program import BoundBody, BoundTensor, ChangingSizes, LoopPart, Part
 from tactix.plan.extents import check, size_at
 from tactix.plan.schema import Buffer, Plan
-from tactix.run.arrays import address_of
+from tactix.run.arrays import AcceptedArrays, address_of
+from tactix.run.bound import KEPT_BYTES
 from tactix.run.link import LinkedPlan
 from tactix.run.shapes import solve
 from tactix_runtime.host_mirror import empty_array
@@ -410,8 +412,9 @@ class WholeRun:
         rooms: Mapping[int, int] = NO_ROOMS,
     ) -> None:
         self.bound, self._program = bound, bound.program
-        self._taken = [(t.buffer, t.dtype.numpy, t.shape) for t in bound.inputs]
-        self._made = [(t.buffer, t.dtype.numpy, t.shape) for t in bound.outputs]
+        inputs = AcceptedArrays((t.dtype.numpy, t.shape) for t in bound.inputs)
+        self.accepts = inputs.accepts
+        self._made = [(t.shape, t.dtype.numpy) for t in bound.outputs]
         self._names = [io.name for io in plan.outputs]
         self.inputs = [t.shape for t in bound.inputs]
         self.outputs = {n: t.shape for n, t in zip(self._names, bound.outputs, strict=True)}
@@ -421,47 +424,50 @@ class WholeRun:
         self._shapes = [Formulas(io.shape) for io in plan.outputs]
         self._rooms = [rooms.get(t.buffer, NONE) if sizes else NONE for t in bound.outputs]
         self.stopped: int | None = None
-        for _, dtype, shape in self._made:
+        for shape, dtype in self._made:
             check_array_fits(shape, dtype)
+        needed = (t.nbytes if n == NONE else n for t, n in zip(bound.outputs, self._rooms))
+        self._kept = self._empty() if sum(needed) <= KEPT_BYTES else []
+        self._kept_at = [address_of(y) for y in self._kept]
+        self._seen = self._as_shown(self._kept)
 
-    def accepts(self, values: Sequence[Any]) -> bool:
-        """Whether these are numpy arrays that can be used as they are."""
-        for x, (_, dtype, shape) in zip(values, self._taken, strict=False):
-            plain = x.__class__ is np.ndarray and x.flags.c_contiguous and x.flags.aligned
-            if not plain or x.dtype != dtype or x.shape != shape:
-                return False
-        return len(values) == len(self._taken)
-
-    def __call__(self, values: Sequence[Any]) -> list[Any]:
+    def __call__(self, values: Sequence[Array]) -> list[Array]:
         """New outputs for what is accepted; of a run that stopped, those that are made before.
         Raises as the program does, and MemoryError.
         """
-        rebind = self._program.rebind
-        outputs = [
-            np.empty(shape, dtype) if room == NONE else np.empty(room, np.uint8)
-            for (_, dtype, shape), room in zip(self._made, self._rooms, strict=True)
-        ]
-        for (buffer, _, _), x in zip(self._taken, values, strict=True):
-            rebind(buffer, address_of(x))
-        for (buffer, _, _), y in zip(self._made, outputs, strict=True):
-            rebind(buffer, address_of(y))
+        outputs = self._kept or self._empty()
+        where = self._kept_at or [address_of(y) for y in outputs]
+        self._program.place([*map(address_of, values), *where])
         self.stopped = self._program()
-        return self._shown_as_they_are(outputs) if self._sizes else outputs
+        if self._now != self._shown:
+            self._show()
+        if self._kept:
+            return [y.copy() for y in self._seen]
+        seen = zip(self._as_shown(outputs), self._rooms, strict=True)
+        return [y.copy() if 2 * y.nbytes < room else y for y, room in seen]
 
-    def _shown_as_they_are(self, outputs: Sequence[Any]) -> list[Any]:
-        """Outputs that had room, in the shapes that were told: those that take less than half of it
-        have memory of their own.
+    def _empty(self) -> list[Array]:
+        """Memory for outputs."""
+        return [
+            np.empty(shape, dtype) if room == NONE else np.empty(room, np.uint8)
+            for (shape, dtype), room in zip(self._made, self._rooms, strict=True)
+        ]
+
+    def _show(self) -> None:
+        """Outputs have the shapes that were told."""
+        assert self._sizes is not None
+        self._shown, env = bytes(self._now), self._sizes.env()
+        shapes = [tuple(f.at(env)) for f in self._shapes]
+        self._made = [(shape, dtype) for shape, (_, dtype) in zip(shapes, self._made, strict=True)]
+        self.outputs = dict(zip(self._names, shapes, strict=True))
+        self._seen = self._as_shown(self._kept)
+
+    def _as_shown(self, memory: Sequence[Array]) -> list[Array]:
+        """Outputs in memory that has room for them. Those of a run that stopped may be of any
+        size: they are not made.
         """
-        if self._sizes and self._now != self._shown:
-            self._shown, env = bytes(self._now), self._sizes.env()
-            shapes = [tuple(f.at(env)) for f in self._shapes]
-            self._made = [(b, t, s) for (b, t, _), s in zip(self._made, shapes, strict=True)]
-            self.outputs = dict(zip(self._names, shapes, strict=True))
-        found = list[Any]()
-        for y, (_, dtype, shape), room in zip(outputs, self._made, self._rooms, strict=True):
-            nbytes = math.prod(shape) * dtype.itemsize
-            if nbytes <= room:  # more is of a run that stopped, and was not made
-                y = y[:nbytes].view(dtype).reshape(shape)
-                y = y.copy() if 2 * nbytes < room else y
-            found.append(y)
+        found = list[Array]()
+        for y, (shape, dtype), room in zip(memory, self._made, self._rooms, strict=False):
+            fits = min(shape, default=0) >= 0 and math.prod(shape) * dtype.itemsize <= room
+            found.append(np.ndarray(shape, dtype, y) if fits else y)
         return found

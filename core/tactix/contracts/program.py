@@ -46,8 +46,8 @@ class Iteration:
 class NativeProgram(Protocol):
     """Parts at the sizes that they were bound for."""
 
-    def rebind(self, buffer: int, address: int) -> None:
-        """Where a buffer lies from the next run on: one that was said to move."""
+    def place(self, addresses: Sequence[int]) -> None:
+        """Where all buffers that were said to move lie from the next run on, in that order."""
 
     def __call__(self) -> int | None:
         """Run once. Raises ExecutionError naming the step, and what a signal asks for soon after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,28 @@ def address_of(array: Any) -> int:
             return _addressof(base)  # all of memory that another owns, as constants of plans
         start: int = getattr(array, "address", 0) or array.__array_interface__["data"][0]
         return start
+
+
+class AcceptedArrays:
+    """Which arrays can be used as they are. ``expected``: dtype and shape of each."""
+
+    def __init__(self, expected: Iterable[tuple[Any, tuple[int, ...]]]) -> None:
+        import numpy as np
+
+        self._expected, self._ndarray = list(expected), np.ndarray
+
+    def accepts(self, arrays: Sequence[Any]) -> bool:
+        """Whether they are contiguous, aligned numpy arrays of these dtypes and shapes."""
+        ndarray = self._ndarray
+        for x, (dtype, shape) in zip(arrays, self._expected):
+            if x.__class__ is not ndarray or x.shape != shape:
+                return False
+            if x.dtype is not dtype and x.dtype != dtype:
+                return False
+            flags = x.flags
+            if not (flags.carray or (flags.c_contiguous and flags.aligned)):
+                return False
+        return len(arrays) == len(self._expected)
 
 
 def check_named(inputs: object) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
+from tactix.base.arrays import Array
 from tactix.base.host_memory import check_array_fits
 from tactix.contracts.launcher import Runnable, bind
+from tactix.run.arrays import AcceptedArrays, address_of
 from tactix.run.layout import Layout
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import Memory
 from tactix.run.run_times import RunTimes
+
+KEPT_BYTES = 1 << 13
+"""Outputs of so many bytes in all are written to one place in each run, and copied from there:
+a copy takes less time than to ask where a new array lies, and to tell kernels.
+"""
 
 
 class BoundPlan:
@@ -36,14 +43,28 @@ class BoundPlan:
         self._surrendered = False
         shapes = layout.shapes
         self.buffers = program.io_buffers
-        self.expected = [(dtype, shapes[name]) for name, dtype in program.input_dtypes]
+        expected = AcceptedArrays((dtype, shapes[name]) for name, dtype in program.input_dtypes)
+        self.accepts = expected.accepts
         self.results = [(shapes[name], dtype) for name, dtype in program.output_dtypes]
         for shape, dtype in self.results:
             check_array_fits(shape, dtype)
         self.current = [0] * len(self.buffers)
         self.memory: Memory | None = None
         self.times = RunTimes()
-        self._ndarray = np.ndarray
+        self._empty = np.empty
+        self._kept: list[Array] = []
+        if sum(math.prod(shape) * dtype.itemsize for shape, dtype in self.results) <= KEPT_BYTES:
+            self._kept = [np.empty(shape, dtype) for shape, dtype in self.results]
+        self._kept_at = [address_of(y) for y in self._kept]
+
+    def infer(self, given: Sequence[Array], memory: Memory) -> list[Array]:
+        """New outputs for inputs that are accepted. Raises as ``run``, and MemoryError."""
+        if self._kept:
+            self.run([*map(address_of, given), *self._kept_at], memory)
+            return [y.copy() for y in self._kept]
+        outputs = [self._empty(shape, dtype) for shape, dtype in self.results]
+        self.run([*map(address_of, given), *map(address_of, outputs)], memory)
+        return outputs
 
     def run(self, addresses: list[int], memory: Memory) -> None:
         """Run on inputs and outputs at these addresses. Raises ShapeError, ExecutionError."""
@@ -80,16 +101,3 @@ class BoundPlan:
         """Weights lie elsewhere, by buffer."""
         for buffer, address in addresses.items() if self.memory else ():
             self.runnable.rebind(buffer, address)
-
-    def accepts(self, arrays: Sequence[Any]) -> bool:
-        """Whether these are numpy arrays that can be used as they are."""
-        ndarray = self._ndarray
-        for x, (dtype, shape) in zip(arrays, self.expected):
-            if (
-                x.__class__ is not ndarray
-                or x.dtype != dtype
-                or x.shape != shape
-                or not x.flags.carray
-            ):
-                return False
-        return len(arrays) == len(self.expected)

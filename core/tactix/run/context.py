@@ -76,6 +76,7 @@ class ExecutionContext(Recorded):
             )
         self._program, self._empty = program, np.empty
         self._inputs, self._outputs = plan.inputs, plan.outputs
+        self._names = [io.name for io in plan.outputs]
         self._index = {io.name: i for i, io in enumerate((*plan.inputs, *plan.outputs))}
         self._shapes: Sequence[tuple[int, ...] | None] = [_fixed(io.shape) for io in plan.inputs]
         self._addresses = [0] * len(self._index)
@@ -445,11 +446,10 @@ class ExecutionContext(Recorded):
                 made = self._appended(self._kept, feeds)
             return {name: y for name, y in made.items() if outputs is None or name in outputs}
         found = self.infer(self.ordered((feeds,), {}), stream, left_out)
-        return {
-            io.name: y
-            for i, (io, y) in enumerate(zip(self._outputs, found, strict=True))
-            if i not in left_out
-        }
+        results = dict(zip(self._names, found, strict=True))
+        for i in left_out:
+            del results[self._names[i]]
+        return results
 
     def ordered(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """What was given by place, by name or as one mapping, in the order of the inputs. Raises
@@ -579,10 +579,8 @@ class ExecutionContext(Recorded):
                 ordered = in_order(self._inputs, given, {})
                 given = [as_input(io, x) for io, x in zip(self._inputs, ordered, strict=True)]
                 active = self._activated([x.shape for x in given])
-            bound, memory = active
-            outputs = [self._empty(shape, dtype) for shape, dtype in bound.results]
             with self._running:
-                bound.run([address_of(x) for x in (*given, *outputs)], memory)
+                return active[0].infer(given, active[1])
         except TactixError:
             with recording(self):
                 raise
@@ -590,7 +588,6 @@ class ExecutionContext(Recorded):
             raise AllocationError(
                 "no memory for inputs and outputs", who=self.name, why=str(e)
             ) from None
-        return outputs
 
     def _prepared(
         self, shapes: list[tuple[int, ...]]

@@ -93,6 +93,35 @@ def test_run_and_execute_can_alternate(
         _check(context.run(f) if i % 3 else _run(context, f), sample, f)
 
 
+@pytest.mark.parametrize("rows", [0, 1, 3, 64])
+def test_results_are_of_their_own(
+    context: ExecutionContext, sample: Any, feeds: Feeds, rows: int
+) -> None:
+    """Of few bytes, which all runs write to one place, and of more; beside runs on addresses."""
+    known = []
+    for seed in range(4):
+        f = feeds(rows, seed=seed)
+        known += [(f, context.run(f)), (f, _run(context, f))]
+    for f, got in known:
+        _check(got, sample, f)
+    arrays = [y for _, got in known for y in got.values()]
+    assert all(y.flags.carray and y.flags.owndata for y in arrays)
+
+
+def test_arrays_that_cannot_be_written_are_used_as_they_are(
+    context: ExecutionContext, sample: Any, feeds: Feeds
+) -> None:
+    f = feeds(3)
+    context.run(f)
+    for x in f.values():
+        x.flags.writeable = False
+    active = context._active
+    assert active is not None
+    assert active[0].accepts(list(f.values()))
+    assert not active[0].accepts([np.asfortranarray(x) for x in f.values()])
+    _check(context.run(f), sample, f)
+
+
 def test_many_shapes_keep_few_links(context: ExecutionContext, sample: Any, feeds: Feeds) -> None:
     for rows in [*range(1, 30), *range(29, 0, -1)]:
         _check(context.run(feeds(rows)), sample, feeds(rows))

@@ -231,6 +231,13 @@ class Context:
             d.dim_value if d.HasField("dim_value") else None for d in found.tensor_type.shape.dim
         )
 
+    def declared_symbols(self, i: int) -> tuple[str, ...]:
+        """The names that the model declares for the dims of output ``i``, "" for those that have
+        none.
+        """
+        found = self.walker.survey.type_of(self.scope.graph, self.node.output[i], main=False)
+        return () if found is None else tuple(d.dim_param for d in found.tensor_type.shape.dim)
+
     def symbol(self) -> str:
         """A name for dims that only running tells: no other tensor's dims have it."""
         return self.walker.fresh(self.name)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim, compare, dmax, floordiv
+from tactix.base.dims import Dim, compare, dmax, floordiv, symbol_name
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
 from tactix_onnx.ai_onnx.attention import joined_heads, repeated, split_heads
@@ -450,9 +450,34 @@ def _cached(ctx: Context, i: int, new: Value, before: Value | None) -> Value:
     past = ctx.sized(ctx.tensor(3 + i), 3, new.spec.shape[3])
     own, known = past.spec.shape[2], ctx.known(6)
     more = 0 if known is None else dmax(own, known[0]) - own
-    if more != 0:
+    if known is None and _is_longer(ctx, 1 + i, own):
+        past = _lengthened(ctx, past)
+    elif more != 0:
         past = ctx.layer("tactix.Pad", [past], pads=(0, 0, 0, 0, 0, 0, more, 0))
     return ctx.layer("tactix.TensorScatter", [past, new, before], axis=2)
+
+
+def _is_longer(ctx: Context, output: int, own: Dim) -> bool:
+    """Whether the model declares that the cache which comes out has another length than the one
+    that goes in. Elsewhere it is the caller's buffer, and long enough.
+    """
+    if len(ctx.node.output) <= output:
+        return False
+    symbol = (*ctx.declared_symbols(output), "", "", "")[2]
+    size = (*(ctx.declared(output) or ()), None, None, None)[2]
+    if symbol:
+        return symbol != symbol_name(own)
+    return size is not None and size != own
+
+
+def _lengthened(ctx: Context, past: Value) -> Value:
+    """The cache with room for as many keys as only running tells, if it has none for them."""
+    total = ctx.cast(ctx.reshape(ctx.tensor(6), (1,)), DType.INT64)
+    spare = two(ctx, "Sub", total, ctx.reshape(_size(ctx, past.spec.shape[2]), (1,)))
+    none = ctx.constant(np.zeros(1, np.int64))
+    pads = ctx.layer("tactix.Concat", [none, ctx.layer("tactix.Max", [spare, none])], axis=0)
+    given = [past, pads, None, ctx.constant(np.array([2], np.int64))]
+    return ctx.layer("tactix.DynamicPad", given, symbol=ctx.symbol())
 
 
 def _grouped_product(ctx: Context, q: Value, present: list[Value], places: Value) -> Value:

@@ -246,7 +246,11 @@ class DynamicPad(Dynamic):
 
     def shapes(self, attrs: DynamicPadAttrs, inputs: Specs) -> list[Shape]:
         x, pads = required(self, inputs, 2)
-        known = pads.known()
+        known, axes = pads.known(), inputs[3].known() if len(inputs) > 3 and inputs[3] else None
+        if axes is not None:
+            padded = axes_of(axes, x.rank, self.key)
+            new = enumerate(zip(x.shape, fresh(attrs, x.rank), strict=True))
+            return [tuple(d if a in padded else own for a, (own, d) in new)]
         if known is None or len(known) != 2 * x.rank:
             return [fresh(attrs, x.rank)]
         return [tuple(d + a + b for d, a, b in zip(x.shape, known, known[x.rank :], strict=False))]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from microsoft_oracle import Case, by_onnx_runtime, check
 
@@ -296,6 +297,29 @@ def test_a_cache_that_does_not_tell_the_size_of_its_heads(
 def test_a_length_that_running_tells_needs_a_buffer(imported: Any, model: Any) -> None:
     c = group_case(grouped(1), cache(BUFFER), ints(6, 3), 7)
     check_groups(Case(c.op, c.arrays, c.attrs, c.outputs, frozenset(), c.symbols), imported, model)
+
+
+@pytest.mark.parametrize("step", ["step in a buffer", "growing step", "several growing"])
+def test_a_cache_declared_to_grow_takes_its_length_from_running(
+    step: str, imported: Any, model: Any
+) -> None:
+    """As decoders declare it whose total length is an input: past (.., p, ..), present (.., t, ..)."""
+    qkv, past, last, total = STEPS[step]()
+    c = replace(
+        group_case(qkv, past, last, total),
+        constants=frozenset(),
+        symbols={past[0].shape[2]: "p", BUFFER: "p"},
+    )
+
+    def declared(*args: Any, **more: Any) -> Any:
+        made = model(*args, **more)
+        for y in made.graph.output[1:]:
+            shape = (len(last), SHARED, "t", DEPTH)
+            made_type = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, shape)
+            y.type.CopyFrom(made_type)
+        return made
+
+    check_groups(c, imported, declared)
 
 
 def test_normalized_heads(imported: Any, model: Any) -> None:

@@ -115,7 +115,16 @@ def _div(a: Dim, b: Dim) -> Element:
     """Truncating division."""
     if isinstance(a, int) and isinstance(b, int):
         return None if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    return dims.floordiv(a, b) if _at_least(a, 0) and _at_least(b, 1) else _exact(a, b)
+    if not _at_least(b, 1):
+        return _exact(a, b)
+    if _at_least(a, 0):
+        return dims.floordiv(a, b)
+    exact = _exact(a, b)
+    if exact is not None:
+        return exact
+    # what is below 0 as long as a size may be 0, as (size - 1) / 4 in what exporters write
+    up, down = (dims.floordiv(dims.dmax(part, 0), b) for part in (a, -a))
+    return up if _at_least(a + b, 1) else up - down
 
 
 def _mod(a: Dim, b: Dim) -> Element:

@@ -59,6 +59,20 @@ def test_arithmetic(function: Any, want: Dim) -> None:
     assert apply(function, known(N), known(3)) == (want,)
 
 
+@pytest.mark.parametrize("offset", [-1, -2, -7, 2])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_may_be_negative_is_divided_toward_zero(offset: int, sign: int) -> None:
+    (made,) = apply(lambda a, b: a / b, known(sign * N + offset), known(4)) or (None,)
+    assert made is not None
+    for n in range(12):
+        a = sign * n + offset
+        assert evaluate(made, {"n": n}) == int(a / 4)
+
+
+def test_one_less_than_a_size_is_divided_in_one_term() -> None:
+    assert apply(lambda a, b: a / b, known(N - 1), known(4)) == (floordiv(dmax(N - 1, 0), 4),)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -71,7 +85,7 @@ def test_arithmetic(function: Any, want: Dim) -> None:
         lambda a, b: cast(a, DType.FP32) * 0.5,
         lambda a, b: expr.abs_(a - b),
         lambda a, b: expr.exp(a),
-        lambda a, b: (a - b) / 2,
+        lambda a, b: (a - b) / (b - a),
     ],
 )
 def test_giving_up(function: Any) -> None:

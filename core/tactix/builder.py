@@ -115,6 +115,8 @@ class Builder(Recorded):
         network.reshaped = {k: tuple(s) for k, s in (reshaped or {}).items()}
         with self._blaming(importer):
             importer.load(source, network, [*converters, *self.session.active_converters()])
+        for what, why in network.remarks.items():
+            self.logger.warning(f"{what}: {why}")
         if self.logger.hears(Severity.INFO):
             self.logger.tell(Severity.INFO, _imported(network))
         return network

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MAIN = "ai.onnx"
 """The name of the default domain; files often write the empty string."""
 
+NEWEST = (1 << 31) - 1
+"""The version of what an operator has become by now."""
+
 Opsets = Mapping[str, int]
 
 
@@ -186,18 +189,30 @@ def attribute_types(domain: str, op: str, version: int) -> Mapping[str, tuple[in
     Bodies that onnx itself derives use newer attributes than their operator sets have.
     """
     out: dict[str, tuple[int, ...]] = {}
-    for schema in (schema_of(domain, op, version), schema_of(domain, op, (1 << 31) - 1)):
+    for schema in (schema_of(domain, op, version), schema_of(domain, op, NEWEST)):
         for name, a in schema.attributes.items() if schema else ():
             out[name] = (*out.get(name, ()), int(a.type.value))
     return out
 
 
+def newer_schemas(domain: str, op: str, version: int) -> Iterator[Any]:
+    """The descriptions of an operator that changed after a version, the next one first."""
+    for later in _changes(domain).get(op, ()):
+        schema = schema_of(domain, op, later)
+        if later > version and not schema.deprecated:
+            yield schema
+
+
 @functools.cache
-def input_counts(domain: str, op: str, version: int) -> tuple[int, int] | None:
-    """Fewest and most inputs of an operator, at this version or the newest."""
-    schemas = [schema_of(domain, op, version), schema_of(domain, op, (1 << 31) - 1)]
-    known = [s for s in schemas if s is not None]
-    return (min(s.min_input for s in known), max(s.max_input for s in known)) if known else None
+def _changes(domain: str) -> Mapping[str, Sequence[int]]:
+    """The versions of a domain at which each of its operators changed, in order."""
+    import onnx.defs
+
+    out: dict[str, list[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if domain_of(schema.domain) == domain:
+            out.setdefault(schema.name, []).append(schema.since_version)
+    return {op: sorted(versions) for op, versions in out.items()}
 
 
 @functools.cache

@@ -23,20 +23,19 @@ from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
 from tactix.contracts.layer import Layer
 from tactix.network.definition import ModelTensor
-from tactix_onnx import functions
+from tactix_onnx import attributes, functions, signatures
+from tactix_onnx.attributes import AGAIN
 from tactix_onnx.catalog import (
     Catalog,
     Function,
     Opsets,
-    attribute_types,
     domain_of,
-    input_counts,
     opsets_of,
 )
 from tactix_onnx.convert import Context, import_as_layer
 from tactix_onnx.dim_text import dim_of
 from tactix_onnx.loose import Loose, firm, follow
-from tactix_onnx.order import name_of, ordered, without_unread
+from tactix_onnx.order import RENAME, made_by_nothing, name_of, ordered, without_unread
 from tactix_onnx.subgraph import BODIES, NESTED, EnclosingScope
 from tactix_onnx.survey import LOST, Survey, Unreached
 from tactix_onnx.types import object_type
@@ -46,8 +45,6 @@ from tactix_onnx.wellformed import (
     DEPTH,
     EXPANDED,
     Key,
-    check_attributes,
-    check_inputs,
     recursion,
 )
 from tactix_ops.layers.control import Work
@@ -136,7 +133,7 @@ class Walker:
         inner = Walker(network, self.catalog, self.weights, self.survey)
         inner._symbols, inner._binder, inner._active = self._symbols, self._binder, self._active
         inner._around, inner._depth, inner._imported = self, self._depth + 1, self._imported
-        inner._work = self._work
+        inner._work, network.remarks = self._work, self.network.remarks
         scope = Scope(ctx.scope.opsets, f"{ctx.name}/", None, ctx.scope.depth + 1)
         scope.window = EnclosingScope(self, ctx.scope, network, inner.loose)
         return inner, scope
@@ -167,7 +164,7 @@ class Walker:
                 here.values[name] = here.window.find(name)
                 return here.values[name]
             here = here.parent
-        raise ModelImportError(f"tensor {name!r} is made by nothing")
+        raise made_by_nothing(name)
 
     def constant(self, array: Any, name: str) -> Value:
         """A constant; text is made by a layer, as weights are numbers."""
@@ -184,7 +181,7 @@ class Walker:
         ]
         for name, t in named:
             if name in scope.stored:
-                raise ModelImportError(f"two initializers are named {name!r}")
+                raise ModelImportError(f"two initializers are named {name!r}", do=RENAME)
             scope.stored[name] = t
 
     def add_inputs(self, graph: onnx.GraphProto, scope: Scope) -> None:
@@ -314,11 +311,11 @@ class Walker:
     ) -> list[Value | None]:
         domain = domain_of(node.domain)
         version = scope.opsets.get(domain, 1)
-        if not self.catalog.is_local(node):
-            check_inputs(node, input_counts(domain, node.op_type, version))
         first = inputs[0].spec if inputs and inputs[0] is not None else None
         rank = None if first is None or first.element is not None else first.rank
-        check_attributes(node, attribute_types(domain, node.op_type, version), rank)
+        attributes.check(node, version, rank)
+        if not self.catalog.is_local(node):
+            signatures.check(node, version, inputs, self.network.remarks)
         ctx = Context(
             self, scope, node, scope.prefix + name_of(index, node), domain, version, inputs
         )
@@ -374,6 +371,8 @@ class Walker:
             self._active.discard(key)
 
     def _body(self, ctx: Context, function: Function) -> list[Value | None]:
+        if self.catalog.is_local(ctx.node):
+            _check_call(ctx.node, function.proto)
         scope = Scope(function.opsets, f"{ctx.name}/", None, ctx.scope.depth + 1)
         for i, name in enumerate(function.proto.input):
             scope.values[name] = ctx.input(i)
@@ -433,14 +432,38 @@ class Walker:
         return functions.attribute_value(a, self.weights)
 
 
+def _check_call(node: onnx.NodeProto, function: onnx.FunctionProto) -> None:
+    """Raises ModelImportError for a call with more than the function of the model has."""
+    for what, given, formal in (
+        ("inputs", node.input, function.input),
+        ("outputs", node.output, function.output),
+    ):
+        if len(given) > len(formal):
+            why = f"the function has {len(formal)}"
+            raise ModelImportError(f"its {what} are {len(given)}", why=why, do=AGAIN)
+
+
+def _check_declared(output: onnx.ValueInfoProto, v: Value) -> None:
+    """Raises ModelImportError for an output whose element type is not what the model says."""
+    declared = ONNX_DTYPES.get(output.type.tensor_type.elem_type)
+    if declared is not None and v.spec.element is None and v.spec.dtype is not declared:
+        what = f"it is declared as {declared.value}, and is {v.spec.dtype.value}"
+        do = "Declare it as what it is, or put a Cast before it"
+        raise ModelImportError(what, who=f"output {output.name!r}", do=do)
+
+
 def _check_size(v: Value | None, who: str) -> None:
     """Raises ModelImportError for a tensor that no memory can hold."""
     if v is None or v.const is not None:
         return
     sizes = [d for d in v.spec.shape if isinstance(d, int)]
-    if any(d < 0 for d in sizes) or math.prod(sizes) > LARGEST or v.spec.rank > RANK:
-        why = f"dims are 0 or more, elements at most {LARGEST}, axes at most {RANK}"
-        raise ModelImportError(f"no tensor is as {v.spec}", who=who, why=why)
+    if any(d < 0 for d in sizes):
+        why, do = "sizes are 0 or more", "Look for a negative size in what it is given"
+        raise ModelImportError(f"its result would be {v.spec}", who=who, why=why, do=do)
+    if math.prod(sizes) > LARGEST or v.spec.rank > RANK:
+        why = f"elements are at most {LARGEST}, axes at most {RANK}"
+        do = "Look for a size that is too large in what it is given"
+        raise ModelImportError(f"no tensor is as large as {v.spec}", who=who, why=why, do=do)
 
 
 def _no_tensor(v: onnx.ValueInfoProto, graph: onnx.GraphProto, who: str) -> UnsupportedOperator:
@@ -522,10 +545,12 @@ def import_model(
     with contextlib.suppress(Unreached):
         values = walker.run(graph.node, names, scope)
     survey.finish()
+    declared = {o.name: o for o in graph.output}
     for name, value in zip(names, values, strict=True):
         if value is None:
             raise ModelImportError(f"output {name!r} is empty")
         firm(value, f"output {name!r}", walker.loose)
+        _check_declared(declared[name], value)
         network.mark_output(value, name)
     network.name = network.name or graph.name
 

@@ -65,10 +65,18 @@ def ordered(
     for i in sorted(needed):
         for name in needed[i]:
             if name not in maker and name not in known:
-                raise ModelImportError(
-                    f"tensor {name!r} is made by nothing", who=f"node {name_of(i, nodes[i])!r}"
-                )
+                raise made_by_nothing(name, f"node {name_of(i, nodes[i])!r} ({nodes[i].op_type})")
     return _sorted(nodes, needed, maker)
+
+
+RENAME = "Give each tensor a name of its own"
+
+
+def made_by_nothing(name: str, who: str = "") -> ModelImportError:
+    """The error for a name that no input, constant or node has."""
+    why = "no input, initializer or output of a node has that name" if name else "it has no name"
+    do = "Export the model again, or correct the name"
+    return ModelImportError(f"tensor {name!r} is made by nothing", who=who, why=why, do=do)
 
 
 def without_unread(order: Sequence[Numbered], outputs: Iterable[str]) -> list[Numbered]:
@@ -99,11 +107,11 @@ def _makers(nodes: Sequence[onnx.NodeProto], known: Container[str]) -> dict[str,
         for name in filter(None, node.output):
             if name in maker:
                 both = f"{name_of(maker[name], nodes[maker[name]])!r} and {name_of(i, node)!r}"
-                raise ModelImportError(f"two nodes make tensor {name!r}", who=both)
+                raise ModelImportError(f"two nodes make tensor {name!r}", who=both, do=RENAME)
             if name in known:
-                raise ModelImportError(
-                    f"tensor {name!r} is made twice", who=f"node {name_of(i, node)!r}"
-                )
+                who, why = f"node {name_of(i, node)!r} ({node.op_type})", "it is there before"
+                what = f"tensor {name!r} is made twice"
+                raise ModelImportError(what, who=who, why=why, do=RENAME)
             maker[name] = i
     return maker
 

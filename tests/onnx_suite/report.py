@@ -37,6 +37,10 @@ agree with each other:
 | `Compress`, condition longer than the axis | an error if slices beyond it are asked for | the rest is ignored |
 | scale of `DynamicQuantizeLinear` of zeros | 0, by the standard's function (onnx's reference: 1/255) | 1 |
 
+Numbers and types of inputs and outputs are held against onnx's description of each operator at the version that the
+model imports, as by ONNX Runtime. What only a newer version permits, which ONNX Runtime refuses, is taken with a
+warning: bfloat16 under an operator set that does not have it yet, for example.
+
 Two things are taken more narrowly than by ONNX Runtime, on every device:
 
 - The branches of an `If` may give different ranks only where all that reads the result broadcasts it: a rank is known

@@ -46,10 +46,11 @@ class NetworkDefinition(Recorded):
     inputs that the caller builds for, None where a size is open; an importer takes them for inputs
     of which the model tells no rank, and for vectors whose length may be one. ``reshaped``: shapes
     that inputs have in place of the model's, by name; None where the model's size stays if it is
-    open, and becomes open if it is not, a str names an open one. ``states``: inputs
-    and outputs that are one tensor, which grows; None for most networks. Errors go to the recorder
-    of the builder that made it, or its own. ``presented``: what makes its picture for a notebook,
-    None where nothing does.
+    open, and becomes open if it is not, a str names an open one. ``remarks``: what
+    an importer warns of, and of what of the model it is true. ``states``: inputs and outputs that
+    are one tensor, which grows; None for most networks. Errors go to the recorder of the builder
+    that made it, or its own. ``presented``: what makes its picture for a notebook, None where
+    nothing does.
     """
 
     def __init__(self, layers: Mapping[str, Layer], name: str = "") -> None:
@@ -57,6 +58,7 @@ class NetworkDefinition(Recorded):
         self.inputs: list[Value] = []
         self.constants: list[Value] = []
         self.limits: dict[str, int] = {}
+        self.remarks: dict[str, str] = {}
         self.demands: dict[Assumption, str] = {}
         self.wanted: dict[str, tuple[int | None, ...]] = {}
         self.reshaped: dict[str, tuple[Dim | str | None, ...]] = {}

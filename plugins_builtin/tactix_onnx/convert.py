@@ -271,6 +271,28 @@ class Context:
             self.walker.network.fix(symbol, size)
         return self.reshape(x, (*x.spec.shape[:axis], size, *x.spec.shape[axis + 1 :]))
 
+    def sizing(self, d: Dim, size: int) -> str:
+        """How a dim gets a size that must be known, such as ``size``: what an error proposes."""
+        symbol = symbol_name(d)
+        for v in self.walker.network.inputs if symbol is not None else ():
+            own = [symbol_name(a) for a in v.spec.shape]
+            if symbol in own:
+                sizes = tuple(size if a == symbol else 1 for a in own)
+                shown = "x".join(map(str, sizes))
+                do = f'shapes={{"{v.name}": {sizes}}}, or --shapes {v.name}:{shown}'
+                return f"Build for one, as with {do}"
+        return "Give that axis a size in the model"
+
+    def wanted(self, d: Dim) -> int | None:
+        """The size that the caller builds for, of a symbol that is one of an input's dims."""
+        symbol, network = symbol_name(d), self.walker.network
+        for v in network.inputs if symbol is not None else ():
+            sizes = network.wanted.get(v.name, (None,) * v.spec.rank)
+            for own, size in zip(v.spec.shape, sizes, strict=False):
+                if symbol_name(own) == symbol and size is not None:
+                    return size
+        return None
+
     def cast(self, x: Value, to: DType) -> Value:
         """``x`` in another dtype; itself if that is its own."""
         return x if x.spec.dtype is to else self.layer("tactix.Cast", [x], to=to)

@@ -36,5 +36,18 @@ def region_align(ctx: Context, node: Any) -> Value:
 def _region_align(ctx: Context, coordinates: str) -> Value:
     names = {f.name for f in fields(RoiAlignAttrs)} - {"coordinate_transformation_mode"}
     given = {name: value for name in sorted(names) if (value := ctx.attr(name)) is not None}
-    inputs = [ctx.tensor(i) for i in range(3)]
+    inputs = [ctx.tensor(), _regions(ctx, 4), ctx.tensor(2)]
     return ctx.layer("tactix.RoiAlign", inputs, coordinate_transformation_mode=coordinates, **given)
+
+
+@CONVERTERS("MaxRoiPool")
+def max_region_pool(ctx: Context, node: Any) -> Value:
+    given = {"pooled_shape": ctx.attr("pooled_shape"), "spatial_scale": ctx.attr("spatial_scale")}
+    return ctx.layer("tactix.MaxRoiPool", [ctx.tensor(), _regions(ctx, 5)], **given)
+
+
+def _regions(ctx: Context, size: int) -> Value:
+    """Input 1, whose rows must have so many elements: an open axis is that."""
+    regions = ctx.tensor(1)
+    open_rows = regions.spec.rank == 2 and not isinstance(regions.spec.shape[1], int)
+    return ctx.sized(regions, 1, size) if open_rows else regions

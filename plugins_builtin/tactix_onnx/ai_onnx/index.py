@@ -20,7 +20,7 @@ CONVERTERS = Table()
 def gather(ctx: Context, node: Any) -> Value:
     """A symbol that counts through a constant table cannot exceed it: the network notes that."""
     data, indices = ctx.tensor(), ctx.tensor(1)
-    axis = axis_of(ctx.attr("axis", 0), max(1, data.spec.rank), ctx.op)
+    axis = axis_of(ctx.attr("axis", 0), data.spec.rank, ctx.op)
     symbol, rows = symbol_name(_count(indices)), data.spec.shape[axis]
     if data.const is not None and symbol is not None and isinstance(rows, int):
         ctx.network.limit(symbol, rows)
@@ -46,6 +46,44 @@ def scatter(ctx: Context, node: Any) -> Value:
     x = ctx.tensor()
     axis = axis_of(ctx.attr("axis", 0), x.spec.rank, ctx.op)
     return ctx.layer("tactix.ScatterElements", [x, ctx.tensor(1), ctx.tensor(2)], axis=axis)
+
+
+@CONVERTERS("GatherND")
+def gather_nd(ctx: Context, node: Any) -> Value:
+    """Ranks follow from how long an index is: where its axis is open, from what the model declares
+    of the result.
+    """
+    data, batch, declared = ctx.tensor(), ctx.attr("batch_dims", 0), ctx.declared(0)
+    rank = None if declared is None else len(declared)
+    indices = _of_known_length(ctx, data.spec.rank - batch, rank)
+    return ctx.layer("tactix.GatherND", [data, indices], batch_dims=batch)
+
+
+@CONVERTERS("ScatterND")
+def scatter_nd(ctx: Context, node: Any) -> Value:
+    """As GatherND; the rank of the updates tells how long an index is."""
+    data, updates = ctx.tensor(), ctx.tensor(2)
+    indices = _of_known_length(ctx, data.spec.rank, updates.spec.rank)
+    reduction = ctx.attr("reduction", "none")
+    return ctx.layer("tactix.ScatterND", [data, indices, updates], reduction=reduction)
+
+
+def _of_known_length(ctx: Context, most: int, slices: int | None) -> Value:
+    """The indices with a size for the last axis, which names as many of ``most`` axes; ``slices``:
+    the rank of what they name, where that is known. Raises UnsupportedOperator.
+    """
+    indices = ctx.tensor(1)
+    length = indices.spec.shape[-1] if indices.spec.rank else 1
+    if isinstance(length, int):
+        return indices
+    found = ctx.wanted(length)
+    if found is None and slices is not None:
+        found = indices.spec.rank - 1 + most - slices
+    if found is None or not 1 <= found <= most:
+        name = ctx.node.input[1]
+        why = f"the last axis of its indices {name!r} is {length}, and tells the rank of the result"
+        ctx.fail(f"{why}: it is from 1 to {most}", ctx.sizing(length, most))
+    return ctx.sized(indices, indices.spec.rank - 1, found)
 
 
 LARGEST = 1 << 20
@@ -75,6 +113,8 @@ def triangle(ctx: Context, node: Any) -> Value:
     counters.
     """
     x = ctx.tensor()
+    if x.spec.rank < 2:
+        ctx.fail(f"it takes matrices, not {x.spec}", "Give it 2 axes or more")
     *_, rows, columns = x.spec.shape
     upper = bool(ctx.attr("upper", 1))
     shift = ctx.ints(1) if ctx.input(1) is not None else (0,)
@@ -91,6 +131,8 @@ def one_hot(ctx: Context, node: Any) -> Value:
     else ``off``.
     """
     indices, values = ctx.tensor(), ctx.tensor(2)
+    if values.spec.rank != 1 or compare(values.spec.shape[0], 2) in ("<", ">"):
+        ctx.fail(f"its values are {values.spec}", "Give two: off and on")
     if ctx.late(1):
         fields = {"symbol": ctx.symbol(), "axis": ctx.attr("axis", -1)}
         return ctx.layer("tactix.DynamicOneHot", [indices, ctx.tensor(1), values], **fields)
@@ -120,6 +162,8 @@ def one_hot(ctx: Context, node: Any) -> Value:
 def eye_like(ctx: Context, node: Any) -> Value:
     """1 where column - row is k, else 0."""
     x = ctx.tensor()
+    if x.spec.rank != 2:
+        ctx.fail(f"it takes a matrix, not {x.spec}", "Give it 2 axes")
     rows, columns = x.spec.shape
     row, column = counting(ctx, rows, 0, 2, ctx.attr("k", 0)), counting(ctx, columns, 1, 2)
     return ctx.cast(ctx.layer("tactix.Equal", [column, row]), ctx.dtype_attr("dtype", x.spec.dtype))

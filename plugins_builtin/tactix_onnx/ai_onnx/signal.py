@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tactix.base.dims import floordiv
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
 from tactix_onnx.convert import Context, Table
@@ -26,13 +27,40 @@ def transform(ctx: Context, node: Any) -> Value:
 
 def _transformed(ctx: Context, axis: int, late: bool) -> Value:
     flags = {name: bool(ctx.attr(name, 0)) for name in ("inverse", "onesided")}
+    x = _with_parts(ctx)
+    if flags["onesided"] and not flags["inverse"] and x.spec.shape[-1] == 2:
+        ctx.fail("half of the result tells all for real numbers alone", "Set onesided to 0")
     if not late:
         length = (ctx.known(1) or (0,))[0]
-        return ctx.layer("tactix.DFT", [ctx.tensor()], axis=axis, length=length, **flags)
-    inputs = [ctx.tensor(), ctx.input(1), ctx.input(2)]
+        return ctx.layer("tactix.DFT", [x], axis=axis, length=length, **flags)
+    inputs = [x, ctx.input(1), ctx.input(2)]
     if ctx.opset < 20:
         inputs[2] = ctx.constant(_int64(axis))
     return ctx.layer("tactix.DynamicDFT", inputs, symbol=ctx.symbol(), **flags)
+
+
+def _first_bins(ctx: Context, y: Value) -> Value:
+    """What ONNX Runtime gives of the frames of complex numbers as one side: the other one is no
+    mirror of it, and is left out all the same.
+    """
+    bins = floordiv(y.spec.shape[2], 2) + 1
+    return ctx.layer("tactix.Slice", [y], begins=(0,), sizes=(bins,), axes=(2,), steps=(1,))
+
+
+def _with_parts(ctx: Context) -> Value:
+    """The input, whose last axis tells whether there are imaginary parts. Raises
+    UnsupportedOperator.
+    """
+    x = ctx.tensor()
+    parts = x.spec.shape[-1] if x.spec.rank else 1
+    if isinstance(parts, int):
+        return x
+    found = ctx.wanted(parts)
+    if found is None:
+        name = ctx.node.input[0]
+        why = f"the last axis of {name!r} is {parts}: 1 is real numbers, and 2 complex ones"
+        ctx.fail(why, ctx.sizing(parts, 2))
+    return ctx.sized(x, x.spec.rank - 1, found)
 
 
 def _int64(value: int) -> Any:
@@ -43,14 +71,16 @@ def _int64(value: int) -> Any:
 
 @CONVERTERS("STFT")
 def frames(ctx: Context, node: Any) -> Value:
-    x, window, onesided = ctx.tensor(), ctx.input(2), bool(ctx.attr("onesided", 1))
+    x, window, onesided = _with_parts(ctx), ctx.input(2), bool(ctx.attr("onesided", 1))
     size = ctx.known(3) or ((window or x).spec.shape[0 if window else 1],)
     step = ctx.ints(1)
     if ctx.late(3) or step is None or not isinstance(size[0], int):
         inputs = [x, ctx.tensor(1), window, ctx.input(3)]
         return ctx.layer("tactix.DynamicSTFT", inputs, symbol=ctx.symbol(), onesided=onesided)
-    fields = {"frame_step": step[0], "frame_length": size[0], "onesided": onesided}
-    return ctx.layer("tactix.STFT", [x, window], **fields)
+    complex_half = onesided and x.spec.rank == 3 and x.spec.shape[-1] == 2
+    fields = {"frame_step": step[0], "frame_length": size[0]}
+    y = ctx.layer("tactix.STFT", [x, window], onesided=onesided and not complex_half, **fields)
+    return _first_bins(ctx, y) if complex_half else y
 
 
 @CONVERTERS("MelWeightMatrix")

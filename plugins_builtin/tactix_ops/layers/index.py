@@ -152,7 +152,6 @@ class GatherND(Movement):
     key = "tactix.GatherND@1"
     tables = (0,)
     Attrs = GatherNDAttrs
-    imports = ("onnx:ai.onnx::GatherND",)
     positions = (1,)
 
     def shapes(self, attrs: GatherNDAttrs, inputs: list[TensorSpec]) -> list[Shape]:
@@ -236,7 +235,6 @@ class ScatterND(Scatter):
 
     key = "tactix.ScatterND@1"
     Attrs = ScatterNDAttrs
-    imports = ("onnx:ai.onnx::ScatterND",)
 
     def shapes(self, attrs: ScatterNDAttrs, inputs: list[TensorSpec]) -> list[Shape]:
         data, indices, updates = inputs[0], _indices(inputs[1], self.key), inputs[2]

@@ -292,7 +292,6 @@ class MaxRoiPool(Layer):
 
     key = "tactix.MaxRoiPool@1"
     Attrs = MaxRoiPoolAttrs
-    imports = ("onnx:ai.onnx::MaxRoiPool",)
 
     def infer(self, attrs: MaxRoiPoolAttrs, inputs: Specs) -> list[TensorSpec]:
         x, rois = required(self, inputs, 2)
@@ -358,6 +357,9 @@ class DeformableConvolution(Layer):
         x, w, offset = required(self, inputs, 3)
         if x.rank != 4 or w.rank != 4 or offset.rank != 4:
             raise ShapeError(f"{self.key} takes images, not {x}, {w}, {offset}")
+        if min(attrs.group, attrs.offset_group) < 1:
+            shown = f"{attrs.group} groups, and {attrs.offset_group} of offsets"
+            raise ShapeError(f"{self.key}: {shown}", do="Give 1 or more of each")
         same_dim(x.shape[1], w.shape[1] * attrs.group, self.key, "the number of input channels")
         out = win.window_count(x.shape[2:], w.shape[2:], *self._window(attrs), False, self.key)
         for what, count, groups in (

@@ -31,7 +31,7 @@ where the type is not known whole.
 
 
 @dataclass(frozen=True)
-class Problem:
+class Misfit:
     """Why a node does not have the form of its operator. ``what`` has a field for the tensor's name
     of each of ``inputs``, those that it is about.
     """
@@ -47,16 +47,16 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """``problem``: None for what the operator permits at this version. ``newer``: the first version
+class Fit:
+    """``misfit``: None for what the operator permits at this version. ``newer``: the first version
     that permits it where this one does not.
     """
 
-    problem: Problem | None = None
+    misfit: Misfit | None = None
     newer: int | None = None
 
 
-FITS = Verdict()
+FITS = Fit()
 
 
 def check(
@@ -66,18 +66,18 @@ def check(
     ``remarks``: gets what to tell of what a newer one does, and the node's name.
     """
     domain = domain_of(node.domain)
-    if domain == MAIN:
-        _check_sizes(node, inputs)
     types = tuple(None if v is None else _text(v) for v in inputs)
-    found = _verdict(domain, node.op_type, opset, types, len(node.output))
-    if found.problem is None:
+    found = _fit(domain, node.op_type, opset, types, len(node.output))
+    if domain == MAIN and (found.misfit is None or found.newer is not None):
+        _check_sizes(node, inputs)
+    if found.misfit is None:
         return
-    what = found.problem.of(node.input)
+    what = found.misfit.of(node.input)
     if found.newer is None:
-        raise ModelImportError(what, why=found.problem.why, do=found.problem.do)
+        raise ModelImportError(what, why=found.misfit.why, do=found.misfit.do)
     about = f"{node.op_type} of {domain} {opset} is used as {domain} {found.newer} has it"
     if about not in remarks:
-        remarks[about] = f"node {node.name!r}: {what}, and {found.problem.why} until then"
+        remarks[about] = f"node {node.name!r}: {what}, and {found.misfit.why} until then"
 
 
 _ONE: Mapping[str, Sequence[int]] = {
@@ -121,7 +121,7 @@ def _tensors(inputs: Sequence[Value | None], places: Sequence[int]) -> Iterator[
 
 
 @functools.lru_cache(1 << 14)
-def _verdict(domain: str, op: str, version: int, types: Types, outputs: int) -> Verdict:
+def _fit(domain: str, op: str, version: int, types: Types, outputs: int) -> Fit:
     own = schema_of(domain, op, version)
     if own is None or own.deprecated:
         return FITS
@@ -130,14 +130,14 @@ def _verdict(domain: str, op: str, version: int, types: Types, outputs: int) -> 
         return FITS
     newer = newer_schemas(domain, op, version)
     fitting = (s.since_version for s in newer if _problem(s, types, outputs) is None)
-    return Verdict(problem, next(fitting, None))
+    return Fit(problem, next(fitting, None))
 
 
-def _problem(schema: Any, types: Types, outputs: int) -> Problem | None:
+def _problem(schema: Any, types: Types, outputs: int) -> Misfit | None:
     return _count(schema, types, outputs) or _wrong_type(schema, types) or _unequal(schema, types)
 
 
-def _count(schema: Any, types: Types, outputs: int) -> Problem | None:
+def _count(schema: Any, types: Types, outputs: int) -> Misfit | None:
     """Too few or too many inputs or outputs, or one left out that must be there."""
     given = (
         ("inputs", len(types), schema.min_input, schema.max_input, "takes"),
@@ -146,11 +146,11 @@ def _count(schema: Any, types: Types, outputs: int) -> Problem | None:
     for kind, count, fewest, most, verb in given:
         if not fewest <= count <= most:
             why = f"{schema.name} {verb} {_range(fewest, most)}"
-            return Problem(f"its {kind} are {count}", why, "Export the model again")
+            return Misfit(f"its {kind} are {count}", why, "Export the model again")
     for i, (formal, t) in enumerate(zip(_formals(schema, len(types)), types, strict=True)):
         if t is None and formal.option == type(formal.option).Single:
             what = f"input {i} ({formal.name}) is missing"
-            return Problem(what, f"{schema.name} needs it", "Export the model with it")
+            return Misfit(what, f"{schema.name} needs it", "Export the model with it")
     return None
 
 
@@ -169,7 +169,7 @@ SHOWN = 8
 """So many types are named in an error."""
 
 
-def _wrong_type(schema: Any, types: Types) -> Problem | None:
+def _wrong_type(schema: Any, types: Types) -> Misfit | None:
     for i, (formal, t) in enumerate(zip(_formals(schema, len(types)), types, strict=True)):
         if t and t not in formal.types:
             may = sorted(formal.types)
@@ -178,7 +178,7 @@ def _wrong_type(schema: Any, types: Types) -> Problem | None:
             more = f" and {len(may) - SHOWN} more" if len(may) > SHOWN else ""
             what = f"input {i} ({formal.name}){{}} is {t}"
             why = f"{schema.name} takes {', '.join(may[:SHOWN])}{more} there"
-            return Problem(what, why, _cure(t, may), (i,))
+            return Misfit(what, why, _cure(t, may), (i,))
     return None
 
 
@@ -193,7 +193,7 @@ NEAREST = ("tensor(float)", "tensor(int64)", "tensor(bool)", "tensor(uint8)")
 """What a cure proposes, the first that fits."""
 
 
-def _unequal(schema: Any, types: Types) -> Problem | None:
+def _unequal(schema: Any, types: Types) -> Misfit | None:
     """Two inputs of one type variable that differ."""
     bound: dict[str, tuple[int, str]] = {}
     for i, (formal, t) in enumerate(zip(_formals(schema, len(types)), types, strict=True)):
@@ -203,7 +203,7 @@ def _unequal(schema: Any, types: Types) -> Problem | None:
         if t != other:
             what = f"input {first}{{}} is {other}, and input {i}{{}} {t}"
             why = f"{schema.name} takes one type ({formal.type_str}) for both"
-            return Problem(what, why, "Put a Cast before one of them", (first, i))
+            return Misfit(what, why, "Put a Cast before one of them", (first, i))
     return None
 
 

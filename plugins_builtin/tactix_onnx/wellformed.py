@@ -67,7 +67,7 @@ def _check_texts(values: Iterable[Any], who: str) -> None:
 def _check_ir(version: int) -> None:
     import onnx
 
-    if not 0 <= version <= onnx.IR_VERSION:  # 0: some writers name none, and nothing hangs on it
+    if not 1 <= version <= onnx.IR_VERSION:
         raise UnsupportedOperator(
             f"IR version {version} is unknown",
             why=f"the installed onnx knows versions 1 to {onnx.IR_VERSION}",

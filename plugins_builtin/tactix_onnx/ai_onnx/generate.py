@@ -36,6 +36,8 @@ def constant(ctx: Context, node: Any) -> Value:
 @CONVERTERS("ConstantOfShape")
 def constant_of_shape(ctx: Context, node: Any) -> Value:
     value = ctx.attr("value", np.zeros(1, np.float32))
+    if value.size != 1:
+        ctx.fail(f"its value has {value.size} elements", "Give a tensor of one element")
     fields = {"value": value.item(), "dtype": DType.of(value.dtype)}
     if ctx.late(0):
         return ctx.layer("tactix.DynamicFill", [ctx.tensor()], symbol=ctx.symbol(), **fields)

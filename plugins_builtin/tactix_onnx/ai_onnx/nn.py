@@ -12,9 +12,12 @@ from tactix.base.dtypes import DType
 from tactix.base.errors import ModelImportError
 from tactix.contracts.graph import Value
 from tactix_onnx.convert import Context, Table
-from tactix_ops.layers.common import axis_of, float_only
+from tactix_ops.layers.common import axis_of
 
 CONVERTERS = Table()
+
+
+AGREE = "Leave kernel_shape out, or give the sizes of the weights"
 
 
 # -- windows -------------------------------------------------------------------------------------
@@ -57,29 +60,42 @@ def window_fields(ctx: Context, kernel: Sequence[Dim]) -> dict[str, Any]:
 
 
 def convolution_fields(ctx: Context, weights: int) -> dict[str, Any]:
-    """Attributes of a convolution whose weights are input ``weights``."""
+    """Attributes of a convolution whose weights are input ``weights``. Raises ModelImportError."""
+    _check_one_padding(ctx)
     return {"group": ctx.attr("group", 1), **window_fields(ctx, _kernel(ctx, weights))}
+
+
+def _check_one_padding(ctx: Context) -> None:
+    """Pads by themselves and by a rule at once contradict each other."""
+    mode = ctx.attr("auto_pad", "NOTSET")
+    if mode not in ("NOTSET", "") and any(ctx.attr("pads", ())):
+        what = f"it has auto_pad {mode!r} and pads {list(ctx.attr('pads'))}"
+        raise ModelImportError(what, why="one of them counts", do="Leave one of them out")
 
 
 def _kernel(ctx: Context, weights: int) -> tuple[Dim, ...]:
     """The spatial dims of the weights, which the node's own must not contradict."""
     kernel = ctx.spec(weights).shape[2:]
-    for a, b in zip(ctx.attr("kernel_shape", kernel), kernel, strict=True):
+    stated = ctx.attr("kernel_shape", kernel)
+    if len(stated) != len(kernel):
+        why = f"the weights have {len(kernel)} spatial axes"
+        raise ModelImportError(f"kernel_shape names {len(stated)} axes", why=why, do=AGREE)
+    for a, b in zip(stated, kernel, strict=True):
         if compare(a, b) in ("<", ">"):
-            raise ModelImportError(f"kernel_shape has {a} where the weights have {b}")
+            what = f"kernel_shape has {a} where the weights have {b}"
+            raise ModelImportError(what, do=AGREE)
     return kernel
 
 
 @CONVERTERS("Conv")
 def conv(ctx: Context, node: Any) -> Value:
-    float_only(ctx.spec(), ctx.op)  # the layer takes integers, too, as ConvInteger needs
     inputs = [ctx.tensor(), ctx.tensor(1), ctx.input(2)]
     return ctx.layer("tactix.Convolution", inputs, **convolution_fields(ctx, 1))
 
 
 @CONVERTERS("ConvTranspose")
 def conv_transpose(ctx: Context, node: Any) -> Value:
-    float_only(ctx.spec(), ctx.op)
+    _check_one_padding(ctx)
     size, kernel = ctx.spec().shape[2:], _kernel(ctx, 1)
     n = len(kernel)
     strides, dilations = ctx.attr("strides", (1,) * n), ctx.attr("dilations", (1,) * n)

@@ -4,6 +4,7 @@ operator sets.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,10 @@ def _scales(ctx: Context, index: int) -> tuple[float, ...]:
     """Scales from a constant input; empty if it is absent or empty."""
     if ctx.input(index) is None or ctx.spec(index).shape == (0,):
         return ()
-    return tuple(float(v) for v in ctx.array(index))
+    scales = tuple(float(v) for v in ctx.array(index))
+    if not all(math.isfinite(s) and s >= 0 for s in scales):
+        raise ModelImportError(f"its scales are {scales}", do="Give numbers of 0 or more")
+    return scales
 
 
 @CONVERTERS("Upsample")
@@ -85,11 +89,13 @@ def resize(ctx: Context, node: Any) -> Value:
         raise ModelImportError("it has both scales and sizes, of which there can be one")
     sizes = list(x.spec.shape)
     full = [1.0] * rank
+    _check_count("scales", scales, axes)
     if scales:
         for a, s in zip(axes, scales, strict=True):
             sizes[a], full[a] = scaled(x.spec.shape[a], s), s
     else:
         wanted = ctx.need_known(3, "sizes")
+        _check_count("sizes", wanted, axes)
         for a, n, s in zip(
             axes, *_policy(ctx, policy, [x.spec.shape[a] for a in axes], wanted), strict=True
         ):
@@ -98,6 +104,13 @@ def resize(ctx: Context, node: Any) -> Value:
         return x
     scaled_by = tuple(full) if all(s > 0 for s in full) else ()
     return ctx.layer("tactix.Resize", [x], sizes=tuple(sizes), scales=scaled_by, **modes)
+
+
+def _check_count(what: str, given: Sequence[Dim | float], axes: Sequence[int]) -> None:
+    """Raises ModelImportError for numbers that are there, and not one for each axis."""
+    if given and len(given) != len(axes):
+        why = f"it resizes {len(axes)} axes"
+        raise ModelImportError(f"it has {len(given)} {what}", why=why, do="Give one for each axis")
 
 
 def _policy(

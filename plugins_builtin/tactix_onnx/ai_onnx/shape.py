@@ -32,8 +32,6 @@ CONVERTERS = Table()
 
 @CONVERTERS("Reshape")
 def reshape(ctx: Context, node: Any) -> Value:
-    if not ctx.has_attr("shape") and not ctx.spec(1).dtype.is_int:
-        raise ModelImportError(f"a shape of {ctx.spec(1).dtype.value}: its sizes are integers")
     x, target = ctx.tensor(), ctx.attr("shape") if ctx.has_attr("shape") else ctx.known(1)
     allow_zero = bool(ctx.attr("allowzero", 0))
     if target is None:
@@ -156,6 +154,9 @@ def split(ctx: Context, node: Any) -> Any:
             f"num_outputs is {ctx.attr('num_outputs')}, but it has {len(node.output)} outputs"
         )
     sizes = given or even_parts(x.spec.shape[axis], len(node.output))
+    if len(sizes) != len(node.output):
+        why, do = f"it has {len(node.output)} outputs", "Give a size for each output"
+        raise ModelImportError(f"its sizes are {len(sizes)}", why=why, do=do)
     if sum(size != 0 for size in sizes) == 1:
         return [x if size != 0 else _empty(ctx, x, axis) for size in sizes]
     return ctx.layers("tactix.Split", [x], axis=axis, sizes=tuple(sizes))
@@ -190,9 +191,12 @@ def _sliced(
     x = ctx.tensor()
     begins, sizes, cut, strides = [], [], [], []
     axes = axes_of(axes, x.spec.rank, ctx.op)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        counts = f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes, {len(steps)} steps"
+        raise ModelImportError(counts, do="Give as many of each")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if step == 0:
-            raise ModelImportError("a step is 0")
+            raise ModelImportError("a step is 0", do="Give steps that are less or more than 0")
         full = x.spec.shape[axis]
         begin, size = slice_bounds(full, start, end, step, fits=_limited(ctx, x, full, end))
         if (begin, size, step) != (0, full, 1):

@@ -61,8 +61,8 @@ class Convolution(Layer):
         """Of the output, for operands of any dtypes. Raises ShapeError."""
         x, w = required(self, inputs, 2)
         rank = _spatial_rank(self, x, w)
-        same_dim(x.shape[1], w.shape[1] * attrs.group, self.key, "the number of input channels")
         _check_weights(self, w, attrs.group)
+        same_dim(x.shape[1], w.shape[1] * attrs.group, self.key, "the number of input channels")
         _check_bias(self, optional(inputs, 2), w.shape[0])
         strides = win.filled(attrs.strides, rank, 1, self.key, "strides")
         dilations = win.filled(attrs.dilations, rank, 1, self.key, "dilations")
@@ -147,8 +147,8 @@ class ConvTranspose(Layer):
         """Of the output, for operands of any dtypes. Raises ShapeError."""
         x, w = required(self, inputs, 2)
         rank = _spatial_rank(self, x, w)
-        same_dim(x.shape[1], w.shape[0], self.key, "the number of input channels")
         _check_weights(self, w, attrs.group)
+        same_dim(x.shape[1], w.shape[0], self.key, "the number of input channels")
         channels = w.shape[1] * attrs.group
         _check_bias(self, optional(inputs, 2), channels)
         strides = win.filled(attrs.strides, rank, 1, self.key, "strides")
@@ -219,6 +219,8 @@ def _spatial_rank(layer: Layer, x: TensorSpec, w: TensorSpec) -> int:
 
 
 def _check_weights(layer: Layer, w: TensorSpec, group: int) -> None:
+    if group < 1:
+        raise ShapeError(f"{layer.key}: {group} groups", do="Give 1 or more")
     same_dim(mod(w.shape[0], group), 0, layer.key, f"what is left of {group} groups of channels")
     for k in w.shape[2:]:
         assume(k, ">=", 1, f"{layer.key}: a kernel has no elements")

@@ -160,7 +160,11 @@ def parse_equation(equation: str) -> tuple[list[str], str]:
             sorted(c for c in set(letters) if letters.count(c) == 1)
         )
     if not all(c.isalpha() for c in letters) or not set(out) <= {*letters, "."}:
-        raise InvalidArgument(f"not an einsum equation: {equation!r}")
+        do = "Write terms of letters, and a result of letters that they have"
+        raise InvalidArgument(f"not an einsum equation: {equation!r}", do=do)
+    if len(set(out)) != len(out):
+        do = "Name each axis of the result once"
+        raise InvalidArgument(f"not an einsum equation: {equation!r}", do=do)
     return left.split(","), out
 
 

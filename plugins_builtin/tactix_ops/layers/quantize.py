@@ -11,7 +11,17 @@ from tactix.base.dtypes import DType
 from tactix.base.errors import DTypeError, ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
-from tactix_ops.layers.common import Array, Specs, axis_of, optional, pick, required, same_dim, wide
+from tactix_ops.layers.common import (
+    Array,
+    Specs,
+    axis_of,
+    optional,
+    pick,
+    required,
+    same_dim,
+    same_shape,
+    wide,
+)
 from tactix_ops.layers.elementwise import CAST, CastAttrs
 
 
@@ -54,6 +64,12 @@ def _check_scale(layer: Layer, x: TensorSpec, scale: TensorSpec, axis: int, bloc
         same_dim(a, b, layer.key, "a dim of the scale")
 
 
+def _check_zero(layer: Layer, scale: TensorSpec, zero: TensorSpec | None) -> None:
+    """One zero point is everybody's; else there is one for each scale. Raises ShapeError."""
+    if zero is not None and zero.numel != 1:
+        same_shape(zero, scale.shape, layer.key, "the zero point")
+
+
 def spread(parameter: Array, shape: tuple[int, ...], axis: int, block: int) -> Array:
     """A scale or zero point so that it broadcasts to ``shape``."""
     if parameter.size == 1:
@@ -88,6 +104,7 @@ class QuantizeLinear(Layer):
         zero = optional(inputs, 2)
         if zero is not None and zero.dtype is not attrs.dtype:
             raise DTypeError(f"{self.key}: zero point {zero} for {attrs.dtype.value}")
+        _check_zero(self, scale, zero)
         return [TensorSpec(attrs.dtype, x.shape)]
 
     def reference(self, attrs: QuantizeAttrs, *inputs: Array) -> tuple[Array, ...]:
@@ -115,6 +132,7 @@ class DequantizeLinear(Layer):
     def infer(self, attrs: DequantizeAttrs, inputs: Specs) -> list[TensorSpec]:
         x, scale = required(self, inputs, 2)
         _check_scale(self, x, scale, attrs.axis, attrs.block_size)
+        _check_zero(self, scale, optional(inputs, 2))
         return [TensorSpec(attrs.dtype, x.shape)]
 
     def reference(self, attrs: DequantizeAttrs, *inputs: Array) -> tuple[Array, ...]:

@@ -47,7 +47,8 @@ def test_functions_call_functions_and_may_lack_inputs(imported: Any, model: Any)
     )
     body = [
         make_node("Shift", ["x"], ["p"], domain="local"),
-        make_node("Shift", ["x", "x"], ["q"], domain="local"),
+        make_node("ReduceMin", ["x"], ["low"], keepdims=0),
+        make_node("Shift", ["x", "low"], ["q"], domain="local"),
     ]
     outer = make_function("local", "Twice", ["x"], ["p", "q"], body, OPSETS)
     nodes = [

@@ -66,9 +66,7 @@ def test_the_faster_form_is_taken(
     )
     x = np.random.default_rng(1).integers(0, 256, (1, 32, 16, 16)).astype(np.uint8)
     got = builder.build(net, SETTINGS)(x)
-    off = np.abs(got.astype(int) - evaluate(net, {"x": x})["y"].astype(int))
-    assert off.max() <= 1
-    assert (off > 0).mean() < 1e-3
+    np.testing.assert_array_equal(got, evaluate(net, {"x": x})["y"])
 
 
 def test_a_lock_knows_which_form_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:

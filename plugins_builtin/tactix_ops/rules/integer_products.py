@@ -242,6 +242,16 @@ def _makes_floats(root: Node, product: Node) -> bool:
     return root.attrs.to is DType.FP32 and constant
 
 
+def _makes_exact_floats(root: Node, product: Node) -> bool | str:
+    """Whether float32 has all of those sums: what is rounded of them to bytes is a step off
+    elsewhere wherever it lies between two.
+    """
+    if not _makes_floats(root, product):
+        return False
+    reach = (_reach if product.layer.name == "IntegerConvolution" else _matmul_reach)(product)
+    return True if reach < EXACT else f"sums reach {reach}: float32 has all integers to {EXACT}"
+
+
 def _float_when(root: Node, product: Node) -> bool | str:
     if not _makes_floats(root, product):
         return False
@@ -249,14 +259,15 @@ def _float_when(root: Node, product: Node) -> bool | str:
 
 
 def _float(root: Node, x: Value, w: Value, product: Node) -> Op:
-    """Sums of products of bytes below 2 ** 24 are exact as float32, too. Pads hold the zero point,
-    which as a difference from it is 0.
+    """Sums of products of bytes below 2 ** 24 are exact as float32, too; rounded, as a tactic may
+    compute them by way of fractions (Winograd's), and what scales them is not to be taken into
+    weights. Pads hold the zero point, which as a difference from it is 0.
     """
     a = product.attrs
     fields = {k: getattr(a, k) for k in ("strides", "dilations", "pads", "group")}
     shifted = T.Dequantize(x, zero=a.pad_value, scale=1.0)
     floats = (literal(v.astype(np.float32)) for v in (w.array, _shifted_bias(product, w)))
-    return T.Convolution(shifted, *floats, **fields)
+    return T.Round(T.Convolution(shifted, *floats, **fields))
 
 
 def _shifted_bias(product: Node, w: Value) -> Array:
@@ -276,26 +287,37 @@ def _float_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Cast", [y], to=DType.FP32)[0], "y")
 
 
-def _exact_when(root: Node, x: Value, w: Value, graph: Any) -> bool:
+def _exact_when(root: Node, graph: Any) -> bool:
     """Whether floats are exact, and no reader takes the sums as floats: then they stay such."""
     readers = [n for n, _ in graph.uses(root.outputs[0])]
     if readers and all(n.layer.name == "Cast" and n.attrs.to is DType.FP32 for n in readers):
         return False
     constant = all(v.const is not None for v in root.given[1:])
-    return constant and _lacks_kernel(root) and _reach(root, x, w) < EXACT
+    return constant and _lacks_kernel(root) and _reach(root) < EXACT
 
 
-def _reach(root: Node, x: Value, w: Value) -> int:
+def _reach(root: Node) -> int:
     """What no sum of the bias and some products exceeds, in whatever order they are added."""
+    x, w = root.given[:2]
     limits = np.iinfo(x.spec.dtype.numpy)
     above, below = limits.max - root.attrs.pad_value, root.attrs.pad_value - limits.min
     bias = int(np.abs(_shifted_bias(root, w)).max(initial=0))
     return int(max(above, below)) * _taps(w.array) + bias
 
 
+def _matmul_reach(root: Node) -> int:
+    """The same of a product of matrices."""
+    x, w = root.given[:2]
+    limits = np.iinfo(x.spec.dtype.numpy)
+    columns = np.abs(w.array.astype(np.int64)).sum(axis=-2).max(initial=0)
+    bias = max(
+        (int(np.abs(v.array.astype(np.int64)).max(initial=0)) for v in root.given[2:]), default=0
+    )
+    return int(max(limits.max, -limits.min)) * int(columns) + bias
+
+
 def _exact(root: Node, x: Value, w: Value) -> Op:
-    """Rounded, as a tactic may compute sums by way of fractions (Winograd's)."""
-    return T.Cast(T.Round(_float(root, x, w, root)), to=DType.INT32)
+    return T.Cast(_float(root, x, w, root), to=DType.INT32)
 
 
 def _exact_example(net: Any) -> None:
@@ -320,7 +342,7 @@ def _rival_conv_example(net: Any) -> None:
 def _float_product(root: Node, x: Value, w: Value, product: Node) -> Op:
     y = T.MatMul(T.Dequantize(x, zero=0, scale=1.0), literal(w.array.astype(np.float32)))
     bias = [v.array.astype(np.float32) for v in product.given[2:]]
-    return T.Add(y, literal(bias[0])) if bias else y
+    return T.Round(T.Add(y, literal(bias[0])) if bias else y)
 
 
 def _float_product_example(net: Any) -> None:
@@ -340,7 +362,7 @@ def _float_computed_when(root: Node, product: Node) -> bool:
 def _float_computed(root: Node, x: Value, y: Value, product: Node) -> Op:
     zeros = [0 if v is None else int(scalar_const(v) or 0) for v in (*product.inputs, None, None)]
     a, b = (T.Dequantize(v, zero=z, scale=1.0) for v, z in zip((x, y), zeros[2:4], strict=True))
-    return T.MatMul(a, b)
+    return T.Round(T.MatMul(a, b))
 
 
 def _float_computed_example(net: Any) -> None:
@@ -405,14 +427,14 @@ PROCESSOR_RULES = (
                 "byte_convolution",
                 T.IntegerConvolution(var("x"), const("w")),
                 _float,
-                _makes_floats,
+                _makes_exact_floats,
                 _rival_conv_example,
             ),
             (
                 "byte_product",
                 T.IntegerMatMul(var("x"), const("w")),
                 _float_product,
-                _makes_floats,
+                _makes_exact_floats,
                 _float_product_example,
             ),
             (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -173,7 +174,7 @@ def test_a_convolution_that_no_kernel_of_bytes_takes_is_one_of_floats(net, shape
     env, found = dict.fromkeys(("n", "h"), 7), fuse(net, [*all_rules(), *processor_rules()])[0]
     verify(found, deep=True)
     layers = [b.layer.name for n in found.nodes for b in n.body.nodes]
-    assert layers == ["Dequantize", "Convolution", "Mul", "Quantize"]
+    assert layers == ["Dequantize", "Convolution", "Round", "Mul", "Quantize"]
     feed = {"x": np.random.default_rng(2).integers(0, 256, x.spec.at(env)).astype(np.uint8)}
     np.testing.assert_array_equal(evaluate(found, feed)["y"], evaluate(net, feed)["y"])
 
@@ -184,3 +185,34 @@ def test_a_convolution_that_kernels_of_bytes_take_stays(net, group):
     y = net.add("IntegerConvolution", net.x("n", 4, 5, 6, dtype="u8"), w, group=group)
     net.mark_output(net.add("Cast", y, to=DType.FP32), "y")
     assert "IntegerConvolution" in kinds(net)
+
+
+def rivals() -> list[Any]:
+    """The rules that offer floats beside kernels of bytes, as ones that fire."""
+    found = [r for r in processor_rules() if r.key.startswith("tactix.floats_for_byte_")]
+    return [replace(r, phase="fuse", benefit=90) for r in found]
+
+
+@pytest.mark.parametrize("kind", ["IntegerMatMul", "IntegerConvolution"])
+def test_floats_in_place_of_bytes_are_rounded_where_integers_are(net, kind):
+    """Of steps that are powers of two many sums lie between two bytes."""
+    shapes = ((40, 30), (30, 8)) if kind == "IntegerMatMul" else ((2, 6, 9, 9), (8, 6, 3, 3))
+    w = net.c(net.rng.integers(-128, 128, shapes[1]), np.int8)
+    b = net.c(net.rng.integers(-999, 999, 8), np.int32)
+    y = net.add("Cast", net.add(kind, net.x(*shapes[0], dtype="u8"), w, b), to=DType.FP32)
+    net.mark_output(net.add("Quantize", net.add("Mul", y, net.c(2.0**-10)), zero=3), "y")
+    out, _ = fuse(net, [*all_rules(), *processor_rules(), *rivals()])
+    layers = [b.layer.name for n in out.nodes for b in n.body.nodes]
+    assert kind not in layers
+    assert layers[layers.index("Round") :] == ["Round", "Mul", "Quantize"]
+    feed = {"x": net.rng.integers(0, 256, shapes[0]).astype(np.uint8)}
+    np.testing.assert_array_equal(evaluate(out, feed)["y"], evaluate(net, feed)["y"])
+
+
+def test_sums_that_floats_do_not_hold_have_no_rival(net):
+    w = net.c(np.full((600, 2), 127), np.int8)
+    y = net.add("Cast", net.add("IntegerMatMul", net.x(3, 600, dtype="u8"), w), to=DType.FP32)
+    net.mark_output(y, "y")
+    out, trace = fuse(net, [*all_rules(), *processor_rules(), *rivals()])
+    assert "IntegerMatMul" in [b.layer.name for n in out.nodes for b in n.body.nodes]
+    assert any("float32 has all integers to" in m.reason for m in trace.near_misses)

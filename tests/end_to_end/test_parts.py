@@ -139,6 +139,15 @@ def test_parts_begin_where_symbols_say(tmp_path: Path) -> None:
         _agrees(net, engine, tmp_path, rows=rows)
 
 
+def test_parts_whose_sizes_have_different_names_are_copied(tmp_path: Path) -> None:
+    """The sizes are equal when it runs, but nothing says so when the plan is read."""
+    net, (x, y) = _network(("rows", "here", COLUMNS), (2, "there", COLUMNS))
+    net.mark_output(_step(net, _join(net, _step(net, x), _step(net, y))), "out")
+    engine = _built(net)
+    assert not _parts(engine.plan)
+    _agrees(net, engine, tmp_path, rows=3, here=5, there=5)
+
+
 def test_a_part_at_no_multiple_of_64_bytes_is_copied(tmp_path: Path) -> None:
     net, (x, y) = _network((3, 5), (2, 5))
     net.mark_output(_step(net, _join(net, _step(net, x), _step(net, y))), "out")

@@ -22,7 +22,16 @@ from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer, random_array
 from tactix_ops.layers import reduce as reductions
 from tactix_ops.layers import sort
-from tactix_ops.layers.common import Array, Specs, axes_of, axis_of, optional, pick, required
+from tactix_ops.layers.common import (
+    Array,
+    Specs,
+    axes_of,
+    axis_of,
+    content,
+    optional,
+    pick,
+    required,
+)
 from tactix_ops.layers.shape import Pad, PadAttrs
 
 _REDUCTIONS = {x.name: x for x in reductions.LAYERS}
@@ -246,9 +255,10 @@ class DynamicPad(Dynamic):
 
     def shapes(self, attrs: DynamicPadAttrs, inputs: Specs) -> list[Shape]:
         x, pads = required(self, inputs, 2)
-        known, axes = pads.known(), inputs[3].known() if len(inputs) > 3 and inputs[3] else None
+        known = pads.known()
+        axes = content(inputs[3]) if len(inputs) > 3 and inputs[3] is not None else None
         if axes is not None:
-            padded = axes_of(axes, x.rank, self.key)
+            padded = axes_of(axes.tolist(), x.rank, self.key)
             new = enumerate(zip(x.shape, fresh(attrs, x.rank), strict=True))
             return [tuple(d if a in padded else own for a, (own, d) in new)]
         if known is None or len(known) != 2 * x.rank:

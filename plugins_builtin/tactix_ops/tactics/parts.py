@@ -67,12 +67,22 @@ class PartsTactic(Tactic[PartStarts]):
 
 def _starts(node: Node, fmt: Format) -> tuple[Dim, ...] | None:
     """Bytes from the begin of the whole to each part, or None if some part is not one piece of it
-    at a place where parts may begin.
+    at a place where parts may begin, or if those that are joined may leave some of it out.
     """
     width = node.given[0].spec.dtype.itemsize
     copies = move.copies(node, fmt)
     starts = tuple((c.source_offset + c.target_offset) * width for c in copies)
-    return starts if all(map(_is_one_piece, copies)) and all(map(may_begin_at, starts)) else None
+    if not (all(map(_is_one_piece, copies)) and all(map(may_begin_at, starts))):
+        return None
+    return starts if node.layer.name != "Concat" or _is_filled(node, fmt, starts) else None
+
+
+def _is_filled(node: Node, fmt: Format, starts: Sequence[Dim]) -> bool:
+    """Whether each part ends where the next begins, the last with the whole, whatever the symbols
+    stand for: sizes along other axes are equal when it runs, but may have different names.
+    """
+    ends = [start + v.spec.nbytes(fmt) for start, v in zip(starts, node.given, strict=True)]
+    return ends == [*starts[1:], node.outputs[0].spec.nbytes(fmt)]
 
 
 def _is_one_piece(copy: Copy) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import reprlib
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -207,7 +208,8 @@ def load_or_build(
 
     for what, path in (("cache", cache), ("model", model)):
         if not (isinstance(path, (str, Path)) and os.fspath(path)):
-            raise InvalidArgument(f"the {what} is {path!r}", do="Give paths of a file and a folder")
+            told = f"the {what} is {reprlib.repr(path)}"
+            raise InvalidArgument(told, do="Give paths of a file and a folder")
     check_source(model)
     logger = checked_logger(logger)
     session, settings = (
@@ -222,7 +224,7 @@ def load_or_build(
     runtime.devices = devices  # type: ignore[assignment]  # the setter takes any names
     if path.exists():
         try:
-            return runtime.attempt(_cached(path, digest, runtime))
+            return runtime.attempt(_cached(path, digest, runtime), path)
         except (PlanCompatibilityError, PlanFormatError, UntrustedPlan) as e:
             do = e.do if isinstance(e, UntrustedPlan) else "The new plan takes its place"
             logger.warning(punctuated((f"{path} is built again: {e.what}", do)))

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -533,9 +534,9 @@ def test_load_or_build_builds_once(tmp_path: Path) -> None:
     first = tactix.load_or_build(model, cache=tmp_path, level=0, timing_cache=False)(x)
     (plan,) = tmp_path.glob("*.plan")
     before = plan.stat().st_mtime_ns
-    np.testing.assert_array_equal(
-        tactix.load_or_build(model, cache=tmp_path, level=0, timing_cache=False)(x), first
-    )
+    again = tactix.load_or_build(model, cache=tmp_path, level=0, timing_cache=False)
+    np.testing.assert_array_equal(again(x), first)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(again))(x), first)
     assert plan.stat().st_mtime_ns == before
     tactix.load_or_build(model, cache=tmp_path, level=1, timing_cache=False)
     assert len(list(tmp_path.glob("*.plan"))) == 2

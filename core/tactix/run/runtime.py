@@ -253,10 +253,16 @@ class Runtime(Recorded):
         with recording(self):
             return self.attempt(plan)
 
-    def attempt(self, plan: Plan) -> Engine:
+    def attempt(self, plan: Plan, path: str | Path | None = None) -> Engine:
         """As ``load``, for a caller who knows what to do if it fails: nobody is told of an error
-        but by raising it.
+        but by raising it. ``path``: of the file that the plan was read from.
         """
+        engine = self._attempted(plan)
+        if path is not None and isinstance(engine, EngineFacts):
+            engine.came_from(path, self._settings())
+        return engine
+
+    def _attempted(self, plan: Plan) -> Engine:
         if not isinstance(plan, Plan):
             what = f"load takes a Plan, got a {type(plan).__name__}"
             raise InvalidArgument(

@@ -485,6 +485,34 @@ def test_the_halves_of_a_chain_are_timed_one_after_the_other(
     right(b, plan, net, (1, 3, 8, 8))
 
 
+@pytest.mark.compiler
+def test_views_of_a_rival_run_nothing_where_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transposed convolution beside a product whose columns are added up."""
+    rows: list[list[str]] = []
+    linked = Bench.prepare_row
+
+    def noted(self: Bench, row: Any, env: Any) -> Any:
+        rows.append([n.layer.name for n, artifact, _ in row if artifact.alias])
+        return linked(self, row, env)
+
+    monkeypatch.setattr(Bench, "prepare_row", noted)
+    b = builder()
+    net = b.create_network("turned")
+    x, w = net.add_input("x", "f32", (1, 8, 9, 9)), net.add_input("w", "f32", (8, 4, 4, 4))
+    (y,) = net.add_layer("tactix.ConvTranspose", [x, w], strides=(2, 2), pads=(1, 1, 1, 1))
+    net.mark_output(y, "y")
+    plan = b.build_plan(net, config(builder_optimization_level=1))
+    assert ["Reshape"] * 3 in rows
+    assert "is decided by" not in warnings(b)
+    given = {
+        v.name: np.random.default_rng(3).standard_normal(v.spec.shape, np.float32)
+        for v in net.inputs
+    }
+    found = b._load(plan).run(given)["y"]
+    want = evaluate(net, given)["y"]
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+
+
 def pooled(b: tactix.Builder) -> NetworkDefinition:
     """A convolution and what pools it."""
     net = b.create_network("pooled")

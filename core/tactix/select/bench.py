@@ -266,12 +266,15 @@ class Bench:
         self, row: Sequence[tuple[Node, KernelArtifact, Variant]], env: Env
     ) -> Runnable:
         """A bound runnable of nodes one after the other, over samples: each reads what nodes before
-        it made, where it is in the format that it takes.
+        it made, where it is in the format that it takes. Views run nothing.
         """
         self._buffers, self._addresses = [], []
         made: dict[tuple[Value, Format], Operand] = {}
         steps: list[Step] = []
         for node, artifact, variant in row:
+            if artifact.alias:
+                made |= _seen(node, artifact, variant, made)
+                continue
             step = self._step(node, artifact, variant, sample(node, env), env, made)
             made |= {(v, o.format): o for v, o in zip(node.outputs, step.outputs, strict=True)}
             steps.append(step)
@@ -364,3 +367,17 @@ class Bench:
         if out.size:
             out.view(np.uint8).fill(0xA5) if out.ndim else out.fill(1)
         return out
+
+
+def _seen(
+    node: Node,
+    artifact: KernelArtifact,
+    variant: Variant,
+    made: Mapping[tuple[Value, Format], Operand],
+) -> dict[tuple[Value, Format], Operand]:
+    """What a view gives, where it is of all that a node before it made."""
+    source = made.get((node.given[0], variant.input_format(0)))
+    if source is None or artifact.joins or artifact.cuts:
+        return {}
+    v, fmt = node.outputs[0], variant.output_format(0)
+    return {(v, fmt): replace(source, spec=v.spec.plain(), format=fmt)}

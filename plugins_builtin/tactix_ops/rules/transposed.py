@@ -17,7 +17,7 @@ import numpy as np
 from tactix.base.dims import Dim
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
-from tactix.contracts.rule import Op, P, Rule, const, literal, pointwise, var
+from tactix.contracts.rule import RIVAL, Op, P, Rule, const, literal, pointwise, var
 from tactix_ops.rules.facts import Array, again
 
 T = P.tactix
@@ -171,6 +171,61 @@ def _example(net: Any) -> None:
     net.mark_output(y, "y")
 
 
+# -- computed weights -----------------------------------------------------------------------------
+
+
+def _when_computed(root: Node, x: Value, w: Value) -> bool | str:
+    if w.const is not None or x.spec.dtype is not DType.FP32 or w.spec.dtype is not DType.FP32:
+        return "the weights are constant, or it is not of float32"
+    sizes = (*x.spec.shape[1:], *w.spec.shape, *root.outputs[0].spec.shape[1:])
+    if 0 in sizes or not all(isinstance(d, int) for d in sizes):
+        return "sizes are not known or empty"
+    if not any(s > 1 for s in root.attrs.strides):
+        return "its stride is 1: there are kernels for that"
+    return True
+
+
+def _columns(root: Node, x: Value, w: Value) -> Op:
+    """What each pixel of the input adds to a window of the result is a product; then windows are
+    added up where they lie. A convolution over an input with zeros between its pixels would
+    multiply these.
+    """
+    a, b, rank = root.attrs, _bias(root), x.spec.rank - 2
+    (n, channels, *size), (_, outputs, *kernel) = x.spec.shape, w.spec.shape
+    each, block = channels // a.group, outputs * math.prod(kernel)
+    taps = T.Transpose(T.Reshape(w, shape=(1, a.group, each, block)), perm=(0, 1, 3, 2))
+    pixels = T.Reshape(x, shape=(n, a.group, each, math.prod(size)))
+    columns = T.Reshape(T.MatMul(taps, pixels), shape=(n, a.group * block, math.prod(size)))
+    image = np.array(root.outputs[0].spec.shape[2:], np.int64)
+    y = T.Col2Im(
+        columns,
+        literal(image),
+        literal(np.array(kernel, np.int64)),
+        strides=a.strides,
+        dilations=a.dilations,
+        pads=a.pads,
+    )
+    if b is None:
+        return y
+    return T.Add(y, T.Reshape(b, shape=(1, a.group * outputs, *(1,) * rank)))
+
+
+def _columns_example(net: Any) -> None:
+    x, w, b = (
+        net.add_input(name, "f32", shape)
+        for name, shape in (("x", ["n", 4, 5, 6]), ("w", [4, 3, 4, 3]), ("b", [6]))
+    )
+    (y,) = net.add_layer(
+        "tactix.ConvTranspose",
+        [x, w, b],
+        group=2,
+        strides=(2, 3),
+        pads=(1, 0, 1, 1),
+        output_padding=(1, 0),
+    )
+    net.mark_output(y, "y")
+
+
 # -- what follows ---------------------------------------------------------------------------------
 
 
@@ -251,6 +306,16 @@ RULES = (
         numerics="reassociates",
         example=_example,
         phase="fuse",
+        device="cpu",
+    ),
+    Rule(
+        "tactix.columns_for_transposed",
+        T.ConvTranspose(var("x"), var("w")),
+        _columns,
+        _when_computed,
+        numerics="reassociates",
+        example=_columns_example,
+        phase=RIVAL,
         device="cpu",
     ),
     Rule(

@@ -10,6 +10,7 @@ from tests.builtin.rules.conftest import arrays, compare, names
 
 from tactix.base.dtypes import DType
 from tactix.fuse.rewrite import fuse
+from tactix.fuse.rivals import rival
 from tactix.network.verify import verify
 from tactix_ops.rules import reordering_rules
 from tactix_ops.rules.transposed import phases_of
@@ -89,6 +90,43 @@ def test_computed_weights_and_empty_tensors_stay(net: Any) -> None:
     x = net.x(0, 2, 5, name="none")
     net.mark_output(net.add("ConvTranspose", x, net.random(2, 3, 3), strides=(2,)), "z")
     assert rewritten(net) == ["ConvTranspose", "ConvTranspose"]
+
+
+@pytest.mark.parametrize(("kernel", "attrs"), GEOMETRIES, ids=str)
+@pytest.mark.parametrize("bias", ["", "constant", "computed"])
+def test_columns_compete_where_weights_are_computed(
+    net: Any, kernel: Any, attrs: Any, bias: str
+) -> None:
+    group = attrs.get("group", 1)
+    x, w = net.x("n", 4, *(5, 4, 3)[: len(kernel)]), net.x(4, 3, *kernel, name="w")
+    b = {"constant": net.random, "computed": lambda size: net.x(size, name="b")}
+    terms = [b[bias](3 * group)] if bias else []
+    net.mark_output(net.add("ConvTranspose", x, w, *terms, **attrs), "y")
+    out, _ = fuse(net, reordering_rules())
+    form = rival(out, out.nodes[0], reordering_rules())
+    assert (form is not None) == (max(attrs.get("strides", (1,))) > 1)
+    if form is not None:
+        assert {"MatMul", "Col2Im"} <= {*names(form.network)}
+        form.take_its_place(out)
+        verify(out, deep=True)
+        for seed, n in enumerate((3, 1, 0)):
+            compare(net, out, arrays(net, seed, (n,)), 2e-5)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "dtype"),
+    [
+        ((1, 4, "w"), (4, 3, 5), "f32"),
+        ((1, 4, 6), (4, "c", 5), "f32"),
+        ((1, 4, 6), (4, 3, 5), "f16"),
+    ],
+)
+def test_columns_of_unknown_sizes_and_of_sixteen_bits_do_not_compete(
+    net: Any, x: Any, w: Any, dtype: str
+) -> None:
+    given = net.x(*x, dtype=dtype), net.x(*w, name="w", dtype=dtype)
+    net.mark_output(net.add("ConvTranspose", *given, strides=(2,)), "y")
+    assert rival(net, net.nodes[0], reordering_rules()) is None
 
 
 def test_what_follows_joins_the_convolution(net: Any) -> None:

@@ -224,8 +224,8 @@ class LinesKernel:
         self.begins = (0, *t.begins) if flat_image else t.begins
         self.lines, self.vectors = self._tile()
         self.columns = self._columns()
-        reach = self.dilations[1] * (self.kernel[1] - 1) // self.strides[1]
-        copied = self.vectors * self.lanes if self.in_place else self.columns + reach
+        self.reach = self.dilations[1] * (self.kernel[1] - 1) // self.strides[1]
+        copied = self.vectors * self.lanes if self.in_place else self.columns + self.reach
         self.pitch = -(-copied // self.lanes) * self.lanes
         """Columns of one remainder in a line of the copy: whole vectors, so that lines are
         aligned.
@@ -391,7 +391,10 @@ class LinesKernel:
         """Tiles of single pixels, of which only the last ones are copied."""
         size = self.vectors * self.lanes
         copied = loop(
-            "c", "0", "INPUTS", "TX_NAME(line)(copy + c * PLANE, in + c * X_WIDE, col, X_WIDE);"
+            "c",
+            "0",
+            "INPUTS",
+            "TX_NAME(line)(copy + c * PLANE, in + c * X_WIDE, col, X_WIDE, PITCH);",
         )
         body = [
             f"const int whole = col + {size} <= X_WIDE;",
@@ -415,7 +418,7 @@ class LinesKernel:
             "float* to = copy + c * PLANE + i * LINE;",
             "const int inside = at >= 0 && at < X_LINES;",
             f"const int64_t from = left * STRIDE - {before}, wide = inside ? X_WIDE : 0;",
-            f"TX_NAME({name})(to, in + (c * X_LINES + at) * X_WIDE, from, wide);",
+            f"TX_NAME({name})(to, in + (c * X_LINES + at) * X_WIDE, from, wide, count);",
         )
         x = f"copy + (line - first) * {down} * LINE + (col - left)"
         tiles = by_rows(
@@ -423,6 +426,7 @@ class LinesKernel:
         )
         return [
             comment("what the unit needs of the input, with zeros around it"),
+            f"const int64_t count = {self._count()};",
             loop("c", "0", "INPUTS", line),
             loop(
                 "col",
@@ -434,14 +438,19 @@ class LinesKernel:
             ),
         ]
 
+    def _count(self) -> str:
+        """How many columns of a remainder a unit reads: of an open width, those of its tiles."""
+        if isinstance(self.taps.out[-1], int):
+            return "PITCH"
+        tile = self.vectors * self.lanes
+        return f"(past - left + {tile - 1}) / {tile} * {tile} + {self.reach}"
+
     def _copied_line(self) -> str:
         """The functions that copy a line."""
-        count = self.strides[1] * self.pitch
         copied = [
-            f"enum {{ COUNT = {count} }};",
             "const int64_t before = from < 0 ? -from : 0, past = wide - from;",
-            "const int64_t begin = before < COUNT ? before : COUNT;",
-            "const int64_t end = past < begin ? begin : past < COUNT ? past : COUNT;",
+            "const int64_t begin = before < count ? before : count;",
+            "const int64_t end = past < begin ? begin : past < count ? past : count;",
             "int64_t q = 0;",
             "for (; q < begin; q += TX_LANES) tx_store_f32(to + q, tx_zero());",
             "for (q = begin; q + TX_LANES <= end; q += TX_LANES)",
@@ -451,23 +460,25 @@ class LinesKernel:
                 "tx_store_f32(to + q, tx_load_n_f32(x + from + q, end - q));",
                 "q += TX_LANES;",
             ),
-            "for (; q < COUNT; q += TX_LANES) tx_store_f32(to + q, tx_zero());",
+            "for (; q < count; q += TX_LANES) tx_store_f32(to + q, tx_zero());",
         ]
         about = comment(
-            "COUNT columns from `from` on of a line of x that is `wide`, zeros beside it; "
+            "`count` columns from `from` on of a line of x that is `wide`, zeros beside it; "
             "up to a vector behind them is written, too."
         )
-        line = "const float* x, int64_t from, int64_t wide)"
+        line = "const float* x, int64_t from, int64_t wide, int64_t count)"
         text = f"{about}\n{block(f'TX_INLINE void TX_NAME(line)(float* to, {line}', *copied)}\n"
         if self.strides[1] == 1:
             return text
-        about = comment("The same, sorted: every STRIDE-th, PITCH of them, then those behind each.")
+        about = comment(
+            "The same, sorted: every STRIDE-th, `count` of them, then those behind each."
+        )
         store_it = "tx_store_f32(to + p * PITCH + q, tx_load_step(row + q * STRIDE + p, STRIDE));"
         sorted_ = [
             f"enum {{ STRIDE = {self.strides[1]}, PITCH = {self.pitch} }};",
             "float row[STRIDE * PITCH + TX_LANES];",
-            "TX_NAME(line)(row, x, from, wide);",
-            loop("p", "0", "STRIDE", loop("q", "0", "PITCH", store_it, step="TX_LANES")),
+            "TX_NAME(line)(row, x, from, wide, count * STRIDE);",
+            loop("p", "0", "STRIDE", loop("q", "0", "count", store_it, step="TX_LANES")),
         ]
         head = f"TX_INLINE void TX_NAME(sorted)(float* to, {line}"
         return f"{text}{about}\n{block(head, *sorted_)}\n"

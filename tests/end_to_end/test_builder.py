@@ -286,7 +286,8 @@ def test_what_estimates_choose_is_compiled_before_a_budget_is_spent(
         relu(builder), config(budget=1e9, progress_monitor=monitor, timing_cache=False)
     )
     assert {s.info["status"] for s in plan.steps} == {"estimated"}
-    assert [stage for stage, new in monitor.found if new] == ["ahead"]
+    # before any stage a builder begins with the executor, once in a process
+    assert [stage for stage, new in monitor.found if new and stage] == ["ahead"]
 
 
 class Counting(SilentProgress):

@@ -373,7 +373,10 @@ class Walker:
     def _body(self, ctx: Context, function: Function) -> list[Value | None]:
         if self.catalog.is_local(ctx.node):
             _check_call(ctx.node, function.proto)
-        scope = Scope(function.opsets, f"{ctx.name}/", None, ctx.scope.depth + 1)
+        # a graph that the call gives, as the body of a SequenceMap, sees the names around the call
+        gives_graph = any(a.HasField("g") for a in ctx.node.attribute)
+        around = ctx.scope if gives_graph else None
+        scope = Scope(function.opsets, f"{ctx.name}/", around, ctx.scope.depth + 1)
         for i, name in enumerate(function.proto.input):
             scope.values[name] = ctx.input(i)
         wanted = [

@@ -62,8 +62,11 @@ def element_spec(element: Element, symbol: str, who: str) -> TensorSpec:
     if element.of is not None:
         return TensorSpec(element.dtype, (), element=element.of)
     if element.shape is None:
-        raise ShapeError(f"{who}: nothing tells the rank of the elements")
+        raise ShapeError(f"{who}: nothing tells the rank of the elements", do=DECLARE_RANK)
     return TensorSpec(element.dtype, dims_of(element.shape, symbol))
+
+
+DECLARE_RANK = "Declare a shape for the elements of the sequence: names stand for open sizes"
 
 
 def dims_of(shape: Sequence[Dim | None], symbol: str) -> Shape:
@@ -251,7 +254,7 @@ class ConcatFromSequence(ObjectLayer):
     def infer(self, attrs: ConcatFromSequenceAttrs, inputs: Specs) -> list[TensorSpec]:
         element = _sequence(self, inputs)
         if element.shape is None:
-            raise ShapeError(f"{self.key}: nothing tells the rank of the elements")
+            raise ShapeError(f"{self.key}: nothing tells the rank of the elements", do=DECLARE_RANK)
         shape = list(element.shape)
         axis = axis_of(attrs.axis, len(shape) + attrs.new_axis, self.key)
         shape[axis : axis if attrs.new_axis else axis + 1] = [None]

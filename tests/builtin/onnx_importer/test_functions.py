@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx.helper import make_function, make_node, make_opsetid
 
+import tactix
 from tactix.base.errors import ModelImportError, UnsupportedOperator
 from tactix_sdk.evaluate import evaluate
 
@@ -59,6 +60,23 @@ def test_functions_call_functions_and_may_lack_inputs(imported: Any, model: Any)
         model(nodes, {"x": (F32, [4])}, ["y"], opset_imports=OPSETS, functions=[outer, inner])
     )
     assert evaluate(net, {"x": X})["y"].tolist() == (2 * X).tolist()
+
+
+def test_a_graph_that_a_call_gives_sees_the_names_around_the_call(model: Any) -> None:
+    body = onnx.helper.make_graph(
+        [make_node("Mul", ["a", "two"], ["twice"])],
+        "body",
+        [onnx.helper.make_tensor_value_info("a", onnx.TensorProto.FLOAT, None)],
+        [onnx.helper.make_tensor_value_info("twice", onnx.TensorProto.FLOAT, None)],
+    )
+    nodes = [
+        make_node("SequenceConstruct", ["x", "x"], ["q"]),
+        make_node("SequenceMap", ["q"], ["r"], body=body),
+        make_node("ConcatFromSequence", ["r"], ["y"], axis=0),
+    ]
+    made = model(nodes, {"x": (F32, ["n"])}, ["y"], {"two": F32(2)})
+    engine = tactix.build(made, level=0, timing_cache=False)
+    assert engine.run({"x": X})["y"].tolist() == (2 * X).tolist() * 2
 
 
 def test_a_function_sees_no_names_but_its_own(imported: Any, model: Any) -> None:

@@ -23,6 +23,7 @@ from tactix.base.errors import ExecutionError
 from tactix.contracts.launcher import Runnable
 from tactix.contracts.program import (
     BranchPart,
+    BranchSizes,
     CarriedState,
     ChangingSizes,
     Displacement,
@@ -38,12 +39,10 @@ from tactix.run.arrays import address_of
 from tactix_cpu.arithmetic import NativeArithmetic
 from tactix_cpu.launcher import NEAR, ElfRun, Executor, Faults
 
-TABLE, BRANCH, LOOP, TELLING, CHANGING, COUNTED = range(6)
+TABLE, BRANCH, LOOP, TELLING, CHANGING, COUNTED, CHOSEN = range(7)
 """Kinds of parts: what executor/programs.c numbers."""
 OVER, DEPARTED = 0, 3
 """How a run ended, there."""
-COUNTED_SIZES = 3
-"""Words of a txe_counted before its last part."""
 
 Places = Mapping[int, Sequence[tuple[int, int]]]
 """By buffer the addresses of the words that hold where it lies, and bytes that are added there."""
@@ -64,8 +63,8 @@ class NativePart:
 
     def changing(self, words: Array, places: Places, keep: Sequence[object]) -> NativePart:
         """One that tells sizes, with the txe_changing that binds what follows."""
-        if self.kind == COUNTED:
-            own = _words(*self.words[:COUNTED_SIZES], CHANGING, address_of(words))
+        if self.kind in (COUNTED, CHOSEN):  # the last two words are a part
+            own = _words(*self.words[:-2], CHANGING, address_of(words))
             return replace(self, words=own, places=places, keep=[*keep, self.words, words])
         return replace(self, kind=CHANGING, words=words, places=places, keep=keep)
 
@@ -108,7 +107,8 @@ def _native(part: Part) -> NativePart | None:
     if not all(isinstance(b.program, ElfProgram) for b in _bodies(part)):
         return None
     if isinstance(part, BranchPart):
-        return _branch(part)
+        branch = _branch(part)
+        return branch if part.sizes is None else _chosen(branch, part.sizes)
     if isinstance(part, LoopPart):
         loop = _loop(part)
         return loop if part.count is None else _counted(loop, part.count)
@@ -139,15 +139,31 @@ def _telling(part: TellingPart) -> NativePart | None:
     return NativePart(TELLING, words, places, faults, [part], words)
 
 
-def _sizes(told: TellingPart | LoopCount) -> tuple[int, int, int]:
+def _sizes(told: TellingPart | LoopCount | BranchSizes) -> tuple[int, int, int]:
     """The end of a txe_telling."""
     return address_of(told.told), address_of(told.expected), len(told.expected)
 
 
+def _told_alone(told: LoopCount | BranchSizes) -> Array:
+    """A txe_telling of sizes that are there already."""
+    nothing = 0, 0
+    return _words(*nothing, *nothing, *_sizes(told))
+
+
+def _chosen(branch: NativePart, sizes: BranchSizes) -> NativePart:
+    """A branch that tells the sizes of its results."""
+    telling = _told_alone(sizes)
+    words = _words(
+        address_of(branch.words), len(sizes.names), address_of(sizes.told),
+        address_of(sizes.otherwise), address_of(sizes.holding), TELLING, address_of(telling),
+    )  # fmt: skip
+    keep = [branch, sizes, telling]
+    return NativePart(CHOSEN, words, branch.places, branch.faults, keep, telling)
+
+
 def _counted(loop: NativePart, count: LoopCount) -> NativePart:
     """A loop that tells how often it ran."""
-    nothing = 0, 0
-    telling = _words(*nothing, *nothing, *_sizes(count))
+    telling = _told_alone(count)
     words = _words(
         address_of(loop.words), count.room, address_of(count.told), TELLING, address_of(telling)
     )
@@ -155,10 +171,12 @@ def _counted(loop: NativePart, count: LoopCount) -> NativePart:
     return NativePart(COUNTED, words, loop.places, loop.faults, keep, telling)
 
 
-def _told(part: Part) -> TellingPart | LoopCount | None:
+def _told(part: Part) -> TellingPart | LoopCount | BranchSizes | None:
     """What a part tells."""
     if isinstance(part, LoopPart):
         return part.count
+    if isinstance(part, BranchPart):
+        return part.sizes
     return part if isinstance(part, TellingPart) else None
 
 
@@ -197,12 +215,12 @@ def _changing(
     return made
 
 
-def _room(part: TellingPart | LoopCount, inside: bool) -> list[Assumption]:
+def _room(part: TellingPart | LoopCount | BranchSizes, inside: bool) -> list[Assumption]:
     """That there is some for what a step works in; and where threads share the work, that what was
     found to be worth sharing holds, unless it is inside of a body: there that is worth less than
     going on.
     """
-    if isinstance(part, LoopCount):
+    if not isinstance(part, TellingPart):
         return []
     found = [Assumption(part.scratch.nbytes, ">=", part.workspace)]
     assert isinstance(part.write, ElfRun)

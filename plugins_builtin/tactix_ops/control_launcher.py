@@ -36,10 +36,10 @@ class ControlLauncher(Launcher):
         )
 
     def told(self, step: Step) -> frozenset[str]:
-        """As ``Launcher.told``: how often a loop with rows runs."""
-        from tactix_ops.native_control import counts
+        """As ``Launcher.told``: how often a loop with rows runs, and sizes of branches."""
+        from tactix_ops.native_control import told
 
-        return counts(step)
+        return told(step)
 
     def part(
         self,

@@ -7,14 +7,15 @@ is sliced and what is stacked lies in rows one behind the other.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Env, evaluate_shape, symbol_name, symbols
+from tactix.base.dims import Env, evaluate_shape, learn, symbol_name, symbols
 from tactix.base.dtypes import DType
 from tactix.base.host_memory import check_array_fits
 from tactix.base.tensor import LINEAR
@@ -23,6 +24,7 @@ from tactix.contracts.program import (
     BoundBody,
     BoundTensor,
     BranchPart,
+    BranchSizes,
     CarriedState,
     LoopCount,
     LoopPart,
@@ -35,14 +37,16 @@ from tactix_ops.steady_loops import Places
 Shapes = Sequence[tuple[int, ...]]
 
 
-def counts(step: Step) -> frozenset[str]:
-    """The symbol of how often a loop runs, where it stacks rows."""
+def told(step: Step) -> frozenset[str]:
+    """The symbols of a branch's results, and of how often a loop runs that stacks rows."""
     params = step.artifact.params
     states = params.get("states")
-    if params.get("control") != "Loop" or not isinstance(states, int):
+    dims = [d for o in step.outputs for d in o.spec.shape]
+    if params.get("control") == "Loop" and isinstance(states, int):
+        dims = [d for o in step.outputs[states:] for d in o.spec.shape[:1]]
+    elif params.get("control") != "If":
         return frozenset()
-    stacks = step.outputs[states:]
-    return frozenset(n for o in stacks for d in o.spec.shape[:1] if (n := symbol_name(d)))
+    return frozenset(name for d in dims if (name := symbol_name(d)))
 
 
 def part(step: Step, env: Env, expected: Env, bodies: Sequence[BindableBody]) -> PlacedPart | None:
@@ -60,7 +64,7 @@ def part(step: Step, env: Env, expected: Env, bodies: Sequence[BindableBody]) ->
     return make(_Nesting(step, env, expected, inputs), bodies)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Nesting:
     """A step at sizes."""
 
@@ -82,6 +86,31 @@ class _Nesting:
         first = self.outputs[self.params["states"]].spec.shape[0]
         return evaluate_shape((first,), self.env)[0] if symbols(first) <= self.env.keys() else -1
 
+    @functools.cached_property
+    def fresh(self) -> tuple[str, ...]:
+        """Symbols of the outputs that nothing before the step tells."""
+        named = (symbol_name(d) for o in self.outputs for d in o.spec.shape)
+        return tuple(dict.fromkeys(n for n in named if n and n not in self.env))
+
+    @property
+    def expectations(self) -> list[int | None]:
+        return [self.expected.get(name) for name in self.fresh]
+
+    def learned(self, shapes: Shapes) -> list[int] | None:
+        """The values of the fresh symbols where outputs have these shapes; None where they cannot
+        have them.
+        """
+        env = dict(self.env)
+        for o, shape in zip(self.outputs, shapes, strict=True):
+            if len(o.spec.shape) != len(shape):
+                return None
+            learn(o.spec.shape, shape, env)
+        fits = all(
+            evaluate_shape(o.spec.shape, env) == shape
+            for o, shape in zip(self.outputs, shapes, strict=True)
+        )
+        return [env[name] for name in self.fresh] if fits else None
+
     def count(self) -> LoopCount | None:
         """Of runs, as it is expected; None where nobody expects anything, or rows would have no
         shape where there are none of them.
@@ -97,7 +126,7 @@ class _Nesting:
 
 def _branch(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | None:
     condition, *values = nesting.inputs
-    chosen, shapes = list[NestedBody](), list[Shapes]()
+    chosen, shapes, bounds = list[NestedBody](), list[Shapes](), list[BoundBody]()
     for body, which in zip(bodies, nesting.params["captures"], strict=True):
         given = [values[i] for i in which]
         bound = body.bound([x.shape for x in given])
@@ -107,9 +136,21 @@ def _branch(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | N
         own = [x.buffer for x in (*bound.inputs, *bound.outputs)]
         chosen.append(NestedBody(bound.program, list(zip(around, own, strict=True))))
         shapes.append([y.shape for y in bound.outputs])
-    if not _is_one(condition, DType.BOOL) or shapes[0] != shapes[1]:
+        bounds.append(bound)
+    if not _is_one(condition, DType.BOOL):
         return None
-    return PlacedPart(BranchPart(condition.buffer, *chosen), shapes[0])
+    part = BranchPart(condition.buffer, chosen[0], chosen[1])
+    if not nesting.fresh:
+        return PlacedPart(part, shapes[0]) if shapes[0] == shapes[1] else None
+    found = [nesting.learned(s) for s in shapes]
+    if any(f is None for f in found):
+        return None
+    likely = 1 if found[1] == nesting.expectations else 0
+    told, expected, *both = (np.array(found[i], np.int64) for i in (likely, likely, 0, 1))
+    made = BranchSizes(nesting.fresh, told, expected, *both)
+    bytes_of = ([y.nbytes for y in b.outputs] for b in bounds)
+    rooms = [max(pair) for pair in zip(*bytes_of, strict=True)]
+    return PlacedPart(replace(part, sizes=made), shapes[likely], rooms)
 
 
 def _loop(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | None:

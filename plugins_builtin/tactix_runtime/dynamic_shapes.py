@@ -47,8 +47,8 @@ from tactix_runtime.values import as_value
 from tactix_runtime.weave import NOTHING, Weave, WholeRun
 
 MOST_DEPARTURES = 6
-"""After native calls that ended as there was no room, 1, 3, 7 runs and so on are made step by step,
-up to 2 to this power, so that what never has room costs little.
+"""After native calls that ended as there was no room, and where there can be none, 1, 3, 7 runs and
+so on are made step by step, up to 2 to this power, so that what never has room costs little.
 """
 
 
@@ -280,8 +280,7 @@ class SegmentedContext(ExecutionContext):
     def _on(self, whole: WholeRun, values: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """The rest of a run that stopped, as a step told another size than expected."""
         assert whole.stopped is not None
-        self._departures = min(MOST_DEPARTURES, self._departures + 1)
-        self._wait = (1 << self._departures) - 1
+        self._retreat()
         done, program = self._weave.stopped(whole.stopped), self._program
         run_values = RunValues(program)
         run_values.addresses = done.addresses
@@ -291,6 +290,11 @@ class SegmentedContext(ExecutionContext):
             if io.buffer in done.made:
                 run_values.put(io.buffer, y, io.dtype)
         return self._from(done.step, done.env, run_values)
+
+    def _retreat(self) -> None:
+        """Some runs are made step by step now."""
+        self._departures = min(MOST_DEPARTURES, self._departures + 1)
+        self._wait = (1 << self._departures) - 1
 
     def _from(self, first: int, env: dict[str, int], run_values: RunValues) -> list[Any]:
         """The outputs, made step by step from that one on, which is produced; -1: all of them."""
@@ -353,6 +357,8 @@ class SegmentedContext(ExecutionContext):
             return None
         bound = self._weave.at(known[0], given)
         if bound is None:
+            if self._telling:  # at other sizes there may be one, and to look takes a while
+                self._retreat()
             return None
         if self._whole is None or self._whole.bound is not bound:
             weave = self._weave

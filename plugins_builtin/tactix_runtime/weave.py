@@ -290,6 +290,10 @@ class Weave:
         found = launcher.part(step, run.env, expected, bodies, program.context)
         if found is None or len(found.shapes) != len(step.outputs):
             return None
+        for o, shape, room in zip(step.outputs, found.shapes, found.rooms, strict=False):
+            if not self.changes and room > math.prod(shape) * o.spec.dtype.itemsize:
+                return None
+            self._room(o.buffer, room)
         for o, shape in zip(step.outputs, found.shapes, strict=True):
             bind_shape(step.name, o.spec.shape, shape, run.env)
             made = run.made[o.buffer] = BoundTensor(o.buffer, shape, o.spec.dtype)

@@ -1,5 +1,5 @@
-"""Loops that stack rows of which only running tells the number: native from the second run on,
-compared with the numpy reference.
+"""Loops that stack rows of which only running tells the number, and branches of different shapes:
+native from the second run on, compared with the numpy reference.
 """
 
 from __future__ import annotations
@@ -245,6 +245,88 @@ def test_loops_and_steps_that_tell_sizes_are_native_inside_of_a_loop(
     for _ in range(2):
         run(x=given["x"], outer=np.array(110), modulus=np.array(100))
     assert calls.whole >= 1
+
+
+BRANCHES = text(
+    "float[n, 4] x, bool which",
+    "float[m, k] y, float16[j] h, float[k] sums, int64[a, b] places",
+    """
+    w = Constant <value = float[4, 3] {1, 2, 3, 4, 5, 6, 7, 8, 9, -1, -2, -3}> ()
+    few = Constant <value = float16[2] {1, 2}> ()
+    one = Constant <value = float16[1] {3}> ()
+    size = Constant <value = int64[1] {2000}> ()
+    many = Expand (one, size)
+    zero = Constant <value = int64[1] {0}> ()
+    y, r = If (which) <
+      then_branch = yes () => (float[a, b] t, float16[c] u) {
+        p = MatMul (x, w)
+        t = Tanh (p)
+        u = Neg (many)
+      },
+      else_branch = no () => (float[d, e] f, float16[g] h) {
+        f = Concat <axis = 0> (x, x, x, x, x)
+        h = Neg (few)
+      }
+    >
+    h = Neg (r)
+    sums = ReduceSum <keepdims = 0> (y, zero)
+    above = Greater (y, sums)
+    places = NonZero (above)
+    """,
+)
+"""Two results, each of which is larger in another branch, and what follows from their shapes."""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_branches_of_different_shapes_and_what_lies_behind_them(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setenv("TACTIX_ALWAYS_PARALLEL", str(threads - 1))
+    run = Checked(parsed(BRANCHES), threads)
+    for n in (2, 3, 0, 90):
+        calls.whole = calls.ended = 0
+        for which in (True, False, True, True, False, False, True, False, False, True):
+            run(x=rand(n, 4, seed=n), which=np.array(which))
+        assert calls.whole > calls.ended
+
+
+CHOICES = text(
+    "float[n] x, int64 times, int64 modulus",
+    "float[n] y, float[k] rows",
+    """
+    zero = Constant <value = int64[1] {0}> ()
+    nought = Constant <value = int64 {0}> ()
+    y, rows = Loop (times, , x) <
+      body = body (int64 i, bool c, float[n] v) => (bool d, float[n] w, float row) {
+        d = Identity (c)
+        left = Mod (i, modulus)
+        first = Equal (left, nought)
+        r = If (first) <
+          then_branch = yes () => (float[a] t) { t = Concat <axis = 0> (v, x, v) },
+          else_branch = no () => (float[b] e) { e = Neg (x) }
+        >
+        row = ReduceSum <keepdims = 0> (r, zero)
+        u = Tanh (row)
+        w = Add (v, u)
+      }
+    >
+    """,
+)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_branches_of_different_shapes_are_native_inside_of_a_loop(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setenv("TACTIX_ALWAYS_PARALLEL", str(threads - 1))
+    run = Checked(parsed(CHOICES), threads)
+    (outer,) = [s for s in run.engine.inspect()["steps"] if "bodies" in s]
+    assert outer["body_runs"] == ["one native call"]
+    run(x=rand(5), times=np.array(7), modulus=np.array(3))
+    calls.whole = calls.ended = 0
+    for times in (7, 9, 0, 1, 20):
+        run(x=rand(5), times=np.array(times), modulus=np.array(3))
+    assert (calls.whole, calls.ended) == (5, 0)
 
 
 @pytest.mark.parametrize("seed", range(8))

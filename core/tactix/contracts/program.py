@@ -101,12 +101,29 @@ class NestedBody:
 
 
 @dataclass(frozen=True, eq=False)
+class BranchSizes:
+    """What a branch tells of its results. ``told``: where the numbers are written, int64, as the
+    symbols ``names``; ``expected``: what they are taken for; ``holding`` and ``otherwise``: what
+    they are after either body.
+    """
+
+    names: tuple[str, ...]
+    told: Array
+    expected: Array
+    holding: Array
+    otherwise: Array
+
+
+@dataclass(frozen=True, eq=False)
 class BranchPart:
-    """One of two bodies. ``condition``: buffer of the bool that says whether it is the first."""
+    """One of two bodies. ``condition``: buffer of the bool that says whether it is the first.
+    ``sizes``: what tells the shapes of results that only running tells.
+    """
 
     condition: int
     holding: NestedBody
     otherwise: NestedBody
+    sizes: BranchSizes | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,8 +209,8 @@ class TellingPart:
 
 @dataclass(frozen=True, eq=False)
 class ChangingSizes:
-    """Symbols that parts of a program, those that tell sizes and loops with a count, may tell
-    otherwise than expected: it runs on if what is behind them has room.
+    """Symbols that parts of a program, those that tell sizes, branches and loops among them, may
+    tell otherwise than expected: it runs on if what is behind them has room.
 
     ``values``: of all ``symbols``, int64, those of the run that ended last. ``told``: those among
     them that parts tell. ``conditions``: by the index of such a part what must hold between it and
@@ -214,7 +231,10 @@ Part = Runnable | BranchPart | LoopPart | TellingPart
 
 @dataclass(frozen=True)
 class PlacedPart:
-    """A step as a part, and the shapes of its outputs."""
+    """A step as a part, and the shapes of its outputs. ``rooms``: bytes that these must have room
+    for, where that may be more; empty where it is not.
+    """
 
     part: Part
     shapes: Sequence[tuple[int, ...]]
+    rooms: Sequence[int] = ()

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-enum { TXE_TABLE, TXE_BRANCH, TXE_LOOP, TXE_TELLING, TXE_CHANGING, TXE_COUNTED, TXE_KINDS }; /* kinds of parts */
+enum { TXE_TABLE, TXE_BRANCH, TXE_LOOP, TXE_TELLING, TXE_CHANGING, TXE_COUNTED, TXE_CHOSEN, TXE_KINDS }; /* kinds of parts */
 enum { TXE_OVER, TXE_LATER, TXE_REFUSED, TXE_DEPARTED }; /* how a run of a part ended; departed: a size is another */
 enum { TXE_OUTSIDE, TXE_BETWEEN, TXE_INSIDE }; /* where a loop is: not begun, between two runs of its body, in one */
 
@@ -97,6 +97,15 @@ typedef struct {
     int64_t *count; /* gets how often it ran */
     txe_part sizes; /* TXE_TELLING or TXE_CHANGING, without tables */
 } txe_counted;
+
+/* A branch that tells sizes of what it gives: then what these mean for what is behind it. */
+typedef struct {
+    txe_branch *branch;
+    int64_t sizes;
+    int64_t *told;
+    const int64_t *of[2]; /* where the condition does not hold, and where it does */
+    txe_part then;        /* TXE_TELLING or TXE_CHANGING, without tables */
+} txe_chosen;
 
 static int txe_advance(txe_program *p, uint64_t until);
 
@@ -209,6 +218,18 @@ static int txe_count_runs(txe_counted *c, uint64_t until) {
     return txe_make(&c->sizes, until);
 }
 
+static int txe_take_branch(const txe_branch *b, uint64_t until) {
+    return txe_advance(b->body[*b->condition != 0], until); /* nothing writes the condition before it is over */
+}
+
+static int txe_branch_and_tell(txe_chosen *c, uint64_t until) {
+    const int how = txe_take_branch(c->branch, until);
+    if (how != TXE_OVER)
+        return how;
+    memcpy(c->told, c->of[*c->branch->condition != 0], (size_t)c->sizes * sizeof *c->told);
+    return txe_make(&c->then, until);
+}
+
 static int txe_make(const txe_part *part, uint64_t until) {
     if (part->kind == TXE_TABLE)
         return txe_run_steps(part->what);
@@ -220,8 +241,9 @@ static int txe_make(const txe_part *part, uint64_t until) {
         return txe_repeat_body(part->what, -1, until);
     if (part->kind == TXE_COUNTED)
         return txe_count_runs(part->what, until);
-    const txe_branch *b = part->what; /* nothing writes the condition before the branch is over */
-    return txe_advance(b->body[*b->condition != 0], until);
+    if (part->kind == TXE_CHOSEN)
+        return txe_branch_and_tell(part->what, until);
+    return txe_take_branch(part->what, until);
 }
 
 static int txe_advance(txe_program *p, uint64_t until) {
@@ -241,13 +263,19 @@ static void txe_reset_loop(txe_loop *l) {
     txe_reset(l->body);
 }
 
+static void txe_reset_branch(txe_branch *b) {
+    for (int i = 0; i < 2; i++)
+        txe_reset(b->body[i]);
+}
+
 /* Forgets a run that was stopped. */
 static void txe_reset(txe_program *p) {
     p->at = 0;
     for (const txe_part *part = p->part; part < p->part + p->parts; part++) {
         if (part->kind == TXE_BRANCH)
-            for (int i = 0; i < 2; i++)
-                txe_reset(((txe_branch *)part->what)->body[i]);
+            txe_reset_branch(part->what);
+        if (part->kind == TXE_CHOSEN)
+            txe_reset_branch(((txe_chosen *)part->what)->branch);
         if (part->kind == TXE_LOOP)
             txe_reset_loop(part->what);
         if (part->kind == TXE_COUNTED)

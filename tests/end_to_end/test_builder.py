@@ -785,3 +785,22 @@ print(*sys.modules)"""
     loaded = set(done.stdout.split())
     assert "tactix_cpu.launcher" in loaded
     assert not loaded & {"tactix.builder", "tactix_ops.layers", "onnx", "email.parser", "difflib"}
+
+
+def test_exact_numerics_tell_which_rules_they_hold_back() -> None:
+    builder = tactix.Builder()
+    net = builder.create_network()
+    rng = np.random.default_rng(0)
+    w, *of_channels = (
+        net.add_constant(rng.random(shape, dtype=np.float32))
+        for shape in ((4, 2, 3, 3), *((4,),) * 4)
+    )
+    (y,) = net.add_layer("tactix.Convolution", [net.add_input("x", "f32", (1, 2, 5, 5)), w])
+    (y,) = net.add_layer("tactix.BatchNormalization", [y, *of_channels], "norm")
+    net.mark_output(y, "y")
+    given = config(flags={BuilderFlag.EXACT_NUMERICS})
+    plan = builder.build_plan(net, given)
+    told = [m for m in plan.ledger["fusion"]["nearly"] if m["node"] == "norm"]
+    assert {m["rule"] for m in told} >= {"tactix.norm_into_conv", "tactix.norm_as_pointwise"}
+    assert all("exact numerics" in m["reason"] for m in told)
+    assert "tactix.norm_into_conv" not in {f["rule"] for f in plan.ledger["fusion"]["fired"]}

@@ -28,7 +28,7 @@ from tactix.run.engine import Engine
 from tactix.run.link import device_of
 from tactix.select.bench import Bench
 from tactix.select.compile import Toolchain
-from tactix.select.precision import LOWER, Precisions
+from tactix.select.precision import LOWER, REASSOCIATES, Precisions
 from tactix.select.timing_cache import TimingCache, default_path
 
 
@@ -147,12 +147,12 @@ def _aim(session: Session, config: BuilderConfig) -> _Aim:
 def _ways(
     session: Session, config: BuilderConfig, kinds: frozenset[str], device: str, logger: Logger
 ) -> tuple[list[Rule], list[Tactic]]:
-    """Rules and tactics that the configuration allows."""
+    """Rules and tactics that the configuration allows, and rules that tell of what it does not."""
     for text in session.unresolved():
         logger.warning(punctuated((text, "Report it to the author of the pack")))
     active = [r for r in session.active_rules() if r.device in ("", device)]
     available = session.active_tactics()
-    rules = [r for r in active if r.numerics in kinds]
+    rules = [r for r in active if r.numerics in {*kinds, REASSOCIATES}]
     tactics = [t for t in available if t.numerics in kinds]
     has = {r.numerics for r in active} | {t.numerics for t in available if t.device == device}
     for lower in sorted(LOWER & config.numerics - has):

@@ -47,6 +47,10 @@ class Keeps:
         return cls(stays, stays)
 
 
+REASSOCIATES = "reassociates"
+"""The kind of rules whose results are rounded otherwise, as they compute in another order."""
+WITHHELD = "it changes how results are rounded, which exact numerics do without"
+
 SHOWN = 3
 """Reasons that are told of one node, or of a whole network."""
 
@@ -89,8 +93,12 @@ class Precisions:
 
     def gated(self, rule: Rule, stays: Stays = lambda name: "") -> Rule:
         """The rule; one that lowers precision only where that is wanted, or allowed and the node
-        not one that stays.
+        not one that stays. One that is not allowed to reassociate only tells where it would.
         """
+
+        def withheld(**bound: Any) -> bool | str:
+            verdict = rule.verdict(bound)
+            return WITHHELD if verdict is True else verdict
 
         def when(**bound: Any) -> bool | str:
             root, want = bound["root"], self.of(bound["root"])
@@ -105,6 +113,8 @@ class Precisions:
                 self.obeyed |= {root.name} if fixed else set()
             return verdict
 
+        if rule.numerics == REASSOCIATES and REASSOCIATES not in self.allowed:
+            return replace(rule, when=withheld, fits=None)
         return replace(rule, when=when, fits=None) if rule.numerics in LOWER else rule
 
     def check(self, logger: Logger) -> None:

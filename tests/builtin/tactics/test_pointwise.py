@@ -205,6 +205,26 @@ def test_integer_edges_do_not_trap():
         check(node("Mod", [a, b], fmod=True), TACTIC, [a, b])
 
 
+@pytest.mark.parametrize("fmod", [True, False])
+def test_remainders_are_exact(fmod):
+    """Of any bits, of numbers at the edges, and of small whole ones."""
+    rng = _rng(5)
+    ends = [0, np.inf, np.nan, 1e-45, 1.17e-38, 3.4e38, 1, 3, 2**28, 2**28 + 32]
+    edges = np.array([*ends, *(-e for e in ends)], np.float32)
+    a, b = (
+        np.concatenate(
+            [
+                rng.integers(0, 1 << 32, 500, dtype=np.uint32).view(np.float32),
+                rng.choice(edges, 200),
+                rng.integers(-99, 99, 50).astype(np.float32),
+            ]
+        )
+        for _ in range(2)
+    )
+    with np.errstate(all="ignore"):
+        check(node("Mod", [a, b], fmod=fmod), TACTIC, [a, b], budget=0.0)
+
+
 CASTS = ["f64", "f32", "f16", "bf16", "i64", "i32", "i8", "u8", "bool"]
 
 

@@ -304,11 +304,50 @@ TX_INLINE vf tx_atanh(vf x) {
     return tx_select(tx_lt(a, tx_splat(0.5f)), p * (z * x) + x, tx_copysign(far, x));
 }
 
-/* The remainder with the divisor's sign, as numpy's and Python's. */
-TX_RARE float tx_mod_float(float a, float b) {
-    const float r = fmodf(a, b);
-    return r == 0.0f ? copysignf(0.0f, b) : (r < 0.0f) != (b < 0.0f) ? r + b : r;
-}
 TX_LANEWISE2(tx_pow, powf)
-TX_LANEWISE2(tx_fmod, fmodf)
-TX_LANEWISE2(tx_mod, tx_mod_float)
+
+/* What a division leaves, with the dividend's sign. A quotient below 2^28 has no more than 29 bits, so that its product
+   with a divisor of 24 is exact in double, and what is left of the dividend, too; the quotient itself may have been
+   rounded up to a whole number. */
+#define TX_FMOD_NEAR 0x1p28
+TX_INLINE double tx_fmod_step(double a, double b, double quotient) {
+    double r = a - (double)(int32_t)quotient * b;
+    r = r < 0.0 ? r + b : r;
+    r = r >= b ? r - b : r;
+    return a < b ? a : r; /* of an infinite divisor the product above is NaN */
+}
+/* Of larger quotients, by divisors that are multiples of the given one, so that at most 28 bits go at a time. */
+TX_RARE float tx_fmod_far(float x, float y) {
+    double a = fabs((double)x);
+    const double b = fabs((double)y);
+    if (!(a < (double)INFINITY && b > 0.0)) return fmodf(x, y);
+    while (a >= b) {
+        double multiple = b;
+        while (a >= multiple * TX_FMOD_NEAR) multiple *= TX_FMOD_NEAR / 2;
+        a = tx_fmod_step(a, multiple, a / multiple);
+    }
+    return copysignf((float)a, x);
+}
+TX_RARE vf tx_fmod(vf x, vf y) {
+    float left[TX_LANES], right[TX_LANES], r[TX_LANES];
+    int far = 0;
+    memcpy(left, &x, sizeof x);
+    memcpy(right, &y, sizeof y);
+    for (int l = 0; l < TX_LANES; l++) {
+        const double a = fabs((double)left[l]), b = fabs((double)right[l]), quotient = a / b;
+        const int near = a < b * TX_FMOD_NEAR;
+        r[l] = copysignf((float)tx_fmod_step(a, b, near ? quotient : 0.0), left[l]);
+        far |= !near;
+    }
+    for (int l = 0; far && l < TX_LANES; l++)
+        if (!(fabs((double)left[l]) < fabs((double)right[l]) * TX_FMOD_NEAR)) r[l] = tx_fmod_far(left[l], right[l]);
+    memcpy(&x, r, sizeof x);
+    return x;
+}
+/* The remainder with the divisor's sign, as numpy's and Python's. */
+TX_RARE vf tx_mod(vf x, vf y) {
+    vf r = tx_fmod(x, y);
+    for (int l = 0; l < TX_LANES; l++)
+        r[l] = r[l] == 0.0f ? copysignf(0.0f, y[l]) : (r[l] < 0.0f) != (y[l] < 0.0f) ? r[l] + y[l] : r[l];
+    return r;
+}

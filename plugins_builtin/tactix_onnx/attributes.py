@@ -71,10 +71,9 @@ def check(node: onnx.NodeProto, opset: int, rank: int | None) -> None:
     ``rank``: of the first input, None if it has none. Files of the first IR versions name no kind
     of attributes.
     """
-    domain = domain_of(node.domain)
-    types = attribute_types(domain, node.op_type, opset)
-    seen = set()
-    for a in node.attribute:
+    domain, given, seen = domain_of(node.domain), node.attribute, set()
+    types = attribute_types(domain, node.op_type, opset) if given else {}
+    for a in given:
         who = f"attribute {a.name!r}"
         if a.name in seen:
             raise ModelImportError("it is given twice", who=who, do=AGAIN)

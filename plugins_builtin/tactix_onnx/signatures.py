@@ -68,8 +68,8 @@ def check(
     domain = domain_of(node.domain)
     types = tuple(None if v is None else _text(v) for v in inputs)
     found = _fit(domain, node.op_type, opset, types, len(node.output))
-    if domain == MAIN and (found.misfit is None or found.newer is not None):
-        _check_sizes(node, inputs)
+    if found.misfit is None or found.newer is not None:
+        _check_sizes(node, domain, inputs)
     if found.misfit is None:
         return
     what = found.misfit.of(node.input)
@@ -96,9 +96,11 @@ _LISTS: Mapping[str, Sequence[int]] = {
 """Inputs that are a list of numbers."""
 
 
-def _check_sizes(node: onnx.NodeProto, inputs: Sequence[Value | None]) -> None:
+def _check_sizes(node: onnx.NodeProto, domain: str, inputs: Sequence[Value | None]) -> None:
     """Raises ModelImportError where a number or a list of them is given as something else."""
     op = node.op_type
+    if domain != MAIN or (op not in _ONE and op not in _LISTS):
+        return
     for i, v in _tensors(inputs, _ONE.get(op, ())):
         if isinstance(v.spec.numel, int) and v.spec.numel != 1:
             what = f"input {i} {node.input[i]!r} is {v.spec}"

@@ -49,7 +49,8 @@ _TYPED_FIELDS = {
 def dtype_of(code: int, who: str) -> DType:
     """The dtype of an ONNX element type. Raises ModelImportError."""
     if code not in ONNX_DTYPES:
-        raise ModelImportError(f"element type {code} has no tactix dtype", who=who)
+        do = f"Export it with one of ONNX's element types, {min(ONNX_DTYPES)} to {max(ONNX_DTYPES)}"
+        raise ModelImportError(f"element type {code} has no tactix dtype", who=who, do=do)
     return ONNX_DTYPES[code]
 
 
@@ -185,13 +186,13 @@ class WeightReader:
 
 
 def _shape(dims: Sequence[int], who: str) -> tuple[int, ...]:
-    if len(dims) > RANK or any(d < 0 for d in dims):
-        raise ModelImportError(
-            "its shape is none",
-            who=who,
-            why=f"it has {len(dims)} axes (there are at most {RANK}) or a negative dim",
-            do="Export the model again",
-        )
+    if len(dims) > RANK:
+        why = f"there are at most {RANK}"
+        do = "Export the model again"
+        raise ModelImportError(f"it has {len(dims)} axes", who=who, why=why, do=do)
+    if any(d < 0 for d in dims):
+        what, why = f"its shape is {tuple(dims)}", "no size is negative"
+        raise ModelImportError(what, who=who, why=why, do="Export the model again")
     return tuple(dims)
 
 

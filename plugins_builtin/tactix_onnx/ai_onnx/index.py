@@ -138,7 +138,7 @@ def one_hot(ctx: Context, node: Any) -> Value:
         return ctx.layer("tactix.DynamicOneHot", [indices, ctx.tensor(1), values], **fields)
     (depth,) = ctx.need_known(1, "depths")
     if compare(depth, 0) == "<":
-        raise ModelImportError(f"a depth of {depth}, which is negative")
+        raise ModelImportError(f"a depth of {depth}, which is negative", do="Give 0 or more")
     rank = indices.spec.rank + 1
     axis = axis_of(ctx.attr("axis", -1), rank, ctx.op)
     if not indices.spec.dtype.is_int or indices.spec.dtype is not DType.INT64:

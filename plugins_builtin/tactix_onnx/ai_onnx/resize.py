@@ -86,7 +86,8 @@ def resize(ctx: Context, node: Any) -> Value:
         modes["roi"] = _region(ctx, axes)
     scales = _scales(ctx, 2)
     if scales and ctx.input(3) is not None and ctx.spec(3).shape != (0,):
-        raise ModelImportError("it has both scales and sizes, of which there can be one")
+        what = "it has both scales and sizes, of which there can be one"
+        raise ModelImportError(what, do="Leave one of them out")
     sizes = list(x.spec.shape)
     full = [1.0] * rank
     _check_count("scales", scales, axes)

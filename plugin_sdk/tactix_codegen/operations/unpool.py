@@ -28,8 +28,6 @@ def unpool_of(node: Node) -> UnpoolWork | Reject:
         return Reject("no layers around it are fused by this tactic")
     if not c_copy.movable(x.dtype) or not places.dtype.is_int:
         return Reject(f"no unpooling of {x.dtype.value} to places of {places.dtype.value}")
-    if x.numel != places.numel:
-        return Reject("there are not as many places as elements")
     return UnpoolWork(node, _smallest(node))
 
 

@@ -31,6 +31,7 @@ from tactix_ops.layers.common import (
     optional,
     pick,
     required,
+    same_dim,
 )
 from tactix_ops.layers.shape import Pad, PadAttrs
 
@@ -430,7 +431,9 @@ class DynamicOneHot(Layer):
     Attrs = DynamicOneHotAttrs
 
     def infer(self, attrs: DynamicOneHotAttrs, inputs: Specs) -> list[TensorSpec]:
-        indices, _, values = required(self, inputs, 3)
+        indices, depth, values = required(self, inputs, 3)
+        same_dim(depth.numel, 1, self.key, "the number of depths")
+        same_dim(values.numel, 2, self.key, "the number of values")
         axis = axis_of(attrs.axis, indices.rank + 1, self.key)
         return [
             TensorSpec(

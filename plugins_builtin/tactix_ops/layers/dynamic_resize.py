@@ -12,7 +12,7 @@ import numpy as np
 from tactix.base.dims import Dim, Shape, floordiv
 from tactix.base.errors import ShapeError
 from tactix.contracts.layer import Layer
-from tactix_ops.layers.common import Array, Specs, pick, required
+from tactix_ops.layers.common import Array, Specs, optional, pick, required, same_dim
 from tactix_ops.layers.dynamic import Dynamic, fresh, numbers
 from tactix_ops.layers.resize import Resize, ResizeAttrs
 
@@ -61,6 +61,11 @@ def fitted(have: Sequence[int], want: Sequence[int], policy: str) -> tuple[list[
     return [int(np.floor(scale * h + 0.5)) for h in have], [scale] * len(have)
 
 
+def crops(attrs: DynamicResizeAttrs) -> bool:
+    """Whether there is a region."""
+    return attrs.coordinate_transformation_mode == "tf_crop_and_resize"
+
+
 class DynamicResize(Dynamic):
     """x at another size; inputs x, roi, scales, sizes: scales or sizes must be there, and not
     empty.
@@ -74,6 +79,13 @@ class DynamicResize(Dynamic):
         (x,) = required(self, inputs, 1)
         new = fresh(attrs, x.rank)  # type: ignore[arg-type]
         named = attrs.axes or range(x.rank)
+        # an empty tensor is none, as scales of an open number may turn out to be beside sizes
+        told = [s for s in inputs[2:] if s is not None and s.numel != 0]
+        if len(told) == 1 or (told and isinstance(told[0].numel, int)):
+            same_dim(told[0].numel, len(named), self.key, "the number of scales or sizes")
+        region = optional(inputs, 1)
+        if region is not None and region.numel != 0 and crops(attrs):
+            same_dim(region.numel, 2 * len(named), self.key, "the numbers of a region")
         return [tuple(new[i] if i in named else d for i, d in enumerate(x.shape))]
 
     def reference(self, attrs: DynamicResizeAttrs, *inputs: Array) -> tuple[Array, ...]:
@@ -107,11 +119,10 @@ class DynamicResize(Dynamic):
             if roi is not None and roi.size:
                 region[a], region[x.ndim + a] = float(roi[i]), float(roi[len(axes) + i])
         shared = {f.name for f in fields(ResizeAttrs)} & {f.name for f in fields(attrs)}
-        cropped = attrs.coordinate_transformation_mode == "tf_crop_and_resize"
         return ResizeAttrs(
             tuple(sizes),
             tuple(scales),
-            tuple(region) if cropped else (),
+            tuple(region) if crops(attrs) else (),
             **{k: getattr(attrs, k) for k in shared},
         )
 

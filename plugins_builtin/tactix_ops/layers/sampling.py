@@ -165,6 +165,8 @@ class AffineGrid(Layer):
         n = length(size, self.key, "axes") - 2
         if theta.rank != 3 or n not in (2, 3):
             raise ShapeError(f"{self.key}: theta {theta}, size {size}")
+        for i, wanted in enumerate((n, n + 1)):
+            same_dim(theta.shape[1 + i], wanted, self.key, f"axis {1 + i} of theta")
         known = size.known()
         spatial = (
             tuple(sym(f"{attrs.symbol}_{i}") for i in range(n)) if known is None else known[2:]

@@ -94,7 +94,8 @@ class MaxUnpool(Layer):
     Attrs = MaxUnpoolAttrs
 
     def infer(self, attrs: MaxUnpoolAttrs, inputs: Specs) -> list[TensorSpec]:
-        x, _ = required(self, inputs, 2)
+        x, places = required(self, inputs, 2)
+        same_dim(places.numel, x.numel, self.key, "the number of places and elements")
         shape = optional(inputs, 2)
         if shape is None:
             return [TensorSpec(x.dtype, self._smallest(attrs, x.shape))]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asked
 import numpy as np
 import pytest
-from harness import NATIVE, Case, check_all, node
+from harness import NATIVE, Case, check_all, node, opened
 from select_cases import drawn
 from test_told_shapes import reported
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import Reject
 from tactix_cpu.tactics.sample.affine import ToldAffineGridTactic
@@ -37,11 +38,13 @@ def test_a_symbolic_batch():
     arrays = [drawn("f32", 4, 2, 3), size]
     made = node("AffineGrid", [theta, size])
     check_all([Case(made, TOLD, arrays, env={"n": 4})])
+    (each,), env = opened(arrays[0])
+    check_all([Case(node("AffineGrid", [each, size]), TOLD, arrays, env=env)])
 
 
 def test_what_it_does_not_take_is_told():
     arrays = [drawn("f32", 1, 2, 3), np.array([1, 1, -1, 4])]
     assert reported(Case(node("AffineGrid", arrays), TOLD, arrays), arrays)
-    flat = [drawn("f32", 1, 2, 2), np.array([1, 1, 2, 4])]
-    assert isinstance(asked.variants(TOLD, node("AffineGrid", flat), NATIVE), Reject)
+    with pytest.raises(ShapeError):
+        node("AffineGrid", [drawn("f32", 1, 2, 2), np.array([1, 1, 2, 4])])
     assert isinstance(asked.variants(TOLD, node("AffineGrid", arrays, [1]), NATIVE), Reject)

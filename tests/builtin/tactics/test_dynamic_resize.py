@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import COMPILER, NATIVE, Case, Run, _compile, _library, check_all, node
+from harness import COMPILER, NATIVE, Case, Run, _compile, _library, check_all, node, opened
 
 from tactix.base.dtypes import DType
+from tactix.base.errors import ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import Reject
 from tactix_cpu.tactics.sample.dynamic_resize import CpuDynamicResizeTactic
@@ -106,10 +107,29 @@ def test_sizes_that_no_axis_has_are_refused(sizes):
     assert run.reported
 
 
+def test_lists_whose_lengths_are_open():
+    x, attrs = _x(1, 2, 9, 13), {"coordinate_transformation_mode": "tf_crop_and_resize"}
+    roi = np.array((0, 0, -0.3, 0.25, 1, 1, 1.2, 0.8), np.float32)
+    scales, sizes = np.array((1, 1, 1.5, 0.4), np.float32), np.array((1, 2, 5, 40))
+    cases = []
+    for arrays, places in (
+        ((x, roi, scales), (0, 1, 2)),
+        ((x, roi, sizes), (0, 1, 3)),
+        ((x, sizes), (0, 3)),
+    ):
+        specs, env = opened(*arrays)
+        given = [specs[places.index(i)] if i in places else None for i in range(4)]
+        fields = attrs if 1 in places else {}
+        made = node("DynamicResize", given, mode="linear", **fields)
+        cases.append(Case(made, TACTIC, list(arrays), env=env, nt=(1, 3)))
+    check_all(cases)
+    with pytest.raises(ShapeError):
+        node("DynamicResize", [x, None, TensorSpec(DType.FP32, (3,)), None])
+
+
 def test_what_it_rejects():
     x = TensorSpec(DType.FP32, (1, 2, 3, 4))
     for inputs, attrs in (
-        ([x, None, TensorSpec(DType.FP32, (3,)), None], {}),
         ([x, None, TensorSpec(DType.INT32, (4,)), None], {}),
         ([x, None, None, None], {}),
     ):

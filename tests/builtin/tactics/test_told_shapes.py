@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from harness import COMPILER, NATIVE, Case, Run, _compile, _library, check, check_all, node
+from harness import COMPILER, NATIVE, Case, Run, _compile, _library, check, check_all, node, opened
 from select_cases import drawn
 
 from tactix.base import dims
@@ -132,6 +132,14 @@ def test_one_hot_vectors(axis):
     for depth in (0, 1, 7):
         arrays = [indices, np.array(depth), np.array([2, 5], np.float16)]
         cases.append(Case(node("DynamicOneHot", arrays, axis=axis), ONE_HOT, arrays, nt=(1, 3)))
+    for code, depth_code in (("f32", "f32"), ("f16", "i32"), ("f64", "bf16"), ("i64", "f64")):
+        given = (indices + 0.5).astype(DType(code).numpy)
+        depth = np.array(7.9).astype(DType(depth_code).numpy)
+        arrays = [given, depth, np.array([2, 5], np.float32)]
+        specs, env = opened(*arrays)
+        cases.append(
+            Case(node("DynamicOneHot", specs, axis=axis), ONE_HOT, arrays, env=env, nt=(1, 3))
+        )
     check_all(cases)
     wrong = [indices, np.array(-1), np.array([0, 1.0])]
     assert reported(Case(node("DynamicOneHot", wrong, axis=axis), ONE_HOT, wrong), wrong)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import COMPILER, NATIVE, Case, Run, _compile, _library, check_all, node
+from harness import COMPILER, NATIVE, Case, Run, _compile, _library, check_all, node, opened
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
@@ -95,7 +95,9 @@ def test_unpooling_of_a_batch_that_only_running_tells(n):
     x, places = TensorSpec(DType.FP32, (b, 2, 3, 3)), TensorSpec(DType.INT64, (b, 2, 3, 3))
     made = node("MaxUnpool", [x, places, None], kernel_shape=(2, 2), strides=(2, 2))
     arrays = [_x(n, 2, 3, 3), RNG.permutation(n * 72)[: n * 18].reshape(n, 2, 3, 3)]
-    check_all([Case(made, UNPOOL, arrays, env={"b": n}, nt=(1, 3))])
+    specs, env = opened(*arrays)
+    each = node("MaxUnpool", [*specs, None], kernel_shape=(2, 2), strides=(2, 2))
+    check_all([Case(m, UNPOOL, arrays, env={"b": n} | env, nt=(1, 3)) for m in (made, each)])
 
 
 def _columns(
@@ -183,6 +185,9 @@ def test_columns_that_do_not_fit_the_image_are_refused(image, taps, number):
 
 def test_what_they_reject():
     x, places = TensorSpec(DType.FP32, (1, 2, 3, 3)), TensorSpec(DType.INT64, (1, 2, 3, 2))
+    with pytest.raises(ShapeError):
+        node("MaxUnpool", [x, places, None], kernel_shape=(2, 2))
+    x = TensorSpec(DType.STRING, places.shape)
     found = UNPOOL.match(node("MaxUnpool", [x, places, None], kernel_shape=(2, 2)), NATIVE)
     assert isinstance(found, Reject)
     sizes = np.array([5, 5]), np.array([2, 2])

@@ -295,10 +295,12 @@ class ToldOneHotTactic(Tactic[Node]):
     tells = True
 
     def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
-        indices, values = node.given[0].spec.dtype, node.given[2].spec.dtype
-        if not c_copy.movable(values) or not (indices.is_int and c_text.has_ctype(indices)):
-            return Reject(f"no vectors of {values.value} by {indices.value} in C")
-        return _no_numbers(node, 1) or node
+        indices, depth, values = (v.spec.dtype for v in node.given)
+        numbers = all(c_text.has_ctype(t) and t is not DType.BOOL for t in (indices, depth))
+        if not c_copy.movable(values) or not numbers:
+            told = f"{indices.value} and a depth of {depth.value}"
+            return Reject(f"no vectors of {values.value} by {told} in C")
+        return node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:
         return c_text.seconds(ctx, (node.given[0].spec.nbytes(), 1 / BANDWIDTH))
@@ -310,7 +312,7 @@ class ToldOneHotTactic(Tactic[Node]):
         kind = f"uint{bits}_t"
         depth = args.size("DEPTH", spec.shape[axis])
         inner = args.size("INNER", dims.prod(spec.shape[axis + 1 :]))
-        read = f"(int64_t){args.input(1)}[0]"
+        read = _whole(args, 1, "0")
         negative = args.refuse("the depth is {0}", f"out[{axis}]", do="Give 0 or more")
         first = [f"out[{axis}] = {read};", block(f"if (out[{axis}] < 0)", negative, "return;")]
         value = f"((const {kind}*){args.bytes_in(2)})"
@@ -327,13 +329,20 @@ class ToldOneHotTactic(Tactic[Node]):
                     "i",
                     "0",
                     inner,
-                    f"const int64_t index = (int64_t){args.input(0)}[o * {inner} + i];",
+                    f"const int64_t index = {_whole(args, 0, f'o * {inner} + i')};",
                     f"const int64_t at = index < 0 ? index + {depth} : index;",
                     f"if ((uint64_t)at < (uint64_t){depth}) y[at * {inner} + i] = {value}[1];",
                 ),
             ),
         ]
         return c_text.kernel(args, body, ctx, preludes=c_copy.preludes(), phases=2, telling=1)
+
+
+def _whole(args: Args, index: int, at: str) -> str:
+    """An element of an input as an integer; of a float what stands before the point."""
+    dtype = args.node.given[index].spec.dtype
+    value = element(dtype, f"{args.input(index)}[{at}]")
+    return f"tx_i64_of({value})" if dtype.is_float else f"(int64_t){value}"
 
 
 class CategoriesTactic(Tactic[Node]):

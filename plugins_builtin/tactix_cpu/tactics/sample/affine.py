@@ -45,9 +45,6 @@ class ToldAffineGridTactic(Tactic[Node]):
             return Reject(f"no places of {theta.dtype.value} in C")
         if not size.dtype.is_int or not c_text.has_ctype(size.dtype):
             return Reject(f"no sizes of {size.dtype.value} in C")
-        axes = node.outputs[0].spec.rank - 2
-        if theta.shape[1:] != (axes, axes + 1):
-            return Reject(f"theta is no matrix for {axes} axes")
         return node if c_text.fresh_symbols(node) else Reject("the size of the image is known")
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:

@@ -26,6 +26,7 @@ from tactix_cpu.tactics.sample.axes import (
 )
 from tactix_cpu.tactics.sample.resize_kernel import GivenNumbers, NearestKernel, WeightedKernel
 from tactix_cpu.tactics.sample.sums import FLOATS, WIDE
+from tactix_ops.layers.dynamic_resize import crops
 
 _ELEMENT = 1e-9
 """Seconds for a result of linear mode; Sapphire Rapids, one thread."""
@@ -170,23 +171,20 @@ def _groups(node: Node, axes: Sequence[int]) -> tuple[AxisGroup, ...]:
 
 
 def _numbers(node: Node, axes: tuple[int, ...]) -> TensorNumbers | Reject:
-    """Which inputs count: scales before sizes, and none that are empty."""
-    found = []
-    for i, each in ((2, 1), (3, 1), (1, 2)):
-        place = node.place(i)
-        if place < 0:
-            found.append(-1)
-            continue
-        spec = node.given[place].spec
-        if not isinstance(spec.numel, int) or spec.numel not in (0, each * len(axes)):
-            return Reject(f"{spec.numel} numbers for {len(axes)} axes")
-        found.append(place if spec.numel else -1)
-    scales, sizes, regions = found
+    """Which inputs count: scales before sizes, and none that are empty. Those that do are as long
+    as the layer asks for.
+    """
+    places = (node.place(i) for i in (2, 3, 1))
+    scales, sizes, regions = (p if p >= 0 and node.given[p].spec.numel != 0 else -1 for p in places)
     if scales < 0 and sizes < 0:
         return Reject("there are neither scales nor sizes")
+    if scales >= 0 and sizes >= 0:
+        if not isinstance(node.given[scales].spec.numel, int):
+            return Reject("only running tells whether there are scales or sizes")
+        sizes = -1
+    if not crops(node.attrs):
+        regions = -1
     for i in (scales, regions):
         if i >= 0 and node.given[i].spec.dtype not in (*FLOATS, DType.FP64):
             return Reject(f"no scales or regions of {node.given[i].spec.dtype.value} in C")
-    if node.attrs.coordinate_transformation_mode != "tf_crop_and_resize":
-        regions = -1
     return TensorNumbers(node, axes, scales, sizes, regions)

@@ -217,6 +217,7 @@ class RoiAlign(Layer):
             raise ShapeError(f"{self.key}: {x}, regions {rois}, samples {owners}")
         if isinstance(rois.shape[1], int) and rois.shape[1] != 4:
             raise ShapeError(f"{self.key}: regions {rois}: each has 4 numbers, x1 y1 x2 y2")
+        same_dim(rois.shape[1], 4, self.key, "numbers of a region")
         same_dim(rois.shape[0], owners.shape[0], self.key, "the number of regions")
         return [
             TensorSpec(
@@ -297,8 +298,9 @@ class MaxRoiPool(Layer):
 
     def infer(self, attrs: MaxRoiPoolAttrs, inputs: Specs) -> list[TensorSpec]:
         x, rois = required(self, inputs, 2)
-        if x.rank != 4 or rois.rank != 2 or rois.shape[1] != 5 or len(attrs.pooled_shape) != 2:
+        if x.rank != 4 or rois.rank != 2 or len(attrs.pooled_shape) != 2:
             raise ShapeError(f"{self.key}: {x}, regions {rois}, bins {attrs.pooled_shape}")
+        same_dim(rois.shape[1], 5, self.key, "numbers of a region")
         return [TensorSpec(x.dtype, (rois.shape[0], x.shape[1], *attrs.pooled_shape))]
 
     def reference(self, attrs: MaxRoiPoolAttrs, *inputs: Array) -> tuple[Array, ...]:

@@ -148,6 +148,13 @@ def test_symbolic_dims(env):
     check(node("RoiAlign", [x, regions, owners], **attrs), ALIGN, env=env)
     pooled = node("MaxRoiPool", [x, TensorSpec(DType.FP32, (r, 5))], pooled_shape=(2, 3))
     check(pooled, POOL, env=env)
+    # the numbers of a region are open, too
+    numbers = TensorSpec(DType.FP32, (r, dims.sym("n")))
+    check(node("RoiAlign", [x, numbers, owners], **attrs), ALIGN, env=env | {"n": 4})
+    check(node("MaxRoiPool", [x, numbers], pooled_shape=(2, 3)), POOL, env=env | {"n": 5})
+    with dims.assumptions() as noted:
+        node("RoiAlign", [x, numbers, owners], **attrs)
+    assert not all(a.holds(env | {"n": 3}) for a in noted)
 
 
 def test_what_they_reject():

@@ -1,5 +1,5 @@
-"""IntegerMatMul, IntegerConvolution and Convolution of float64 in plain C: any operands, groups and
-sizes, constant or not.
+"""IntegerMatMul, IntegerConvolution and Convolution of float64 and int32 in plain C: any operands,
+groups and sizes, constant or not.
 
 What tiles and windows of bytes cannot take (matmul/int8.py, conv/int8.py): weights that only
 running tells, groups of several channels, volumes; and numbers that no tile is made for. A thread
@@ -58,7 +58,7 @@ class PlainSums:
     @property
     def has_zero(self) -> bool:
         """Whether there is a zero point, which padding counts as."""
-        return self.kind is DType.INT32
+        return self.anchor.layer.name != "Convolution"
 
     @property
     def rows(self) -> Dim:
@@ -84,10 +84,10 @@ class PlainSumsTactic(Tactic[PlainSums]):
         assert anchor is not None
         a, b, bias = (*anchor.inputs, -1)[:3]
         left, right = node.given[a].spec, node.given[b].spec
-        doubles = anchor.layer.name == "Convolution"
-        if doubles and left.dtype is not DType.FP64:
-            return Reject("this kernel takes float64, others what is narrower")
-        if not doubles and node.is_fused and right.is_const and _has_tiles(anchor, right):
+        plain = anchor.layer.name == "Convolution"
+        if plain and left.dtype not in (DType.FP64, DType.INT32):
+            return Reject("this kernel takes float64 and int32, others narrower floats")
+        if not plain and node.is_fused and right.is_const and _has_tiles(anchor, right):
             return Reject("tiles take the product alone, and other kernels what is behind it")
         if anchor.layer.name == "IntegerMatMul":
             if left.rank < 2 or right.rank != 2:
@@ -95,7 +95,7 @@ class PlainSumsTactic(Tactic[PlainSums]):
             return PlainSums(node, anchor, (a, b, bias), epi, left.shape[-1])
         if left.rank < 3 or not all(isinstance(p, int) for p in anchor.attrs.pads):
             return Reject("this kernel takes windows whose pads are known")
-        kind = DType.FP64 if doubles else DType.INT32
+        kind = left.dtype if plain else DType.INT32
         return PlainSums(node, anchor, (a, b, bias), epi, dims.prod(right.shape[1:]), kind)
 
     def cost(self, work: PlainSums, variant: Variant, ctx: CompileContext) -> float | None:

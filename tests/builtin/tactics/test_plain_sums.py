@@ -5,7 +5,7 @@ from __future__ import annotations
 import asked
 import numpy as np
 import pytest
-from harness import NATIVE, Case, check, check_all, fused, node, spec
+from harness import NATIVE, Case, check, check_all, fused, node, opened, spec
 
 from tactix.base.dtypes import DType
 from tactix.contracts.tactic import Reject
@@ -63,6 +63,18 @@ def test_windows_of_doubles():
         rng = np.random.default_rng(6)
         x, w, b = (rng.standard_normal(s) for s in (shape, weights, weights[:1]))
         cases += [Case(node("Convolution", g, **attrs), TACTIC, g) for g in ([x, w], [x, w, b])]
+    check_all(cases)
+
+
+def test_windows_of_int32():
+    """Known, and all axes open; sums wrap around as numpy's do."""
+    cases = []
+    for shape, weights, attrs in WINDOWS:
+        x, w = whole(np.int16, *shape).astype(np.int32), whole(np.int16, *weights).astype(np.int32)
+        cases.append(Case(node("Convolution", [x, w], **attrs), TACTIC, [x, w]))
+        specs, env = opened(x, w)
+        made = node("Convolution", specs, **attrs)
+        cases.append(Case(made, TACTIC, [x, w], env=env, nt=(1, 3)))
     check_all(cases)
 
 

@@ -33,9 +33,6 @@ class CudaAffineGridTactic(Tactic[Node]):
             return Reject(f"no places of {theta.dtype.value} in CUDA")
         if size.known() is None:
             return Reject("only running tells the size of the grid")
-        axes = node.outputs[0].spec.rank - 2
-        if theta.shape[1:] != (axes, axes + 1):
-            return Reject(f"theta is no matrix for {axes} axes")
         return node
 
     def cost(self, node: Node, variant: Variant, ctx: CompileContext) -> float | None:

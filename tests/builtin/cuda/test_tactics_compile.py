@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import asked
 import harness as h
-import numpy as np
 import pytest
 from simt import Case
 from tactic_cases import TABLE, TACTICS, real, whole
@@ -173,11 +172,6 @@ def test_a_view_has_nothing_to_launch():
                 "MaxUnpool", [real(1, 1, 3), whole(1, 1, 3)], kernel_shape=(2,), pads=(1, 1)
             ),
             "without a place",
-        ),
-        (
-            "affine_grid",
-            lambda: h.node("AffineGrid", [real(2, 2, 2), np.array((2, 1, 3, 3))], (1,)),
-            "matrix",
         ),
     ],
 )

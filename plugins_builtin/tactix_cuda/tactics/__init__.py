@@ -34,6 +34,7 @@ MODULES = (
     "tactics.hopper.stem",
     "tactics.direct_conv",
     "tactics.few_channels",
+    "tactics.halo_conv",
     "tactics.attention",
     "tactics.hopper.attention",
     "tactics.attention_f32",

@@ -31,6 +31,7 @@ from tactix_cuda.tactics import (
     few_channels,
     gemm,
     gemv,
+    halo_conv,
 )
 
 GEMM, TF32_GEMM, BYTE_GEMM = gemm.tactics()
@@ -39,6 +40,7 @@ GEMM, TF32_GEMM, BYTE_GEMM = gemm.tactics()
 CONV, TF32_CONV, BYTE_CONV = conv.tactics()
 (DIRECT,) = direct_conv.tactics()
 (FEW_CHANNELS,) = few_channels.tactics()
+(HALO_CONV,) = halo_conv.tactics()
 (ATTENTION,), (PLAIN_ATTENTION,) = attention.tactics(), attention_f32.tactics()
 DTYPES = ("f16", "bf16", "f32")
 BYTES = ("i8", "u8")
@@ -332,6 +334,40 @@ def few_channels_of(dtype: str) -> list[simt.Case]:
     return out
 
 
+HALOS: list[Image] = [
+    ((2, 8, 9, 40), 8, (3, 3), {"pads": (1, 1, 1, 1)}),
+    ((1, 24, 17, 33), 24, (3, 3), {"pads": (1, 1, 1, 1)}),
+    ((1, 16, 19, 35), 32, (3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ((1, 32, 12, 20), 40, (5, 3), {"strides": (1, 3), "pads": (2, 0, 1, 2), "dilations": (1, 2)}),
+    ((2, 48, 5, 7), 64, (2, 2), {"strides": (2, 1)}),
+    ((1, 64, 9, 9), 16, (1, 3), {"pads": (0, 1, 0, 1)}),
+    ((3, 16, 150), 32, (7,), {"pads": (3, 3)}),
+]
+
+
+def halo_convolutions(dtype: str) -> list[simt.Case]:
+    """Every tile; several tiles of a block, an activation and a sum behind, symbols."""
+    body = [
+        ("Convolution", (0, 1), {"pads": (1, 1, 1, 1)}),
+        ("Relu", (3,), {}),
+        ("Add", (4, 2), {}),
+    ]
+    arrays = [real(dtype, 2, 8, 6, 20), real(dtype, 16, 8, 3, 3), real(dtype, 2, 16, 6, 20)]
+    many = plain(
+        HALO_CONV, "Convolution", [real(dtype, 40, 8, 20, 20), real(dtype, 8, 8, 2, 2)], [1]
+    )
+    fused = group(HALO_CONV, arrays, body, [1])
+    free = [replace(c, tactic=HALO_CONV) for c in symbolic_images(dtype, into=16)]
+    out = []
+    for case in (*images(HALO_CONV, dtype, HALOS), fused, many, *free):
+        offered = asked.variants(case.tactic, case.node, simt.DEVICE)
+        if isinstance(offered, Reject):
+            assert case in free
+            continue
+        out += [replace(case, only=[v]) for v in offered]
+    return out
+
+
 def images(tactic: Tactic, dtype: str, table: Any) -> list[simt.Case]:
     out = []
     for size, co, kernel, attrs in table:
@@ -514,6 +550,7 @@ _GROUPS: dict[str, Callable[[], list[simt.Case]]] = {
     "conv tf32": lambda: images(TF32_CONV, "f32", IMAGES[:3]),
     **{f"direct {t}": partial(images, DIRECT, t, GROUPED) for t in DTYPES},
     **{f"few channels {t}": partial(few_channels_of, t) for t in DTYPES},
+    **{f"halos {t}": partial(halo_convolutions, t) for t in ("f16", "bf16")},
     **{f"attention {t}": partial(attentions, t) for t in DTYPES},
     **{f"attention of large heads {t}": partial(large_heads, t) for t in DTYPES},
 }

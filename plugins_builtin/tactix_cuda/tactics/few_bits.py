@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from tactix.base.dims import ceildiv, evaluate, symbols
 from tactix.base.dtypes import DType
@@ -30,8 +29,9 @@ from tactix_codegen.c.text import block
 from tactix_codegen.cuda import results, text
 from tactix_codegen.cuda.entry import KernelEntry, artifact
 from tactix_codegen.cuda.results import RowResults
-from tactix_codegen.operations.few_bits import FewBitsWork, few_bits
+from tactix_codegen.operations.few_bits import few_bits
 from tactix_cuda.tactics import tile
+from tactix_cuda.tactics.few_bits_panels import PanelledFewBits
 
 PANEL, CHUNK = 32, 32
 """Columns of a panel; numbers of a chunk along k."""
@@ -69,16 +69,10 @@ def tactics() -> list[Tactic]:
     return [CudaFewBitsTactic()]
 
 
-class CudaFewBits(FewBitsWork):
+class CudaFewBits(PanelledFewBits):
     """How weights lie in panels and chunks."""
 
-    @property
-    def panels(self) -> int:
-        return -(-self.n // PANEL)
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.blocks * self.block // CHUNK)
+    panel, chunk = PANEL, CHUNK
 
     @property
     def chunks_of_block(self) -> int:
@@ -88,13 +82,6 @@ class CudaFewBits(FewBitsWork):
     def rows_of_tile(self) -> int:
         """Rows of x in eight slots of the right matrix."""
         return 2 if self.dtype is DType.FP32 else 8
-
-    def scale_bytes(self) -> int:
-        return 2 if self.node.given[self.inputs[2]].spec.dtype is DType.FP16 else 4
-
-    def zero_bytes(self) -> int:
-        """Of a zero point; 0 if all are mid-range."""
-        return self.node.given[self.inputs[3]].spec.dtype.itemsize if self.inputs[3] >= 0 else 0
 
 
 def cuda_few_bits(node: Node) -> CudaFewBits | Reject:
@@ -237,34 +224,12 @@ def _seconds(p: CudaFewBits, v: Variant, rows: int, device: DeviceProperties) ->
 
 
 def _pack_weights(p: CudaFewBits) -> Packed:
-    """Bytes (n, blocks, bytes) as [panel][chunk][lane][16 bytes]; of 8 bits as [panel][chunk][half
-    of the panel][lane][16 bytes].
+    """As [panel][chunk][lane][16 bytes]; of 8 bits as [panel][chunk][half of the panel][lane][16
+    bytes].
     """
-    stored, deep = p.blocks * p.block * p.bits // 8, p.chunks * CHUNK * p.bits // 8
-    part = CHUNK * p.bits // 8 // LANE_PARTS
-    halves = p.bits // 4
+    part, halves = CHUNK * p.bits // 8 // LANE_PARTS, p.bits // 4
     split = (p.panels, halves, LANE_ROWS // halves, GROUPS, p.chunks, LANE_PARTS, part)
-    return Packed(
-        p.inputs[1],
-        (
-            ("reshape", (p.n, stored)),
-            ("pad", ((0, p.panels * PANEL - p.n), (0, deep - stored))),
-            ("reshape", split),
-            ("transpose", (0, 4, 1, 3, 5, 2, 6)),
-        ),
-    )
-
-
-def _pack_blocks(p: CudaFewBits, index: int) -> Packed:
-    """Numbers (n, blocks) as [panel][block][column % 8][column / 8]."""
-    steps: tuple[tuple[str, Any], ...] = (
-        ("reshape", (p.n, p.blocks)),
-        ("pad", ((0, p.panels * PANEL - p.n), (0, 0))),
-        ("reshape", (p.panels, LANE_ROWS, GROUPS, p.blocks)),
-        ("transpose", (0, 3, 2, 1)),
-    )
-    wide = p.node.given[index].spec.dtype is DType.BF16
-    return Packed(index, (("cast", "f32"), *steps) if wide else steps)
+    return p.packed_weights(split, (0, 4, 1, 3, 5, 2, 6))
 
 
 def _struct(layout: _Layout) -> str:
@@ -308,14 +273,12 @@ def _body(e: KernelEntry, layout: _Layout) -> list[str]:
     p = layout.p
     x = e.input(p.inputs[0])
     w = e.constant("w", _pack_weights(p), DType.UINT8)
-    scale = p.node.given[p.inputs[2]].spec.dtype
-    s = e.constant(
-        "s", _pack_blocks(p, p.inputs[2]), DType.FP16 if scale is DType.FP16 else DType.FP32
-    )
+    s = e.constant("s", p.packed_blocks(p.inputs[2], GROUPS, p.blocks), p.scale_dtype)
     z = "nullptr"
     if p.inputs[3] >= 0:
         dtype = p.node.given[p.inputs[3]].spec.dtype
-        z = f"(const char*){e.constant('z', _pack_blocks(p, p.inputs[3]), dtype)}"
+        zeros = e.constant("z", p.packed_blocks(p.inputs[3], GROUPS, p.blocks), dtype)
+        z = f"(const char*){zeros}"
         z += f" + (int64_t)panel * {p.blocks} * work::ZEROS"
     m = e.size("M", p.m)
     ring = "warp" if layout.rings == layout.warps else "slice"

@@ -16,7 +16,6 @@ of a warp's ring, a chunk each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact, Packed
@@ -27,8 +26,9 @@ from tactix_codegen.c.text import block
 from tactix_codegen.cuda import results, text
 from tactix_codegen.cuda.entry import KernelEntry, artifact
 from tactix_codegen.cuda.results import RowResults
-from tactix_codegen.operations.few_bits import FewBitsWork, few_bits
+from tactix_codegen.operations.few_bits import few_bits
 from tactix_cuda.tactics import tile
+from tactix_cuda.tactics.few_bits_panels import PanelledFewBits
 
 PANEL, CHUNK, PARTS = 16, 256, 8
 """Columns of a panel; numbers of a chunk along k, and its parts, which have a scale each."""
@@ -63,16 +63,10 @@ def tactics() -> list[Tactic]:
     return [CudaFewBitsGemvTactic()]
 
 
-class GemvFewBits(FewBitsWork):
+class GemvFewBits(PanelledFewBits):
     """How weights lie in panels and chunks."""
 
-    @property
-    def panels(self) -> int:
-        return -(-self.n // PANEL)
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.blocks * self.block // CHUNK)
+    panel, chunk = PANEL, CHUNK
 
     @property
     def sets(self) -> int:
@@ -88,13 +82,6 @@ class GemvFewBits(FewBitsWork):
     def stored_blocks(self) -> int:
         """Of a panel: chunks are whole."""
         return self.chunks * self.sets if self.sets > 1 else -(-self.chunks // self.span)
-
-    def scale_bytes(self) -> int:
-        return 2 if self.node.given[self.inputs[2]].spec.dtype is DType.FP16 else 4
-
-    def zero_bytes(self) -> int:
-        """Of a zero point; 0 if all are mid-range."""
-        return self.node.given[self.inputs[3]].spec.dtype.itemsize if self.inputs[3] >= 0 else 0
 
 
 class CudaFewBitsGemvTactic(Tactic[GemvFewBits]):
@@ -204,30 +191,9 @@ def _seconds(p: GemvFewBits, v: Variant, device: DeviceProperties) -> float:
 
 
 def _pack_weights(p: GemvFewBits) -> Packed:
-    """Bytes (n, blocks, bytes) as [panel][chunk][load][lane][16 bytes]."""
-    stored, deep = p.blocks * p.block * p.bits // 8, p.chunks * CHUNK * p.bits // 8
+    """As [panel][chunk][load][lane][16 bytes]."""
     split = (p.panels, HALVES, GROUPS, p.chunks, PARTS // LANE_PARTS, LANE_PARTS, p.bits, 4)
-    return Packed(
-        p.inputs[1],
-        (
-            ("reshape", (p.n, stored)),
-            ("pad", ((0, p.panels * PANEL - p.n), (0, deep - stored))),
-            ("reshape", split),
-            ("transpose", (0, 3, 6, 2, 5, 4, 1, 7)),
-        ),
-    )
-
-
-def _pack_blocks(p: GemvFewBits, index: int) -> Packed:
-    """Numbers (n, blocks) as [panel][block][column % 8][column / 8]."""
-    steps: tuple[tuple[str, Any], ...] = (
-        ("reshape", (p.n, p.blocks)),
-        ("pad", ((0, p.panels * PANEL - p.n), (0, p.stored_blocks - p.blocks))),
-        ("reshape", (p.panels, HALVES, GROUPS, p.stored_blocks)),
-        ("transpose", (0, 3, 2, 1)),
-    )
-    wide = p.node.given[index].spec.dtype is DType.BF16
-    return Packed(index, (("cast", "f32"), *steps) if wide else steps)
+    return p.packed_weights(split, (0, 3, 6, 2, 5, 4, 1, 7))
 
 
 def _struct(layout: _Layout) -> str:
@@ -265,14 +231,12 @@ def _body(e: KernelEntry, layout: _Layout) -> list[str]:
     p = layout.p
     x = e.input(p.inputs[0])
     w = e.constant("w", _pack_weights(p), DType.UINT8)
-    scale = p.node.given[p.inputs[2]].spec.dtype
-    s = e.constant(
-        "s", _pack_blocks(p, p.inputs[2]), DType.FP16 if scale is DType.FP16 else DType.FP32
-    )
+    s = e.constant("s", p.packed_blocks(p.inputs[2], GROUPS, p.stored_blocks), p.scale_dtype)
     z = "nullptr"
     if p.inputs[3] >= 0:
         dtype = p.node.given[p.inputs[3]].spec.dtype
-        z = f"(const char*){e.constant('z', _pack_blocks(p, p.inputs[3]), dtype)}"
+        zeros = e.constant("z", p.packed_blocks(p.inputs[3], GROUPS, p.stored_blocks), dtype)
+        z = f"(const char*){zeros}"
         z += f" + panel * {p.stored_blocks * PANEL * p.zero_bytes()}"
     return [
         "typedef tx_few_bits_gemv<TX_NAME(gemv)> work;",

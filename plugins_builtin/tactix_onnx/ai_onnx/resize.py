@@ -78,7 +78,8 @@ def resize(ctx: Context, node: Any) -> Value:
     axes = axes_of(ctx.attr("axes", tuple(range(rank))), rank, ctx.op)
     modes = _modes(ctx)
     cropped = modes["coordinate_transformation_mode"] == "tf_crop_and_resize"
-    if _is_late(ctx, 2) or ctx.late(3) or (cropped and _is_late(ctx, 1)):
+    late = _is_late(ctx, 2) or ctx.late(3) or (cropped and _is_late(ctx, 1))
+    if late or (policy != "stretch" and _are_sizes_open(ctx, axes)):
         modes["keep_aspect_ratio_policy"] = policy
         inputs = [x, *(ctx.input(i) for i in (1, 2, 3))]
         return ctx.layer("tactix.DynamicResize", inputs, symbol=ctx.symbol(), axes=axes, **modes)
@@ -98,13 +99,22 @@ def resize(ctx: Context, node: Any) -> Value:
         wanted = ctx.need_known(3, "sizes")
         _check_count("sizes", wanted, axes)
         for a, n, s in zip(
-            axes, *_policy(ctx, policy, [x.spec.shape[a] for a in axes], wanted), strict=True
+            axes, *_policy(policy, [x.spec.shape[a] for a in axes], wanted), strict=True
         ):
             sizes[a], full[a] = n, s
     if tuple(sizes) == x.spec.shape and all(s == 1 for s in full) and not modes.get("roi"):
         return x
     scaled_by = tuple(full) if all(s > 0 for s in full) else ()
     return ctx.layer("tactix.Resize", [x], sizes=tuple(sizes), scales=scaled_by, **modes)
+
+
+def _are_sizes_open(ctx: Context, axes: Sequence[int]) -> bool:
+    """Whether sizes are asked for of which some, or some of the input's, are symbols: the factor
+    that is smallest, or largest, is one that only running tells.
+    """
+    sizes = ctx.known(3) if ctx.input(3) is not None else None
+    numbers = [*(ctx.spec().shape[a] for a in axes), *(sizes or ())]
+    return bool(sizes) and not all(isinstance(d, int) for d in numbers)
 
 
 def _check_count(what: str, given: Sequence[Dim | float], axes: Sequence[int]) -> None:
@@ -115,19 +125,15 @@ def _check_count(what: str, given: Sequence[Dim | float], axes: Sequence[int]) -
 
 
 def _policy(
-    ctx: Context, policy: str, have: Sequence[Dim], want: Sequence[Dim]
+    policy: str, have: Sequence[Dim], want: Sequence[Dim]
 ) -> tuple[Sequence[Dim], Sequence[float]]:
     """Sizes and scales by ``keep_aspect_ratio_policy``; scale 0 where it is the quotient of the
-    sizes.
+    sizes. Other policies than to stretch are asked for of numbers alone.
     """
     if policy == "stretch":
         return want, [1.0 if h == w else 0.0 for h, w in zip(have, want, strict=True)]
-    numbers = [
-        (h, w) for h, w in zip(have, want, strict=True) if isinstance(h, int) and isinstance(w, int)
-    ]
-    if len(numbers) != len(have):
-        ctx.fail(f"keep_aspect_ratio_policy {policy!r} needs fixed sizes")
-    return fitted([h for h, _ in numbers], [w for _, w in numbers], policy)
+    fixed = [[d for d in dims if isinstance(d, int)] for dims in (have, want)]
+    return fitted(*fixed, policy)
 
 
 def _modes(ctx: Context) -> dict[str, Any]:

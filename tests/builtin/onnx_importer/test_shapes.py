@@ -346,3 +346,31 @@ def test_an_axis_of_at_most_one_element_goes(imported: Any, model: Any) -> None:
     assert net.outputs[0].spec.shape == (3,)
     x = np.arange(12, dtype=F32).reshape(4, 3)
     np.testing.assert_array_equal(evaluate(net, {"x": x})["y"], x[0])
+
+
+@pytest.mark.parametrize(
+    ("policy", "sizes"),
+    [
+        ("not_larger", {(10, 10): (7, 7), (8, 21): (3, 9), (3, 2): (7, 5)}),
+        ("not_smaller", {(10, 10): (9, 9), (8, 21): (7, 18), (3, 2): (14, 9)}),
+    ],
+)
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_an_aspect_ratio_is_kept_of_images_of_open_size(
+    policy: str, sizes: Any, mode: str, imported: Any, model: Any
+) -> None:
+    """The sizes are ONNX Runtime's."""
+
+    def resize(shape: Any) -> Any:
+        attrs = {"axes": [2, 3], "keep_aspect_ratio_policy": policy, "mode": mode}
+        node = make_node("Resize", ["x", "", "", "wanted"], ["y"], **attrs)
+        return imported(model([node], {"x": (F32, shape)}, ["y"], {"wanted": [7, 9]}, opset=19))
+
+    net = resize([1, 2, "h", "w"])
+    for given, made in sizes.items():
+        x = np.arange(2 * given[0] * given[1], dtype=F32).reshape(1, 2, *given)
+        y = evaluate(net, {"x": x})["y"]
+        assert y.shape == (1, 2, *made)
+        np.testing.assert_allclose(
+            y, evaluate(resize(list(x.shape)), {"x": x})["y"], rtol=1e-5, atol=1e-4
+        )

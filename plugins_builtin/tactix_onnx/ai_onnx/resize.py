@@ -132,8 +132,11 @@ def _policy(
     """
     if policy == "stretch":
         return want, [1.0 if h == w else 0.0 for h, w in zip(have, want, strict=True)]
-    fixed = [[d for d in dims if isinstance(d, int)] for dims in (have, want)]
-    return fitted(*fixed, policy)
+    return fitted(_numbers(have), _numbers(want), policy)
+
+
+def _numbers(dims: Sequence[Dim]) -> list[int]:
+    return [d for d in dims if isinstance(d, int)]
 
 
 def _modes(ctx: Context) -> dict[str, Any]:

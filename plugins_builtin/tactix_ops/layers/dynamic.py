@@ -219,7 +219,10 @@ class DynamicSlice(Dynamic):
     def shapes(self, attrs: DynamicAttrs, inputs: Specs) -> list[Shape]:
         x, starts = required(self, inputs, 2)
         axes = optional(inputs, 3)
-        known = tuple(range(length(starts, self.key, "starts"))) if axes is None else axes.known()
+        if axes is not None:
+            known = axes.known()
+        else:
+            known = tuple(range(starts.numel)) if isinstance(starts.numel, int) else None
         fixed = [a for a in known or range(x.rank) if isinstance(a, int)]
         named = axes_of(fixed, x.rank, self.key)
         new = fresh(attrs, x.rank)

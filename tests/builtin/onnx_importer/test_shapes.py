@@ -374,3 +374,21 @@ def test_an_aspect_ratio_is_kept_of_images_of_open_size(
         np.testing.assert_allclose(
             y, evaluate(resize(list(x.shape)), {"x": x})["y"], rtol=1e-5, atol=1e-4
         )
+
+
+def test_bounds_whose_number_only_running_tells_cut_the_first_axes(
+    imported: Any, model: Any
+) -> None:
+    """As torch's EmbeddingBag is written: bounds are slices of a list of offsets."""
+    nodes = [
+        make_node("Slice", ["offsets", "i", "j"], ["start"]),
+        make_node("Slice", ["offsets", "j", "k"], ["end"]),
+        make_node("Slice", ["x", "start", "end"], ["y"]),
+    ]
+    inputs = {"x": (F32, ["n", 2]), "offsets": (np.int64, ["m"])}
+    inputs |= {name: (np.int64, [1]) for name in "ijk"}
+    net = imported(model(nodes, inputs, ["y"]))
+    x = np.arange(10, dtype=F32).reshape(5, 2)
+    feed = {"x": x, "offsets": np.array([0, 1, 4])}
+    feed |= {name: np.array([k]) for k, name in enumerate("ijk", 1)}
+    assert np.array_equal(evaluate(net, feed)["y"], x[1:4])

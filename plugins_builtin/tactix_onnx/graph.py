@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,6 +72,7 @@ class Scope:
     """Names of one graph: values, and initializers not yet read.
 
     A subgraph's scope sees its parent's names; where it is a network of its own, through a window.
+    ``is_function``: it is that of a function's body.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Scope:
         self.stored: dict[str, Any] = {}
         self.graph: onnx.GraphProto | None = None
         self.window: EnclosingScope | None = None
+        self.is_function = False
         if depth > DEPTH:
             raise ModelImportError(
                 "functions or subgraphs are nested too deeply", who=prefix, why=f"more than {DEPTH}"
@@ -91,6 +93,10 @@ class Scope:
         here = name in self.values or name in self.stored
         around = self.parent if self.window is None else self.window
         return here or (around is not None and name in around)
+
+    def taken(self) -> Container[str]:
+        """Names that no node here may make again: a function's may be those around its call."""
+        return {*self.values, *self.stored} if self.is_function else self
 
 
 class Walker:
@@ -238,7 +244,7 @@ class Walker:
         self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], scope: Scope
     ) -> list[Value | None]:
         """Convert the nodes that the outputs need; the values of the outputs."""
-        order = ordered(nodes, outputs, scope)
+        order = ordered(nodes, outputs, scope, scope.taken())
         self._search.nodes(order, scope.opsets, scope.prefix)
         for (index, node), (_, asked) in zip(order, without_unread(order, outputs), strict=True):
             self._convert(index, node, asked, scope)
@@ -377,6 +383,7 @@ class Walker:
         gives_graph = any(a.HasField("g") for a in ctx.node.attribute)
         around = ctx.scope if gives_graph else None
         scope = Scope(function.opsets, f"{ctx.name}/", around, ctx.scope.depth + 1)
+        scope.is_function = True
         for i, name in enumerate(function.proto.input):
             scope.values[name] = ctx.input(i)
         wanted = [

@@ -53,14 +53,17 @@ def _free_names(graph: onnx.GraphProto) -> set[str]:
 
 
 def ordered(
-    nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], known: Container[str]
+    nodes: Sequence[onnx.NodeProto],
+    outputs: Iterable[str],
+    known: Container[str],
+    taken: Container[str] | None = None,
 ) -> list[Numbered]:
     """The nodes that ``outputs`` need, with their positions in the file. ``known``: names made
-    elsewhere.
+    elsewhere; ``taken``: those of them that no node may make again, all unless given.
 
     Raises ModelImportError for a name that two nodes make or none does, and for a cycle.
     """
-    maker = _makers(nodes, known)
+    maker = _makers(nodes, known if taken is None else taken)
     needed = _needed(nodes, outputs, maker)
     for i in sorted(needed):
         for name in needed[i]:
@@ -101,14 +104,14 @@ def _without(node: onnx.NodeProto, read: Container[str]) -> onnx.NodeProto:
     return out
 
 
-def _makers(nodes: Sequence[onnx.NodeProto], known: Container[str]) -> dict[str, int]:
+def _makers(nodes: Sequence[onnx.NodeProto], taken: Container[str]) -> dict[str, int]:
     maker: dict[str, int] = {}
     for i, node in enumerate(nodes):
         for name in filter(None, node.output):
             if name in maker:
                 both = f"{name_of(maker[name], nodes[maker[name]])!r} and {name_of(i, node)!r}"
                 raise ModelImportError(f"two nodes make tensor {name!r}", who=both, do=RENAME)
-            if name in known:
+            if name in taken:
                 who, why = f"node {name_of(i, node)!r} ({node.op_type})", "it is there before"
                 what = f"tensor {name!r} is made twice"
                 raise ModelImportError(what, who=who, why=why, do=RENAME)

@@ -14,6 +14,7 @@ from tactix.base.arrays import Array
 from tactix.base.errors import ExecutionError
 from tactix.network.definition import NetworkDefinition
 from tactix_cpu.programs import ElfProgram
+from tactix_runtime import weave
 from tactix_sdk.evaluate import evaluate
 
 pytestmark = pytest.mark.compiler
@@ -78,7 +79,7 @@ def test_one_call_while_sizes_stay_and_right_where_they_change(
     ended: Ended, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     monkeypatch.setenv("TACTIX_ALWAYS_PARALLEL", str(threads - 1))
-    monkeypatch.setattr("tactix_runtime.weave.LEAST_ROOM", 1)
+    monkeypatch.setattr(weave, "LEAST_ROOM", 1)
     engine, net = build(threads)
     kept = []
     for n, end, sign in (

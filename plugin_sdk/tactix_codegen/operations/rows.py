@@ -41,14 +41,9 @@ def repeats_nothing(parameter: Shape, shape: Shape) -> Shape:
     return tuple(d if d == 1 else own for d, own in pairs)
 
 
-def unsteady(loops: Space) -> bool:
-    """Whether only running tells if the last loop moves an operand."""
-    return any(s[-1] not in (0, 1) for s in loops.strides)
-
-
 def steady(loops: Space) -> Space:
     """With a last loop of one step where only running tells if the last one moves an operand."""
-    if not unsteady(loops):
+    if all(s[-1] in (0, 1) for s in loops.strides):
         return loops
     return Space((*loops.sizes, 1), tuple((*s, 1) for s in loops.strides), (*loops.tags, ROW))
 

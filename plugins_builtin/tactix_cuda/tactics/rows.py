@@ -132,7 +132,7 @@ def _space(
     own = axis_strides(c_text.contiguous_strides(fmt.storage_shape(shape)), fmt)
     strides = [own, *of_operands, *of_parameters]
     loops = rows.space(node.anchor, shape, strides, channels_last=not fmt.is_linear)
-    if rows.unsteady(loops):
+    if any(s[-1] not in (0, 1) for s in loops.strides[1 + len(of_operands) :]):
         raise ShapeError("whether a parameter broadcasts along rows is not known before running")
     return loops
 

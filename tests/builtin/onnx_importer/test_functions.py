@@ -70,8 +70,9 @@ def test_a_graph_that_a_call_gives_sees_the_names_around_the_call(model: Any) ->
         [onnx.helper.make_tensor_value_info("twice", onnx.TensorProto.FLOAT, None)],
     )
     nodes = [
-        make_node("SequenceConstruct", ["x", "x"], ["q"]),
-        make_node("SequenceMap", ["q"], ["r"], body=body),
+        # names that ONNX's own body of a SequenceMap uses, too
+        make_node("SequenceConstruct", ["x", "x"], ["out_sequence_0"]),
+        make_node("SequenceMap", ["out_sequence_0"], ["r"], body=body),
         make_node("ConcatFromSequence", ["r"], ["y"], axis=0),
     ]
     made = model(nodes, {"x": (F32, ["n"])}, ["y"], {"two": F32(2)})

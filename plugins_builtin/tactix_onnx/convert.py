@@ -224,19 +224,19 @@ class Context:
         """The shape that the model declares for output ``i``, None for dims that it leaves open; or
         None.
         """
-        found = self.walker.survey.type_of(self.scope.graph, self.node.output[i], main=False)
-        if found is None:
+        dims = self._declared_dims(i)
+        if dims is None:
             return None
-        return tuple(
-            d.dim_value if d.HasField("dim_value") else None for d in found.tensor_type.shape.dim
-        )
+        return tuple(d.dim_value if d.HasField("dim_value") else None for d in dims)
 
-    def declared_symbols(self, i: int) -> tuple[str, ...]:
-        """The names that the model declares for the dims of output ``i``, "" for those that have
-        none.
-        """
+    def declared_symbols(self, i: int) -> tuple[str, ...] | None:
+        """The names that it declares for these dims, "" for those that have none; or None."""
+        dims = self._declared_dims(i)
+        return None if dims is None else tuple(d.dim_param for d in dims)
+
+    def _declared_dims(self, i: int) -> Sequence[onnx.TensorShapeProto.Dimension] | None:
         found = self.walker.survey.type_of(self.scope.graph, self.node.output[i], main=False)
-        return () if found is None else tuple(d.dim_param for d in found.tensor_type.shape.dim)
+        return None if found is None else found.tensor_type.shape.dim
 
     def symbol(self) -> str:
         """A name for dims that only running tells: no other tensor's dims have it."""

@@ -55,6 +55,19 @@ class ConvolutionWindow(ConvolutionGeometry):
         """Output pixels of all images."""
         return prod(self.lead)
 
+    def constants(self) -> dict[str, int]:
+        """Taps, strides, dilations and pads as kernels call them."""
+        return {
+            "DOWN": self.kernel[0],
+            "ACROSS": self.kernel[1],
+            "STRIDE_Y": self.strides[0],
+            "STRIDE_X": self.strides[1],
+            "DILATION_Y": self.dilations[0],
+            "DILATION_X": self.dilations[1],
+            "TOP": self.begins[0],
+            "LEFT": self.begins[1],
+        }
+
     def sizes(self) -> list[dict[str, int]]:
         """Values of the symbols to choose kernels for: small and large batches, images of a middle
         size.

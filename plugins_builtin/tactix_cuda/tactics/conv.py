@@ -262,14 +262,7 @@ def _geometry(win: ConvolutionWindow, b: Bundles, t: BlockTile) -> str:
     values = {
         "CHANNEL": b.channels * t.size,
         "PIXEL": b.channels * b.count * t.size,
-        "DOWN": win.kernel[0],
-        "ACROSS": win.kernel[1],
-        "STRIDE_Y": win.strides[0],
-        "STRIDE_X": win.strides[1],
-        "DILATION_Y": win.dilations[0],
-        "DILATION_X": win.dilations[1],
-        "TOP": win.begins[0],
-        "LEFT": win.begins[1],
+        **win.constants(),
         # four bytes of it, as the int32 that they are
         "PAD": int.from_bytes(bytes([win.pad_value & 255] * 4), "little", signed=True),
     }

@@ -457,17 +457,21 @@ def _cached(ctx: Context, i: int, new: Value, before: Value | None) -> Value:
     return ctx.layer("tactix.TensorScatter", [past, new, before], axis=2)
 
 
+CACHE_RANK = 4
+"""(B, heads, keys, H)."""
+
+
 def _is_longer(ctx: Context, output: int, own: Dim) -> bool:
     """Whether the model declares that the cache which comes out has another length than the one
     that goes in. Elsewhere it is the caller's buffer, and long enough.
     """
     if len(ctx.node.output) <= output:
         return False
-    symbol = (*ctx.declared_symbols(output), "", "", "")[2]
-    size = (*(ctx.declared(output) or ()), None, None, None)[2]
-    if symbol:
-        return symbol != symbol_name(own)
-    return size is not None and size != own
+    symbols, sizes = ctx.declared_symbols(output), ctx.declared(output)
+    if symbols is None or sizes is None or len(sizes) != CACHE_RANK:
+        return False
+    length = symbols[2] or sizes[2]
+    return length not in (None, own, symbol_name(own))
 
 
 def _lengthened(ctx: Context, past: Value) -> Value:

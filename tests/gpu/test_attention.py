@@ -7,21 +7,20 @@ import hopper_cases
 import numpy as np
 import product_cases as pc
 import pytest
-from product_cases import TABLE
+from product_cases import ATTENTIONS
 
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.tactics import attention
 from tactix_cuda.tactics.hopper import flow as hopper
 
 pytestmark = pytest.mark.gpu
-NAMES = [n for n in TABLE if n.split()[0] in ("attention",)]
 CAUSAL = [(3, 700, 700, 64), (2, 515, 1030, 128), (1, 1024, 1024, 96), (40, 300, 333, 64)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ATTENTIONS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_results_are_those_of_the_reference(device: CudaDevice, name: str) -> None:
-    gpu_cases.check_all(device, TABLE[name]())
+    gpu_cases.check_all(device, ATTENTIONS[name]())
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gpu_cases
 import pytest
-from product_cases import TABLE
+from product_cases import GEMMS
 
 from tactix_cuda.device import CudaDevice
 
 pytestmark = pytest.mark.gpu
-NAMES = [n for n in TABLE if n.split()[0] in ("gemm", "gemv", "few") and "channels" not in n]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", GEMMS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_results_are_those_of_the_reference(device: CudaDevice, name: str) -> None:
-    gpu_cases.check_all(device, TABLE[name]())
+    gpu_cases.check_all(device, GEMMS[name]())

@@ -1,8 +1,8 @@
 """Nodes for matrix products, convolutions and attention on a GPU: odd sizes, every way of lying,
 every epilogue kind.
 
-``TABLE``: groups of cases by name, made when asked; the same are compiled, run on the host, and run
-on a GPU.
+``TABLE``: groups of cases by name, made when asked, in three parts; the same are compiled, run on the
+host, and run on a GPU.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ about 1e-3.
 """
 SIZES: tuple[dict[str, int], ...] = ({"n": 1, "s": 1}, {"n": 3, "s": 37}, {"n": 0, "s": 4})
 """Of symbols."""
+Table = dict[str, Callable[[], list[simt.Case]]]
 _RNG = np.random.default_rng(11)
 
 
@@ -538,20 +539,34 @@ def drawn(make: Callable[[], list[simt.Case]]) -> list[simt.Case]:
     return make()
 
 
-_GROUPS: dict[str, Callable[[], list[simt.Case]]] = {
-    **{f"gemm {t}": partial(gemms, t) for t in DTYPES},
-    "gemm tf32": tf32_gemms,
-    **{f"gemm {t}": partial(byte_gemms, BYTE_GEMM, t) for t in BYTES},
-    **{f"gemv {t}": partial(gemvs, t) for t in DTYPES},
-    **{f"few bits {t}": partial(few_bits_products, t) for t in DTYPES},
-    **{f"few bits gemv {t}": partial(few_bits_gemvs, t) for t in DTYPES[:2]},
-    **{f"conv {t}": partial(convs, t) for t in DTYPES},
-    **{f"conv {t}": partial(byte_convs, BYTE_CONV, t) for t in BYTES},
-    "conv tf32": lambda: images(TF32_CONV, "f32", IMAGES[:3]),
-    **{f"direct {t}": partial(images, DIRECT, t, GROUPED) for t in DTYPES},
-    **{f"few channels {t}": partial(few_channels_of, t) for t in DTYPES},
-    **{f"halos {t}": partial(halo_convolutions, t) for t in ("f16", "bf16")},
-    **{f"attention {t}": partial(attentions, t) for t in DTYPES},
-    **{f"attention of large heads {t}": partial(large_heads, t) for t in DTYPES},
-}
-TABLE = {name: partial(drawn, make) for name, make in _GROUPS.items()}
+def _table(groups: Table) -> Table:
+    return {name: partial(drawn, make) for name, make in groups.items()}
+
+
+GEMMS = _table(
+    {
+        **{f"gemm {t}": partial(gemms, t) for t in DTYPES},
+        "gemm tf32": tf32_gemms,
+        **{f"gemm {t}": partial(byte_gemms, BYTE_GEMM, t) for t in BYTES},
+        **{f"gemv {t}": partial(gemvs, t) for t in DTYPES},
+        **{f"few bits {t}": partial(few_bits_products, t) for t in DTYPES},
+        **{f"few bits gemv {t}": partial(few_bits_gemvs, t) for t in DTYPES[:2]},
+    }
+)
+CONVOLUTIONS = _table(
+    {
+        **{f"conv {t}": partial(convs, t) for t in DTYPES},
+        **{f"conv {t}": partial(byte_convs, BYTE_CONV, t) for t in BYTES},
+        "conv tf32": lambda: images(TF32_CONV, "f32", IMAGES[:3]),
+        **{f"direct {t}": partial(images, DIRECT, t, GROUPED) for t in DTYPES},
+        **{f"few channels {t}": partial(few_channels_of, t) for t in DTYPES},
+        **{f"halos {t}": partial(halo_convolutions, t) for t in ("f16", "bf16")},
+    }
+)
+ATTENTIONS = _table(
+    {
+        **{f"attention {t}": partial(attentions, t) for t in DTYPES},
+        **{f"attention of large heads {t}": partial(large_heads, t) for t in DTYPES},
+    }
+)
+TABLE = {**GEMMS, **CONVOLUTIONS, **ATTENTIONS}

@@ -336,6 +336,106 @@ def _rival_conv_example(net: Any) -> None:
     net.mark_output(net.add_layer("tactix.Cast", [y], to=DType.FP32)[0], "y")
 
 
+# -- convolutions with computed weights ----------------------------------------------------------
+
+
+def _reach_of(x: Value, z: Value | None) -> int | None:
+    """What no difference of a byte and its zero point exceeds; None where the zero point may be no
+    byte.
+    """
+    limits = np.iinfo(x.spec.dtype.numpy)
+    ends = (int(limits.min), int(limits.max))
+    if z is None:
+        return max(-ends[0], ends[1])
+    if z.const is not None:
+        return int(max(np.abs(z.array - end).max(initial=0) for end in ends))
+    made = z.producer
+    if made is None or made.layer.name != "Cast" or made.given[0].spec.dtype is not x.spec.dtype:
+        return None
+    return ends[1] - ends[0]
+
+
+def _channels_of_exact(root: Node, *reaches: int | None) -> int | None:
+    """How many channels of a group add up to less than EXACT; None where that is not known."""
+    taps = root.given[1].spec.shape[2:]
+    known = [d for d in (*taps, *reaches) if isinstance(d, int)]
+    return None if len(known) < len(taps) + 2 else (EXACT - 1) // max(1, math.prod(known))
+
+
+def _float_computed_conv_when(
+    root: Node,
+    x: Value,
+    wide: Node,
+    y: Value,
+    other: Node,
+    z: Value | None = None,
+    w: Value | None = None,
+) -> bool | str:
+    plain = len([v for v in root.inputs if v is not None]) == 2
+    if not (plain and _read(x, wide) and _read(y, other)) or y.const is not None:
+        return False
+    most, channels = _channels_of_exact(root, _reach_of(x, z), _reach_of(y, w)), y.spec.shape[1]
+    if not most or not isinstance(channels, int):
+        return "how large sums become is not known"
+    if channels > most and root.attrs.group > 1:
+        return f"sums of {channels} channels of a group reach {EXACT}"
+    return True
+
+
+def _float_computed_conv(
+    root: Node,
+    x: Value,
+    wide: Node,
+    y: Value,
+    other: Node,
+    z: Value | None = None,
+    w: Value | None = None,
+) -> Op:
+    """Of so many channels at a time that float32 has all sums; pads are differences of 0."""
+    a, channels = root.attrs, y.spec.shape[1]
+    assert isinstance(channels, int)
+    fields = {k: getattr(a, k) for k in ("strides", "dilations", "pads", "group")}
+    most = _channels_of_exact(root, _reach_of(x, z), _reach_of(y, w)) or channels
+    image, weights = _as_floats(x, z), _as_floats(y, w)
+    if channels <= most:
+        return _exact_sums(image, weights, fields)
+    parts = [(i, min(most, channels - i)) for i in range(0, channels, most)]
+    return _sum([_exact_sums(_channels(image, *p), _channels(weights, *p), fields) for p in parts])
+
+
+def _exact_sums(x: Op, w: Op, fields: dict[str, Any]) -> Op:
+    return T.Cast(T.Round(T.Convolution(x, w, **fields)), to=DType.INT32)
+
+
+def _as_floats(x: Value, z: Value | None) -> Op:
+    """Bytes less their zero point."""
+    wide = T.Cast(x, to=DType.FP32)
+    return wide if z is None else T.Sub(wide, T.Cast(z, to=DType.FP32))
+
+
+def _channels(x: Op, begin: int, count: int) -> Op:
+    """Some channels of a tensor."""
+    return T.Slice(x, begins=(begin,), sizes=(count,), axes=(1,), steps=(1,))
+
+
+def _float_computed_conv_example(net: Any) -> None:
+    casts = [
+        net.add_layer("tactix.Cast", [net.add_input(name, dtype, shape)], to=DType.INT32)[0]
+        for name, dtype, shape in (
+            ("x", "u8", ["n", 70, 5, "w"]),
+            ("y", "i8", [6, 70, 3, 3]),
+            ("z", "i8", []),
+        )
+    ]
+    zeros = [net.add_constant(np.int32(128)), casts[2]]
+    shifted = [
+        net.add_layer("tactix.Sub", list(pair))[0] for pair in zip(casts, zeros, strict=False)
+    ]
+    fields = {"pads": (1, 0, 1, 1), "strides": (2, 1)}
+    net.mark_output(net.add_layer("tactix.Convolution", shifted, **fields)[0], "y")
+    net.mark_output(net.add_layer("tactix.Convolution", casts[:2], **fields)[0], "plain")
+
+
 # -- products that floats may be faster for -------------------------------------------------------
 
 
@@ -387,6 +487,17 @@ PROCESSOR_RULES = (
         benefit=55,
         exclusive=False,
         example=_computed_example,
+        device="cpu",
+    ),
+    Rule(
+        "tactix.floats_of_computed_convolution",
+        any_of(*(T.Convolution(a, b) for a in _LEFT for b in _RIGHT)),
+        _float_computed_conv,
+        _float_computed_conv_when,
+        benefit=55,
+        numerics="reassociates",
+        exclusive=False,
+        example=_float_computed_conv_example,
         device="cpu",
     ),
     Rule(

@@ -142,6 +142,39 @@ def test_told_zero_points_and_open_images(net, group, pads):
     assert found.count("Convolution") == (4 if any(pads) else 2)  # of each part of w: pads count
 
 
+@pytest.mark.parametrize(("group", "channels"), [(1, 3), (2, 2), (1, 70)])
+@pytest.mark.parametrize(
+    ("zeros", "shape"),
+    [(("none", "none"), ()), (("told", "constant"), ()), (("none", "told"), (4, 1, 1, 1))],
+)
+def test_convolutions_with_computed_weights(net, group, channels, zeros, shape):
+    """On processors in floats, of as many channels at a time as these have sums of."""
+    x = wide(net, net.x("n", channels * group, "n", 5, dtype="u8"))
+    w = wide(net, net.x(4, channels, 2, 3, name="w", dtype="u8"))
+    z, v = zero_of(net, zeros[0], ()), zero_of(net, zeros[1], shape)
+    x = x if z is None else net.add("Sub", x, z)
+    w = w if v is None else net.add("Sub", w, v)
+    y = net.add("Convolution", x, w, group=group, pads=(1, 0, 1, 2), strides=(2, 1))
+    net.mark_output(y, "y")
+    assert kinds(net).count("Round") == -(-channels // 43)  # 43 * 6 * 255 * 255 < 2 ** 24
+
+
+def test_computed_weights_whose_sums_floats_do_not_hold_stay_integers(net):
+    """Groups of too many channels, open channels, and zero points that may be no bytes."""
+    x = wide(net, net.x(1, 600, 5, 5, dtype="u8"))
+    w = wide(net, net.x(2, 300, 2, 1, name="w", dtype="u8"))
+    net.mark_output(net.add("Convolution", x, w, group=2), "groups")
+    o = wide(net, net.x(2, "c", 1, 1, name="o", dtype="u8"))
+    net.mark_output(
+        net.add("Convolution", wide(net, net.x(1, "c", 5, 5, name="k", dtype="u8")), o), "open"
+    )
+    shifted = net.add("Sub", x, net.x(name="z", dtype="i32"))
+    net.mark_output(
+        net.add("Convolution", shifted, wide(net, net.x(2, 600, 1, 1, name="v", dtype="u8"))), "z"
+    )
+    assert "Round" not in kinds(net)
+
+
 def test_sums_that_floats_do_not_hold_stay_integers(net):
     """Of 9 taps of 127 by bytes up to 255, those of 57 channels are below 2 ** 24."""
     for channels in (57, 58):

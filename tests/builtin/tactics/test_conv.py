@@ -325,6 +325,16 @@ def test_general() -> None:
     )
 
 
+@pytest.mark.parametrize("width", [1, 5, 17, 21, 33, 37, 49])
+@pytest.mark.parametrize(
+    "attrs", [{}, {"pads": (-1, 3)}, {"strides": (3,), "pads": (2, 40)}], ids=str
+)
+def test_general_of_lines_whose_last_tile_is_narrow(width: int, attrs: Any) -> None:
+    x, w = floats(2, 3, width + 5), floats(5, 3, 4)
+    each = [conv(x, w, None, GENERAL, shape, **attrs) for shape in (None, ("n", 3, "wide"))]
+    h.check_all(each)
+
+
 def test_general_of_weights_whose_axes_are_open() -> None:
     cases = []
     for x, w, b, attrs in (
@@ -337,6 +347,7 @@ def test_general_of_weights_whose_axes_are_open() -> None:
         (floats(2, 0, 5), floats(3, 0, 2), floats(3), {}),
         (floats(2, 2, 5), floats(0, 2, 2), floats(0), {}),
         (floats(2, 2, 3), floats(3, 2, 4), floats(3), {}),
+        (floats(2, 6, 5, 7), floats(9, 2, 1, 1), floats(9), {"strides": (2, 1), "group": 3}),
     ):
         for arrays in ([x, w, b], [x, w]):
             specs, env = h.opened(*arrays)

@@ -2,8 +2,9 @@
 
 A first launch copies the input with its borders padded and its columns sorted by their remainder
 modulo the stride, so that the second one reads neighbouring output columns as vectors. Its tiles
-are some output channels times neighbouring columns. A transposed convolution is one with the taps
-reversed over an input with ``stride - 1`` zeros in between.
+are some output channels times neighbouring columns; the last of a line may be narrower. A
+transposed convolution is one with the taps reversed over an input with ``stride - 1`` zeros in
+between.
 """
 
 from __future__ import annotations
@@ -20,7 +21,20 @@ from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand, anchor_spec, epilogue
-from tactix_codegen.c.text import Args, block, decode, kernel, load, loop, splat, split, store
+from tactix_codegen.c.text import (
+    Args,
+    block,
+    choice,
+    decode,
+    kernel,
+    load,
+    loop,
+    prelude,
+    splat,
+    split,
+    store,
+    vector_preludes,
+)
 from tactix_codegen.c.tile import Functions, RegisterTile, by_rows, finish, flat, with_term
 from tactix_cpu.tactics.estimates import CLOCK, START
 
@@ -233,6 +247,15 @@ class LineSite:
         return store(dtype, f"{self.args.output(output)} + {at}", value, count)
 
 
+def _widths(columns: Dim, lanes: int) -> tuple[int, ...]:
+    """Vectors of the tiles, the widest first: narrower ones where a line's last tile may be so."""
+    if not isinstance(columns, int):
+        return (VECTORS, 1)
+    if columns <= lanes:
+        return (1,)
+    return (VECTORS, 1) if 0 < columns % (VECTORS * lanes) <= lanes else (VECTORS,)
+
+
 class _Kernel:
     """Writes one kernel."""
 
@@ -240,9 +263,8 @@ class _Kernel:
         self.taps, self.ctx = taps, ctx
         self.lanes = max(4, ctx.device.lanes)
         width = taps.out[-1]
-        self.vectors = (
-            min(VECTORS, max(1, -(-width // self.lanes))) if isinstance(width, int) else VECTORS
-        )
+        self.widths = _widths(width, self.lanes)
+        self.vectors = self.widths[0]
         self.args = Args(taps.node)
         self.functions = Functions(self.args)
         t = taps
@@ -264,10 +286,17 @@ class _Kernel:
         self.args.phase(0)
         sizes = self._tile_rows()
         for rows in sizes:
-            self._function(rows)
+            for vectors in self.widths:
+                self._function(rows, vectors)
         body = [block("if (phase == 0)", self._copy(), "return;"), self._multiply(sizes)]
         return kernel(
-            self.args, body, self.ctx, helpers=self.functions.text(), workspace=size, phases=2
+            self.args,
+            body,
+            self.ctx,
+            helpers=self.functions.text(),
+            preludes=(*vector_preludes(), prelude("pool.h")),
+            workspace=size,
+            phases=2,
         )
 
     def _tile_rows(self) -> tuple[int, ...]:
@@ -275,8 +304,8 @@ class _Kernel:
         most = self.rows if isinstance(self.rows, int) else ROWS
         return tuple(s for s in (ROWS, 4, 2, 1) if s <= most)
 
-    def _function(self, rows: int) -> None:
-        t, tile = self.taps, RegisterTile(rows, self.vectors, self.lanes)
+    def _function(self, rows: int, vectors: int) -> None:
+        t, tile = self.taps, RegisterTile(rows, vectors, self.lanes)
         width = t.out[-1]
         left = (
             ""
@@ -294,7 +323,7 @@ class _Kernel:
             "const float* x, const float* w, int64_t image, int64_t channel, "
             "int64_t line, int64_t col"
         )
-        self.functions.add(f"t{rows}", parameters, body)
+        self.functions.add(f"t{tile.name}", parameters, body)
 
     def _times(self, count: int, size: Dim) -> str:
         """The product as C."""
@@ -322,7 +351,16 @@ class _Kernel:
         body = f"{x}\nconst float* wt = {w};\n{step}"
         for i in reversed(range(rank)):
             body = loop(f"i{i}", "0", self.args.dim(t.kernel[i]), body)
-        return loop("c", "0", self.args.dim(t.c // t.group), body)
+        channels = self.args.dim(t.c // t.group)
+        whole = loop("c", "0", channels, body)
+        if isinstance(count, int):
+            return whole
+        pixel = [
+            f"const float* xt = x + c * {plane};",
+            f"const float* wt = w + c * {self.args.dim(t.input_stride * count)};",
+            step,
+        ]
+        return choice(f"{self.args.dim(count)} == 1", [loop("c", "0", channels, *pixel)], [whole])
 
     def _multiply(self, sizes: tuple[int, ...]) -> str:
         """Units are (image, group, output line); each takes all channels of the group and all
@@ -345,7 +383,9 @@ class _Kernel:
         first = f"(image * {self.args.dim(t.c)} + group * {self.args.dim(inputs)}) * {plane}"
         rows = self.args.dim(self.rows)
         call = f"a, xl + q, {w}, image, group * {rows} + m, line, q"
-        tiles = by_rows(sizes, "m", rows, lambda s: f"TX_NAME(t{s})({call});")
+        tiles = ["int64_t m = 0;\n" + self._channels(sizes, v, rows, call) for v in self.widths]
+        wide = f"{self.args.dim(t.out[-1])} - q > {self.lanes}"
+        tile = tiles[0] if len(tiles) == 1 else choice(wide, tiles[:1], tiles[1:])
         body = [
             decode("u", ["image", "group", "line"], ["0", str(t.group), self.args.dim(lines)]),
             decode("line", names, [self.args.dim(d) for d in t.out[:-1]]),
@@ -354,12 +394,14 @@ class _Kernel:
                 "q",
                 "0",
                 self.args.dim(t.out[-1]),
-                "int64_t m = 0;",
-                tiles,
+                tile,
                 step=self.vectors * self.lanes,
             ),
         ]
         return f"{split(self.args.dim(t.n * t.group * lines))}\n{loop('u', 'lo', 'hi', *body)}"
+
+    def _channels(self, sizes: Sequence[int], vectors: int, rows: str, call: str) -> str:
+        return by_rows(sizes, "m", rows, lambda s: f"TX_NAME(t{s}x{vectors})({call});")
 
     def _copy(self) -> str:
         """The first launch: every padded row, zero where nothing lies."""
@@ -370,21 +412,49 @@ class _Kernel:
             where = f"(i{i} - {self.args.dim(t.begins[i])})"
             inside.append(self._inside(where, i))
             place = f"({place}) * {self.args.dim(t.size[i])} + {where} / {t.stuffing[i]}"
-        width, s = self.args.dim(t.size[-1]), t.strides[-1]
-        column = f"(q * {s} + p - {self.args.dim(t.begins[-1])})"
-        source = f"{self.args.input(t.x)}[({place}) * {width} + at / {t.stuffing[-1]}]"
-        value = f"inside && {self._inside('at', rank - 1)} ? {source} : 0.0f"
-        fill = [f"const int64_t at = {column};", f"*out++ = {value};"]
+        row = self.args.dim(self.pitch * t.strides[-1])
         sizes = [self.args.dim(d) for d in self.padded]
+        empty = f"memset(out, 0, {row} * sizeof *out);"
         body = [
             decode("r", ["plane", *names], ["0", *sizes]),
-            f"const int inside = {' && '.join(inside)};",
-            f"float* out = {self.x} + r * {self.args.dim(self.pitch * s)};",
-            loop("p", "0", str(s), loop("q", "0", self.args.dim(self.pitch), *fill)),
+            f"float* out = {self.x} + r * {row};",
+            block(f"if (!({' && '.join(inside)}))", empty, "continue;") if rank > 1 else "",
+            f"const float* const from = {self.args.input(t.x)} + ({place}) * {self._width()};",
+            *(self._stuffed() if t.stuffing[-1] != 1 else self._sorted()),
         ]
         return (
             f"{split(self.args.dim(t.n * t.c * prod(self.padded)))}\n{loop('r', 'lo', 'hi', *body)}"
         )
+
+    def _width(self) -> str:
+        return self.args.dim(self.taps.size[-1])
+
+    def _stuffed(self) -> list[str]:
+        """A row whose elements lie apart."""
+        apart, begin = self.taps.stuffing[-1], self.args.dim(self.taps.begins[-1])
+        pitch = self.args.dim(self.pitch)
+        return [
+            f"memset(out, 0, {pitch} * sizeof *out);",
+            f"const int64_t first = tx_first_tap({begin}, {apart});",
+            f"const int64_t end = tx_end_tap({begin}, {apart}, {pitch}, {self._width()});",
+            loop("q", "first", "end", f"out[q * {apart} + {begin}] = from[q];"),
+        ]
+
+    def _sorted(self) -> list[str]:
+        """A row, sorted by the remainder modulo the stride."""
+        s, begin = self.taps.strides[-1], self.args.dim(self.taps.begins[-1])
+        pitch, at = self.args.dim(self.pitch), f"(p - {begin})"
+        each = [
+            f"const int64_t first = tx_first_tap({at}, {s});",
+            f"const int64_t some = first < {pitch} ? first : {pitch};",
+            f"const int64_t most = tx_end_tap({at}, {s}, {self._width()}, {pitch});",
+            "const int64_t end = most < some ? some : most;",
+            loop("q", "0", "some", "out[q] = 0.0f;"),
+            loop("q", "some", "end", f"out[q] = from[q * {s} + {at}];"),
+            loop("q", "end", pitch, "out[q] = 0.0f;"),
+            f"out += {pitch};",
+        ]
+        return [loop("p", "0", str(s), *each)]
 
     def _inside(self, where: str, axis: int) -> str:
         """Whether a place, counted from the input's begin, holds an element."""

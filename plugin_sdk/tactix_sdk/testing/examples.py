@@ -171,7 +171,7 @@ EXAMPLES: dict[str, list[Example]] = {
         ({"kernel_shape": (3, 2), "pads": (1, 1, 0, 0), "storage_order": o}, _IMAGE) for o in (0, 1)
     ],
     "MaxUnpool": [({"kernel_shape": (2, 2), "strides": (2, 2)}, "f32 1 2 3 3; i64 1 2 3 3; i64 4")],
-    "Col2Im": [({}, "f32 2 12 9; i64 2; i64 2")],
+    "Col2Im": [({}, "f32 2 12 9; i64 2; i64 2"), ({}, "f32 1 81 4; i64 2; i64 2")],
     "BitCast": [({"to": DType.FP32}, "i32 3 4")],
     "PairwiseCoupling": [({"classes": 3}, "f32 5 3"), ({}, "f32 0 1")],
     "TreeEnsemble": [

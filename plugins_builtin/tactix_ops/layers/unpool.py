@@ -196,12 +196,14 @@ class Col2Im(Layer):
         return (canvas[(slice(None), slice(None), *inside)].astype(inputs[0].dtype, copy=False),)
 
     def sample(self, attrs: Col2ImAttrs, inputs: Specs, rng: Any) -> list[Any]:
-        """Blocks of 2 in each axis, and an image that the windows of a square fit."""
+        """The largest blocks alike in each axis that columns are, and an image that the windows of
+        a square fit.
+        """
         found: list[Array] = super().sample(attrs, inputs, rng)
         x, image, block = found
-        n = len(image)
-        side = round(x.shape[2] ** (1 / n))
-        return [x, np.full_like(image, side + 1), np.full_like(block, 2)]
+        n, side = len(image), round(x.shape[2] ** (1 / len(image)))
+        taps = next((k for k in range(16, 1, -1) if x.shape[1] % k**n == 0), 2)
+        return [x, np.full_like(image, side + taps - 1), np.full_like(block, taps)]
 
 
 def _product(values: Any) -> Any:

@@ -73,6 +73,7 @@ def reordering_rules() -> list[Rule]:
     """The built-in rules for processors alone, which change the order of sums."""
     from tactix_ops.rules import (
         affine_grid,
+        pixel_products,
         pool,
         quantized_pointwise,
         quantized_products,
@@ -81,7 +82,8 @@ def reordering_rules() -> list[Rule]:
     )
 
     products = (*quantized_products.PROCESSOR_RULES, *quantized_pointwise.PROCESSOR_RULES)
-    return [*affine_grid.RULES, *pool.RULES, *summary.RULES, *transposed.RULES, *products]
+    images = (*affine_grid.RULES, *pixel_products.RULES, *pool.RULES, *transposed.RULES)
+    return [*images, *summary.RULES, *products]
 
 
 def lowering_rules() -> list[Rule]:

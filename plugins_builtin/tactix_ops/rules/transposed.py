@@ -9,12 +9,13 @@ convolutional layer?, 2016). Kernels of convolutions then do it, in every precis
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tactix.base.dims import Dim
+from tactix.base.dims import Dim, floordiv, prod
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.rule import RIVAL, Op, P, Rule, const, literal, pointwise, var
@@ -177,9 +178,10 @@ def _example(net: Any) -> None:
 def _when_computed(root: Node, x: Value, w: Value) -> bool | str:
     if w.const is not None or x.spec.dtype is not DType.FP32 or w.spec.dtype is not DType.FP32:
         return "the weights are constant, or it is not of float32"
-    sizes = (*x.spec.shape[1:], *w.spec.shape, *root.outputs[0].spec.shape[1:])
-    if 0 in sizes or not all(isinstance(d, int) for d in sizes):
-        return "sizes are not known or empty"
+    if 0 in (*x.spec.shape[1:], *w.spec.shape, *root.outputs[0].spec.shape[1:]):
+        return "sizes are empty"
+    if not all(isinstance(d, int) for d in root.attrs.pads):
+        return "pads are not known"
     if not any(s > 1 for s in root.attrs.strides):
         return "its stride is 1: there are kernels for that"
     return True
@@ -191,16 +193,16 @@ def _columns(root: Node, x: Value, w: Value) -> Op:
     multiply these.
     """
     a, b, rank = root.attrs, _bias(root), x.spec.rank - 2
-    (n, channels, *size), (_, outputs, *kernel) = x.spec.shape, w.spec.shape
-    each, block = channels // a.group, outputs * math.prod(kernel)
-    taps = T.Transpose(T.Reshape(w, shape=(1, a.group, each, block)), perm=(0, 1, 3, 2))
-    pixels = T.Reshape(x, shape=(n, a.group, each, math.prod(size)))
-    columns = T.Reshape(T.MatMul(taps, pixels), shape=(n, a.group * block, math.prod(size)))
-    image = np.array(root.outputs[0].spec.shape[2:], np.int64)
+    (n, channels, *size), (depth, outputs, *kernel) = x.spec.shape, w.spec.shape
+    block = outputs * prod(kernel)
+    by_group = T.Reshape(w, shape=(1, a.group, floordiv(depth, a.group), block))
+    taps = T.Transpose(by_group, perm=(0, 1, 3, 2))
+    pixels = T.Reshape(x, shape=(n, a.group, floordiv(channels, a.group), prod(size)))
+    columns = T.Reshape(T.MatMul(taps, pixels), shape=(n, a.group * block, prod(size)))
     y = T.Col2Im(
         columns,
-        literal(image),
-        literal(np.array(kernel, np.int64)),
+        _sizes(root.outputs[0].spec.shape[2:]),
+        _sizes(kernel),
         strides=a.strides,
         dilations=a.dilations,
         pads=a.pads,
@@ -210,10 +212,14 @@ def _columns(root: Node, x: Value, w: Value) -> Op:
     return T.Add(y, T.Reshape(b, shape=(1, a.group * outputs, *(1,) * rank)))
 
 
+def _sizes(shape: Sequence[Dim]) -> Op:
+    return T.Dims(values=tuple(shape), shape=(len(shape),))
+
+
 def _columns_example(net: Any) -> None:
     x, w, b = (
         net.add_input(name, "f32", shape)
-        for name, shape in (("x", ["n", 4, 5, 6]), ("w", [4, 3, 4, 3]), ("b", [6]))
+        for name, shape in (("x", ["n", 4, 5, "s"]), ("w", [4, 3, 4, 3]), ("b", [6]))
     )
     (y,) = net.add_layer(
         "tactix.ConvTranspose",

@@ -113,18 +113,27 @@ def test_columns_compete_where_weights_are_computed(
             compare(net, out, arrays(net, seed, (n,)), 2e-5)
 
 
+@pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize(
-    ("x", "w", "dtype"),
-    [
-        ((1, 4, "w"), (4, 3, 5), "f32"),
-        ((1, 4, 6), (4, "c", 5), "f32"),
-        ((1, 4, 6), (4, 3, 5), "f16"),
-    ],
+    ("x", "w"),
+    [(("n", 4, "s"), (4, 3, 5)), ((1, "b", "s"), ("b", "c", 5)), (("n", 4, "s"), (4, "c", "k"))],
+    ids=str,
 )
-def test_columns_of_unknown_sizes_and_of_sixteen_bits_do_not_compete(
-    net: Any, x: Any, w: Any, dtype: str
-) -> None:
-    given = net.x(*x, dtype=dtype), net.x(*w, name="w", dtype=dtype)
+def test_columns_of_open_sizes_compete(net: Any, x: Any, w: Any, group: int) -> None:
+    fields = {"strides": (3,), "pads": (1, 2), "output_padding": (1,), "group": group}
+    net.mark_output(net.add("ConvTranspose", net.x(*x), net.x(*w, name="w"), **fields), "y")
+    out, _ = fuse(net, reordering_rules())
+    form = rival(out, out.nodes[0], reordering_rules())
+    assert form is not None
+    form.take_its_place(out)
+    assert {"MatMul", "Col2Im"} <= {*names(out)}
+    verify(out, deep=True)
+    for seed, sizes in enumerate(((4, 2, 7, 5), (2, 5, 3, 6))):
+        compare(net, out, arrays(net, seed, sizes), 2e-5)
+
+
+def test_columns_of_sixteen_bits_do_not_compete(net: Any) -> None:
+    given = net.x(1, 4, 6, dtype="f16"), net.x(4, 3, 5, name="w", dtype="f16")
     net.mark_output(net.add("ConvTranspose", *given, strides=(2,)), "y")
     assert rival(net, net.nodes[0], reordering_rules()) is None
 

@@ -275,6 +275,9 @@ def windows() -> Iterator[h.Case]:
         sizes = [np.array(v) for v in ((9, 22), (3, 3))]
         yield plain("columns", "Col2Im", [columns, *sizes], (1, 2))
         yield plain("told_columns", "Col2Im", [columns, *sizes])
+        large = floats(1, 81, 4 * 5).astype(DType(code).numpy)
+        ends = [np.array(v) for v in ((12, 13), (9, 9))]
+        yield plain("open_columns", "Col2Im", [large, *ends], (1, 2))
     yield from (plain("global_lp", "GlobalLpPool", [x], p=p) for p in (1, 2, 3))
     yield from (plain("lrn", "LRN", [x], size=5, alpha=0.3, beta=b) for b in (0.75, 0.6))
 

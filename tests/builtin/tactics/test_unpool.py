@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from tactix.base.dtypes import DType
 from tactix.base.errors import ShapeError
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.tactic import Reject
-from tactix_cpu.tactics.pool.told_columns import CpuToldColumnsTactic
+from tactix_cpu.tactics.pool.told_columns import CpuOpenColumnsTactic, CpuToldColumnsTactic
 from tactix_cpu.tactics.pool.unpool import CpuColumnsTactic, CpuToldUnpoolTactic, CpuUnpoolTactic
 
 UNPOOL, TOLD, COLUMNS = CpuUnpoolTactic(), CpuToldUnpoolTactic(), CpuColumnsTactic()
-TOLD_COLUMNS = CpuToldColumnsTactic()
+TOLD_COLUMNS, OPEN_COLUMNS = CpuToldColumnsTactic(), CpuOpenColumnsTactic()
 RNG = np.random.default_rng(11)
 
 
@@ -150,6 +151,30 @@ def test_columns_whose_axes_only_running_tells(code):
         arrays = [x, image, taps]
         cases.append(Case(made, COLUMNS, arrays, env=env, nt=(1, 3), budget=None))
     check_all(cases)
+
+
+@pytest.mark.parametrize("code", ["f32", "f16", "i32"])
+def test_columns_of_large_blocks_and_of_such_as_shapes_tell(code):
+    cases = [_columns(2, 3, (9, 40), (9, 8), code), _columns(0, 2, (70,), (65,), code, pads=(3, 2))]
+    cases = [replace(c, tactic=OPEN_COLUMNS) for c in cases]
+    high, wide = dims.sym("high"), dims.sym("wide")
+    for shape in ((3, 2), (1, 4), (9, 8)):
+        x = _x(2, 5 * shape[0] * shape[1], 6 * 7, code=code)
+        spec = TensorSpec(DType(code), (2, 5 * high * wide, 6 * 7))
+        image, taps = (
+            TensorSpec(DType.INT64, (2,), v) for v in ((5 + high, 6 + wide), (high, wide))
+        )
+        arrays = [x, np.add(shape, (5, 6)), np.array(shape)]
+        env = {"high": shape[0], "wide": shape[1]}
+        cases.append(Case(node("Col2Im", [spec, image, taps]), OPEN_COLUMNS, arrays, env=env))
+    check_all(cases)
+
+
+def test_columns_with_loops_of_their_own_are_left_to_others():
+    case = _columns(1, 2, (5, 5), (2, 2), "f32")
+    assert isinstance(OPEN_COLUMNS.match(case.node, NATIVE), Reject)
+    told = node("Col2Im", list(case.arrays or []))
+    assert isinstance(OPEN_COLUMNS.match(told, NATIVE), Reject)
 
 
 @pytest.mark.parametrize("known", [(), (1,), (2,)])

@@ -1,5 +1,5 @@
 """Col2Im in C, where sizes of image or block are in tensors: the first launch tells those of the
-result; linear format.
+result, if shapes do not; linear format.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import WIDE, element, stored
 from tactix_codegen.c.text import Args, block, comment, loop
+from tactix_cpu.tactics.pool.unpool import CpuColumnsTactic
 
 _LINE = 64
 """Bytes to which scratch memory is aligned."""
@@ -29,7 +30,7 @@ MOST_AXES = 6
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [CpuToldColumnsTactic()]
+    return [CpuToldColumnsTactic(), CpuOpenColumnsTactic()]
 
 
 class CpuToldColumnsTactic(Tactic[Node]):
@@ -49,8 +50,8 @@ class CpuToldColumnsTactic(Tactic[Node]):
             return Reject(f"no columns of {x.dtype.value} in C")
         if not image.dtype.is_int or not taps.dtype.is_int:
             return Reject("sizes are no integers")
-        if not c_text.fresh_symbols(node):
-            return Reject("the sizes of the result are known")
+        if bool(c_text.fresh_symbols(node)) is not self.tells:
+            return Reject(f"the sizes of the result are {'known' if self.tells else 'told'}")
         if node.outputs[0].spec.rank - 2 > MOST_AXES:
             return Reject(f"an image of more than {MOST_AXES} axes")
         return node
@@ -81,16 +82,42 @@ class CpuToldColumnsTactic(Tactic[Node]):
         ]
         body = [
             *_sizes(args, node, rank),
-            block(f"if ({args.phase()} == 0)", *_told(args, node, rank), "return;"),
+            *self._told(args, node, rank),
             f"if (tid >= {threads}) return;",
             f"if (nt > {threads}) nt = {threads};",
             c_text.split(args.dim(y.shape[0] * y.shape[1])),
             loop("u", "lo", "hi", *unit),
         ]
         preludes = (*c_copy.preludes(), c_text.prelude("pool.h"))
+        phases, telling = (2, 1) if self.tells else (1, 0)
         return c_text.kernel(
-            args, body, ctx, preludes=preludes, workspace=each * threads, phases=2, telling=1
+            args,
+            body,
+            ctx,
+            preludes=preludes,
+            workspace=each * threads,
+            phases=phases,
+            telling=telling,
         )
+
+    def _told(self, args: Args, node: Node, rank: int) -> list[str]:
+        """What the first launch does."""
+        return [block(f"if ({args.phase()} == 0)", *_told(args, node, rank), "return;")]
+
+
+class CpuOpenColumnsTactic(CpuToldColumnsTactic):
+    """The same, where shapes tell the sizes, of a block that is open or large."""
+
+    key = "tactix.c_open_columns@1"
+    tells = False
+
+    def match(self, node: Node, device: DeviceProperties) -> Node | Reject:
+        if not isinstance(CpuColumnsTactic().match(node, device), Reject):
+            return Reject("each element of the block has loops of its own")
+        return super().match(node, device)
+
+    def _told(self, args: Args, node: Node, rank: int) -> list[str]:
+        return []
 
 
 def _geometry(node: Node, rank: int) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:

@@ -85,8 +85,10 @@ class CudaEmitter(ScalarEmitter):
 
     def _float(self, node: Scalar, dtype: DType) -> str:
         if dtype is not DType.FP64 and (of := _of_gelu(node)) is not None:
-            width = "_16" if expr.result_dtype(of, self.dtypes) in WIDE else ""
+            width = "_16" if self._has_16_bits(of) else ""
             return f"tx_gelu{width}({self.arg(of, dtype)})"
+        if node.op in ("exp", "div") and self._has_16_bits(node):
+            return self._exponential_16(node, dtype)
         if node.op == "pow" and (power := self.value(node.args[1])) in (2, 3):
             x = self.arg(node.args[0], dtype)
             return " * ".join([x] * int(power))
@@ -97,6 +99,29 @@ class CudaEmitter(ScalarEmitter):
                 f"tx_f{node.op}({self.arg(node.args[0], dtype)}, {self.arg(node.args[1], dtype)})"
             )
         return super()._float(node, dtype)
+
+
+    def _has_16_bits(self, node: Scalar) -> bool:
+        """Whether it is computed in float32 for a result of 16 bits."""
+        return expr.result_dtype(node, self.dtypes) in WIDE
+
+    def _exponential_16(self, node: Scalar, dtype: DType) -> str:
+        """An exponential, or a quotient: one by an exponential and 1, as in Sigmoid and Swish, need
+        not be exact. Others are: what follows may be a Floor.
+        """
+        if node.op == "exp":
+            return f"tx_exp_16({self.arg(node.args[0], dtype)})"
+        if (power := self._of_logistic(node.args[1])) is None:
+            return super()._float(node, dtype)
+        text = f"tx_logistic_16({self.arg(power, dtype)})"
+        above = node.args[0]
+        return text if self.value(above) == 1 else f"{self.arg(above, dtype)} * {text}"
+
+    def _of_logistic(self, below: Scalar) -> Scalar | None:
+        """``x`` of ``1 + exp(x)``."""
+        if below.op != "add" or self.value(below.args[0]) != 1 or below.args[1].op != "exp":
+            return None
+        return below.args[1].args[0]
 
 
 def _of_gelu(node: Scalar) -> Scalar | None:

@@ -346,6 +346,7 @@ static int tx_dp4a_u8(int a, int b, int c) { return simt_dot<uint8_t>(a, b, c); 
 static int8_t tx_round_i8(float x) { return x != x ? 0 : (int8_t)fminf(fmaxf(rintf(x), -128.0f), 127.0f); }
 static uint8_t tx_round_u8(float x) { return x != x ? 0 : (uint8_t)fminf(fmaxf(rintf(x), 0.0f), 255.0f); }
 static float tx_exp2(float x) { return exp2f(x); }
+static float tx_reciprocal(float x) { return 1.0f / x; }
 static void tx_store16(void* p, const uint32_t (&w)[4]) {
   *(float4*)p = make_float4(__uint_as_float(w[0]), __uint_as_float(w[1]), __uint_as_float(w[2]), __uint_as_float(w[3]));
 }

@@ -54,6 +54,12 @@ TX_INLINE float tx_exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// 1 / x within 1 unit of the last place; 0 where that is less than 2^-126.
+TX_INLINE float tx_reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 // One of two numbers that are both computed: a compiler may make a branch of ?:, which keeps neighbours from overlapping.
 TX_INLINE float tx_pick(bool first, float a, float b) {
   float y;

@@ -100,7 +100,6 @@ class CudaEmitter(ScalarEmitter):
             )
         return super()._float(node, dtype)
 
-
     def _has_16_bits(self, node: Scalar) -> bool:
         """Whether it is computed in float32 for a result of 16 bits."""
         return expr.result_dtype(node, self.dtypes) in WIDE

@@ -230,7 +230,13 @@ class Recurrent(Layer):
         raise NotImplementedError(f"{self.key}: step")
 
     def sample(self, attrs: RecurrentAttrs, inputs: Specs, rng: Any) -> list[Any]:
+        """Weights are such that sums are of the size of numbers: of larger ones a step may make
+        more of a difference, and many steps anything.
+        """
         out: list[Array] = super().sample(attrs, inputs, rng)
+        for i, spec in enumerate(inputs[1:3], 1):
+            if spec is not None and spec.const is None:
+                out[i] = (out[i] / math.sqrt(max(1, out[i].shape[-1]))).astype(out[i].dtype)
         lengths = pick(inputs, 4)
         if lengths is not None and lengths.const is None:
             steps = out[0].shape[attrs.layout]

@@ -310,6 +310,27 @@ def test_weights_that_only_running_tells() -> None:
     h.check_all(cases)
 
 
+def test_inputs_whose_size_only_running_tells() -> None:
+    cases = []
+    for device in h.devices():
+        for kind, size in (("LSTM", 13), ("GRU", 1), ("RNN", 6), ("LSTM", 0)):
+            both = inputs_of(kind, 5, 3, size, 19, 2, bias=True, state=True)
+            arrays = [x for x in both if x is not None]
+            opened, env = h.opened(*arrays)
+            opened.insert(4, None)  # type: ignore[arg-type]
+            node = h.node(kind, opened, hidden_size=19, direction="bidirectional")
+            cases.append(h.Case(node, RNN, arrays, env=env, device=device))
+    h.check_all(cases)
+
+
+def test_samples_of_weights_keep_numbers_small() -> None:
+    """Of steps that multiply differences the results are anything after a few of them."""
+    node = h.node("RNN", [floats(30, 1, 64), floats(1, 64, 64), floats(1, 64, 64)], hidden_size=64)
+    x, w, r = node.layer.sample(node.attrs, [v.spec for v in node.given], RNG)
+    close = node.layer.reference(node.attrs, x * np.float32(1 + 1e-6), w, r)[1]
+    assert np.abs(node.layer.reference(node.attrs, x, w, r)[1] - close).max() < 1e-4
+
+
 def test_options_that_it_leaves_to_others() -> None:
     arrays = inputs_of("LSTM", 3, 2, 5, 8, 1, True, True)
     samples_first = [floats(2, 3, 5), floats(1, 24, 5), floats(1, 24, 8)]
@@ -317,6 +338,7 @@ def test_options_that_it_leaves_to_others() -> None:
         h.node("LSTM", [a if a is None else a.astype(np.float64) for a in arrays], hidden_size=8),
         h.node("LSTM", [arrays[0][:0], *arrays[1:]], [1, 2, 3], hidden_size=8),
         h.node("GRU", samples_first, [1, 2], hidden_size=8, layout=1),
+        h.node("LSTM", [*h.opened(*arrays[:3])[0]]),
     ]
     for node in nodes:
         offered = asked.variants(RNN, node, h.NATIVE)

@@ -82,7 +82,9 @@ def functions(k: RecurrentKernel) -> str:
 
 def project(k: RecurrentKernel) -> str:
     """The first launch: as RecurrentKernel's."""
-    r, args, panels, depth = k.r, k.args, _panels(k), k.r.inputs * 2
+    r, args, panels = k.r, k.args, _panels(k)
+    assert isinstance(r.inputs, int)
+    depth = r.inputs * 2
     total = args.dim(r.steps * r.batch)
     tiles = args.dim(ceildiv(r.steps * r.batch, SIDE))
     x = f"(const uint8_t*){args.input(r.x)}"

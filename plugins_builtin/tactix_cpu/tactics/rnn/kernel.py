@@ -115,7 +115,7 @@ class RecurrentKernel:
     def _known(self, index: int) -> bool:
         return self.r.node.given[index].spec.is_const
 
-    def _weights(self, name: str, index: int, depth: int) -> str:
+    def _weights(self, name: str, index: int, depth: Dim) -> str:
         """A pointer to packed weights."""
         if self._known(index):
             return self.args.constant(name, self._packed(index), self.r.dtype)
@@ -129,7 +129,7 @@ class RecurrentKernel:
         of these units needs, and reads one run of memory.
         """
         r, group = self.r, self.group
-        depth = r.inputs if index == r.w else r.hidden
+        depth: Any = r.inputs if index == r.w else r.hidden  # constants have known sizes
         steps_of_k = -(-depth // group)
         pad = (
             (0, 0),
@@ -145,9 +145,10 @@ class RecurrentKernel:
         )
         return Packed(index, steps)
 
-    def _panel(self, weights: str, panel: str, depth: int) -> str:
+    def _panel(self, weights: str, panel: str, depth: Dim) -> str:
         """Where the packed weights of a block of units begin."""
-        return f"(const {self.right}*){weights} + {panel} * {-(-depth // self.group) * self.width}"
+        size = self.args.dim(ceildiv(depth, self.group) * self.width)
+        return f"(const {self.right}*){weights} + {panel} * {size}"
 
     def _packed_bias(self) -> Packed:
         """Both biases as (direction, of the input or of the state, block of units, gate, unit in
@@ -174,28 +175,36 @@ class RecurrentKernel:
             rows, vectors, self.lanes, c_tile.chains_for(rows, vectors), pairs=self.half
         )
 
-    def _sum(self, tile: RegisterTile, left: str, pitch: int, depth: int, right_pitch: int) -> str:
+    def _sum(self, tile: RegisterTile, left: str, pitch: Dim, depth: Dim, right_pitch: int) -> str:
         """Sum over ``depth``; rows of ``left`` lie ``pitch`` apart, steps of w ``right_pitch``.
         Both are moved on.
         """
-        group, whole, unroll = self.group, depth // self.group, max(2, tile.chains)
+        group, unroll = self.group, max(2, tile.chains)
+
+        def row(m: int) -> str:
+            return str(m * pitch) if isinstance(pitch, int) else f"{m} * {self.args.dim(pitch)}"
 
         def element(m: int, u: int) -> str:
-            at = m * pitch + u * group
+            at = str(m * pitch + u * group) if isinstance(pitch, int) else f"{row(m)} + {u * group}"
             return f"tx_quad({left} + {at})" if self.half else f"{left}[{at}]"
 
         def single(m: int, u: int) -> str:
-            return f"tx_quad_n({left} + {m * pitch}, 2)"
+            return f"tx_quad_n({left} + {row(m)}, 2)"
 
         def steps(count: int) -> str:
             move = f"{left} += {count * group}; w += {count * right_pitch};"
             return "\n".join([tile.steps(count, element, "w", str(right_pitch)), move])
 
+        if not isinstance(depth, int):
+            end = self.args.dim(depth)
+            whole = loop("k", "0", f"{end} / {unroll}", steps(unroll))
+            return "\n".join([whole, loop("k", "0", f"{end} % {unroll}", steps(1)), tile.join()])
+        whole_steps = depth // group
         last = tile.steps(depth % group, single, "w", str(right_pitch))
         return "\n".join(
             [
-                loop("k", "0", str(whole // unroll), steps(unroll)),
-                steps(whole % unroll),
+                loop("k", "0", str(whole_steps // unroll), steps(unroll)),
+                steps(whole_steps % unroll),
                 last,
                 tile.join(),
             ]
@@ -239,7 +248,7 @@ class RecurrentKernel:
         count, tiles = self.args.dim(total), self.args.dim(ceildiv(total, most))
 
         def call(rows: int) -> str:
-            x = f"{self.args.input(r.x)} + m * {r.inputs}"
+            x = f"{self.args.input(r.x)} + m * {self.args.dim(r.inputs)}"
             g = f"{self.g} + (d * {count} + m) * {self.pitch} + j * {self.width}"
             bias = f", {self.b} + (2 * d * {self.blocks} + j) * {self.width}" if self.b else ""
             return f"TX_NAME(in{rows})(a, {x}, {self._panel(self.w, 'p', r.inputs)}, {g}{bias});"

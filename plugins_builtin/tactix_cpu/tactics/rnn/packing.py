@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tactix.base.dims import Dim
+from tactix.base.dims import Dim, ceildiv
 from tactix_codegen.c import scalar as c_scalar
 from tactix_codegen.c.text import block, comment, loop, split
 
@@ -22,25 +22,25 @@ class RunTimePacking:
         self.k, self.end = k, start
         self.statements: list[str] = []
 
-    def matrix(self, index: int, depth: int) -> str:
+    def matrix(self, index: int, depth: Dim) -> str:
         """Weights (direction, gate, unit, ``depth``) as ``RecurrentKernel._packed`` has them."""
         k, r = self.k, self.k.r
-        steps = -(-depth // k.group)
-        count = r.directions * k.blocks
-        target = self._room(count * steps * k.width * k.group * r.dtype.itemsize, k.element)
-        line = f"((q / {k.blocks} * {r.gates} + gate) * {r.hidden} + unit) * {depth} + i"
-        place = f"((q * {steps} + i / {k.group}) * {r.gates} + gate) * {k.lanes} + lane"
-        known = f"unit < {r.hidden} && i < {depth}"
+        steps, count = ceildiv(depth, k.group), r.directions * k.blocks
+        target = self._room(steps * (count * k.width * k.group * r.dtype.itemsize), k.element)
+        end = k.args.dim(depth)
+        line = f"((q / {k.blocks} * {r.gates} + gate) * {r.hidden} + unit) * {end} + i"
+        place = f"((q * {k.args.dim(steps)} + i / {k.group}) * {r.gates} + gate) * {k.lanes} + lane"
+        known = f"unit < {r.hidden} && i < {end}"
         value = f"{known} ? {k.args.input(index)}[{line}] : 0"
         if k.group > 1:
             place = f"({place}) * {k.group} + i % {k.group}"
-        fill = loop("i", "0", str(steps * k.group), f"{target}[{place}] = {value};")
+        fill = loop("i", "0", k.args.dim(steps * k.group), f"{target}[{place}] = {value};")
         unit = f"const int64_t unit = q % {k.blocks} * {k.lanes} + lane;"
         gates = loop("gate", "0", str(r.gates), loop("lane", "0", str(k.lanes), unit, fill))
         self.statements.append(
             block(
                 "",
-                comment(f"blocks of units, whose rows of {depth} become columns"),
+                comment(f"blocks of units, whose rows of {end} become columns"),
                 split(str(count)),
                 loop("q", "lo", "hi", gates),
             )
@@ -66,6 +66,6 @@ class RunTimePacking:
         )
         return target
 
-    def _room(self, size: int, element: str) -> str:
-        place, self.end = self.end, self.end + -(-size // 64) * 64
+    def _room(self, size: Dim, element: str) -> str:
+        place, self.end = self.end, self.end + ceildiv(size, 64) * 64
         return self.k.args.workspace(place, element)

@@ -72,7 +72,7 @@ class CpuRecurrence:
     peepholes: int
     steps: Dim
     batch: Dim
-    inputs: int
+    inputs: Dim
     hidden: int
     directions: int
     gates: int
@@ -96,7 +96,10 @@ def recurrence(node: Node) -> CpuRecurrence | Reject:
     specs = [node.given[i].spec if i >= 0 else None for i in ids]
     if (why := _unfit(specs)) is not None:
         return why
-    x, w, r = (s for s in specs[:3] if s is not None)
+    hidden = node.outputs[0].spec.shape[-1]
+    if not isinstance(hidden, int):
+        return Reject("how many hidden units there are is not known")
+    x, w, _ = (s for s in specs[:3] if s is not None)
     layer = node.body.nodes[0].layer
     assert isinstance(layer, Recurrent)
     at_x, at_w, at_r, bias, lengths, h, c, peepholes = ids
@@ -112,8 +115,8 @@ def recurrence(node: Node) -> CpuRecurrence | Reject:
         peepholes,
         x.shape[0],
         x.shape[1],
-        evaluate(w.shape[2], {}),
-        evaluate(r.shape[2], {}),
+        w.shape[2],
+        hidden,
         a.directions,
         layer.gates,
         a.direction == "reverse",
@@ -143,8 +146,8 @@ def _unfit(specs: Sequence[TensorSpec | None]) -> Reject | None:
         return Reject("this kernel takes lengths of int32")
     if len({s.dtype for s in specs[5:7] if s is not None}) > 1:
         return Reject("the first states have different dtypes")
-    if not all(isinstance(d, int) for s in (w, r) for d in s.shape):
-        return Reject("this kernel takes weights of known sizes")
+    if x.dtype is not DType.FP32 and not isinstance(w.shape[2], int):
+        return Reject("this kernel takes known sizes of inputs of 16 bits")
     if any(d == 0 for d in (*x.shape, *w.shape)):
         return Reject("a tensor is empty")
     return None
@@ -156,7 +159,9 @@ def tactics() -> list[Tactic]:
 
 
 class CpuRecurrentTactic(Tactic[CpuRecurrence]):
-    """float32 or bfloat16, layout 0, weights of known sizes; all else that the layers have."""
+    """float32, or bfloat16 of known inputs; layout 0, known hidden units; all else that the layers
+    have.
+    """
 
     key = "tactix.c_rnn@1"
     implements = ("tactix.LSTM@1", "tactix.GRU@1", "tactix.RNN@1")
@@ -181,12 +186,12 @@ class CpuRecurrentTactic(Tactic[CpuRecurrence]):
         ]
 
     def cost(self, r: CpuRecurrence, variant: Variant, ctx: CompileContext) -> float | None:
-        if not symbols(r.steps * r.batch) <= set(ctx.opt):
+        if not symbols(r.steps * r.batch * r.inputs) <= set(ctx.opt):
             return None
-        steps, batch = (evaluate(d, ctx.opt) for d in (r.steps, r.batch))
+        steps, batch, inputs = (evaluate(d, ctx.opt) for d in (r.steps, r.batch, r.inputs))
         per_cell = r.gates * r.hidden / max(4, ctx.device.lanes) * STEP
         matrix = r.gates * r.hidden * r.hidden * 4 / STATE_WEIGHTS  # of 4 bytes each
-        cells = batch * per_cell * (r.inputs / max(1, ctx.threads) + r.hidden)
+        cells = batch * per_cell * (inputs / max(1, ctx.threads) + r.hidden)
         each = max(cells, matrix) + GATES * batch * r.hidden / 4
         # Threads share the product with the inputs alone: a step needs all of the step before.
         return 2 * START + steps * r.directions * each / CLOCK

@@ -21,14 +21,12 @@ class DeformableWork:
 
 
 def deformable_of(node: Node) -> DeformableWork | Reject:
-    """What a node does, where the size of the weights is known."""
-    x, w = (v.spec for v in node.given[:2])
+    """What a node does."""
+    x = node.given[0].spec
     if node.is_fused:
         return Reject("no layers around it are fused by this tactic")
     if any(v.spec.dtype is not x.dtype for v in node.given):
         return Reject("inputs are of several dtypes")
     if x.dtype not in _NUMBERS:
         return Reject(f"no deformable convolution of {x.dtype.value} in C or CUDA")
-    if not all(isinstance(d, int) for d in w.shape):
-        return Reject("the size of the weights is not known")
     return DeformableWork(node, node.place(3), node.place(4))

@@ -48,6 +48,8 @@ class CudaDeformableTactic(Tactic[DeformableWork]):
     def match(self, node: Node, device: DeviceProperties) -> DeformableWork | Reject:
         if 0 in node.given[1].spec.shape:
             return Reject("the weights are empty")
+        if not all(isinstance(d, int) for d in node.given[1].spec.shape):
+            return Reject("the size of the weights is not known")
         return deformable_of(node)
 
     def cost(self, work: DeformableWork, variant: Variant, ctx: CompileContext) -> float | None:

@@ -400,7 +400,7 @@ class DeformableConvolution(Layer):
         grouped = x.reshape(len(x), groups, x.shape[1] // groups, *x.shape[2:])
         columns = self._columns(attrs, grouped, offset, kernel) * weight
         columns = columns.reshape(len(x), attrs.group, depth * taps, out[0] * out[1])
-        y = np.matmul(w.reshape(attrs.group, m // attrs.group, -1), columns).reshape(
+        y = np.matmul(w.reshape(attrs.group, m // attrs.group, depth * taps), columns).reshape(
             len(x), m, *out
         )
         if bias is not None:

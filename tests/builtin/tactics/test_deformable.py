@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from harness import NATIVE, Case, check, check_all, node
+from harness import NATIVE, Case, check, check_all, node, opened
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
@@ -75,6 +76,24 @@ def test_symbolic_dims(env, dtype):
     specs = [TensorSpec(dtype, s) for s in shapes]
     made = node("DeformableConvolution", [*specs, None, None], pads=(1, 1, 1, 1))
     check(made, TACTIC, env=env)
+
+
+@pytest.mark.parametrize("code", ["f32", "f16", "f64"])
+@pytest.mark.parametrize("rest", ["", "bm"])
+def test_weights_of_open_sizes(code, rest):
+    cases = []
+    for x, w, fields in (
+        ((2, 4, 9, 11), (14, 2, 3, 2), {"group": 2}),
+        ((1, 4, 9, 11), (3, 4, 2, 2), {"offset_group": 2, "strides": (2, 1)}),
+        ((1, 2, 5, 5), (13, 2, 1, 1), {}),
+        ((1, 2, 5, 5), (0, 2, 2, 2), {}),
+    ):
+        known = _case(x, w, code, rest, **fields)
+        assert known.arrays is not None
+        specs, env = opened(*known.arrays)
+        given = [*specs, *[None] * (5 - len(specs))]
+        cases.append(replace(known, node=node("DeformableConvolution", given, **fields), env=env))
+    check_all(cases)
 
 
 def test_what_it_rejects():

@@ -34,7 +34,7 @@ def tactics() -> list[Tactic]:
 
 
 class CpuDeformableTactic(Tactic[DeformableWork]):
-    """Floats; weights may be inputs."""
+    """Floats; weights may be inputs, of open sizes, too."""
 
     key = "tactix.c_deformable@1"
     implements = ("tactix.DeformableConvolution@1",)
@@ -73,20 +73,22 @@ class _Deformable:
         a = self.node.attrs
         self.dtype, self.sums = x.dtype, CpuSums(x.dtype)
         self.number = c_text.ctype(self.sums.number)
-        results, depth, high, wide = (int(d) for d in w.shape)  # type: ignore[arg-type]
-        self.taps, self.wide = high * wide, wide
+        results, depth, high, wide = w.shape
+        dim, size = self.args.dim, self.args.size
+        self.taps, self.wide = dim(high * wide), dim(wide)
         self.groups, self.offset_groups = a.group, a.offset_group
-        self.depth, self.results = depth * self.taps, results // a.group
-        size = self.args.size
+        self.results = dims.floordiv(results, a.group)
+        self.depth = depth * high * wide
         self.height, self.width = size("HEIGHT", x.shape[2]), size("WIDTH", x.shape[3])
         self.channels = size("CHANNELS", x.shape[1])
         self.out_width = size("OUT_WIDTH", y.shape[3])
         self.pixels = size("PIXELS", y.shape[2] * y.shape[3])
         self.blocks = size("BLOCKS", dims.ceildiv(y.shape[2] * y.shape[3], _BLOCK))
-        self.columns = depth * a.group * self.taps
+        self.columns = self.depth * a.group
         self.is_widened = x.dtype in c_scalar.WIDE
         self.stored = DType.FP32 if self.is_widened else x.dtype
-        self.scratch = self.columns * _BLOCK * self.sums.number.itemsize * max(1, ctx.threads)
+        each = _BLOCK * self.sums.number.itemsize * max(1, ctx.threads)
+        self.scratch = self.columns * each
 
     def numbers(self, index: int) -> str:
         """Pointer to x or the weights: of 16 bits as float32 that the first launch made, since
@@ -129,7 +131,7 @@ class _Deformable:
             f"if (tid >= {threads}) return;",
             f"if (nt > {threads}) nt = {threads};",
             c_text.split(f"{images} * {self.blocks}"),
-            f"{self.number}* __restrict columns = {scratch} + tid * {each};",
+            f"{self.number}* __restrict columns = {scratch} + tid * {self.args.dim(each)};",
             loop("u", "lo", "hi", *unit),
         ]
         preludes = (*c_copy.preludes(), *map(c_text.prelude, ("places.h", "sample.h")))
@@ -158,7 +160,7 @@ class _Deformable:
 
     def _gathered(self) -> list[str]:
         """Fill the columns: of every channel and tap a row of samples."""
-        taps, each = str(self.taps), f"({self.channels} / {self.offset_groups})"
+        taps, each = self.taps, f"({self.channels} / {self.offset_groups})"
         row = f"(g * {each} + c) * {taps} + t"
         channel = [
             f"const {c_text.ctype(self.stored)}* from = {self.numbers(0)}"
@@ -228,10 +230,10 @@ class _Deformable:
     # Product
 
     def _products(self) -> list[str]:
-        whole = self.results - self.results % _ROWS
-        some = loop("m", "0", str(whole), *self._tile(_ROWS), step=_ROWS)
-        rest = loop("m", str(whole), str(self.results), *self._tile(1))
-        body = [some] * (whole > 0) + [rest] * (whole < self.results)
+        whole, end = self.results - dims.mod(self.results, _ROWS), self.args.dim(self.results)
+        some = loop("m", "0", self.args.dim(whole), *self._tile(_ROWS), step=_ROWS)
+        rest = loop("m", self.args.dim(whole), end, *self._tile(1))
+        body = [some] * (whole != 0) + [rest] * (whole != self.results)
         return [
             comment("Every channel of the result is the product of its weights and the columns."),
             loop("q", "0", str(self.groups), *body),
@@ -250,31 +252,35 @@ class _Deformable:
             for v in range(2)
         ]
         for r in range(rows):
-            weight = sums.repeated(self.stored, f"weights + {r * depth} + k")
+            weight = sums.repeated(self.stored, f"weights + {self.args.dim(depth * r)} + k")
             each.append(f"const {sums.kind} w{r} = {weight};")
             each += [f"s{r}{v} += w{r} * c{v};" for v in range(2)]
         stores = [line for r in range(rows) for line in self._stored(r)]
         body = [
-            f"const {self.number}* from = columns + q * {depth * _BLOCK} + j;",
+            f"const {self.number}* from = columns + q * {self.args.dim(depth * _BLOCK)} + j;",
             *(f"{sums.kind} {s} = {b};" for s, b in zip(sums_of, begin, strict=True)),
-            loop("k", "0", str(depth), *each),
+            loop("k", "0", self.args.dim(depth), *each),
             *stores,
         ]
         return [
-            f"const {kind}* weights = {w} + (q * {self.results} + m) * {depth};",
+            f"const {kind}* weights = {w} + {self._channel()} * {self.args.dim(depth)};",
             loop("j", "0", "count", *body, step=f"2 * {sums.lanes}"),
         ]
+
+    def _channel(self, row: str = "") -> str:
+        """Of the result, that many after ``m`` of group ``q``."""
+        return f"(q * {self.args.dim(self.results)} + m{row})"
 
     def _bias(self, row: int) -> str:
         if self.work.bias < 0:
             return self.sums.zero
-        place = f"{self.args.input(self.work.bias)} + q * {self.results} + m + {row}"
+        place = f"{self.args.input(self.work.bias)} + {self._channel(f' + {row}')}"
         return self.sums.repeated(self.dtype, place)
 
     def _stored(self, row: int) -> list[str]:
         """Results ``j`` on of a channel, as far as there are any."""
-        sums, total = self.sums, self.groups * self.results
-        channel = f"(image * {total} + q * {self.results} + m + {row}) * {self.pixels}"
+        sums, total = self.sums, self.args.dim(self.results * self.groups)
+        channel = f"(image * {total} + {self._channel(f' + {row}')}) * {self.pixels}"
         lines = []
         for v in range(2):
             first = f"j + {v} * {sums.lanes}"

@@ -23,7 +23,7 @@ from tactix_codegen.operations.linear_attention import (
     LinearAttentionWork,
     Q,
     V,
-    linear_attention_of,
+    known_linear_attention,
 )
 
 _WARP = 32
@@ -40,7 +40,7 @@ def tactics() -> list[Tactic]:
     return [CudaLinearAttentionTactic()]
 
 
-class CudaLinearAttentionTactic(Tactic[LinearAttentionWork]):
+class CudaLinearAttentionTactic(Tactic[LinearAttentionWork[int]]):
     """Every rule; f64, f32, f16 and bf16, linear; up to 512 keys."""
 
     key = "tactix.cuda_linear_attention@1"
@@ -49,21 +49,21 @@ class CudaLinearAttentionTactic(Tactic[LinearAttentionWork]):
     source = "cuda_c"
     by_signature = True
 
-    def match(self, node: Node, device: DeviceProperties) -> LinearAttentionWork | Reject:
-        found = linear_attention_of(node)
+    def match(self, node: Node, device: DeviceProperties) -> LinearAttentionWork[int] | Reject:
+        found = known_linear_attention(node)
         if isinstance(found, LinearAttentionWork) and found.keys > _MOST:
             return Reject(f"a state of more than {_MOST} keys")
         return found
 
     def cost(
-        self, work: LinearAttentionWork, variant: Variant, ctx: CompileContext
+        self, work: LinearAttentionWork[int], variant: Variant, ctx: CompileContext
     ) -> float | None:
         seconds = text.traffic(work.node, variant, ctx)
         steps = text.known(work.node.given[Q].spec.shape[1], ctx)
         return None if seconds is None else seconds + steps * _STEP
 
     def compile(
-        self, work: LinearAttentionWork, variant: Variant, ctx: CompileContext
+        self, work: LinearAttentionWork[int], variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
         return _Columns(work).kernel(ctx)
 

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from harness import Case, check_all, node, spec
+from harness import Case, check_all, node, opened, spec
 
 from tactix.base.dtypes import DType
 from tactix_cpu.tactics.signal.linear_attention import LinearAttentionTactic
@@ -73,3 +73,17 @@ def test_symbolic_sizes(env):
     specs = [spec(x, s) for x, s in zip(given, shapes, strict=True)]
     made = node("LinearAttention", specs, q_num_heads=2, kv_num_heads=2)
     check_all([Case(made, TACTIC, given, env=env)])
+
+
+@pytest.mark.parametrize("code", ["f64", "f32", "f16"])
+@pytest.mark.parametrize("rule", RULES)
+def test_heads_of_open_sizes(code, rule):
+    cases = []
+    for keys, values, decays in ((7, 37, 7), (64, 5, 1), (1, 1, 1)):
+        given = arrays(code, keys=keys, values=values, decays=decays, betas=1)
+        specs, env = opened(*given)
+        if decays == 1:
+            specs[4] = spec(given[4], (*specs[4].shape[:2], 2))
+        made = node("LinearAttention", specs, q_num_heads=2, kv_num_heads=2, update_rule=rule)
+        cases.append(Case(made, TACTIC, given, env=env))
+    check_all(cases)

@@ -43,37 +43,37 @@ def tactics() -> list[Tactic]:
     return [LinearAttentionTactic()]
 
 
-class LinearAttentionTactic(Tactic[LinearAttentionWork]):
-    """Every rule; f64, f32, f16 and bf16, linear."""
+class LinearAttentionTactic(Tactic[LinearAttentionWork[Dim]]):
+    """Every rule; f64, f32, f16 and bf16, linear; heads of open sizes, too."""
 
     key = "tactix.c_linear_attention@1"
     implements = ("tactix.LinearAttention@1",)
     source = "c"
     by_signature = True
 
-    def match(self, node: Node, device: DeviceProperties) -> LinearAttentionWork | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> LinearAttentionWork[Dim] | Reject:
         return linear_attention_of(node)
 
     def cost(
-        self, work: LinearAttentionWork, variant: Variant, ctx: CompileContext
+        self, work: LinearAttentionWork[Dim], variant: Variant, ctx: CompileContext
     ) -> float | None:
         steps = work.node.outputs[1].spec.numel * work.node.outputs[0].spec.shape[1]
         return c_text.seconds(ctx, (steps, SECONDS_AN_ELEMENT))
 
     def compile(
-        self, work: LinearAttentionWork, variant: Variant, ctx: CompileContext
+        self, work: LinearAttentionWork[Dim], variant: Variant, ctx: CompileContext
     ) -> KernelArtifact:
         args, threads = Args(work.node), max(1, ctx.threads)
         body = _units(args, work, threads)
         return c_text.kernel(args, body, ctx, workspace=_room(work) * work.real.itemsize * threads)
 
 
-def _room(work: LinearAttentionWork) -> Dim:
+def _room(work: LinearAttentionWork[Dim]) -> Dim:
     """Numbers that a thread keeps: columns of a state, and a gate for each key."""
     return work.keys * (TILE + 1)
 
 
-def _units(args: Args, work: LinearAttentionWork, threads: int) -> list[str]:
+def _units(args: Args, work: LinearAttentionWork[Dim], threads: int) -> list[str]:
     """Each thread has columns of states, and walks all steps for each group of them."""
     real = c_text.ctype(work.real)
     batch, steps = work.node.outputs[0].spec.shape[:2]
@@ -105,7 +105,7 @@ def _units(args: Args, work: LinearAttentionWork, threads: int) -> list[str]:
     ]
 
 
-def _element(args: Args, work: LinearAttentionWork, source: int, place: str) -> str:
+def _element(args: Args, work: LinearAttentionWork[Dim], source: int, place: str) -> str:
     """An element of one of the layer's inputs as a number."""
     index = work.places[source]
     dtype = work.node.given[index].spec.dtype
@@ -116,7 +116,7 @@ def _over_state(*body: str) -> str:
     return loop("i", "0", "KEYS", loop("j", "0", "n", *body))
 
 
-def _state(args: Args, work: LinearAttentionWork) -> list[str]:
+def _state(args: Args, work: LinearAttentionWork[Dim]) -> list[str]:
     """What the columns begin with."""
     if STATE not in work.places:
         return [_over_state("state[i * TILE + j] = 0;")]
@@ -124,13 +124,13 @@ def _state(args: Args, work: LinearAttentionWork) -> list[str]:
     return [_over_state(f"state[i * TILE + j] = {given};")]
 
 
-def _last_state(args: Args, work: LinearAttentionWork) -> list[str]:
+def _last_state(args: Args, work: LinearAttentionWork[Dim]) -> list[str]:
     dtype = work.node.outputs[1].spec.dtype
     value = c_scalar.stored(dtype, "state[i * TILE + j]")
     return [_over_state(f"{args.output(1)}[place + i * VALUES + j] = {value};")]
 
 
-def _step(args: Args, work: LinearAttentionWork) -> list[str]:
+def _step(args: Args, work: LinearAttentionWork[Dim]) -> list[str]:
     """Scale the state, correct what is added by what it says of the key, add that, and read."""
     real = c_text.ctype(work.real)
     key = _element(args, work, K, "(step * HEADS + head) * KEYS + i")
@@ -151,7 +151,7 @@ def _step(args: Args, work: LinearAttentionWork) -> list[str]:
     return [*out, *_read(args, work, head)]
 
 
-def _gates(args: Args, work: LinearAttentionWork) -> list[str]:
+def _gates(args: Args, work: LinearAttentionWork[Dim]) -> list[str]:
     """The factor of each key: the decay is a logarithm, of a head or of each of its keys."""
     spec = work.node.given[work.places[DECAY]].spec
     args.size("DECAYS", dims.floordiv(spec.shape[2], work.heads))
@@ -181,7 +181,7 @@ def _gates(args: Args, work: LinearAttentionWork) -> list[str]:
     return [c_text.choice("DECAYS == 1", [f"const {kind} all = {exp}({one});", single], [every])]
 
 
-def _weighed(args: Args, work: LinearAttentionWork) -> list[str]:
+def _weighed(args: Args, work: LinearAttentionWork[Dim]) -> list[str]:
     """Times a number of the head, or one for all heads."""
     width = args.size("BETAS", work.node.given[work.places[BETA]].spec.shape[2])
     beta = _element(args, work, BETA, f"step * {width} + ({width} == 1 ? 0 : head)")
@@ -189,7 +189,7 @@ def _weighed(args: Args, work: LinearAttentionWork) -> list[str]:
     return [f"const {real} beta = {beta};", loop("j", "0", "n", "fresh[j] *= beta;")]
 
 
-def _read(args: Args, work: LinearAttentionWork, head: list[str]) -> list[str]:
+def _read(args: Args, work: LinearAttentionWork[Dim], head: list[str]) -> list[str]:
     """Add key by value to the state, and ask it with the queries of the head."""
     real, dtype = c_text.ctype(work.real), work.node.outputs[0].spec.dtype
     asked = [

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tactix.base.dims import floordiv
+from tactix.base.dims import Assumption, Dim, floordiv
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
 from tactix_onnx.convert import Context, Table
@@ -27,8 +27,10 @@ def transform(ctx: Context, node: Any) -> Value:
 
 def _transformed(ctx: Context, axis: int, late: bool) -> Value:
     flags = {name: bool(ctx.attr(name, 0)) for name in ("inverse", "onesided")}
-    x = _with_parts(ctx)
-    if flags["onesided"] and not flags["inverse"] and x.spec.shape[-1] == 2:
+    half = flags["onesided"] and not flags["inverse"]
+    x = ctx.tensor()
+    x = _of_real_numbers(ctx, x) if half else _with_parts(ctx, x)
+    if half and x.spec.shape[-1] == 2:
         ctx.fail("half of the result tells all for real numbers alone", "Set onesided to 0")
     if not late:
         length = (ctx.known(1) or (0,))[0]
@@ -47,20 +49,38 @@ def _first_bins(ctx: Context, y: Value) -> Value:
     return ctx.layer("tactix.Slice", [y], begins=(0,), sizes=(bins,), axes=(2,), steps=(1,))
 
 
-def _with_parts(ctx: Context) -> Value:
-    """The input, whose last axis tells whether there are imaginary parts. Raises
-    UnsupportedOperator.
+def _of_real_numbers(ctx: Context, x: Value) -> Value:
+    """``x``, whose last axis has one element where its size is open."""
+    last = x.spec.rank - 1
+    return x if last < 0 or isinstance(x.spec.shape[last], int) else ctx.sized(x, last, 1)
+
+
+def _with_parts(ctx: Context, x: Value) -> Value:
+    """``x``, whose last axis tells whether there are imaginary parts: where its size is open and
+    nobody builds for one, they are zeros if there are none.
     """
-    x = ctx.tensor()
-    parts = x.spec.shape[-1] if x.spec.rank else 1
+    last = x.spec.rank - 1
+    parts = x.spec.shape[last] if last >= 0 else 1
     if isinstance(parts, int):
         return x
     found = ctx.wanted(parts)
-    if found is None:
-        name = ctx.node.input[0]
-        why = f"the last axis of {name!r} is {parts}: 1 is real numbers, and 2 complex ones"
-        ctx.fail(why, ctx.sizing(parts, 2))
-    return ctx.sized(x, x.spec.rank - 1, found)
+    return _pairs(ctx, x, parts) if found is None else ctx.sized(x, last, found)
+
+
+def _pairs(ctx: Context, x: Value, parts: Dim) -> Value:
+    """Real and imaginary parts of one or two numbers. Asks for no other ones."""
+    for least in (parts, 3 - parts):
+        ctx.network.demand(Assumption(least, ">=", 1), ctx.name)
+    last = x.spec.rank - 1
+
+    def part(begin: Dim) -> Value:
+        return ctx.layer("tactix.Slice", [x], begins=(begin,), sizes=(1,), axes=(last,), steps=(1,))
+
+    count = ctx.layer("tactix.Dims", [], values=(parts,))
+    is_pair = ctx.layer("tactix.Equal", [count, ctx.constant(_int64(2))])
+    zero = ctx.cast(ctx.constant(_int64(0)), x.spec.dtype)
+    imaginary = ctx.layer("tactix.Where", [is_pair, part(parts - 1), zero])
+    return ctx.layer("tactix.Concat", [part(0), imaginary], axis=last)
 
 
 def _int64(value: int) -> Any:
@@ -71,7 +91,8 @@ def _int64(value: int) -> Any:
 
 @CONVERTERS("STFT")
 def frames(ctx: Context, node: Any) -> Value:
-    x, window, onesided = _with_parts(ctx), ctx.input(2), bool(ctx.attr("onesided", 1))
+    x, window, onesided = ctx.tensor(), ctx.input(2), bool(ctx.attr("onesided", 1))
+    x = _with_parts(ctx, x) if x.spec.rank == 3 else x
     size = ctx.known(3) or ((window or x).spec.shape[0 if window else 1],)
     step = ctx.ints(1)
     if ctx.late(3) or step is None or not isinstance(size[0], int):

@@ -35,19 +35,53 @@ def test_a_declared_rank_tells_how_long_an_index_is(imported: Any, model: Any) -
     assert np.array_equal(evaluate(net, {"x": x, "i": np.array([[1, 2]])})["y"], [6])
 
 
-@pytest.mark.parametrize("op", ["GatherND", "DFT"])
-def test_a_size_that_is_not_known_is_asked_for_by_name(op: str, imported: Any, model: Any) -> None:
-    inputs, attrs, told = (
-        {"x": (F32, [3, 4]), "i": (I64, ["n", "m"])},
-        {},
-        r"'i' is m.*--shapes i:1x",
-    )
-    if op == "DFT":
-        inputs, attrs = {"x": (F32, ["n", 8, "m"])}, {"axis": 1}
-        told = r"'x' is m: 1 is real numbers, and 2 complex ones.*\"x\": \(1, 1, 2\).*--shapes x:"
-    m = model([make_node(op, list(inputs), ["y"], **attrs)], inputs, ["y"])
-    with pytest.raises(UnsupportedOperator, match=told):
+def test_a_size_that_is_not_known_is_asked_for_by_name(imported: Any, model: Any) -> None:
+    inputs = {"x": (F32, [3, 4]), "i": (I64, ["n", "m"])}
+    m = model([make_node("GatherND", ["x", "i"], ["y"])], inputs, ["y"])
+    with pytest.raises(UnsupportedOperator, match=r"'i' is m.*--shapes i:1x"):
         imported(m)
+
+
+@pytest.mark.parametrize("inverse", [0, 1])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_transform_of_an_open_number_of_parts(
+    parts: int, inverse: int, imported: Any, model: Any
+) -> None:
+    """Imaginary parts are there or are zeros, whatever the real ones are."""
+    inputs = {"x": (F32, ["n", 8, "m"])}
+    m = model([make_node("DFT", ["x"], ["y"], axis=1, inverse=inverse)], inputs, ["y"], opset=17)
+    net = imported(m)
+    x = np.random.default_rng(parts).standard_normal((2, 8, parts)).astype(F32)
+    z = x[..., 0] + (1j * x[..., 1] if parts == 2 else 0)
+    want = (np.fft.ifft if inverse else np.fft.fft)(z, axis=1)
+    got = evaluate(net, {"x": x})["y"]
+    np.testing.assert_allclose(got, np.stack([want.real, want.imag], -1), atol=1e-5)
+    assert [str(a) for a in net.demands] == [
+        "m must be at least 1",
+        "-1*m + 3 must be at least 1",
+    ]
+
+
+def test_half_of_a_transform_is_of_real_numbers(imported: Any, model: Any) -> None:
+    inputs = {"x": (F32, ["n", 8, "m"])}
+    m = model([make_node("DFT", ["x"], ["y"], axis=1, onesided=1)], inputs, ["y"], opset=17)
+    assert imported(m).inputs[0].spec.shape == (sym("n"), 8, 1)
+
+
+@pytest.mark.parametrize("onesided", [0, 1])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_frames_of_an_open_number_of_parts(
+    parts: int, onesided: int, imported: Any, model: Any
+) -> None:
+    def network(last: Any) -> Any:
+        inputs = {"x": (F32, [2, "t", last])}
+        consts = {"step": np.int64(3), "window": np.hanning(8).astype(F32)}
+        node = make_node("STFT", ["x", "step", "window"], ["y"], onesided=onesided)
+        return imported(model([node], inputs, ["y"], consts))
+
+    x = np.random.default_rng(parts).standard_normal((2, 20, parts)).astype(F32)
+    got, want = (evaluate(network(last), {"x": x})["y"] for last in ("m", parts))
+    np.testing.assert_allclose(got, want, atol=1e-5)
 
 
 def test_a_size_that_the_caller_builds_for_is_taken(model: Any) -> None:

@@ -12,8 +12,8 @@ from math import ceil
 from typing import Protocol
 
 from tactix.base.errors import TactixError
+from tactix.select.contest_pickle import packed
 from tactix.select.contests import Conditions, Contest, ContestOutcome, Race
-from tactix_cluster.contest_pickle import packed
 
 ASKED = 0.1
 """Seconds between two looks at whether the build is to stop."""

@@ -12,9 +12,9 @@ from tactix.base.cores import usable_cores
 from tactix.base.errors import ConfigError, TactixError
 from tactix.pipeline.delegate import ContestHost
 from tactix.plugins.session import Session
+from tactix.select.contest_pickle import loads
 from tactix.select.contests import Conditions, ContestOutcome
 from tactix_cluster.cluster_workers import ClusterWorkers, WorkerLost, WorkerRefused
-from tactix_cluster.contest_pickle import loads
 from tactix_cluster.core_lease import lease
 from tactix_cluster.ray_library import ray_module
 

@@ -19,9 +19,9 @@ from tactix.pipeline.delegate import ContestHost
 from tactix.plan import container
 from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
+from tactix.select.contest_pickle import loads
 from tactix.select.contests import Conditions, ContestOutcome
 from tactix_cluster.cluster_workers import ClusterWorkers, WorkerLost, WorkerRefused
-from tactix_cluster.contest_pickle import loads
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
 
@@ -289,7 +289,7 @@ def test_a_contest_takes_no_more_of_the_network_than_its_node(
 
     class Weighing(ClusterWorkers):
         def hold(self, conditions: Any, contests: Any, *rest: Any) -> Iterator[Any]:
-            from tactix_cluster.contest_pickle import dumps
+            from tactix.select.contest_pickle import dumps
 
             sizes.extend(len(dumps(c)) for c in contests)
             return super().hold(conditions, contests, *rest)

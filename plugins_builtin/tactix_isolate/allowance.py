@@ -7,9 +7,16 @@ What failed is in the quarantine, so the next build comes to those that were not
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from math import inf
 
+from tactix.base.errors import ConfigError
+
+TIMEOUT = "TACTIX_TRIAL_TIMEOUT"
+SECONDS, ESTIMATES, LONGEST = 10.0, 100, 300.0
+"""How long a trial may take at least, in units of the tactic's own estimate, and whatever that is.
+"""
 FAILURES = 3
 """Kernels of one tactic that may end or block their process before no more of it are tried."""
 
@@ -37,3 +44,16 @@ class Allowance:
         if (spent := self._spent.get(pack, 0.0)) > self.seconds:
             return f"failed trials of its pack took {spent:.1f} s, and may take {self.seconds:g} s"
         return ""
+
+
+def patience(estimate: float | None) -> float:
+    """Seconds that a trial may take. Raises ConfigError for a TACTIX_TRIAL_TIMEOUT that is no
+    number.
+    """
+    given = os.environ.get(TIMEOUT)
+    try:
+        if given:
+            return float(given)
+    except ValueError:
+        raise ConfigError(f"{TIMEOUT}={given!r} is no number of seconds") from None
+    return min(max(SECONDS, ESTIMATES * (estimate or 0.0)), LONGEST)

@@ -6,8 +6,6 @@ What trials of strangers need (``trial.py``) is imported when there is one.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import count
@@ -16,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from tactix.base.dims import Env
 from tactix.base.errors import CompilerError, ConfigError, ToolchainError, punctuated
-from tactix.base.scratch import ScratchFolder
 from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node
@@ -29,12 +26,10 @@ from tactix_isolate.allowance import Allowance
 from tactix_isolate.eviction import LEAST, Evicted, code, eviction, is_streamed, weights
 from tactix_isolate.machine_load import OtherProcesses
 from tactix_isolate.quarantine import Quarantine
+from tactix_isolate.shared_folder import shared_folder
 
 if TYPE_CHECKING:
     from tactix_isolate.process import Worker
-
-ROOMY = 1 << 30
-"""Free bytes from which on files that are memory are taken for what processes share."""
 
 
 class CpuBench(Bench):
@@ -67,9 +62,7 @@ class CpuBench(Bench):
     @cached_property
     def folder(self) -> Path:
         """Where what processes share lies: in memory where there is room."""
-        memory = "/dev/shm"
-        roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOMY
-        self._folder = ScratchFolder(memory if roomy else None)
+        self._folder = shared_folder()
         return Path(self._folder.name)
 
     def keep_code(self, blob: bytes) -> str:

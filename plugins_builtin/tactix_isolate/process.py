@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from tactix.base.errors import ExecutionError
+from tactix_isolate.raised import made
 from tactix_isolate.worker import LENGTH
 
 START_SECONDS, ASKED = 120.0, 0.1
@@ -46,6 +47,10 @@ class TrialResult:
     said: str = ""
 
 
+class NoProcess(ExecutionError):
+    """None can be started."""
+
+
 class Died(Exception):
     """The process is gone."""
 
@@ -55,15 +60,16 @@ class Died(Exception):
 
 
 class Worker:
-    """``threads``: of one inference. ``device``: the key of what it tries on.
+    """``greeting``: what the process is told first. ``module``: what it runs.
 
     ``starts`` counts processes: what one was told the next does not know. ``loaded``: the jobs
     whose code has been in the process.
     """
 
-    def __init__(self, threads: int, device: str) -> None:
-        self.threads, self.device, self.starts = threads, device, 0
+    def __init__(self, *greeting: Any, module: str = "tactix_isolate.worker") -> None:
+        self._greeting, self._module, self.starts = greeting, module, 0
         self.loaded: set[int] = set()
+        self._greeted = False
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._end: Any = None
@@ -80,16 +86,17 @@ class Worker:
         *arguments: Any,
         stopped: Callable[[], bool] = lambda: False,
     ) -> dict[str, Any]:
-        """The answer of the worker's method. Raises Died; ExecutionError with what it raised, or if
-        none starts.
+        """The answer of the worker's method. Raises Died; what it raised, where the answer tells
+        (``raised.py``), else ExecutionError with it; NoProcess if none starts.
 
         ``stopped``: asked meanwhile whether to give up.
         """
-        if self._process is None:
-            self._start(stopped)
+        self.begin()
+        if not self._greeted:
+            self._meet(stopped)
         answer = self._exchange(seconds, pickle.dumps((name, arguments)), stopped)
         if "error" in answer:
-            raise ExecutionError(str(answer["error"]))
+            raise made(answer["raised"]) if "raised" in answer else ExecutionError(answer["error"])
         return answer
 
     def forget(self) -> None:
@@ -102,16 +109,21 @@ class Worker:
         """End the process, if there is one."""
         if self._process is not None:
             self._end()
-            self._process = None
+            self._process, self._greeted = None, False
             self.loaded.clear()
 
-    def _start(self, stopped: Callable[[], bool]) -> None:
+    def begin(self) -> None:
+        """Let a process start, if there is none, which is not waited for. Raises NoProcess."""
+        if self._process is None:
+            self._start()
+
+    def _start(self) -> None:
         path = os.pathsep.join(p or os.getcwd() for p in sys.path)
         # It lives as long as the process.
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tactix_isolate.worker"],
+                [sys.executable, "-m", self._module],
                 env={**os.environ, "PYTHONPATH": path},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -119,33 +131,44 @@ class Worker:
                 start_new_session=True,
             )
         except OSError as e:
-            raise ExecutionError("no process to try it in", why=str(e)) from None
+            raise NoProcess("no process to try it in", why=str(e)) from None
         self._lines = queue.SimpleQueue()
         threading.Thread(
             target=_read, args=(self._process.stdout, self._lines), daemon=True
         ).start()
         self._end = weakref.finalize(self, _end, self._process)
         self.starts += 1
+        self._send(pickle.dumps(("hello", self._greeting)))
+
+    def _meet(self, stopped: Callable[[], bool]) -> None:
+        """Wait until it is ready. Raises NoProcess; ExecutionError if it is stopped meanwhile."""
         try:
-            answer = self._exchange(
-                START_SECONDS, pickle.dumps(("hello", (self.threads, self.device))), stopped
-            )
+            answer = self._answer(START_SECONDS, stopped)
         except Died as e:
-            raise ExecutionError(
-                "no process to try it in", why=f"{e} {e.verdict.said}".strip()
-            ) from None
+            if e.verdict.kind == "stopped":
+                raise ExecutionError("the build was stopped before a process was ready") from None
+            why = f"{e} {e.verdict.said}".strip()
+            raise NoProcess("no process to try it in", why=why) from None
         if "error" in answer:
             self.stop()
-            raise ExecutionError("no process to try it in", why=str(answer["error"]))
+            raise NoProcess("no process to try it in", why=str(answer["error"]))
+        self._greeted = True
 
     def _exchange(
         self, seconds: float, request: bytes, stopped: Callable[[], bool] = lambda: False
     ) -> dict[str, Any]:
+        self._send(request)
+        return self._answer(seconds, stopped)
+
+    def _send(self, request: bytes) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(len(request).to_bytes(LENGTH, "little") + request)
             self._process.stdin.flush()
+
+    def _answer(self, seconds: float, stopped: Callable[[], bool]) -> dict[str, Any]:
+        """Of the last request. Raises Died."""
         told: dict[str, Any] = {}
         until = time.monotonic() + seconds
         while True:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tactix.base.dims import Env, symbols
-from tactix.base.errors import ConfigError, ExecutionError, punctuated
+from tactix.base.errors import ExecutionError, punctuated
 from tactix.contracts.artifact import KernelArtifact
 from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Runnable
@@ -32,14 +32,11 @@ from tactix.select.accuracy import GRANTED
 from tactix.select.bench import Bench, Expected, Untriable, sample
 from tactix.select.enumerate import Candidate, reject
 from tactix_isolate import quarantine, record
+from tactix_isolate.allowance import patience
 from tactix_isolate.bench import CpuBench
 from tactix_isolate.job import Draft, Job
 from tactix_isolate.process import Died, TrialResult, spoken
 
-TIMEOUT = "TACTIX_TRIAL_TIMEOUT"
-SECONDS, ESTIMATES, LONGEST = 10.0, 100, 300.0
-"""How long a trial may take at least, in units of the tactic's own estimate, and whatever that is.
-"""
 FATAL = frozenset({"crash", "exit", "outside", "hang"})
 """Verdicts on what ended or blocked its process, or would have without fences."""
 FLOAT_MODE = "left the floating-point mode changed (its rounding, or denormals that count as zero)"
@@ -160,7 +157,7 @@ class TrialBench(Bench):
             job = draft.job(node, artifact, variant, arrays, env, launcher, layers)
             evict = self.market.eviction(job.step, node, lambda buffer: job.buffers[buffer].nbytes)
             job = replace(job, eviction=evict)
-            return Remote(self, job, self._patience())
+            return Remote(self, job, patience(self.candidate.estimate))
 
         try:
             layers = {
@@ -228,17 +225,6 @@ class TrialBench(Bench):
         fd, path = tempfile.mkstemp(dir=self.market.folder)
         os.close(fd)
         return Path(path)
-
-    def _patience(self) -> float:
-        given = os.environ.get(TIMEOUT)
-        try:
-            return (
-                float(given)
-                if given
-                else min(max(SECONDS, ESTIMATES * (self.candidate.estimate or 0.0)), LONGEST)
-            )
-        except ValueError:
-            raise ConfigError(f"{TIMEOUT}={given!r} is no number of seconds") from None
 
     def keep(self) -> list[Any]:
         """Nothing: the memory is in the worker. A cycle with what runs there would keep that after

@@ -167,6 +167,11 @@ class TrialServer:
         self.tried.clear()
         return {}
 
+    @staticmethod
+    def more(e: BaseException) -> dict[str, Any]:
+        """What to tell of an error beside its text."""
+        return {}
+
 
 def float_results() -> bytes:
     """What arithmetic gives on this thread where its mode tells: thirds are rounded, in another
@@ -217,21 +222,35 @@ def _alone() -> None:
     guard()
 
 
-def main() -> None:
+def serve(made: Callable[[int], Any]) -> None:
+    """Answer what the building process asks, by the methods of a server; until it is gone.
+
+    ``made``: the server, from the descriptor that answers go to.
+    """
     _alone()
     answers = os.dup(1)
     os.dup2(2, 1)
-    watch(answers)
-
-    def tell(answer: Any) -> None:
-        os.write(answers, json.dumps(answer).encode() + b"\n")
-
-    server = TrialServer(tell)
+    server = made(answers)
     for name, arguments in requests(sys.stdin.buffer):
         try:
-            tell(getattr(server, name)(*arguments))
+            told = getattr(server, name)(*arguments)
         except (Exception, SystemExit) as e:
-            tell({"error": f"{type(e).__name__}: {e}"})
+            told = {"error": f"{type(e).__name__}: {e}", **server.more(e)}
+        tell(answers, told)
+
+
+def tell(answers: int, told: Any) -> None:
+    """Write an answer."""
+    os.write(answers, json.dumps(told).encode() + b"\n")
+
+
+def _server(answers: int) -> TrialServer:
+    watch(answers)
+    return TrialServer(functools.partial(tell, answers))
+
+
+def main() -> None:
+    serve(_server)
 
 
 if __name__ == "__main__":

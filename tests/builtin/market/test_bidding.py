@@ -358,8 +358,8 @@ def test_the_process_ends_with_the_build(tmp_path: Path, monkeypatch: pytest.Mon
     found: list[subprocess.Popen[bytes]] = []
     start = process.Worker._start
 
-    def counted(self: process.Worker, stopped: Callable[[], bool]) -> None:
-        start(self, stopped)
+    def counted(self: process.Worker) -> None:
+        start(self)
         found.append(self._process)  # type: ignore[arg-type]
 
     monkeypatch.setattr(process.Worker, "_start", counted)

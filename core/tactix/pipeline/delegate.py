@@ -91,7 +91,8 @@ class ContestHost:
         return ""
 
     def _unlike_compilers(self) -> str:
-        wanted, own = self.conditions.compilers, self.toolchain.by_language
+        wanted = self.conditions.compilers
+        own = self.toolchain.by_language if wanted else {}
         for language, identity in wanted.items():
             found = own[language].identity() if language in own else "none"
             if found != identity:
@@ -104,7 +105,7 @@ class ContestHost:
 
     def hold(self, contests: list[Contest]) -> list[ContestOutcome]:
         """Compile and time them all. A contest that fails as a whole has no timings."""
-        bench = self._bench()
+        bench = self.bench()
         measurer = Measurer(
             bench,
             self.toolchain,
@@ -122,7 +123,8 @@ class ContestHost:
         finally:
             bench.close()
 
-    def _bench(self) -> Bench:
+    def bench(self) -> Bench:
+        """What measures candidates here as the build would. Raises PluginError."""
         wanted, device = self.conditions, self.device
         layer = self.session.layers.__getitem__
         linked = LinkContext(device, wanted.threads, layer, warn=self.logger.warning)

@@ -205,7 +205,7 @@ def _bench(
 ) -> Bench:
     """What measures candidates in one build."""
     made = bench_of(session, linked, aim.here)
-    made.trial_budget, made.weights = config.trial_budget, weights
+    made.apart, made.trial_budget, made.weights = True, config.trial_budget, weights
     made.least = {name: min(p.dims[name][0] for p in profiles) for name in profiles[0].dims}
     return made
 

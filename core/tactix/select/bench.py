@@ -37,6 +37,12 @@ class Untriable(ExecutionError):
     """There is no way to run a candidate on samples, which says nothing of what it computes."""
 
 
+class FatalTrial(ExecutionError):
+    """A candidate that ended or blocked the process in which it was tried, or lost the device to
+    it.
+    """
+
+
 def sample(node: Node, env: Env, seed: int = 0) -> list[Any]:
     """Random valid arrays for the node's given inputs at the shapes of ``env``; what is known is as
     it must be. Raises MemoryError where this machine cannot hold them.
@@ -157,6 +163,11 @@ class Bench:
     weights = 0
     """Bytes of the network's constants that a run reads whole, set by who builds."""
 
+    apart = False
+    """Whether candidates are tried in a process of their own, where the device's bench can do that;
+    set by who builds.
+    """
+
     duels = True
     """Whether nodes of two attempts are timed in turns where precision is decided by that."""
 
@@ -182,6 +193,9 @@ class Bench:
         keys.
         """
         return ()
+
+    def begin(self) -> None:
+        """Let begin what trials take: there will be some soon."""
 
     def trial(self, node: Node, env: Env) -> tuple[list[Any], Expected]:
         """Sample inputs for ``prepare``, and the outputs that ``check`` compares with. Raises
@@ -235,7 +249,7 @@ class Bench:
 
     def measure(self, runnable: Runnable, times: int) -> float:
         """Seconds that so many runs of what ``prepare`` gave take together; infinite if it is
-        rejected meanwhile.
+        rejected meanwhile, or cannot be run any more. Raises what running it raises.
         """
         return self.device.measure(runnable, times)
 

@@ -31,7 +31,7 @@ from tactix.contracts.artifact import KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.launcher import Runnable
 from tactix.select.accuracy import GATE, GRANTED
-from tactix.select.bench import Bench, Expected, Untriable, sample
+from tactix.select.bench import Bench, Expected, FatalTrial, Untriable, sample
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.contests import ContestOutcome, Delegation, Duel, Race, Sides, Stand
 from tactix.select.enumerate import DEFAULT, Bids, Candidate, estimate, reject
@@ -178,6 +178,8 @@ class Measurer:
         is estimated.
         """
         waiting = sorted(todo, key=_worth, reverse=True)
+        if waiting and not self._is_over():
+            self.bench.begin()
         if waiting and 0 < self.deadline < inf and not self.monitor.cancelled():
             self._compile_ahead()
         total = 0 if self._is_over() else sum(len(cs) for _, cs in todo)
@@ -525,6 +527,9 @@ class Measurer:
                 runnable = self._tried(b, c, bench, artifact, arrays, want)
         except DeviceLost:
             raise
+        except FatalTrial as e:
+            self._leave_out(b, c, e)
+            return None
         except AllocationError as e:  # says nothing of the kernel at sizes there is memory for
             what = f"{c.title} for {b.node.name} is chosen by estimate"
             self.log(punctuated((f"{what}: no memory to try it: {e}", SMALLER)))
@@ -570,21 +575,37 @@ class Measurer:
         try:
             yield
         except DeviceLost as e:
-            self.cache.put(self.key(b, c), Timing(inf, 0.0, inf))
-            with suppress(TimingCacheError):
-                self.cache.save()
+            self._keep_out(b, c)
             do = "Build again with a timing cache, which leaves out what lost the device"
             if self.cache.path is not None:
                 do = "Build again, in a new process: it is left out from now on"
             what = f"{self.bench.title(c)} lost the device when it was tried"
             raise DeviceLost(what, who=b.node.name, why=e.why or e.what, do=do) from e
 
+    def _leave_out(self, b: Bids, c: Candidate, fatal: FatalTrial) -> None:
+        """A candidate that was fatal to the process of its trial costs itself the race."""
+        self._keep_out(b, c)
+        do = "It is left out from now on: report it to whoever made the kernel"
+        self.log(punctuated((f"{b.node.name}: {fatal}", do)))
+        _lost(c, str(fatal))
+
+    def _keep_out(self, b: Bids, c: Candidate) -> None:
+        """Later builds with this timing cache do not try it, whatever becomes of this one."""
+        self.cache.put(self.key(b, c), Timing(inf, 0.0, inf))
+        with suppress(TimingCacheError):
+            self.cache.save()
+
     def _time(self, b: Bids, runners: Sequence[tuple[Candidate, Runnable, Any]]) -> None:
         raced = {id(r): c for c, r, _ in runners}
 
         def measure(runnable: Runnable, times: int) -> float:
-            with self._blaming(b, raced[id(runnable)]):
-                return self.bench.measure(runnable, times)
+            c = raced[id(runnable)]
+            try:
+                with self._blaming(b, c):
+                    return inf if c.status == "rejected" else self.bench.measure(runnable, times)
+            except FatalTrial as e:
+                self._leave_out(b, c, e)
+                return inf
 
         samples = interleave(measure, [r for _, r, _ in runners], self._is_over)
         for (c, _, _), times in zip(runners, samples, strict=True):
@@ -615,7 +636,7 @@ def _record(c: Candidate, t: Timing, status: str) -> None:
     if t.error <= 1 or c.is_reference:
         return
     if t.error == inf:
-        reject(c, "lost the device, or gave no numbers, when it was tried")
+        reject(c, "lost the device, blocked it, or gave no numbers, when it was tried")
     else:
         reject(c, f"departs from the reference by {t.error:.3g} times its budget")
 

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tactix.base.cores import usable_cores
-from tactix.base.errors import ConfigError, TactixError
+from tactix.base.errors import ConfigError, DeviceLost, TactixError
 from tactix.pipeline.delegate import ContestHost
 from tactix.plugins.session import Session
 from tactix.select.contest_pickle import loads
@@ -104,6 +104,8 @@ class RayCluster:
             found = self._ray.get(ticket)
         except self._ray.exceptions.RayTaskError as e:
             cause = e.as_instanceof_cause()
+            if isinstance(cause, DeviceLost):  # nor can it time anything else any more
+                raise WorkerLost(str(cause)) from None
             if isinstance(cause, TactixError):
                 raise cause from None
             raise WorkerRefused(str(cause).strip().rpartition("\n")[2]) from e

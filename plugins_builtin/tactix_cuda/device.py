@@ -41,7 +41,7 @@ from tactix_cuda.stream import CudaEvent, CudaStream, handle_of
 if TYPE_CHECKING:
     from tactix.base.logger import Logger
     from tactix.plan.schema import Plan
-    from tactix_cuda.bench import CudaBench
+    from tactix_cuda.build_bench import CudaBuildBench
     from tactix_cuda.caller_arrays import CudaExchange
     from tactix_cuda.pinned import PinnedAllocator
     from tactix_cuda.weight_update import WeightUpdate
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 __all__ = ["CudaDevice", "target", "the_device"]
 
 INSTALL = "`pip install tactix[cuda]` installs it"
+SHARED = 0
+"""CU_COMPUTEMODE_DEFAULT: any number of processes may have contexts on the device."""
 WARM = 32
 """Runs before a measurement starts, at most: a graph of many runs is made then, and clocks rise."""
 LAUNCH = 7e-7
@@ -244,11 +246,21 @@ class CudaDevice(Device):
         )
 
     @property
-    def bench(self) -> type[CudaBench]:
+    def bench(self) -> type[CudaBuildBench]:
         """What checks and times candidates on it."""
-        from tactix_cuda.bench import CudaBench
+        from tactix_cuda.build_bench import CudaBuildBench
 
-        return CudaBench
+        return CudaBuildBench
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether its driver is of this process alone, so that no other one has such a device."""
+        return self._given is not None
+
+    def why_alone(self) -> str:
+        """Why no other process can use it beside this one; empty if one can."""
+        mode = self.attribute("COMPUTE_MODE")
+        return "" if mode == SHARED else f"its compute mode ({mode}) allows one process alone"
 
     @functools.cached_property
     def programmatic(self) -> bool:

@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "tactix_isolate": MEANING,
     "tactix_bridges": GROUND,
     "tactix_cpu": MEANING | {"tactix_trust", "tactix_isolate"},
-    "tactix_cuda": MEANING | {"tactix_trust"},
+    "tactix_cuda": MEANING | {"tactix_trust", "tactix_isolate"},
     "tactix_cublaslt": GROUND | {"tactix_cuda"},
     "tactix_cudnn": GROUND | {"tactix_cuda", "tactix_trust"},
     "tactix_runtime": MEANING | {"tactix_refit"},

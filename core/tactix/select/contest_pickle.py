@@ -24,16 +24,17 @@ from tactix.select.contests import Contest
 _STRUCTURAL = {layer.key: layer for layer in STRUCTURAL}
 
 
-class _Pickler(pickle.Pickler):
-    """``_schemas``: keys of layers by the class of their attributes, which may be made at run time
-    and then has no place that it could be imported from.
+class GraphPickler(pickle.Pickler):
+    """``schemas``: keys of layers by the class of their attributes, which may be made at run time
+    and then has no place that it could be imported from; those of nodes that were pickled before
+    may be given.
     """
 
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: io.BytesIO, schemas: dict[type, str] | None = None) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._schemas: dict[type, str] = {}
+        self._schemas: dict[type, str] = {} if schemas is None else schemas
 
-    def persistent_id(self, x: object) -> tuple[str, str] | None:
+    def persistent_id(self, x: object) -> tuple[Any, ...] | None:
         if isinstance(x, Layer):
             return ("layer", x.key)
         if isinstance(x, type) and x in self._schemas:
@@ -67,12 +68,14 @@ def _node(
     return made
 
 
-class _Unpickler(pickle.Unpickler):
+class GraphUnpickler(pickle.Unpickler):
+    """What a GraphPickler wrote, with the layers and tactics of a session."""
+
     def __init__(self, file: io.BytesIO, session: Session) -> None:
         super().__init__(file)
         self._session = session
 
-    def persistent_load(self, pid: tuple[str, str]) -> object:
+    def persistent_load(self, pid: tuple[Any, ...]) -> object:
         kind, key = pid
         if kind == "tactic":
             return self._session.tactics[key]
@@ -98,14 +101,14 @@ def packed(
 def dumps(contest: Contest) -> bytes:
     """Raises whatever pickling a candidate's artifact raises."""
     file = io.BytesIO()
-    _Pickler(file).dump(contest)
+    GraphPickler(file).dump(contest)
     return file.getvalue()
 
 
 def loads(content: bytes, session: Session) -> Contest:
     """Raises ExecutionError where this process lacks a pack that the contest is of."""
     try:
-        found: Contest = _Unpickler(io.BytesIO(content), session).load()
+        found: Contest = GraphUnpickler(io.BytesIO(content), session).load()
     except Exception as e:
         what = "it does not have what is to be timed"
         raise ExecutionError(what, why=str(e), do="Install the same packs there") from e

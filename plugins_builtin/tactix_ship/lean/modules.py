@@ -49,7 +49,7 @@ STANDS_FOR = {
 """Modules whose place another takes."""
 
 LEFT_OUT = (
-    "tactix.plugins.hookspecs", "tactix_cuda.bench", "tactix_cudnn.compiler",
+    "tactix.plugins.hookspecs", "tactix_cuda.build_bench", "tactix_cudnn.compiler",
     "tactix_cuda.nvrtc", "tactix_cuda.weight_update", "tactix_cuda.weight_windows",
     "tactix_cpu.levels", "tactix_runtime.default", "tactix_runtime.dispatch",
     "tactix_ship.flavour", "tactix_isolate", "tactix_sdk.evaluate", "tactix_sdk.kernel_text",

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 import tactix
-from tactix.base.errors import ConfigError
+from tactix.base.errors import ConfigError, DeviceLost
 from tactix.base.progress import SilentProgress
 from tactix.plan import container
 from tactix.plan.schema import Plan
+from tactix_cluster.cluster_workers import WorkerLost
 from tactix_cluster.ray_workers import RayCluster, RayWorker, ray_workers
 from tactix_tools import cli
 
@@ -74,6 +76,21 @@ def test_the_command_builds_on_the_cluster_that_there_is(
     assert "measured" not in states
     assert cli.main(["build", str(DIGITS), "--workers", "2", "-o", str(plan)]) == 2
     assert "--workers is for --on" in capsys.readouterr().err
+
+
+class TaskError(Exception):
+    def as_instanceof_cause(self) -> Exception:
+        return DeviceLost("a candidate lost the device", who="node")
+
+
+def test_a_worker_whose_device_is_lost_is_lost() -> None:
+    def get(ticket: object) -> None:
+        raise TaskError
+
+    ray = ModuleType("ray")
+    ray.get, ray.exceptions = get, SimpleNamespace(RayTaskError=TaskError)  # type: ignore[attr-defined]
+    with pytest.raises(WorkerLost, match="node: a candidate lost the device"):
+        RayCluster(ray, ours=False).answer(None)
 
 
 def test_a_name_that_no_cluster_has_is_an_error() -> None:

@@ -50,23 +50,37 @@ def _neutral_rule(name: str, number: float) -> Rule:
 # -- powers --------------------------------------------------------------------------------------
 
 
+WHOLE_POWERS = (1.0, 2.0, 3.0, 4.0)
+POWERS_OF_FLOATS = (0.5, -0.5, -1.0, -2.0)
+
+
 def _power_when(root: Node, x: Value, c: Value) -> bool:
     number = uniform(c)
     plain = x.spec.shape == root.outputs[0].spec.shape
-    return plain and (number in (2.0, 3.0) or (number == 0.5 and x.spec.dtype.is_float))
+    floats = POWERS_OF_FLOATS if x.spec.dtype.is_float else ()
+    return plain and number in (*WHOLE_POWERS, *floats)
 
 
-def _power(x: Value, c: Value) -> Op:
+def _power(x: Value, c: Value) -> Any:
     number = uniform(c)
-    if number == 0.5:
-        return P.tactix.Sqrt(x)
+    assert number is not None
+    if number == 1.0:
+        return x
+    size = P.tactix.Sqrt(x) if abs(number) == 0.5 else _product(x, int(abs(number)))
+    return P.tactix.Reciprocal(size) if number < 0 else size
+
+
+def _product(x: Value, count: int) -> Any:
+    """``count`` factors, up to 4."""
+    if count == 1:
+        return x
     square = P.tactix.Mul(x, x)
-    return square if number == 2.0 else P.tactix.Mul(square, x)
+    return square if count == 2 else P.tactix.Mul(square, x if count == 3 else square)
 
 
 def _power_example(net: Any) -> None:
     x = net.add_input("x", "f32", ["n", 3])
-    for i, power in enumerate((2.0, 3.0, 0.5)):
+    for i, power in enumerate((2.0, 3.0, 4.0, 0.5, -0.5, -1.0, -2.0)):
         (y,) = net.add_layer("tactix.Abs", [x])
         (y,) = net.add_layer("tactix.Pow", [y, net.add_constant(np.float32(power))])
         net.mark_output(net.add_layer("tactix.Neg", [y])[0], f"y{i}")

@@ -51,12 +51,28 @@ def test_a_wider_constant_repeats(net, apply):
 @pytest.mark.parametrize("dtype", ["f32", "i32"])
 def test_powers(net, apply, dtype):
     x = net.x("n", 5, dtype=dtype)
-    for power in (2, 3, 4):
+    for power in (2, 3, 4, 5):
         net.mark_output(
             net.add("Pow", x, net.c(power, np.float32 if dtype == "f32" else np.int32)), f"y{power}"
         )
     kinds = apply(net, "power")[0]
-    assert sorted(kinds) == ["Mul", "Mul", "Mul", "Pow"]
+    assert {k: kinds.count(k) for k in kinds} == {"Mul": 5, "Pow": 1}
+
+
+@pytest.mark.parametrize(
+    ("power", "layers"),
+    [
+        (1, []),
+        (0.5, ["Sqrt"]),
+        (-0.5, ["Sqrt", "Reciprocal"]),
+        (-1, ["Reciprocal"]),
+        (-2, ["Mul", "Reciprocal"]),
+        (0.25, ["Pow"]),
+    ],
+)
+def test_powers_of_floats(net, apply, power, layers):
+    net.mark_output(net.add("Pow", net.add("Exp", net.x("n", 5)), net.c(power)), "y")
+    assert apply(net, "power")[0] == ["Exp", *layers]
 
 
 def test_the_square_root_of_integers_stays_a_power(net, apply):

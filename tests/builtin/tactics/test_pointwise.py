@@ -378,6 +378,28 @@ def test_power_forms():
 
 
 @pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
+def test_powers_of_any_numbers(device):
+    """Those of C: infinities, NaN, zeros with a sign, numbers below normal ones."""
+    special = [0, -0.0, 1, -1, 2, -2, 3, 0.5, -0.5, 1.5, 2.5e38, -3e38, 1e-40, -1e-40, 126, -149]
+    special += [np.inf, -np.inf, np.nan, 16777215, -16777216, 1.0000001, 0.99999994]
+    x, y = (a.ravel() for a in np.meshgrid(np.float32(special), np.float32(special)))
+    high, near = (
+        np.exp(_rng().uniform(-87, 88, 400)).astype(np.float32),
+        _rng(1).uniform(-3, 3, 400),
+    )
+    to_near = (near / np.log(high.astype(np.float64))).astype(np.float32)
+    with np.errstate(all="ignore"):
+        cases = [Case(node("Pow", [x, y]), TACTIC, [x, y], device=device)]
+        for few in (x, y):  # one exponent for all, and squares
+            number = np.float32([2.0])
+            cases.append(Case(node("Pow", [few, number]), TACTIC, [few, number], device=device))
+        cases.append(
+            Case(node("Pow", [high, to_near]), TACTIC, [high, to_near], device=device, budget=3e-7)
+        )
+        check_all(cases)
+
+
+@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
 def test_whether_an_axis_broadcasts_may_be_told_by_running_alone(device):
     a, b = dims.sym("a"), dims.sym("b")
     shapes = [

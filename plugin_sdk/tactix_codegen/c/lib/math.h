@@ -304,7 +304,56 @@ TX_INLINE vf tx_atanh(vf x) {
     return tx_select(tx_lt(a, tx_splat(0.5f)), p * (z * x) + x, tx_copysign(far, x));
 }
 
-TX_LANEWISE2(tx_pow, powf)
+/* Powers by 2^(y log2 x) in double, half a vector at a time, so that float32 is rounded once: of a mantissa m in
+   [sqrt(1/2), sqrt(2)) log m is 2 artanh of s = (m - 1) / (m + 1), whose series is within 2^-39 after s^13, and 2^r of r in
+   [-1/2, 1/2] within 2^-32 after r^8. Exponents are taken and given by adding numbers whose last bits are units: fewer
+   processors convert 64-bit integers. */
+typedef double tx_d __attribute__((vector_size(4 * TX_LANES)));
+typedef uint64_t tx_d_bits __attribute__((vector_size(4 * TX_LANES)));
+typedef float tx_f_half __attribute__((vector_size(2 * TX_LANES)));
+TX_INLINE tx_d tx_log2_d(tx_d x) { /* of normal numbers */
+    const tx_d_bits e = ((tx_d_bits)x - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u) >> 52;
+    const tx_d m = (tx_d)((tx_d_bits)x - (e << 52) + 0x3ff0000000000000u), s = (m - 1.0) / (m + 1.0), w = s * s;
+    tx_d p = ((1.0 / 13 * w + 1.0 / 11) * w + 1.0 / 9) * w + 1.0 / 7;
+    p = ((p * w + 1.0 / 5) * w + 1.0 / 3) * w + 1.0;
+    return p * (s * 2.885390081777926815) + ((tx_d)(e | 0x4330000000000000u) - (0x1p52 + 1023.0));
+}
+TX_INLINE tx_d tx_exp2_d(tx_d t) { /* for |t| < 1000 */
+    const tx_d whole = t + 0x1.8p52, r = t - (whole - 0x1.8p52);
+    tx_d p = ((1.3215486790144307e-6 * r + 1.5252733804059841e-5) * r + 1.5403530393381609e-4) * r + 1.3333558146428443e-3;
+    p = ((p * r + 9.6181291076284772e-3) * r + 5.5504108664821580e-2) * r + 0.24022650695910071;
+    p = (p * r + 0.69314718055994531) * r + 1.0;
+    return (tx_d)((tx_d_bits)p + ((tx_d_bits)whole << 52));
+}
+TX_INLINE tx_d tx_choose_d(tx_d_bits m, tx_d a, tx_d b) { return (tx_d)((m & (tx_d_bits)a) | (~m & (tx_d_bits)b)); }
+/* x^y for x >= 0; anything where one of them is NaN, or y is 0. */
+TX_INLINE tx_d tx_pow_d(tx_d x, tx_d y) {
+    const tx_d inf = (tx_d){0} + (double)INFINITY, zero = (tx_d){0}, most = zero + 200.0;
+    tx_d log = tx_choose_d((tx_d_bits)(x == zero), -inf, tx_log2_d(x));
+    log = tx_choose_d((tx_d_bits)(x == inf), inf, log);
+    tx_d t = tx_choose_d((tx_d_bits)(log == zero), zero, log * y);
+    t = tx_choose_d((tx_d_bits)(t < most), t, most);
+    return tx_exp2_d(tx_choose_d((tx_d_bits)(t > -most), t, -most));
+}
+/* What C's powf gives for any numbers; squares are products, whatever tells the exponent. */
+TX_RARE vf tx_pow(vf x, vf y) {
+    if (!tx_any(tx_not(tx_eq(y, tx_splat(2.0f))))) return x * x;
+    const vf a = tx_abs(x), zero = tx_zero(), inf = tx_splat(__builtin_inff()), half = 0.5f * y;
+    tx_f_half base[2], power[2];
+    vf r;
+    memcpy(base, &a, sizeof a);
+    memcpy(power, &y, sizeof y);
+    for (int i = 0; i < 2; i++)
+        base[i] = __builtin_convertvector(
+            tx_pow_d(__builtin_convertvector(base[i], tx_d), __builtin_convertvector(power[i], tx_d)), tx_f_half);
+    memcpy(&r, base, sizeof r);
+    const vm whole = tx_eq(tx_trunc(y), y), even = tx_eq(tx_trunc(half), half);
+    r = tx_select(tx_isnan(y) & tx_not(tx_eq(a, tx_splat(1.0f))), y, r);
+    r = tx_select(whole & tx_not(even), tx_copysign(r, x), r);
+    r = tx_select(tx_lt(x, zero) & tx_lt(a, inf) & tx_not(whole), tx_splat(__builtin_nanf("")), r);
+    r = tx_select(tx_isnan(x), x, r);
+    return tx_select(tx_eq(y, zero), tx_splat(1.0f), r);
+}
 
 /* What a division leaves, with the dividend's sign. A quotient below 2^28 has no more than 29 bits, so that its product
    with a divisor of 24 is exact in double, and what is left of the dividend, too; the quotient itself may have been

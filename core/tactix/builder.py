@@ -189,6 +189,8 @@ class Builder(Recorded):
         state, name = prepared.state, network.name or "network"
         with memory_told(self.logger, f"build of {name}", state.device if state.here else None):
             with closing(state.bench):
+                if state.has_no_times:
+                    state.bench.begin()
                 plan = _whole(prepared)
             plan = finish(plan, state)
         seconds = time.monotonic() - start

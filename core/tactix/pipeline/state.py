@@ -78,6 +78,13 @@ class BuildState:
         return frozenset(r.key for r in self.rules if r.numerics in LOWER)
 
     @property
+    def has_no_times(self) -> bool:
+        """Whether there is surely something to measure here, as nothing was so far."""
+        config = self.config
+        measures = self.here and config.builder_optimization_level > 0 and config.budget > 0
+        return measures and not (config.frozen or config.workers or self.cache.entries)
+
+    @property
     def measured_until(self) -> float:
         """When measuring ends, by the monotonic clock, so that the rest is done by the deadline."""
         return self.deadline - self.pace.closing

@@ -195,7 +195,7 @@ class Bench:
         return ()
 
     def begin(self) -> None:
-        """Let begin what trials take: there will be some soon."""
+        """Let begin what trials take, as there will be some; again and again, if need be."""
 
     def trial(self, node: Node, env: Env) -> tuple[list[Any], Expected]:
         """Sample inputs for ``prepare``, and the outputs that ``check`` compares with. Raises

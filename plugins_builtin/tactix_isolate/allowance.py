@@ -37,6 +37,10 @@ class Allowance:
         """A kernel of the tactic ended or blocked its process."""
         self._fatal[tactic] += 1
 
+    def has_failed(self, tactic: str) -> bool:
+        """Whether any kernel of the tactic ended or blocked its process."""
+        return self._fatal[tactic] > 0
+
     def refusal(self, pack: str, tactic: str) -> str:
         """Why no more kernels of the tactic are tried; empty if they are."""
         if (failed := self._fatal[tactic]) >= FAILURES:

@@ -9,6 +9,7 @@ to stop, what is compiled and what is cached stay where they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -22,10 +23,11 @@ from tactix.contracts.tactic import Variant
 from tactix.select.bench import Bench, Expected, FatalTrial, Untriable
 from tactix.select.contests import Conditions
 from tactix.select.enumerate import Candidate, reject
-from tactix_isolate.allowance import patience
+from tactix_isolate.allowance import Allowance, patience
 from tactix_isolate.device_process import DeviceProcess, RemoteRun
 from tactix_isolate.process import NoProcess
 
+NONE_LEFT = "there is no process to try more of them in"
 HERE = "One that loses the device ends the build"
 
 
@@ -43,6 +45,11 @@ class ApartBench(Bench):
     _elsewhere: Elsewhere | None = None
     _here: tuple[Sequence[Any], Expected] | None = None
 
+    @cached_property
+    def allowance(self) -> Allowance:
+        """Of this build."""
+        return Allowance()
+
     def why_here(self) -> str:
         """Why no other process can have the device beside this one; empty if one can."""
         return ""
@@ -54,7 +61,7 @@ class ApartBench(Bench):
             if why := self.why_here():
                 raise NoProcess(why)
             self._process = DeviceProcess(
-                self._conditions(), lambda: self.stopped(), self.context.warn
+                self._conditions(), self.allowance, lambda: self.stopped(), self.context.warn
             )
             self._process.begin()
         except NoProcess as e:
@@ -112,16 +119,15 @@ class ApartBench(Bench):
         self.context.warn(punctuated((told, HERE)))
 
     def of(self, c: Candidate) -> Bench:
-        if self._process is None or self._elsewhere is None or c.artifact.alias:
+        if self._elsewhere is None or c.artifact.alias:
             return super().of(c)
         return CandidateApart(self, self._process, c)
 
     def barred(self, c: Candidate) -> str:
-        if self._process is not None:
-            pack = str(self.strangers.get(c.tactic.key, ""))
-            if why := self._process.allowance.refusal(pack, c.tactic.key):
-                return f"{self.title(c)} was not tried: {why}"
-        return super().barred(c)
+        why = self.allowance.refusal(str(self.strangers.get(c.tactic.key, "")), c.tactic.key)
+        if not why and self._process is None and self.allowance.has_failed(c.tactic.key):
+            why = f"one of this tactic crashed or hung, and {NONE_LEFT}"
+        return f"{self.title(c)} was not tried: {why}" if why else super().barred(c)
 
     def here(self) -> tuple[Sequence[Any], Expected]:
         """What ``trial`` gives in this process for the node that another one has."""
@@ -159,9 +165,11 @@ class ApartBench(Bench):
 
 
 class CandidateApart(Bench):
-    """The bench of one candidate. ``market``: that of the build."""
+    """The bench of one candidate. ``market``: that of the build. ``process``: None if it is gone
+    since the node's first candidates.
+    """
 
-    def __init__(self, market: ApartBench, process: DeviceProcess, c: Candidate) -> None:
+    def __init__(self, market: ApartBench, process: DeviceProcess | None, c: Candidate) -> None:
         super().__init__(market.context, market.launchers, market.allocator, market.strangers)
         self.market, self.candidate = market, c
         self._process, self._seconds = process, patience(c.estimate)
@@ -176,6 +184,8 @@ class CandidateApart(Bench):
         env: Env,
     ) -> tuple[Runnable, list[Any]]:
         """Raises FatalTrial, and what linking it raises. The outputs stay in the process."""
+        if self._process is None:
+            return self._prepared_here(node, artifact, variant, env)
         title = self.market.title(self.candidate)
         try:
             run = self._process.candidate(self.candidate, title, artifact, variant, self._seconds)

@@ -30,14 +30,18 @@ MODULE = "tactix_isolate.device_worker"
 
 
 class DeviceProcess:
-    """``conditions``: of trials. ``stopped``: whether to give up while nothing of a candidate runs.
-    ``warn``: takes what is warned of there.
+    """``conditions``: of trials. ``allowance``: counts what was fatal. ``stopped``: whether to give
+    up while nothing of a candidate runs. ``warn``: takes what is warned of there.
     """
 
     def __init__(
-        self, conditions: Conditions, stopped: Callable[[], bool], warn: Callable[[str], None]
+        self,
+        conditions: Conditions,
+        allowance: Allowance,
+        stopped: Callable[[], bool],
+        warn: Callable[[str], None],
     ) -> None:
-        self.allowance = Allowance()
+        self.allowance = allowance
         self._worker = Worker(conditions, module=MODULE)
         self._stopped, self._warn = stopped, warn
         self._numbers = count()

@@ -91,6 +91,8 @@ class Unsendable(e.SumTactic):
 
 UNSENDABLE = Unsendable("test.unsendable@1", "/* unsendable */ +")
 
+SAME = e.SumTactic("test.same@1", "/* the same again */ +")
+
 KERNELS = {symbol(t.code): FakeKernel(4, t.body) for t in HARMFUL.values()}
 API = FakeApi({symbol(e.RIGHT.code): FakeKernel(4, add), **KERNELS})
 

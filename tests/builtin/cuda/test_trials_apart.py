@@ -27,6 +27,7 @@ from tactix_cuda.nvrtc import why_missing
 from tactix_isolate import device_process
 from tactix_isolate.allowance import FAILURES, TIMEOUT
 from tactix_isolate.device_process import DeviceProcess
+from tactix_isolate.process import NoProcess, Worker
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 
@@ -49,7 +50,7 @@ def refused(*args: Any) -> None:
 def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeApi:
     """The driver of this process, in which harmful kernels do not run, and another one's beside."""
     harmful = {symbol(t.code): FakeKernel(4, refused) for t in f.HARMFUL.values()}
-    own = {symbol(t.code): FakeKernel(4, f.add) for t in (e.RIGHT, f.UNSENDABLE)}
+    own = {symbol(t.code): FakeKernel(4, f.add) for t in (e.RIGHT, f.UNSENDABLE, f.SAME)}
     device, api = fake_device(own | harmful)
     monkeypatch.setattr(real, "the_device", lambda: device)
     monkeypatch.setattr(CudaDevice, "stands_in", False)
@@ -192,6 +193,29 @@ def test_without_a_process_candidates_are_tried_here(
     assert ("compute mode (3)" if how == "exclusive" else "no_such_module") in told
 
 
+def test_without_another_process_the_rest_of_a_race_is_tried_here(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Worker] = []
+    start = Worker._start
+
+    def once(worker: Worker) -> None:
+        if started:
+            raise NoProcess("no more of them")
+        started.append(worker)
+        start(worker)
+
+    monkeypatch.setattr(Worker, "_start", once)
+    bad = f.HARMFUL["lost"]
+    plan, warnings = built([bad, e.RIGHT, f.SAME], layers=2)
+    for node in ("sum0", "sum1"):
+        found = rows(plan, node)
+        assert found["test.right@1"]["status"] == found["test.same@1"]["status"] == "measured"
+    assert "lost the device" in rows(plan)[bad.key]["reason"]
+    assert "was not tried: one of this tactic" in rows(plan, "sum1")[bad.key]["reason"]
+    assert sum("no more of them" in w for w in warnings) == 1
+
+
 def test_nothing_starts_where_all_is_cached(
     api: FakeApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -204,6 +228,34 @@ def test_nothing_starts_where_all_is_cached(
     monkeypatch.setattr(DeviceProcess, "begin", begin)
     plan, _ = built([e.RIGHT], cache)
     assert rows(plan)["test.right@1"]["status"] == "cached"
+
+
+class Listed(SilentProgress):
+    def __init__(self, found: list[str]) -> None:
+        self.found = found
+
+    def phase(self, name: str, total: int) -> None:
+        self.found.append(name)
+
+
+def test_the_process_starts_beside_the_bids_if_it_is_surely_needed(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found: list[str] = []
+    begin = DeviceProcess.begin
+
+    def told(process: DeviceProcess) -> None:
+        found.append("process")
+        begin(process)
+
+    monkeypatch.setattr(DeviceProcess, "begin", told)
+    cache = tmp_path / "timings.json"
+    built([e.RIGHT], cache, progress_monitor=Listed(found))
+    assert found.index("process") < found.index("bid")
+    assert found.count("process") == 1
+    found.clear()
+    built([e.RIGHT, f.SAME], cache, progress_monitor=Listed(found))
+    assert found.index("bid") < found.index("process") < found.index("compile")
 
 
 class Cancelling(SilentProgress):

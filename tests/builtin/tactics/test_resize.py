@@ -196,6 +196,41 @@ def test_wild_numbers_stay_where_they_are():
     )
 
 
+@pytest.mark.parametrize("code", ["f32", "f16", "f64"])
+@pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners"])
+def test_what_weighs_nothing_does_not_count(coordinates, mode, outside, code):
+    """Not even NaN and infinities: at ends, between elements, of rows and within, of long rows."""
+    attrs = {
+        "mode": mode,
+        "coordinate_transformation_mode": coordinates,
+        "exclude_outside": outside and mode == "cubic",
+    }
+    cases = []
+    for shape, sizes in (
+        ((2, 3, 9, 11), (2, 3, 18, 22)),
+        ((2, 3, 9, 11), (2, 3, 5, 33)),
+        ((1, 2, 3, 701), (1, 2, 3, 1402)),
+        ((1, 6, 7, 16), (1, 12, 7, 16)),
+        ((1, 6, 7, 16), (1, 6, 14, 16)),
+        ((1, 3, 5, 6), (2, 3, 5, 12)),
+    ):
+        x = _array(*shape, code=code)
+        x.flat[:: x.size // 7 + 1] = np.nan
+        x.flat[3 :: x.size // 5 + 1] = np.inf
+        x.flat[-1] = -np.inf
+        cases += [_case(x, sizes, **attrs), _case(x, sizes, **attrs, antialias=True)]
+    for x, names in (
+        (cases[0].arrays[0], ("n", 3, "h", "w")),
+        (cases[4].arrays[0], (1, 2, 3, "w")),
+    ):
+        sizes = tuple(2 * d for d in x.shape)
+        cases.append(_running(x, names, sizes, attrs=attrs))
+    with np.errstate(invalid="ignore"):
+        check_all(cases)
+
+
 def test_it_is_thought_faster_than_numpy():
     made = node("Resize", [_array(1, 64, 64, 64)], sizes=(1, 64, 128, 128), mode="cubic")
     for variant in asked.variants(TACTIC, made, NATIVE):

@@ -36,6 +36,9 @@ TX_GATHER_HALF(bf16)
     }
 TX_REPEAT(2)
 TX_REPEAT(4)
+/* What an element x adds to a sum, of which it is the share w: nothing where that is 0, even if it is NaN or infinite. */
+TX_INLINE vf tx_part_f32(vf w, vf x) { return w * tx_select(tx_eq(w, tx_zero()), tx_zero(), x); }
+TX_INLINE double tx_part_f64(double w, double x) { return w == 0.0 ? 0.0 : w * x; }
 /* The nearest integer, of a sum that is taken for half-way between two where it is within 2^-21 of that. */
 TX_INLINE double tx_whole(double x) { return rint(rint(x * 0x1p20) * 0x1p-20); }
 

@@ -229,10 +229,23 @@ def _limited(ctx: Context, x: Value, full: Dim, end: Dim) -> bool:
 @CONVERTERS("Expand")
 def expand(ctx: Context, node: Any) -> Value:
     if ctx.late(1):
-        return ctx.layer("tactix.DynamicExpand", [ctx.tensor(), ctx.tensor(1)], symbol=ctx.symbol())
+        return ctx.layer("tactix.DynamicExpand", [ctx.tensor(), _whole(ctx)], symbol=ctx.symbol())
     x, target = ctx.tensor(), ctx.need_known(1, "dims")
     shape = broadcast_shapes(x.spec.shape, target)
     return x if shape == x.spec.shape else ctx.layer("tactix.Expand", [x], shape=shape)
+
+
+def _whole(ctx: Context) -> Value:
+    """The shape to expand to, with ones in front where it is of open length: as many dims as the
+    result is declared to have.
+    """
+    shape, declared = ctx.tensor(1), ctx.declared(0)
+    if shape.spec.rank != 1 or isinstance(shape.spec.shape[0], int) or declared is None:
+        return shape
+    rank, (length,) = max(len(declared), ctx.spec(0).rank), shape.spec.shape
+    ctx.network.demand(Assumption(rank - length, ">=", 0), ctx.name)
+    ones = ctx.layer("tactix.Fill", [], shape=(rank - length,), value=1, dtype=shape.spec.dtype)
+    return ctx.layer("tactix.Concat", [ones, shape], axis=0)
 
 
 @CONVERTERS("Tile", since=6)

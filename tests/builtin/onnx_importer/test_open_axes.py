@@ -42,6 +42,21 @@ def test_a_size_that_is_not_known_is_asked_for_by_name(imported: Any, model: Any
         imported(m)
 
 
+@pytest.mark.parametrize("shape", [[5], [4, 5], [2, 4, 5], [2, 1, 1], []])
+def test_a_declared_rank_tells_how_many_dims_an_expansion_has(
+    shape: list[int], imported: Any, model: Any
+) -> None:
+    inputs = {"x": (F32, [4, 1]), "s": (I64, ["k"])}
+    m = model([make_node("Expand", ["x", "s"], ["y"])], inputs, ["y"])
+    with pytest.raises(UnsupportedOperator, match="the number of dims must be fixed"):
+        imported(m)
+    m.graph.output[0].CopyFrom(make_tensor_value_info("y", 1, [None] * 3))
+    x = np.arange(4, dtype=F32)[:, None]
+    got = evaluate(imported(m), {"x": x, "s": np.array(shape, I64)})["y"]
+    want = np.broadcast_to(x, np.broadcast_shapes(x.shape, shape))
+    assert np.array_equal(got, want.reshape((1,) * (3 - want.ndim) + want.shape))
+
+
 @pytest.mark.parametrize("inverse", [0, 1])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_a_transform_of_an_open_number_of_parts(

@@ -21,6 +21,7 @@ from tactix.contracts.device import Device
 from tactix.contracts.tactic import Reject, Tactic, Variant
 from tactix.network.definition import NetworkDefinition
 from tactix.pipeline.shortfall import Shortfall
+from tactix.pipeline.state import BuildState
 from tactix.plan import container
 from tactix.plugins.hookspecs import hookimpl
 from tactix.plugins.session import Session
@@ -464,6 +465,17 @@ def test_a_chain_stays_where_it_is_faster_than_its_halves(
     assert ("test.pooled@1" in tactics(plan)) == (seconds < 1)
     assert "in vain" not in warnings(b)
     right(b, plan, net, (1, 3, 8, 8))
+
+
+def test_where_the_budget_is_spent_no_other_form_takes_the_place_of_what_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(BuildState, "is_spent", True)
+    b = builder(Pooled(10.0), own=True)
+    others = [t for t in b.session.active_tactics() if t.key != "tactix.c_pooled_conv@1"]
+    monkeypatch.setattr(b.session, "active_tactics", lambda: others)
+    plan = b.build_plan(pooled(b), config(builder_optimization_level=0))
+    assert "test.pooled@1" in tactics(plan)
 
 
 @pytest.mark.compiler

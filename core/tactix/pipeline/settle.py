@@ -300,11 +300,13 @@ class Settler:
         return bool(lost)
 
     def _split_slow(self) -> bool:
-        """Halve the chains that are slower than their halves, which race once; whether there was
-        any.
+        """Halve the chains that are slower than their halves, which race once, while there is time;
+        whether there was any.
         """
         chains = [n for n in self.fused.nodes if n.body.is_chain and n not in self._kept]
         self._kept.update(chains)
+        if self.state.is_spent:
+            return False
         halves = {n: apart(n) for n in chains if not self.bids[n].produced}
         if not halves:
             return False
@@ -343,7 +345,10 @@ class Settler:
             tie = NEAR_TIE if self.state.context.threads > 1 else 0.0
             return times.wide < times.lowered * (1 - tie)
         whole, *parts = ((b, min(b.standing, key=lambda c: c.order)) for b in every)
-        return _total(parts) < _total([whole])
+        guessed, seconds = _total(parts)
+        if guessed and self.state.is_spent:  # its kernels would have to be compiled now
+            return False
+        return (guessed, seconds) < _total([whole])
 
     def _has_lost(self, n: Node) -> bool:
         """Whether all kernels of a group are rejected, or none bid while there are some that know a
@@ -390,10 +395,12 @@ class Settler:
 
     def _outrun(self) -> bool:
         """Put other forms in the place of the nodes that are slower than these, of which each races
-        once, of nodes that share bids one for all; whether there was any.
+        once, of nodes that share bids one for all, while there is time; whether there was any.
         """
         new = [n for n in self.fused.nodes if n not in self._met]
         self._met.update(new)
+        if self.state.is_spent:
+            return False
         alike: dict[int, list[Node]] = {}
         for n in new:
             alike.setdefault(id(self.bids[n]), []).append(n)

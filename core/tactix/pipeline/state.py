@@ -81,8 +81,12 @@ class BuildState:
     def has_no_times(self) -> bool:
         """Whether there is surely something to measure here, as nothing was so far."""
         config = self.config
-        measures = self.here and config.builder_optimization_level > 0 and config.budget > 0
-        return measures and not (config.frozen or config.workers or self.cache.entries)
+        return self._measures and not (config.frozen or config.workers or self.cache.entries)
+
+    @property
+    def _measures(self) -> bool:
+        config = self.config
+        return self.here and config.builder_optimization_level > 0 and config.budget > 0
 
     @property
     def measured_until(self) -> float:
@@ -94,6 +98,14 @@ class BuildState:
         """Whether nothing more is measured: the budget is spent, or the build was stopped."""
         late = self.toolchain.hurries or time.monotonic() > self.measured_until
         return late or self.config.progress_monitor.cancelled()
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether there was time for measuring, and it is over: what will be chosen is compiled,
+        and more would be beyond the budget.
+        """
+        late = time.monotonic() > self.measured_until
+        return self._measures and late and not self.toolchain.hurries
 
     def overrun(self, now: float) -> str:
         """What a build that is done has taken beyond its budget, in words; empty if nothing."""

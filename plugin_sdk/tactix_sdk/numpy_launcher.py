@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tactix.base.dims import Env, evaluate_shape
 from tactix.base.dtypes import DType
 from tactix.base.errors import ExecutionError, TactixError
 from tactix.base.host_memory import check_array_fits
+from tactix.contracts.attrs import symbols_in
 from tactix.contracts.launcher import Launcher, LinkContext, Operand, Runnable, Step, StepBody
 from tactix.contracts.layer import Layer
 from tactix.contracts.reference import computed, failed
@@ -39,9 +41,10 @@ class NumpyLauncher(Launcher):
         ctx: LinkContext,
     ) -> list[Any]:
         """The results in memory of their own. Raises ExecutionError."""
-        layer, attrs = _decode(step, ctx)
+        meaning = _meaning(step, ctx)
+        layer = meaning.layer
         try:
-            found = _computed(step.name, layer, resolve(layer, attrs, env), values)
+            found = _computed(step.name, layer, meaning.at(env), values)
             return [owned(r, o.spec.dtype) for o, r in zip(step.outputs, found, strict=True)]
         except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as e:
             raise failed(layer, values, e, step.name) from e
@@ -64,6 +67,30 @@ def owned(result: Any, dtype: DType | None = None) -> Any:
         return a
     check_array_fits(a.shape, wanted)  # the result may be a view that repeats few elements
     return np.array(a, wanted, order="C")
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a step computes. ``is_open``: whether its attributes hang on sizes."""
+
+    step: Step
+    layer: Layer
+    attrs: Any
+    is_open: bool
+
+    def at(self, env: Env) -> Any:
+        """The attributes at those sizes."""
+        return resolve(self.layer, self.attrs, env) if self.is_open else self.attrs
+
+
+def _meaning(step: Step, ctx: LinkContext) -> Meaning:
+    """Of a step of a plan, decoded once. Raises ExecutionError."""
+    known = ctx.kept.get(id(step))
+    if isinstance(known, Meaning) and known.step is step:
+        return known
+    layer, attrs = _decode(step, ctx)
+    made = ctx.kept[id(step)] = Meaning(step, layer, attrs, bool(symbols_in(attrs)))
+    return made
 
 
 def _computed(name: str, layer: Layer, attrs: Any, inputs: Sequence[Any]) -> Sequence[Any]:

@@ -56,6 +56,9 @@ def text(name: str, given: Any) -> Any:
             f"{name!r} is text, got {x.dtype}", do="Give str objects: np.array(['a', 'b'], object)"
         )
     out = np.empty(x.shape, object)
+    if set(map(type, x.flat)) <= {str}:
+        out[...] = x
+        return out
     for i, s in enumerate(x.flat):
         s = s.decode("utf-8") if isinstance(s, bytes) else s
         if not isinstance(s, str):

@@ -160,7 +160,8 @@ class LinkContext:
 
     ``weights``: bytes of the plan's constant buffers. ``max_aux_streams``: how many steps may run
     beside one, where the device can do that; -1 leaves it to the device.
-    ``persistent_cache_limit``: bytes of its cache for weights.
+    ``persistent_cache_limit``: bytes of its cache for weights. ``kept``: what a launcher keeps of
+    steps that it has produced, by their ids, for as long as the plan is linked.
     """
 
     device: Device
@@ -170,6 +171,7 @@ class LinkContext:
     max_aux_streams: int = -1
     persistent_cache_limit: int = 0
     warn: Callable[[str], None] = Logger().warning
+    kept: dict[int, object] = field(default_factory=dict, compare=False, repr=False)
 
 
 class Launcher:

@@ -249,7 +249,9 @@ class ParseText(TextLayer):
         return [TensorSpec(attrs.to, x.shape)]
 
     def reference(self, attrs: ParseTextAttrs, *inputs: Array) -> tuple[Array, ...]:
-        numbers = [self._number(s, attrs.to) for s in inputs[0].ravel()]
+        numbers = self._plain(inputs[0], attrs.to)
+        if numbers is None:
+            numbers = [self._number(s, attrs.to) for s in inputs[0].ravel()]
         return (
             np.array(numbers, self._wide(attrs.to)).astype(attrs.to.numpy).reshape(inputs[0].shape),
         )
@@ -270,6 +272,17 @@ class ParseText(TextLayer):
             if to.value[0] == "c"
             else np.float64
         )
+
+    @staticmethod
+    def _plain(x: Array, to: DType) -> list[Any] | None:
+        """All numbers at once; None where one of them is not written plainly."""
+        words = x.ravel().tolist()
+        if not (to.is_int or to.is_float) or any("_" in s for s in words):
+            return None
+        try:
+            return list(map(int if to.is_int else float, words))
+        except (ValueError, OverflowError):
+            return None
 
     def _number(self, s: str, to: DType) -> Any:
         try:

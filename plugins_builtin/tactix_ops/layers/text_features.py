@@ -4,6 +4,7 @@ per category.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,49 @@ from tactix_ops.layers.common import Array, Specs, required
 from tactix_ops.layers.text import TextLayer
 
 MODES = ("TF", "IDF", "TFIDF")
+
+
+class _Rows:
+    """N-grams of one length, as rows of numbers below ``base``. ``names``: what they are called."""
+
+    def __init__(self, rows: Array, names: Array, base: int) -> None:
+        n = rows.shape[1]
+        self._names: dict[tuple[int, ...], int] | None = None
+        if base**n >= 1 << 62:  # numbers of rows would wrap
+            self._names = dict(zip(map(tuple, rows.tolist()), names.tolist(), strict=True))
+            return
+        self._powers = base ** np.arange(n, dtype=np.int64)
+        keys = rows @ self._powers
+        order = np.argsort(keys)
+        self._keys, self._sorted = keys[order], names[order]
+
+    def find(self, windows: Array) -> Array:
+        """The names of windows (count, n), -1 for those that are none."""
+        if self._names is not None:
+            return np.array([self._names.get(tuple(w), -1) for w in windows.tolist()], np.int64)
+        wanted = windows @ self._powers
+        place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+        hit = (self._keys[place] == wanted) & (windows >= 0).all(axis=1)
+        return np.where(hit, self._sorted[place], -1)
+
+
+class Vocabulary:
+    """The tokens of n-grams by number, and the n-grams by length as rows of these."""
+
+    def __init__(self, grams: dict[tuple[Any, ...], int]) -> None:
+        self._numbers = {t: i for i, t in enumerate(dict.fromkeys(t for g in grams for t in g))}
+        self.rows = {n: self._rows(grams, n) for n in sorted({len(g) for g in grams})}
+
+    def _rows(self, grams: dict[tuple[Any, ...], int], n: int) -> _Rows:
+        own = [(g, i) for g, i in grams.items() if len(g) == n]
+        rows = np.array([[self._numbers[t] for t in g] for g, _ in own], np.int64)
+        return _Rows(rows, np.array([i for _, i in own], np.int64), len(self._numbers))
+
+    def places(self, tokens: Array) -> Array:
+        """The number of each token, -1 for others."""
+        numbers = self._numbers
+        found = [numbers.get(t, -1) for t in tokens.ravel().tolist()]
+        return np.array(found, np.int64).reshape(tokens.shape)
 
 
 @dataclass(frozen=True)
@@ -53,6 +97,11 @@ class TfIdfVectorizerAttrs:
             found += [pool[i : i + n] for i in range(start, end - n + 1, n)]
         lengths = range(self.min_gram_length, self.max_gram_length + 1)
         return {g: i for i, g in enumerate(found) if len(g) in lengths}
+
+    @functools.cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Made once: runs of a step have the same attributes."""
+        return Vocabulary(self.grams())
 
 
 class TfIdfVectorizer(TextLayer):
@@ -112,10 +161,10 @@ class TfIdfVectorizer(TextLayer):
         x = inputs[0]
         rows = x if x.ndim == 2 else x.reshape(1, -1)
         counts = np.zeros((len(rows), len(attrs.ngram_indexes)), np.float32)
-        grams = attrs.grams()
-        for n in sorted({len(g) for g in grams}):
+        known = attrs.vocabulary.places(rows)
+        for n, grams in attrs.vocabulary.rows.items():
             for distance in range(1, 2 + (attrs.max_skip_count if n > 1 else 0)):
-                _count(rows, n, distance, grams, counts)
+                _count(known, n, distance, grams, counts)
         if attrs.mode == "IDF":
             counts = (counts > 0).astype(np.float32)
         if attrs.mode != "TF" and attrs.weights:
@@ -125,17 +174,17 @@ class TfIdfVectorizer(TextLayer):
         return (out.reshape(*x.shape[:-1], attrs.columns),)
 
 
-def _count(
-    rows: Array, n: int, distance: int, grams: dict[tuple[Any, ...], int], counts: Array
-) -> None:
-    """Add the n-grams of the rows (N, C) with that distance between tokens to ``counts``."""
-    width = rows.shape[1] - distance * (n - 1)
+def _count(known: Array, n: int, distance: int, grams: _Rows, counts: Array) -> None:
+    """Add the n-grams of the rows (N, C) of numbers with that distance between them to
+    ``counts``.
+    """
+    width = known.shape[1] - distance * (n - 1)
     if width <= 0:
         return
-    windows = np.stack([rows[:, i * distance : i * distance + width] for i in range(n)], axis=-1)
-    found = np.array([grams.get(tuple(w), -1) for w in windows.reshape(-1, n).tolist()], np.int64)
-    row = np.repeat(np.arange(len(rows)), width)
-    np.add.at(counts, (row[found >= 0], found[found >= 0]), 1)
+    windows = np.stack([known[:, i * distance : i * distance + width] for i in range(n)], axis=-1)
+    found = grams.find(windows.reshape(-1, n))
+    (hits,) = np.nonzero(found >= 0)
+    np.add.at(counts, (hits // width, found[hits]), 1)
 
 
 @dataclass(frozen=True)

@@ -185,6 +185,8 @@ class Lookup(Layer):
 
     def reference(self, attrs: Any, *inputs: Array) -> tuple[Array, ...]:
         x, keys, values, default = wide(inputs[0]), wide(inputs[1]), *inputs[2:]
+        if keys.dtype == object:
+            return (_looked_up(x, keys, values, default.reshape(())),)
         order = np.argsort(keys, kind="stable")
         place = np.minimum(np.searchsorted(keys, x, sorter=order), max(0, len(keys) - 1))
         if not len(keys):
@@ -192,6 +194,13 @@ class Lookup(Layer):
         found = order[place]
         hit = (keys[found] == x) | ((keys[found] != keys[found]) & (x != x))
         return (np.where(hit, values[found], default.reshape(())),)
+
+
+def _looked_up(x: Array, keys: Array, values: Array, default: Array) -> Array:
+    """The values of text; the first of a key that comes again."""
+    places = dict(zip(reversed(keys.tolist()), range(len(keys) - 1, -1, -1), strict=True))
+    found = [places.get(key, len(keys)) for key in x.ravel().tolist()]
+    return np.append(values, default)[np.array(found, np.int64)].reshape(x.shape)
 
 
 @dataclass(frozen=True)

@@ -372,3 +372,27 @@ def test_shapes_and_dtypes() -> None:
             infer(name, text(3), TensorSpec(DType.FP32, (3,)))
     with pytest.raises(DTypeError):
         infer("TfIdfVectorizer", text(5), **GRAMS)
+
+
+def test_n_grams_of_more_tokens_than_numbers_of_rows_hold() -> None:
+    """Eight tokens of 400 in a row are more than 2 ** 62 rows."""
+    pool = tuple(range(400))
+    attrs = {
+        "min_gram_length": 8,
+        "max_gram_length": 8,
+        "ngram_counts": (0,) * 8,
+        "ngram_indexes": tuple(range(50)),
+        "pool_int64s": pool,
+    }
+    found = run("TfIdfVectorizer", np.array([*range(8, 24), 7]), **attrs)[0]
+    assert np.flatnonzero(found).tolist() == [1, 2]
+
+
+def test_the_first_of_a_key_that_comes_again_counts() -> None:
+    keys, values = strings("a", "b", "a"), np.array([1, 2, 3])
+    found = run("Lookup", strings("a", "x", "b"), keys, values, np.array([9]))
+    assert found[0].tolist() == [1, 9, 2]
+    none = run("Lookup", strings("a"), keys[:0], values[:0], np.array([9]))
+    assert none[0].tolist() == [9]
+    named = run("Lookup", strings(["a", "x"]), keys, strings("p", "q", "r"), strings("-"))
+    assert named[0].tolist() == [["p", "-"]]

@@ -15,6 +15,7 @@ from rich.console import Console
 from tactix.base.errors import AccuracyError, InvalidArgument
 from tactix.base.files import replacing
 from tactix.builder import Builder
+from tactix.plan.schema import Plan
 from tactix.plugins.session import Session
 from tactix.run.engine import Engine
 from tactix_inspect.agreement import Agreement, agree, tolerance
@@ -108,13 +109,13 @@ def command(
     engine = source.open_engine(file, session, given, quiet=as_json)
     plans, feed = [engine.plan], arrays.feed(engine.plan, given)
     context = engine.create_execution_context()
-    got = context.run(feed)
+    got = _by_model_names(engine.plan, context.run(feed))
     second = None
     if other and source.is_meant_as_plan(other):
         second = source.open_engine(other, session, given, quiet=as_json)
         plans.append(second.plan)
         ways: dict[str, Callable[[], Any]] = {
-            other: lambda: second.create_execution_context().run(feed)
+            other: lambda: _by_model_names(second.plan, second.create_execution_context().run(feed))
         }
     else:
         ways = dict(_peers(other or file, against, feed, session, given))
@@ -254,6 +255,10 @@ def _usual_peer(model: str, session: Session) -> str:
         "model comes from, too"
     )
     return OWN_REFERENCE
+
+
+def _by_model_names(plan: Plan, outputs: dict[str, Any]) -> dict[str, Any]:
+    return {plan.model_names[name]: y for name, y in outputs.items()}
 
 
 def beside(

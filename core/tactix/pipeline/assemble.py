@@ -18,7 +18,7 @@ from tactix.contracts.graph import Node
 from tactix.contracts.launcher import Step
 from tactix.contracts.tactic import Tactic
 from tactix.network.definition import NetworkDefinition
-from tactix.pipeline.assembler import Assembler, stored
+from tactix.pipeline.assembler import Assembler, output_names, stored
 from tactix.pipeline.ledger import ledger_of
 from tactix.pipeline.mixtures import Attempt
 from tactix.pipeline.settle import Settler, holds_objects
@@ -84,10 +84,18 @@ def _assembled(attempt: Attempt, planner: BodyPlanner, given: frozenset[str]) ->
             "threads": state.context.threads,
             "max_aux_streams": state.config.max_aux_streams,
             "references": _referred(steps, state.session),
+            **_renamed(fused),
         },
     )
     monitor.finish("assemble")
     return plan
+
+
+def _renamed(net: NetworkDefinition) -> dict[str, dict[str, str]]:
+    """What the model calls outputs whose names are inputs', too; empty where there are none."""
+    pairs = zip(output_names(net), net.output_names, strict=True)
+    found = {own: name for own, name in pairs if own != name}
+    return {"renamed": found} if found else {}
 
 
 def _body_planner(

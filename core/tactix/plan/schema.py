@@ -139,6 +139,15 @@ class Plan:
             yield from inner.nested()
 
     @property
+    def model_names(self) -> dict[str, str]:
+        """What the model calls the outputs, by their names here: an output that has an input's
+        name in the model has one of its own in the plan, as addresses are set by name.
+        """
+        renamed = self.meta.get("renamed")
+        known = renamed if isinstance(renamed, Mapping) else {}
+        return {io.name: str(known.get(io.name, io.name)) for io in self.outputs}
+
+    @property
     def stripped(self) -> frozenset[str]:
         """Weights that were left out, until the plan is refitted."""
         named = self.meta.get("stripped")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,8 @@ class InferenceSession:
         except errors.ModelImportError as e:
             raise as_ours(e, InvalidProtobuf) from e
         self._inputs = [_node_arg(io) for io in self._engine.inputs]
-        self._outputs = [_node_arg(io) for io in self._engine.outputs]
+        names = self._engine.plan.model_names
+        self._outputs = [replace(_node_arg(io), name=names[io.name]) for io in self._engine.outputs]
 
     @property
     def engine(self) -> Engine:
@@ -142,7 +143,8 @@ class InferenceSession:
             raise as_ours(e, InvalidArgument) from e
         if len(names) == 1:
             return [made for _ in wanted]
-        return [made[name] for name in wanted]
+        own = {name: io.name for name, io in zip(names, self._engine.outputs, strict=True)}
+        return [made[own[name]] for name in wanted]
 
     def run_with_iobinding(
         self, iobinding: IOBinding, run_options: RunOptions | None = None

@@ -53,6 +53,20 @@ def session(ort: Any, source: Any) -> Any:
 
 
 @BOTH
+def test_an_output_may_have_the_name_of_an_input(ort: ModuleType, tmp_path: Path) -> None:
+    text = """
+    <ir_version: 8, opset_import: ["" : 18]>
+    g (float[3] x) => (float[3] y, float[3] x) { y = Neg (x) }
+    """
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "same.onnx")
+    found = session(ort, str(tmp_path / "same.onnx"))
+    assert [o.name for o in found.get_outputs()] == ["y", "x"]
+    same, turned = found.run(["x", "y"], {"x": X[0]})
+    np.testing.assert_array_equal(same, X[0])
+    np.testing.assert_array_equal(turned, -X[0])
+
+
+@BOTH
 def test_what_a_program_asks_of_a_session(ort: ModuleType, path: str) -> None:
     found = session(ort, path)
     facts = [(i.name, i.type, i.shape) for i in (*found.get_inputs(), *found.get_outputs())]

@@ -342,6 +342,8 @@ def test_no_steps_and_no_launches() -> None:
 
 REST = 16
 """Runs until others are timed, a word of txe_table."""
+SETTLED = 3
+"""The kind of runs that are not timed, of txe_table."""
 
 
 @functools.cache
@@ -501,6 +503,22 @@ def test_first_runs_time_every_launch_and_small_work_stays_alone() -> None:
     assert (table.alone < 1 << 39).all()
     assert table.fields[table.ALONE] >= table.alone.sum()
     assert table.fields[table.END] == 0
+
+
+def test_what_takes_less_than_waking_workers_is_shared_out_in_rows_of_calls() -> None:
+    """Whether workers sleep, and how far apart calls are, hangs on who else has the machine."""
+    told = np.zeros((2, 8), np.int64)
+    table = NativeTable(told, 3, tries=3, take=[[5_000, 500]] * 2)
+    while table.fields[table.KIND] != SETTLED:
+        table.run()
+    table.fields[[REST, table.END, table.ALONE]] = 1 << 40, 2, 10_000
+    table.single[:] = 0
+    assert any(table.run() == 3 for _ in range(1000))
+    for _ in range(1000):
+        time.sleep(0.002)
+        if table.run() == 1:
+            return
+    raise AssertionError("workers were woken for what takes less")
 
 
 def test_what_is_shared_out_is_the_cheapest_choice() -> None:

@@ -5,7 +5,8 @@
  * timed again, ever more rarely, as the machine may have had other work: soon where times differed much. At a shape that
  * is near the one that was timed what was chosen stays, and the next timed runs begin anew. A first run that takes long
  * alone is shared out from there on, and others are before one is made alone, the sooner if those launches that were timed
- * both ways gained little: a prompt of a new length is read once.
+ * both ways gained little: a prompt of a new length is read once. What takes less than waking workers is shared out only
+ * in rows of calls.
  */
 
 static void txe_lay(txe_table *t) {
@@ -93,6 +94,18 @@ static int txe_gains(const txe_table *t) {
     return shared < alone / 5 * 4;
 }
 
+/* Whether it takes less than waking workers, and is not measured as a part of something longer. */
+static int txe_is_small(const txe_table *t) {
+    return t->run_ns[0] < TXE_ROW_NS && t->small_ns == TXE_SMALL_NS;
+}
+
+/* Whether no worker sleeps, or the last call was so short a time ago that the next ones may find them awake. */
+static int txe_is_in_row(void) {
+    const uint64_t now = txe_now();
+    const uint64_t before = atomic_exchange_explicit(&txe_pool.called, now, memory_order_relaxed);
+    return !atomic_load_explicit(&txe_pool.sleepers, memory_order_relaxed) || now - before < TXE_SPIN_NS;
+}
+
 /* After the last timed run of a kind. */
 static void txe_next(txe_table *t) {
     if (t->kind == TXE_ALONE) {
@@ -115,8 +128,9 @@ static void txe_next(txe_table *t) {
             txe_settle(t, txe_patience(t));
     } else {
         const int64_t runs = txe_patience(t);
-        /* Sharing must gain 1/32, or other threads stay free for others. No measurement of either bound is on record. */
-        if (t->run_ns[1] > t->run_ns[0] / 32 * 31)
+        /* Sharing must gain 1/32, or other threads stay free for others; where these spin for the next call, 1/5. No
+         * measurement of these bounds is on record. */
+        if (t->run_ns[1] > (txe_is_small(t) ? t->run_ns[0] / 5 * 4 : t->run_ns[0] / 32 * 31))
             t->end = 0;
         txe_settle(t, runs);
     }
@@ -196,6 +210,10 @@ static int txe_run(txe_table *t, const txe_stamps *stamps) {
             txe_anew(t);
         else
             txe_begin(t, TXE_SHARED);
+    }
+    if (t->end && txe_is_small(t) && !txe_is_in_row()) {
+        txe_walk_alone(t, 0, stamps ? stamps->spans : 0);
+        return 1;
     }
     return txe_share(t, 0, stamps);
 }

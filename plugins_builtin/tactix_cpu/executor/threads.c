@@ -46,8 +46,9 @@
 #define TXE_GRACE 64            /* pauses, a few microseconds, until the share of a thread that came to the phase before is
                                  * taken by another: it is just late, and has the data in its caches. Longer than a job
                                  * takes to be seen by a worker that spins, shorter than waking one that sleeps */
-#define TXE_SMALL_NS 15000      /* a table that takes less than this alone is run alone: about what it costs to wake a
-                                 * worker. It was 50000; docs/benchmarks.md has the small networks at two threads since. */
+#define TXE_SMALL_NS 5000       /* a table that takes less than this alone is run alone */
+#define TXE_ROW_NS 15000        /* a table that takes less than this alone, about what it costs to wake a worker, is shared
+                                 * out only while calls come in a row, of which the later ones find workers awake */
 #define TXE_TINY_NS 1500        /* a launch that takes less than this alone is not shared out in the first shared runs:
                                  * two threads gain half of it at most, and one that is late costs more */
 #define TXE_BARRIER_NS 200      /* until workers that wait for the caller's own launches go on: more than the 45 of a
@@ -129,6 +130,7 @@ static struct {
     _Atomic int sleepers;
     _Alignas(TXE_LINE) _Atomic uint64_t open; /* the first phase of the job that runs; 0: there is none */
     _Alignas(TXE_LINE) _Atomic int busy;
+    _Atomic uint64_t called; /* when a table began that takes less than TXE_ROW_NS */
     /* The rest is written by the holder of `busy` while no job is open. */
     int workers;
     int fork_handler;

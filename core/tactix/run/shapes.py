@@ -56,12 +56,13 @@ class Solver:
     ) -> dict[str, int]:
         """As the function ``solve``, which says what is wrong."""
         evaluator = self._evaluator or self._made()
-        told = not given.keys().isdisjoint(self._names)  # which inputs tell as well
-        if evaluator is not None and not told and self._ranks == [*map(len, shapes)]:
+        if evaluator is not None and self._ranks == [*map(len, shapes)]:
             found = evaluator([*chain.from_iterable(shapes)])
             if found is not None:
-                env = {**given, **dict(zip(self._names, found))}
-                if not profiles or any(admits(p, env) for p in profiles):
+                told = dict(zip(self._names, found))
+                env = {**told, **given}
+                agree = given.keys().isdisjoint(told) or told.items() <= env.items()
+                if agree and (not profiles or any(admits(p, env) for p in profiles)):
                     return env
         return solve(self._inputs, shapes, profiles, given)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,7 +40,6 @@ from tactix.run.link import LinkedPlan
 from tactix.run.memory import ALIGNMENT
 from tactix.run.observed import RunningStep
 from tactix.run.segments import Profiler, SpanProfiler, report
-from tactix.run.shapes import solve
 from tactix.run.watchers import Watchers
 from tactix_runtime.host_mirror import MirroredValues, RunValues
 from tactix_runtime.segment import bind_shape, segments
@@ -49,6 +49,11 @@ from tactix_runtime.weave import NOTHING, Weave, WholeRun
 MOST_DEPARTURES = 6
 """After native calls that ended as there was no room, and where there can be none, 1, 3, 7 runs and
 so on are made step by step, up to 2 to this power, so that what never has room costs little.
+"""
+MOST_OTHERS, RECENT, SMALL_BYTES = 7, 16, 1 << 20
+"""Contexts beside one whose shapes change, how many shapes back one may have run for the first time
+to get such a context, and bytes of memory that it may take: what takes more is not worth less time
+to begin.
 """
 
 
@@ -142,6 +147,8 @@ class SegmentedContext(ExecutionContext):
         self._expected: Env = {}
         self._steady = not self._telling
         self._departures = self._wait = 0
+        self._others: list[SegmentedContext] = []
+        self._recent: deque[tuple[tuple[int, ...], ...]] = deque(maxlen=RECENT)
 
     @property
     def profiler(self) -> Profiler | None:
@@ -179,6 +186,7 @@ class SegmentedContext(ExecutionContext):
         try:
             with self._running:
                 found = self._again(given)
+                found = self._elsewhere(given) if found is None else found
                 return self._infer(given) if found is None else found
         except TactixError:
             with recording(self):
@@ -197,13 +205,48 @@ class SegmentedContext(ExecutionContext):
         self._shapes, self._results = whole.inputs, whole.outputs
         return outputs if whole.stopped is None else self._noted(self._on(whole, given, outputs))
 
+    def _elsewhere(self, given: Sequence[Any]) -> list[Any] | None:
+        """As ``_again``, by a context that has run at these shapes before."""
+        for other in self._others if self._watch.is_off else ():
+            if (outputs := other._again(given)) is not None:
+                self._shapes, self._results = other._shapes, other._results
+                return outputs
+        return None
+
+    def _context_at(self, shapes: list[tuple[int, ...]]) -> SegmentedContext:
+        """Itself, or another where it runs at a few shapes in turns: their programs then stay."""
+        known = self._solved
+        apart = self._exchange is None and self._weave.able and self._watch.is_off
+        if known is None or known[0] == shapes or not apart:
+            return self
+        others = self._others
+        at = [i for i, other in enumerate(others) if other._is_at(shapes)]
+        if not at and tuple(shapes) not in self._recent:  # what runs once needs no program
+            self._recent.append(tuple(shapes))
+            return self
+        if not at and self._held_bytes() > SMALL_BYTES:
+            return self
+        if not at and len(others) < MOST_OTHERS:
+            others.append(SegmentedContext(self._program, self.name))
+        else:
+            others.append(others.pop(at[0] if at else 0))  # the first is the one that waits longest
+        return others[-1]
+
+    def _is_at(self, shapes: list[tuple[int, ...]]) -> bool:
+        return self._solved is not None and self._solved[0] == shapes
+
+    def _held_bytes(self) -> int:
+        """Memory of its own, and of the contexts of bodies."""
+        inner = sum(c._held_bytes() for contexts in self._inner.values() for c in contexts)
+        return inner + sum(segment.held_bytes for segment, _ in self._segments)
+
     def _infer(self, given: Sequence[Any]) -> list[Any]:
         given = in_order(self._inputs, given, {})
         if self._exchange is not None:
             given = [self._exchange.fetch(io, x) for io, x in zip(self._inputs, given, strict=True)]
         values = [as_value(io, x) for io, x in zip(self._inputs, given, strict=True)]
         self._shapes = self._shapes_of(values)
-        return self._noted(self.call(values))
+        return self._noted(self._context_at(self._shapes).call(values))
 
     def execute_v2(self, bindings: list[int]) -> bool:
         with recording(self), self._running:
@@ -376,7 +419,7 @@ class SegmentedContext(ExecutionContext):
         """Symbols that the shapes of the inputs give, beside those that are given."""
         shapes = self._shapes_of(values)
         if self._solved is None or self._solved[0] != shapes or self._solved[1] != given:
-            env = solve(self._inputs, shapes, self._program.plan.profiles, given)
+            env = self._program.solve(shapes, self._program.plan.profiles, given)
             self._solved = (shapes, dict(given), env)
         return dict(self._solved[2])
 
@@ -403,6 +446,9 @@ class SegmentedContext(ExecutionContext):
 
     def close(self) -> None:
         super().close()
+        for other in self._others:
+            other.close()
+        self._others.clear()
         self._segments.clear()
         self._inner.clear()
         self._weave.forget()

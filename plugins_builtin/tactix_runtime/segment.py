@@ -85,6 +85,11 @@ class Segment:
         if self.runnable is not None:
             self.runnable()
 
+    @property
+    def held_bytes(self) -> int:
+        """Of its own memory."""
+        return self._memory.size
+
     def displaced(self) -> None:
         """Something else places and binds it from now on: the next run does so anew."""
         self._env = None

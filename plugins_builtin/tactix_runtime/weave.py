@@ -29,7 +29,6 @@ from tactix.plan.schema import Buffer, Plan
 from tactix.run.arrays import AcceptedArrays, address_of
 from tactix.run.bound import KEPT_BYTES
 from tactix.run.link import LinkedPlan
-from tactix.run.shapes import solve
 from tactix_runtime.host_mirror import empty_array
 from tactix_runtime.segment import Segment, bind_shape
 
@@ -145,7 +144,7 @@ class Weave:
     def results(self, shapes: Shapes, given: Env) -> Sequence[tuple[int, ...] | None]:
         """As ``BindableBody.results``."""
         plan = self._program.plan
-        env = solve(plan.inputs, shapes, plan.profiles, given)
+        env = self._program.solve(shapes, plan.profiles, given)
         known = env.keys()
         return [
             evaluate_shape(io.shape, env) if all(symbols(d) <= known for d in io.shape) else None
@@ -168,7 +167,7 @@ class Weave:
 
     def _woven(self, launcher: Launcher, shapes: Shapes, given: Env) -> BoundBody | None:
         program, plan = self._program, self._program.plan
-        env = solve(plan.inputs, shapes, plan.profiles, given)
+        env = program.solve(shapes, plan.profiles, given)
         run = self._run = _Sizes(env, list(program.addresses), {})
         parts = list[Part]()
         self._places = places = list[int]()

@@ -81,6 +81,55 @@ def test_states_change_places_and_rows_are_stacked(turns: Turns, n: int, threads
     assert not turns.whole
 
 
+KEPT = text(
+    "float[n, 4] a, int64 times",
+    "float[n, 4] x",
+    """
+    x = Loop (times, , a) <
+      body = body (int64 i, bool c, float[n, 4] p) => (bool d, float[n, 4] r) {
+        d = Identity (c)
+        s = Add (p, a)
+        r = Relu (s)
+      }
+    >
+    """,
+)
+
+
+@pytest.mark.parametrize(("model", "given"), [(KEPT, ""), (SWAPPED, "go")], ids=["state", "stacks"])
+def test_shapes_in_turns_are_native_calls_each(turns: Turns, model: str, given: str) -> None:
+    """From their third turn on; others are run step by step between."""
+    engine, times = build(model), np.array(3)
+    more = {"go": np.array(True)} if given else {}
+
+    def turn(n: int) -> None:
+        shape = (n,) if given else (n, 4)
+        both = {"a": rand(*shape, seed=n), **({"b": rand(*shape, seed=2)} if given else {})}
+        check(engine, model, **both, times=times, **more)
+
+    for n in (2, 5, 0, 3) * 3:
+        turn(n)
+    steps, whole = len(turns), turns.whole
+    for n in (2, 5, 0, 3) * 2:
+        turn(n)
+    assert (len(turns), turns.whole) == (steps, whole + 8)
+    for n in range(10, 50):
+        turn(n)
+    assert turns.whole == whole + 8
+    turn(5)
+    engine.close()
+
+
+def test_memory_that_is_large_is_not_kept_for_every_shape(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tactix_runtime.dynamic_shapes.SMALL_BYTES", -1)
+    engine = build(KEPT)
+    for n in (2, 5) * 4:
+        check(engine, KEPT, a=rand(n, 4), times=np.array(3))
+    assert not turns.whole
+
+
 def in_context(context: tactix.ExecutionContext) -> Callable[..., Any]:
     return lambda **feeds: context.run(feeds)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tactix.base.dims import show
 from tactix.base.dtypes import DType
 from tactix.base.errors import DTypeError, InvalidArgument, TactixError
-from tactix.contracts.allocator import Allocator
+from tactix.contracts.allocator import Allocator, allocated
 from tactix_cuda import dlpack
 from tactix_cuda.memory import ALIGNMENT
 from tactix_cuda.stream import LEGACY, CudaStream, callers_stream, handle_of
@@ -167,7 +167,7 @@ class DeviceArray:
         stream: CudaStream,
     ) -> None:
         self.device, self.shape, self.dtype, self.stream = device, shape, DType.of(dtype), stream
-        self.address = allocator.allocate(max(1, self.nbytes), ALIGNMENT, stream.handle or LEGACY)
+        self.address = allocated(allocator, max(1, self.nbytes), ALIGNMENT, stream.handle or LEGACY)
         self._readers: dict[int, CudaStream] = {}
         weakref.finalize(
             self, _release, device, allocator, self.address, stream, self._readers

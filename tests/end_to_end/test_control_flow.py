@@ -14,7 +14,7 @@ import onnx.parser
 import pytest
 
 import tactix
-from tactix.base.errors import ExecutionError, InvalidArgument, TactixError
+from tactix.base.errors import AllocationError, ExecutionError, InvalidArgument, TactixError
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -290,6 +290,26 @@ def test_output_allocators_place_what_only_running_sizes() -> None:
         np.testing.assert_array_equal(outputs[io.name].array(io.dtype.numpy), want[io.name])
     with pytest.raises(InvalidArgument):
         context.set_output_allocator("x", Output())
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (0, "gave no address"),
+        (None, "gave None, which is no address"),
+        (4097, "is no multiple of"),
+    ],
+)
+def test_output_allocators_that_give_no_address(given: Any, told: str) -> None:
+    engine = build(GROWING)
+    context, output = engine.create_execution_context(), Output()
+    output.reallocate_output = lambda *_: given  # type: ignore[method-assign]
+    context.set_tensor_address("x", rand(3, 2))
+    context.set_tensor_address("times", np.array(4))
+    for io in engine.outputs:
+        context.set_output_allocator(io.name, output)
+    with pytest.raises(AllocationError, match=rf"allocator of output '.*': cannot have .*{told}"):
+        context.execute_async_v3(0)
 
 
 def test_memory_that_depends_on_data_is_the_contexts_own() -> None:

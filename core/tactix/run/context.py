@@ -24,6 +24,7 @@ from tactix.base.errors import (
     TactixError,
 )
 from tactix.base.logger import LogEvent, Severity
+from tactix.contracts.allocator import checked_address
 from tactix.contracts.device import Exchange
 from tactix.contracts.launcher import Runnable
 from tactix.plan.extents import SIZE_LIMIT
@@ -281,7 +282,9 @@ class ExecutionContext(Recorded):
         for i, allocator in self._allocators.items():
             io = self._outputs[i - len(self._inputs)]
             size = math.prod(shapes[io.name]) * io.dtype.itemsize
-            out[i] = int(allocator.reallocate_output(io.name, out[i], max(1, size), ALIGNMENT))
+            given = allocator.reallocate_output(io.name, out[i], max(1, size), ALIGNMENT)
+            least = max(1, int(io.dtype.itemsize))  # as of addresses that a caller sets himself
+            out[i] = checked_address(given, size, least, f"of output {io.name!r}")
             allocator.notify_shape(io.name, shapes[io.name])
         return out
 

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from tactix.contracts.allocator import Allocator
+from tactix.contracts.allocator import Allocator, allocated
 from tactix.contracts.device import Device
 from tactix.plan.schema import Plan
 from tactix.run.arrays import address_of
@@ -30,7 +30,7 @@ class Memory:
     @classmethod
     def allocate(cls, allocator: Allocator, size: int) -> Memory:
         """Raises AllocationError."""
-        return cls(allocator.allocate(size, ALIGNMENT), size, allocator) if size else cls(0, 0)
+        return cls(allocated(allocator, size, ALIGNMENT), size, allocator) if size else cls(0, 0)
 
     def view(self, offset: int, size: int) -> Any:
         """Bytes of host memory as a read-only array, which keeps the memory alive."""

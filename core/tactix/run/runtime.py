@@ -101,12 +101,8 @@ class Runtime(Recorded):
         if device and not isinstance(device, str):
             do = "Give its key or kind, as 'cpu' or 'cuda:1'"
             raise InvalidArgument(f"device is {device!r}", do=do)
-        self.flavour, self.device, self.allocator, self.copy_weights = (
-            flavour,
-            device,
-            allocator,
-            copy_weights,
-        )
+        self.flavour, self.device, self.copy_weights = flavour, device, copy_weights
+        self.allocator = allocator
         self.on_untrusted = OnUntrusted.chosen(on_untrusted)
         self.sign = sign
         self.error_recorder = error_recorder
@@ -132,6 +128,20 @@ class Runtime(Recorded):
             do = f"Give 1 to {MOST_THREADS}, or 0 for all usable cores"
             raise InvalidArgument(f"max_threads is {threads!r}", do=do)
         self._max_threads = threads or default_threads()
+
+    @property
+    def allocator(self) -> str | Allocator:
+        """A key or an object; empty for tactix's own. Setting raises InvalidArgument for what is
+        neither.
+        """
+        return self._allocator
+
+    @allocator.setter
+    def allocator(self, given: str | Allocator) -> None:
+        if not isinstance(given, (str, Allocator)):
+            do = "Give a key, or an object with key, device, allocate and deallocate"
+            raise InvalidArgument(f"allocator is {given!r}", do=do)
+        self._allocator = given
 
     @property
     def devices(self) -> tuple[str, ...]:

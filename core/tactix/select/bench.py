@@ -14,7 +14,7 @@ from tactix.base.dims import Env, evaluate
 from tactix.base.errors import ExecutionError, PluginError, TactixError
 from tactix.base.host_memory import check_array_fits
 from tactix.base.tensor import Format, TensorSpec
-from tactix.contracts.allocator import Allocator
+from tactix.contracts.allocator import Allocator, allocated
 from tactix.contracts.artifact import Binary, KernelArtifact, Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.graph import Node, Value, run_node
@@ -353,7 +353,7 @@ class Bench:
         made = self.aligned(array)
         address = made.__array_interface__["data"][0]
         if not self.device.host_memory and self.allocator is not None:
-            address = self.allocator.allocate(max(1, made.nbytes), ALIGNMENT)
+            address = allocated(self.allocator, max(1, made.nbytes), ALIGNMENT)
             weakref.finalize(made, self.allocator.deallocate, address).atexit = False
             self.device.copy_in(address, made)
         self._buffers.append(made)

@@ -14,7 +14,14 @@ import pytest
 
 from tactix.base.dims import sym
 from tactix.base.error_recorder import ErrorRecorder
-from tactix.base.errors import DTypeError, ErrorCode, ExecutionError, InvalidArgument, ShapeError
+from tactix.base.errors import (
+    AllocationError,
+    DTypeError,
+    ErrorCode,
+    ExecutionError,
+    InvalidArgument,
+    ShapeError,
+)
 from tactix.contracts.device import Device
 from tactix.run.context import BOUND, ExecutionContext
 from tactix.run.engine import Engine
@@ -467,6 +474,39 @@ def test_an_allocator_as_an_object(sample: Any, session: Any, feeds: Feeds) -> N
     )
     assert list(allocator.live.values()) == [256]
     _check(engine(**feeds(4)), sample, feeds(4))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (0, "it gave no address"),
+        (-4096, "it gave -0x1000, which is no address"),
+        (1 << 63, "which is no address"),
+        (None, "it gave None, which is no address"),
+        ("abc", "it gave 'abc', which is no address"),
+        (4097, "it gave 0x1001, which is no multiple of 64"),
+    ],
+)
+@pytest.mark.parametrize("copied", [True, False])
+def test_an_allocator_that_gives_no_address(
+    sample: Any, session: Any, feeds: Feeds, given: Any, told: str, copied: bool
+) -> None:
+    allocator = _Counting()
+    allocator.allocate = lambda size, alignment=64, stream=0: given  # type: ignore[method-assign]
+    allocator.key = "acme.pool"
+    runtime = Runtime(session=session, allocator=allocator, copy_weights=copied)
+    with pytest.raises(
+        AllocationError, match=rf"^allocator acme\.pool: cannot have \d+ bytes of memory: .*{told}"
+    ):
+        runtime.load(sample.plan())(**feeds(8))
+
+
+def test_an_allocator_whose_code_fails(sample: Any, session: Any) -> None:
+    allocator = _Counting()
+    allocator.live = None  # type: ignore[assignment]
+    runtime = Runtime(session=session, allocator=allocator, copy_weights=True)
+    with pytest.raises(AllocationError, match=r"cannot have 256 bytes of memory: TypeError: "):
+        runtime.load(sample.plan())
 
 
 def test_an_allocator_of_a_pack_is_not_taken_for_being_there(sample: Any) -> None:

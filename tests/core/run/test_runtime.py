@@ -130,3 +130,13 @@ def test_damage_is_recorded(session: Any, sample: Any, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         runtime.deserialize(tmp_path / "none.plan")
     assert recorder.num_errors() == 2
+
+
+@pytest.mark.parametrize("given", [5, None, object()])
+def test_what_is_no_allocator_is_refused_at_once(given: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"allocator is .*\. Give a key, or an object"):
+        Runtime(allocator=given)
+    runtime = Runtime()
+    with pytest.raises(InvalidArgument, match="allocator is"):
+        runtime.allocator = given
+    assert runtime.allocator == ""

@@ -2,7 +2,9 @@
  *
  * Which launches are shared out is found by timing the first runs of a table, alone, then shared; where sharing as
  * chosen does not gain over a run alone, in turns, nothing is shared. The shortest of a few times counts. Later runs are
- * timed again, ever more rarely, as the machine may have had other work: soon where times differed much. At a shape that
+ * timed again, ever more rarely, as the machine may have had other work: soon where times differed much, or became
+ * longer: who computes on AMX may be a third as fast on one thread after some milliseconds, when a processor holds it
+ * back, and as fast as before on four (docs/benchmarks.md). At a shape that
  * is near the one that was timed what was chosen stays, and the next timed runs begin anew. A first run that takes long
  * alone is shared out from there on, and others are before one is made alone, the sooner if those launches that were timed
  * both ways gained little: a prompt of a new length is read once. What takes less than waking workers is shared out only
@@ -50,7 +52,8 @@ static void txe_begin(txe_table *t, int64_t kind) {
 
 static void txe_settle(txe_table *t, int64_t runs) {
     t->kind = TXE_SETTLED;
-    t->trials = 0; /* while settled: whether the shape has changed since */
+    t->trials = 0; /* while settled: whether all is timed anew next, as the shape, or the machine, has changed */
+    t->spent_ns = 0;
     t->rest = runs;
     t->patience = 2 * runs;
 }
@@ -106,6 +109,23 @@ static int txe_is_in_row(void) {
     return !atomic_load_explicit(&txe_pool.sleepers, memory_order_relaxed) || now - before < TXE_SPIN_NS;
 }
 
+/* Before all is timed again. */
+static void txe_anew(txe_table *t) {
+    for (int64_t i = 0; i < t->launches; i++)
+        t->alone_ns[i] = t->shared_ns[i] = TXE_UNTIMED;
+    t->run_ns[0] = TXE_UNTIMED;
+    t->rest = 1;
+    txe_begin(t, TXE_ALONE);
+}
+
+/* Whether a run alone takes 5/4 of what its launches took alone, when they were timed: single ones were chosen by that. */
+static int txe_has_slowed(const txe_table *t) {
+    int64_t alone = 0;
+    for (int64_t i = 0; i < t->launches; i++)
+        alone += t->alone_ns[i];
+    return t->run_ns[0] > alone / 4 * 5;
+}
+
 /* After the last timed run of a kind. */
 static void txe_next(txe_table *t) {
     if (t->kind == TXE_ALONE) {
@@ -128,19 +148,16 @@ static void txe_next(txe_table *t) {
             txe_settle(t, txe_patience(t));
     } else {
         const int64_t runs = txe_patience(t);
+        if (!t->rest && txe_has_slowed(t)) {
+            txe_anew(t);
+            return;
+        }
         /* Sharing must gain 1/32, or other threads stay free for others; where these spin for the next call, 1/5. No
          * measurement of these bounds is on record. */
         if (t->run_ns[1] > (txe_is_small(t) ? t->run_ns[0] / 5 * 4 : t->run_ns[0] / 32 * 31))
             t->end = 0;
         txe_settle(t, runs);
     }
-}
-
-static void txe_anew(txe_table *t) {
-    for (int64_t i = 0; i < t->launches; i++)
-        t->alone_ns[i] = t->shared_ns[i] = TXE_UNTIMED;
-    t->run_ns[0] = TXE_UNTIMED;
-    txe_begin(t, TXE_ALONE);
 }
 
 static int txe_try(txe_table *t, const txe_stamps *stamps) {
@@ -202,18 +219,40 @@ TXE_EXPORT int tx_move(txe_table *t) {
     return 0;
 }
 
-static int txe_run(txe_table *t, const txe_stamps *stamps) {
-    if (t->kind != TXE_SETTLED)
-        return txe_try(t, stamps);
-    if (--t->rest < 0) {
-        if (t->trials)
-            txe_anew(t);
-        else
-            txe_begin(t, TXE_SHARED);
-    }
+/* After a settled run that took so long. Where many in a row took longer than those that it was chosen by, all is timed
+ * anew, but for the first quarter of its patience, so that noise does not cost more than that. */
+static void txe_watch(txe_table *t, int64_t took) {
+    const int64_t chosen = t->patience / 2;
+    if (took < t->run_ns[t->end > 0] / 2 * 3)
+        t->spent_ns = 0;
+    else if (++t->spent_ns >= TXE_SLOW_RUNS && chosen - t->rest >= chosen / 4)
+        t->rest = 0, t->trials = 1;
+}
+
+static int txe_run_settled(txe_table *t, const txe_stamps *stamps) {
     if (t->end && txe_is_small(t) && !txe_is_in_row()) {
         txe_walk_alone(t, 0, stamps ? stamps->spans : 0);
         return 1;
+    }
+    if (t->run_ns[t->end > 0] < TXE_WATCHED_NS || t->run_ns[t->end > 0] == TXE_UNTIMED)
+        return txe_share(t, 0, stamps);
+    const uint64_t start = txe_now();
+    const int nt = txe_share(t, 0, stamps);
+    if (nt > 1 || !t->end) /* else the pool was busy */
+        txe_watch(t, (int64_t)(txe_now() - start));
+    return nt;
+}
+
+static int txe_run(txe_table *t, const txe_stamps *stamps) {
+    if (t->kind != TXE_SETTLED)
+        return txe_try(t, stamps);
+    if (--t->rest >= 0)
+        return txe_run_settled(t, stamps);
+    if (t->trials) {
+        txe_anew(t);
+    } else {
+        t->rest = 0;
+        txe_begin(t, TXE_SHARED);
     }
     return txe_share(t, 0, stamps);
 }

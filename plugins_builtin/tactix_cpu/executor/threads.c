@@ -62,6 +62,8 @@
 #define TXE_MOST_PATIENCE 2048  /* no longer than that: who had the machine when runs were timed may be gone, or be there
                                  * since. At most 24 timed runs, shared or alone against the choice, in so many: below 1 %
                                  * where these take twice as long at the worst */
+#define TXE_WATCHED_NS 100000   /* a table that takes this long is timed in each run: reading the clock takes 50 of them */
+#define TXE_SLOW_RUNS 8         /* settled runs in a row that take 3/2 of what they were chosen by, before all is timed anew */
 #define TXE_TURN_NS 10000000    /* a loop comes back to its caller so often, who looks for signals: a person does not feel
                                  * 10 ms, and coming back takes about a microsecond */
 #define TXE_UNTIMED ((int64_t)1 << 40) /* more than any launch takes (18 minutes), and sums of it do not overflow */
@@ -89,10 +91,10 @@ typedef struct {
     int64_t kind;     /* of the runs that are being timed */
     int64_t trials;   /* of them, made */
     int64_t tries;    /* of them, to be made */
-    int64_t spent_ns;
+    int64_t spent_ns; /* on timed runs; while settled: runs in a row that took long */
     int64_t run_ns[2]; /* the shortest run alone, and shared */
     int64_t small_ns;  /* a table that takes less alone stays alone */
-    int64_t rest;      /* runs until others are timed */
+    int64_t rest;      /* runs until others are timed; while these are: whether launches were timed alone before */
     int64_t patience;  /* how many that will be next time */
 } txe_table;
 

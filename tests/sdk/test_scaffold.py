@@ -55,6 +55,31 @@ def test_every_combination_passes(site: Site, layer: bool, rule: bool, tactic: s
     assert wanted <= done
 
 
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("my-class", "my_class.Class@1"),
+        ("my-none", "my_none.NoneOp@1"),
+        ("acme-2d", "acme_2d.Op2d@1"),
+        ("my-exp", "my_exp.Exp@1"),
+        ("my-pack", "my_pack.Pack@1"),
+        ("my-float", "my_float.Float@1"),
+        ("my-x", "my_x.X@1"),
+        ("my-np", "my_np.Np@1"),
+    ],
+)
+@pytest.mark.parametrize("tactic", ["", *OWN_LAYER])
+def test_words_that_mean_something_else_in_python(
+    site: Site, name: str, key: str, tactic: str
+) -> None:
+    subject = site.new(name, layer=True, rule=True, tactic=tactic)
+    assert [layer.key for layer in subject.objects("layers")] == [key]
+    wanted = ["layer-inference", "attributes", "onnx", "rule-numerics"]
+    wanted += ["tactic-reference"] if tactic == "numpy" else []
+    found = list(outcomes(subject, wanted))
+    assert [(o.check.name, o.state, o.said) for o in found if o.state != PASSED] == []
+
+
 @pytest.mark.parametrize("tactic", OWN_LAYER)
 def test_a_tactic_beside_a_layer_is_for_that_layer(site: Site, tactic: str) -> None:
     subject = site.new("acme-swish", layer=True, tactic=tactic)
@@ -123,11 +148,18 @@ def test_installed_by_pip_it_passes_its_own_tests(tmp_path: Path) -> None:
         ("pytest-xdist", {"layer": True}, "a distribution of that name is installed"),
         ("acme-swish", {}, "would be empty"),
         ("acme-swish", {"tactic": "fortran"}, "no kind of tactic 'fortran'"),
-        ("acme-swish", {"layer": True, "namespace": "tactix"}, "no namespace: 'tactix'"),
+        ("acme-swish", {"layer": True, "namespace": "tactix"}, "namespace 'tactix' is reserved"),
+        ("acme-swish", {"layer": True, "namespace": "Acme"}, "'Acme' is no namespace"),
+        ("trt", {"layer": True}, "namespace 'trt' is reserved"),
+        (
+            "acme-swish",
+            {"layer": True, "rule": True, "namespace": "class"},
+            "'class': it is a word of Python, and the rule names it",
+        ),
     ],
 )
 def test_what_cannot_be_is_said(tmp_path: Path, name: str, asked: dict[str, Any], why: str) -> None:
-    with pytest.raises(errors.InvalidArgument, match=why):
+    with pytest.raises((errors.InvalidArgument, errors.ConfigError), match=why):
         create(name, tmp_path, **asked)
     assert list(tmp_path.iterdir()) == []
 

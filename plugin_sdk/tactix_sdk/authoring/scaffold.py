@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import json
 import keyword
@@ -15,10 +16,16 @@ from typing import Any
 
 from tactix.base.errors import ConfigError, InvalidArgument
 from tactix.plugins.identity import normal
+from tactix.plugins.names import check_namespace
 
 TACTICS = {"c": "C", "cuda": "CUDA C++", "triton": "Triton", "numpy": "numpy"}
 OWN_LAYER = ("c", "cuda", "numpy")
 """Kinds of tactics that are for the pack's layer, where it has one; others are for products."""
+
+TAKEN = frozenset({*keyword.kwlist, *dir(builtins), "pack", "exp", "ceildiv"})
+"""What a layer's function cannot be called: words of Python, and what the templates name beside
+it.
+"""
 
 
 def create(
@@ -68,23 +75,27 @@ def _facts(name: str, layer: bool, rule: bool, tactic: str, namespace: str) -> d
         )
     words = name.split("-")
     own = namespace or "_".join(words)
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", own) or own == "tactix":
+    check_namespace(own)
+    if rule and layer and keyword.iskeyword(own):
+        do = "Choose another with --namespace"
         raise InvalidArgument(
-            f"no namespace: {own!r}", do="Give a word of a-z, 0-9 and _, but not tactix"
+            f"no namespace: {own!r}", why="it is a word of Python, and the rule names it", do=do
         )
     last, for_own = words[-1], layer and tactic in OWN_LAYER
-    symbol = last if last[0].isalpha() else f"op{last}"
+    word = last if last[0].isalpha() else f"op{last}"
+    symbol = f"{word}_" if word in TAKEN else word
+    title = word.capitalize()
     return {
         "dist": name,
         "module": "_".join(words),
         "namespace": own,
         "name": symbol,
-        "title": last.capitalize(),
+        "title": f"{title}Op" if keyword.iskeyword(title) else title,
         "layer": layer,
         "rule": rule,
         "tactic": tactic,
         "language": TACTICS.get(tactic, ""),
-        "rule_name": f"{last}_of_sigmoid" if layer else "relu_once",
+        "rule_name": f"{word}_of_sigmoid" if layer else "relu_once",
         "own": for_own,
         "needs_enabling": rule or bool(tactic and not for_own),
         "tactic_name": f"{symbol if for_own else 'matmul'}_{tactic}",

@@ -54,7 +54,7 @@ $(VENV)/.made:
 	@touch $@
 
 # Without a C compiler the wheel of the `compiler` extra brings one; without that, too, the numpy tactics do the work.
-$(VENV)/.base: pyproject.toml $(VENV)/.made
+$(VENV)/.base: pyproject.toml setup.py $(VENV)/.made
 	@echo "installing tactix"
 	@$(PIP) --editable .
 	@for c in cc gcc clang; do command -v $$c >/dev/null 2>&1 && exit 0; done; \

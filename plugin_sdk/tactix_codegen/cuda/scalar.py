@@ -87,7 +87,7 @@ class CudaEmitter(ScalarEmitter):
         if dtype is not DType.FP64 and (of := _of_gelu(node)) is not None:
             width = "_16" if self._has_16_bits(of) else ""
             return f"tx_gelu{width}({self.arg(of, dtype)})"
-        if node.op in ("exp", "div") and self._has_16_bits(node):
+        if node.op in ("exp", "tanh", "div") and self._has_16_bits(node):
             return self._exponential_16(node, dtype)
         if node.op == "pow" and (power := self.value(node.args[1])) in (2, 3):
             x = self.arg(node.args[0], dtype)
@@ -105,11 +105,11 @@ class CudaEmitter(ScalarEmitter):
         return expr.result_dtype(node, self.dtypes) in WIDE
 
     def _exponential_16(self, node: Scalar, dtype: DType) -> str:
-        """An exponential, or a quotient: one by an exponential and 1, as in Sigmoid and Swish, need
-        not be exact. Others are: what follows may be a Floor.
+        """An exponential, a hyperbolic tangent, or a quotient: one by an exponential and 1, as in
+        Sigmoid and Swish, need not be exact. Others are: what follows may be a Floor.
         """
-        if node.op == "exp":
-            return f"tx_exp_16({self.arg(node.args[0], dtype)})"
+        if node.op != "div":
+            return f"tx_{node.op}_16({self.arg(node.args[0], dtype)})"
         if (power := self._of_logistic(node.args[1])) is None:
             return super()._float(node, dtype)
         text = f"tx_logistic_16({self.arg(power, dtype)})"

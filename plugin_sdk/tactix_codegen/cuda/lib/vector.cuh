@@ -82,3 +82,8 @@ TX_INLINE float tx_exp_16(float x) { return tx_exp2(1.44269504f * x); }
 // 1 / (1 + exp(x)) by two instructions of the special function unit, where an exact division takes a dozen of others;
 // 0 where the exponential is more than 2^126.
 TX_INLINE float tx_logistic_16(float x) { return tx_reciprocal(1.0f + tx_exp_16(x)); }
+// The hyperbolic tangent, 1 - 2 / (1 + exp(2 x)), within 1.2e-7; near 0, where that cancels, x - x^3 / 3, within 2e-8 of it.
+TX_INLINE float tx_tanh_16(float x) {
+  const float near = fmaf(-0.33333333f * x * x, x, x);
+  return tx_pick(fabsf(x) < 0.02f, near, fmaf(-2.0f, tx_logistic_16(2.0f * x), 1.0f));
+}

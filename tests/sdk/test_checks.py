@@ -4,6 +4,7 @@ leaves alone.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -264,6 +265,21 @@ def test_the_fault_is_caught(site: Site, name: str) -> None:
     got = outcome(CHECKS[name], site.new("acme-swish", fault.changes(), **fault.asked))
     assert got.state == FAILED, got.said
     assert fault.said in got.said
+
+
+def test_floats_are_compared_as_onnx_holds_them(site: Site) -> None:
+    """0.9 is no number of float32, as which a node of ONNX has it."""
+    changes = {
+        "layers.py": lambda text: function(attrs="beta: float = 0.9").replace("x * 2", "x * (1 - beta)")
+    }
+    got = outcome(CHECKS["onnx"], site.new("acme-swish", changes, **LAYER))
+    assert (got.state, got.said) == (PASSED, "1 nodes")
+
+
+def test_the_size_of_a_difference_is_told(site: Site) -> None:
+    fault = FAULTS["onnx"]
+    got = outcome(CHECKS["onnx"], site.new("acme-swish", fault.changes(), **fault.asked))
+    assert re.search(r"gives: they differ by up to [0-9.]+$", got.said)
 
 
 MORE_FAULTS = {

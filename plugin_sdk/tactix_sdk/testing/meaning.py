@@ -5,7 +5,7 @@ plan's JSON.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tactix.base import dims
@@ -199,7 +199,7 @@ def _import(subject: Subject, example: Example, operator: str) -> None:
     from tactix import Builder
     from tactix_sdk.evaluate import evaluate
 
-    layer, attrs, specs = example.layer, example.attrs, example.specs
+    layer, attrs, specs = example.layer, _held_by_onnx(example.attrs), example.specs
     domain, _, name = operator.partition("::")
     named = attribute.named(attrs)
     inputs = [f"x{i}" for i in range(len(specs))]
@@ -219,10 +219,37 @@ def _import(subject: Subject, example: Example, operator: str) -> None:
     net = Builder(session=subject.session).import_model(model.SerializeToString())
     arrays = example.sample(0)
     (got,) = evaluate(net, dict(zip(inputs, arrays, strict=True))).values()
-    if not np.array_equal(got, layer.reference(attrs, *arrays)[0], equal_nan=got.dtype.kind == "f"):
-        raise Broken(
-            f"{operator}, imported, does not give what {layer.key} gives", script(example, 0)
-        )
+    want = np.asarray(layer.reference(attrs, *arrays)[0])
+    if not np.array_equal(got, want, equal_nan=got.dtype.kind == "f"):
+        told = f"{operator}, imported, does not give what {layer.key} gives: {_apart(got, want)}"
+        raise Broken(told, script(example, 0))
+
+
+def _apart(got: Any, want: Any) -> str:
+    """How two arrays differ."""
+    import numpy as np
+
+    kinds = [f"{a.dtype.name}{list(a.shape)}" for a in (got, want)]
+    if kinds[0] != kinds[1]:
+        return f"{kinds[0]} for {kinds[1]}"
+    if got.dtype.kind not in "fiu":
+        return f"{np.count_nonzero(got != want)} of {got.size} elements differ"
+    with np.errstate(invalid="ignore"):  # of infinities
+        far = np.abs(got.astype(np.float64) - want.astype(np.float64))
+    return f"they differ by up to {np.nanmax(far, initial=0):.3g}"
+
+
+def _held_by_onnx(attrs: Any) -> Any:
+    """The attributes as a node of ONNX holds them, whose floats are float32."""
+    return replace(attrs, **{k: _float32(v) for k, v in attribute.named(attrs).items()})
+
+
+def _float32(value: Any) -> Any:
+    import numpy as np
+
+    if isinstance(value, tuple):
+        return tuple(map(_float32, value))
+    return float(np.float32(value)) if isinstance(value, float) else value
 
 
 def _plain(value: Any) -> Any:

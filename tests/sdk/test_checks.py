@@ -270,7 +270,9 @@ def test_the_fault_is_caught(site: Site, name: str) -> None:
 def test_floats_are_compared_as_onnx_holds_them(site: Site) -> None:
     """0.9 is no number of float32, as which a node of ONNX has it."""
     changes = {
-        "layers.py": lambda text: function(attrs="beta: float = 0.9").replace("x * 2", "x * (1 - beta)")
+        "layers.py": lambda text: function(attrs="beta: float = 0.9").replace(
+            "x * 2", "x * (1 - beta)"
+        )
     }
     got = outcome(CHECKS["onnx"], site.new("acme-swish", changes, **LAYER))
     assert (got.state, got.said) == (PASSED, "1 nodes")

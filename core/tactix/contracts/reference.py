@@ -79,7 +79,7 @@ def check_inferred(
             "the reference disagrees with infer",
             who=punctuated((who, layer.key), ": "),
             why=punctuated(said, "; "),
-            do="Mend whichever is wrong: `tactix plugins check` shows it with layer-inference",
+            do="Mend whichever is wrong: `tactix-sdk check DIST -k layer-inference` shows it",
         )
 
 

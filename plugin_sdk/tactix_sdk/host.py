@@ -211,13 +211,17 @@ class FunctionLayer(Layer):
         """To another process by its name."""
         return _named_so, _name_of(self.function)
 
+    @property
+    def written(self) -> object:
+        return self._infer or self.function
+
     def infer(self, attrs: Any, inputs: Sequence[TensorSpec | None]) -> list[TensorSpec]:
         if self._infer is None:
             if not inputs or inputs[0] is None:
                 raise InvalidArgument(f"{self.key} needs its first input")
             return [inputs[0].plain()]
         said = self._infer(*inputs, **named(attrs))
-        made = [said] if isinstance(said, TensorSpec) else list(said)
+        made = list(said) if isinstance(said, list | tuple) else [said]
         if wrong := [s for s in made if not _is_spec(s)]:
             raise TypeError(f"{wrong[0]!r} is no TensorSpec of a DType and of sizes")
         return made

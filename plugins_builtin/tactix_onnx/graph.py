@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tactix.base.dims import Dim, Expr, substitute, sym, symbol_name, symbols
-from tactix.base.errors import ModelImportError, TactixError, UnsupportedOperator
+from tactix.base.errors import ModelImportError, TactixError, UnsupportedOperator, punctuated
+from tactix.base.places import place_of
 from tactix.base.spelling import did_you_mean
 from tactix.base.tensor import TensorSpec
-from tactix.contracts.graph import Value
+from tactix.contracts.graph import Node, Value
 from tactix.contracts.layer import Layer
 from tactix.network.definition import ModelTensor
+from tactix.plugins.names import OWN
 from tactix_onnx import attributes, functions, signatures
 from tactix_onnx.attributes import AGAIN
 from tactix_onnx.catalog import (
@@ -458,8 +460,18 @@ def _check_declared(output: onnx.ValueInfoProto, v: Value) -> None:
     declared = ONNX_DTYPES.get(output.type.tensor_type.elem_type)
     if declared is not None and v.spec.element is None and v.spec.dtype is not declared:
         what = f"it is declared as {declared.value}, and is {v.spec.dtype.value}"
-        do = "Declare it as what it is, or put a Cast before it"
-        raise ModelImportError(what, who=f"output {output.name!r}", do=do)
+        do, maker = "Declare it as what it is, or put a Cast before it", v.producer
+        why = "" if maker is None else _said_by_pack(maker)
+        do = punctuated((do, "or mend infer of its pack" if why else ""), ", ")
+        raise ModelImportError(what, who=f"output {output.name!r}", why=why, do=do)
+
+
+def _said_by_pack(node: Node) -> str:
+    """Whose ``infer`` tells what the node gives, where the layer is a pack's."""
+    if node.layer.key.startswith(f"{OWN}."):
+        return ""
+    place = place_of(node.layer.written)
+    return punctuated((f"so says infer of {node.layer.key}, node {node.name!r}", place), ": ")
 
 
 def _check_size(v: Value | None, who: str) -> None:

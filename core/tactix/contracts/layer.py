@@ -63,6 +63,11 @@ class Layer(Generic[Schema]):
         """
         raise NotImplementedError(f"{self.key}: reference")
 
+    @property
+    def written(self) -> object:
+        """The function that its author wrote for ``infer``, whose place messages tell."""
+        return self.infer
+
     def operations(
         self, attrs: Schema, inputs: Sequence[TensorSpec | None], outputs: list[TensorSpec]
     ) -> Dim:

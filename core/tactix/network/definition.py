@@ -15,13 +15,21 @@ from typing import Any
 from tactix.base.dims import Assumption, Dim, substitute, sym, symbol_name, symbols
 from tactix.base.dtypes import DType
 from tactix.base.error_recorder import Recorded, recorded
-from tactix.base.errors import InvalidArgument, NetworkError, TactixError
+from tactix.base.errors import (
+    InvalidArgument,
+    NetworkError,
+    PluginError,
+    TactixError,
+    punctuated,
+)
+from tactix.base.places import place_of_failure
 from tactix.base.tensor import Element, TensorSpec
 from tactix.contracts.attrs import symbols_in
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.layer import Layer
 from tactix.contracts.schema import attributes_of
 from tactix.contracts.states import States
+from tactix.plugins.names import OWN
 
 Use = tuple[Node, int]
 
@@ -233,18 +241,14 @@ class NetworkDefinition(Recorded):
     def _infer(node: Node) -> list[TensorSpec]:
         specs = [None if v is None else v.spec for v in node.inputs]
         try:
-            return node.layer.infer(node.attrs, specs)
+            return _specs(node.layer.infer(node.attrs, specs))
         except TactixError as e:
             e.add_note(
                 f"in layer {node.name!r} ({node.layer.key}) of {', '.join(str(s) for s in specs)}"
             )
             raise
         except Exception as e:
-            shown = ", ".join(str(s) for s in specs)
-            who = f"{node.name} ({node.layer.key})"
-            raise NetworkError(
-                f"cannot infer its outputs from {shown}", who=who, why=repr(e)
-            ) from e
+            raise _infer_failed(node, specs, e) from e
 
     def _unique(self, name: str) -> str:
         out = name
@@ -458,3 +462,23 @@ def weight_bytes(network: NetworkDefinition) -> int:
     }
     bodies = (body for node in nodes for body in inner_networks(node))
     return sum(read.values()) + sum(map(weight_bytes, bodies))
+
+
+def _specs(made: object) -> list[TensorSpec]:
+    """What ``infer`` gave. Raises TypeError for anything but specs."""
+    if not (isinstance(made, list | tuple) and all(isinstance(s, TensorSpec) for s in made)):
+        raise TypeError(f"it gave {made!r:.80}, which is no list of TensorSpec")
+    return list(made)
+
+
+def _infer_failed(node: Node, specs: Sequence[TensorSpec | None], e: Exception) -> TactixError:
+    """The error of a layer's ``infer`` that is none of tactix's; of a pack's it tells where."""
+    what = f"cannot infer its outputs from {', '.join(map(str, specs))}"
+    key, who = node.layer.key, f"{node.name} ({node.layer.key})"
+    namespace, reason = key.partition(".")[0], f"{type(e).__name__}: {e}"
+    if namespace == OWN:  # the model may be wrong in a way that nobody thought of
+        return NetworkError(what, who=who, why=reason)
+    place = place_of_failure(e, node.layer.written)
+    why = punctuated((f"infer of the pack {namespace} failed", place, reason), ": ")
+    do = "Mend it: `tactix-sdk check DIST -k layer-inference` shows it; or report it to its author"
+    return PluginError(what, key=key, who=who, why=why, do=do)

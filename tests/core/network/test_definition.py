@@ -7,7 +7,7 @@ import pytest
 
 from tactix.base.dims import sym
 from tactix.base.dtypes import DType
-from tactix.base.errors import InvalidArgument, NetworkError, ShapeError
+from tactix.base.errors import InvalidArgument, NetworkError, PluginError, ShapeError
 from tactix.network.definition import NetworkDefinition
 from tactix_sdk.evaluate import evaluate
 from tactix_sdk.scalar_layer import PointwiseLayer
@@ -82,8 +82,9 @@ def test_errors_of_inference_name_the_layer(net):
         net.add_layer("toy.Halves", [x], "cut")
     assert e.value.__notes__ == ["in layer 'cut' (toy.Halves@1) of f32(n, 3)"]
     with pytest.raises(
-        NetworkError,
-        match=r"odd one \(toy\.Broken@1\): cannot infer its outputs from f32\(n, 3\), None",
+        PluginError,
+        match=r"odd one \(toy\.Broken@1\): cannot infer its outputs from f32\(n, 3\), None: "
+        r"infer of the pack toy failed: .*conftest\.py:\d+: [A-Za-z]+: .*tactix-sdk check DIST",
     ):
         net.add_layer("toy.Broken", [x, None], "odd one")
 

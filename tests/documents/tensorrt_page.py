@@ -26,13 +26,15 @@ OURS = {
     "outputs precise_layers is_strongly_typed refittable reshape_input retype roles "
     "tells_unfused value_of warn weights_names tensors",
     "IAttention": "align attributes changed computed",
-    "IBuilderConfig": "ask_int8 check_typed facts fail names native selection warn",
+    "IBuilderConfig": "ask_int8 check_typed error_recorder facts fail names native selection warn",
     "ICudaEngine": "allocator facts has kept layouts renewed",
     "IIfConditional": "KIND bound bounds check label layers lowered of tensors",
     "IIteratorLayer": "slice_at",
     "ILoop": "KIND bound bounds check conditions counts inside label layers lowered of tensors",
     "ITensor": "value",
-    "IOptimizationProfile": "fail native value_rows warn",
+    "OnnxParser": "error_recorder",
+    "OnnxParserRefitter": "error_recorder",
+    "IOptimizationProfile": "error_recorder fail native value_rows warn",
 }
 """Attributes that the adapter has beside TensorRT's."""
 

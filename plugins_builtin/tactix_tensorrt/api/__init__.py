@@ -274,6 +274,9 @@ from tactix_tensorrt.api.timing_cache import (
     TimingCacheKey,
     TimingCacheValue,
 )
+from tactix_tensorrt.api.typed import (
+    check_types,
+)
 from tactix_tensorrt.api.values import (
     Dims,
     Dims2,
@@ -534,6 +537,8 @@ __all__ = [
     "uint8",
     "volume",
 ]
+
+check_types(globals())
 
 for _name in levels.absent():
     del globals()[_name]

@@ -63,13 +63,11 @@ class Additions:
     def _new(self, cls: type[L], inputs: Sequence[ITensor | None], **attributes: object) -> L:
         network: INetworkDefinition = self  # type: ignore[assignment]
         kind = cls.__name__[1:].removesuffix("Layer")
-        if inputs and inputs[0] is None and cls is not moving.IFillLayer:
-            raise TypeError(f"{kind}: its input is None. See in the log why it was not made")
         layer = cls(network, network.next_name(kind), inputs)
         layer.attributes.update({k: v for k, v in attributes.items() if v is not None})
         for name, value in attributes.items():
             known = vars(cls).get(name)
-            if isinstance(known, Attribute):
+            if isinstance(known, Attribute) and value is not None:
                 known.check(value)
         for name in WEIGHTS & attributes.keys():
             checked_numbers(attributes[name])
@@ -435,14 +433,14 @@ class Additions:
     def add_plugin_v2(
         self, inputs: Sequence[ITensor], plugin: IPluginV2
     ) -> plugins.IPluginV2Layer | None:
-        """None for what is no IPluginV2DynamicExt, which is logged."""
+        """None for an IPluginV2 that is no IPluginV2DynamicExt, which is logged."""
         return self._plugin(plugins.IPluginV2Layer, inputs, (), plugin)
 
     def add_plugin_v3(
         self, inputs: Sequence[ITensor], shape_inputs: Sequence[ITensor], plugin: IPluginV3
     ) -> plugins.IPluginV3Layer | None:
-        """``shape_inputs``: integers that shapes tell, for sizes of outputs. None for what is no
-        IPluginV3, which is logged.
+        """``shape_inputs``: integers that shapes tell, for sizes of outputs. None for one whose
+        capabilities are not there, which is logged.
         """
         return self._plugin(plugins.IPluginV3Layer, inputs, shape_inputs, plugin)
 

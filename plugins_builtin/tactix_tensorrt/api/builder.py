@@ -10,12 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tactix.base.errors import BuildCancelled, NetworkError
+from tactix.base.errors import BuildCancelled, NetworkError, TactixError
 from tactix.network.definition import ModelTensor
 from tactix_tensorrt import device
 from tactix_tensorrt.api import plan_facts, told_sizes
 from tactix_tensorrt.api.callbacks import IProgressMonitor, IStreamWriter
 from tactix_tensorrt.api.config import IBuilderConfig
+from tactix_tensorrt.api.enums import NetworkDefinitionCreationFlag
 from tactix_tensorrt.api.logger import Forwarding, Rooted, returns
 from tactix_tensorrt.api.network import INetworkDefinition
 from tactix_tensorrt.api.profile import IOptimizationProfile
@@ -106,7 +107,7 @@ class Builder(Rooted):
     def platform_has_tf32(self) -> bool:
         return device.chosen() == "cuda"
 
-    def create_network(self, flags: int = 0) -> INetworkDefinition:
+    def create_network(self, flags: int | NetworkDefinitionCreationFlag = 0) -> INetworkDefinition:
         """An empty network. ``flags``: a mask of NetworkDefinitionCreationFlag."""
         return INetworkDefinition(self, int(flags))
 
@@ -127,12 +128,9 @@ class Builder(Rooted):
 
     @returns(None)
     def build_serialized_network(
-        self, network: INetworkDefinition | None, config: IBuilderConfig | None
+        self, network: INetworkDefinition, config: IBuilderConfig
     ) -> IHostMemory | None:
         """The plan's bytes; None if it cannot be built, and the log tells why."""
-        if network is None or config is None:
-            what = f"the {'network' if network is None else 'configuration'} is None"
-            raise NetworkError(what, do="See in the log why it was not made")
         from tactix.config import ProfilingVerbosity
         from tactix.pipeline.verbosity import trimmed
         from tactix.plan import container
@@ -230,7 +228,7 @@ class Builder(Rooted):
         """Whether the network is whole; tactics are not asked."""
         try:
             network.lowered()
-        except NetworkError:
+        except TactixError:
             return False
         return True
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tactix_tensorrt.api.enums import PluginFieldType
 from tactix_tensorrt.api.plugin_fields import PluginField, PluginFieldCollection
-from tactix_tensorrt.api.plugins import IPluginCreator, IPluginV2DynamicExt
+from tactix_tensorrt.api.plugins import IPluginCreator, IPluginV2DynamicExt, IPluginV3
 
 if TYPE_CHECKING:
     from tactix.contracts.graph import Value
@@ -27,7 +27,7 @@ TYPES = {
 """Of fields by what they are."""
 
 
-class BuiltInPlugin(IPluginV2DynamicExt):
+class BuiltInPlugin(IPluginV2DynamicExt, IPluginV3):
     """A plugin that tactix has layers for: nothing in it is called."""
 
     def __init__(

@@ -110,7 +110,7 @@ ON_AT_FIRST = {
 
 
 @at_this_level
-class IBuilderConfig(Flagged, Reporting):
+class IBuilderConfig(Flagged[BuilderFlag], Reporting):
     """Made by ``Builder.create_builder_config``. What tactix has no use for is kept, and told."""
 
     flags = BuilderFlag.TF32.mask

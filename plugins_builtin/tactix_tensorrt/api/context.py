@@ -16,6 +16,7 @@ from tactix_tensorrt.api.debug import DebugTensors, Seen
 from tactix_tensorrt.api.enums import ExecutionContextAllocationStrategy, TensorLocation
 from tactix_tensorrt.api.layer_times import LayerTimes
 from tactix_tensorrt.api.logger import ILogger, Reporting, returns
+from tactix_tensorrt.api.profile import ShapeRange
 from tactix_tensorrt.api.room import RoomCheck
 from tactix_tensorrt.api.values import Dims, as_dims
 from tactix_tensorrt.levels import at_this_level
@@ -92,6 +93,7 @@ class IExecutionContext(Reporting):
         self._asserted = engine.facts.asserted
         self._times: LayerTimes | None = None
         self._allocators: dict[str, AskedAllocator] = {}
+        self._ranges: dict[tuple[str, int], ShapeRange] = {}
         self._streams = not engine.native.device.host_memory
         self._room = None if self._streams else RoomCheck()
         self._run = native.execute_async_v3
@@ -173,22 +175,31 @@ class IExecutionContext(Reporting):
     @returns(False)
     def set_input_shape(self, name: str, shape: Sequence[int]) -> bool:
         """False for a shape that the input cannot have, or that the profile does not hold."""
-        wanted = tuple(int(n) for n in shape)
+        wanted = tuple(Dims(shape))
         if not self.engine.has(name):
             return False
-        low, _, high = self.engine.get_tensor_profile_shape(name, self.active_optimization_profile)
-        fits = len(wanted) == len(low) and all(
-            a <= n <= b for a, n, b in zip(low, wanted, high, strict=True)
+        profile = self.active_optimization_profile
+        held = self._held(name, profile)
+        fits = len(wanted) == len(held.min) and all(
+            a <= n <= b for a, n, b in zip(held.min, wanted, held.max, strict=True)
         )
         if not fits:
             self.fail(
-                f"shape {wanted} of {name!r} is not within profile "
-                f"{self.active_optimization_profile}: min {low}, max {high}"
+                f"shape {wanted} of {name!r} is not within profile {profile}: "
+                f"min {held.min}, max {held.max}"
             )
             return False
         self.native.set_input_shape(name, wanted)
         self._moved()
         return True
+
+    def _held(self, name: str, profile: int) -> ShapeRange:
+        """The shapes of a tensor that a profile holds."""
+        found = self._ranges.get((name, profile))
+        if found is None:
+            found = ShapeRange(*self.engine.get_tensor_profile_shape(name, profile))
+            self._ranges[name, profile] = found
+        return found
 
     def get_tensor_shape(self, name: str) -> Dims:
         """-1 where it is not known yet; empty for a name that is none."""
@@ -385,7 +396,9 @@ class IExecutionContext(Reporting):
         return self.native.persistent_cache_limit
 
     @persistent_cache_limit.setter
+    @returns(None)
     def persistent_cache_limit(self, size: int) -> None:
+        """One that the device does not have is logged, and changes nothing."""
         self.native.persistent_cache_limit = size
 
     # -- running ----------------------------------------------------------------------------------

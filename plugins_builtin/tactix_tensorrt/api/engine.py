@@ -27,8 +27,9 @@ from tactix_tensorrt.api.enums import (
     TensorLocation,
 )
 from tactix_tensorrt.api.formats import LAYOUTS, Layout
-from tactix_tensorrt.api.logger import ILogger, Reporting, returns
+from tactix_tensorrt.api.logger import IErrorRecorder, ILogger, Reporting, returns
 from tactix_tensorrt.api.profile import ShapeRange
+from tactix_tensorrt.api.sealed import Sealed
 from tactix_tensorrt.api.values import FROM_NATIVE, Dims, IHostMemory, as_dims
 from tactix_tensorrt.levels import at_this_level
 
@@ -476,11 +477,11 @@ class ICudaEngine(Reporting):
         return self.get_tensor_profile_shape(self._named(binding), profile_index)
 
 
-class EngineInspector:
+class EngineInspector(Sealed):
     """What an engine is made of, as text or as JSON with TensorRT's keys."""
 
     execution_context: IExecutionContext | None = None
-    error_recorder: object = None
+    error_recorder: IErrorRecorder | None = None
 
     def __init__(self, engine: ICudaEngine) -> None:
         self._engine = engine

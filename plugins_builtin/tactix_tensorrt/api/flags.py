@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 from tactix_tensorrt.api.enums import Enum
 
+F = TypeVar("F", bound=Enum)
 
-class Flagged:
+
+class Flagged(Generic[F]):
     """``flags``: a mask, in which each flag of an enum has the bit of its number."""
 
     flags = 0
 
-    def set_flag(self, flag: Enum) -> None:
+    def set_flag(self, flag: F) -> None:
         self.flags |= flag.mask
 
-    def clear_flag(self, flag: Enum) -> None:
+    def clear_flag(self, flag: F) -> None:
         self.flags &= ~flag.mask
 
-    def get_flag(self, flag: Enum) -> bool:
+    def get_flag(self, flag: F) -> bool:
         return bool(self.flags & flag.mask)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, overload
 
 from tactix.base.errors import NetworkError
 from tactix_tensorrt.api.enums import DataType, Enum, LayerType
-from tactix_tensorrt.api.sealed import Sealed
+from tactix_tensorrt.api.sealed import Check, Sealed
 from tactix_tensorrt.api.tensor import ITensor
 from tactix_tensorrt.levels import at_this_level
 
@@ -36,10 +36,14 @@ class Attributed(Protocol):
 
 
 class Attribute(Generic[T]):
-    """An attribute of a layer, by TensorRT's name. ``convert``: what becomes of what is set."""
+    """An attribute of a layer, by TensorRT's name. ``convert``: what becomes of what is set;
+    ``check``: of it, which ``typed`` gives.
+    """
+
+    check: Check
 
     def __init__(self, default: T, convert: Callable[[T], T] | None = None) -> None:
-        self._default, self._convert = default, convert
+        self.default, self._convert = default, convert
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -51,14 +55,8 @@ class Attribute(Generic[T]):
     def __get__(self, layer: Attributed | None, owner: type) -> T | Attribute[T]:
         if layer is None:
             return self
-        found: T = layer.attributes.get(self._name, self._default)  # type: ignore[assignment]
+        found: T = layer.attributes.get(self._name, self.default)  # type: ignore[assignment]
         return found
-
-    def check(self, value: object) -> None:
-        """Raises TypeError for another thing than a member where one of an enum is meant."""
-        kind = type(self._default)
-        if issubclass(kind, Enum) and value is not None and not isinstance(value, kind):
-            raise TypeError(f"{self._name}: {value!r} is no {kind.__name__}")
 
     def __set__(self, layer: Attributed, value: T) -> None:
         self.check(value)
@@ -80,6 +78,7 @@ class ILayer(Sealed):
 
     num_ranks = 1
     rewired = False
+    metadata = ""
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class ILayer(Sealed):
         outputs: int | None = None,
     ) -> None:
         self.network = network
-        self._name, self.metadata = name, ""
+        self._name = name
         self.inputs: list[ITensor | None] = list(inputs)
         count = self.OUTPUTS if outputs is None else outputs
         called = [f"{name}{self.nameless(i, count)}" for i in range(count)]
@@ -144,7 +143,12 @@ class ILayer(Sealed):
         return self.outputs[index] if index in range(len(self.outputs)) else None
 
     def set_input(self, index: int, tensor: ITensor | None) -> None:
-        """Let it read another tensor; new ones follow those that are there."""
+        """Let it read another tensor; new ones follow those that are there. Nothing for an index
+        below 0, which is logged.
+        """
+        if index < 0:
+            self.network.fail(f"{self.name}: no input has index {index}")
+            return
         self.inputs += [None] * (index + 1 - len(self.inputs))
         self.inputs[index] = tensor
         if self.parsed_node is not None:
@@ -199,11 +203,22 @@ class ILayer(Sealed):
         return self._precision is not None
 
     def set_output_type(self, index: int, dtype: DataType) -> None:
-        self._output_types[index] = dtype
-        self.changed()
+        """Nothing for an index that is none, which is logged."""
+        if self._has_output(index):
+            self._output_types[index] = dtype
+            self.changed()
 
     def get_output_type(self, index: int) -> DataType:
+        """FLOAT for an index that is none, which is logged."""
+        if not self._has_output(index):
+            return DataType.FLOAT
         return self._output_types.get(index) or self.outputs[index].dtype
+
+    def _has_output(self, index: int) -> bool:
+        there = index in range(len(self.outputs))
+        if not there:
+            self.network.fail(f"{self.name}: no output has index {index}: {len(self.outputs)} are")
+        return there
 
     def output_type_is_set(self, index: int) -> bool:
         return index in self._output_types

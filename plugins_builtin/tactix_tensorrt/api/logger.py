@@ -47,11 +47,17 @@ class ILogger:
 class Logger(ILogger):
     """Prints messages of ``min_severity`` or worse: errors on stderr, others on stdout."""
 
-    min_severity = Severity.WARNING
-
     def __init__(self, min_severity: Severity = Severity.WARNING) -> None:
         super().__init__()
-        self.min_severity = min_severity
+        self._min_severity = min_severity
+
+    @property
+    def min_severity(self) -> Severity:
+        return self._min_severity
+
+    @min_severity.setter
+    def min_severity(self, severity: Severity) -> None:
+        self._min_severity = severity
 
     def log(self, severity: Severity, msg: str) -> None:
         if severity > self.min_severity:
@@ -104,9 +110,10 @@ class Reporting(Sealed):
     ``logger``: the program's.
     """
 
+    error_recorder: IErrorRecorder | None = None
+
     def __init__(self, logger: ILogger) -> None:
         self._logger = logger
-        self.error_recorder: IErrorRecorder | None = None
 
     def __enter__(self) -> Any:
         return self

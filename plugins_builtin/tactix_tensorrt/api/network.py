@@ -157,9 +157,6 @@ class INetworkDefinition(Additions, Reporting):
         return tensor
 
     def mark_output(self, tensor: ITensor) -> None:
-        """Raises TypeError for None, which methods give that could not give a tensor."""
-        if tensor is None:
-            raise TypeError("mark_output: there is no tensor. See in the log why it was not made")
         if not any(t is tensor for t in self.outputs):
             self.outputs.append(tensor)
 

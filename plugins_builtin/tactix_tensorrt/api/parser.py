@@ -42,7 +42,7 @@ class Subgraph:
 
 
 @at_this_level
-class OnnxParser(Flagged, LoadsModels):
+class OnnxParser(Flagged[OnnxParserFlag], LoadsModels):
     """Fills one network. ``flags``: a mask of OnnxParserFlag; none of them changes what tactix
     reads, but what is for a DLA alone fails where there is none.
     """
@@ -134,8 +134,14 @@ class OnnxParser(Flagged, LoadsModels):
     def supports_model_v2(self, model: bytes, path: str | None = None) -> bool:
         """As ``supports_model``; ``get_subgraph_nodes`` tells the rest."""
         import onnx
+        from google.protobuf.message import DecodeError
 
-        parsed = onnx.load_model_from_string(bytes(model))
+        try:
+            parsed = onnx.load_model_from_string(bytes(model))
+        except DecodeError as e:
+            self._failed(ModelImportError("no model of ONNX", why=str(e)))
+            self._subgraphs = []
+            return False
         whole = self._read(path if path and Path(path).is_file() else parsed) is not None
         nodes = range(len(parsed.graph.node))
         self._subgraphs = [Subgraph([*nodes], True)] if whole else self._parts(parsed)

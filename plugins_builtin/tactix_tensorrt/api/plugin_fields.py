@@ -34,7 +34,7 @@ class PluginField:
 
     def __init__(
         self,
-        name: str = "",
+        name: str | bytes = "",
         data: FieldData | None = None,
         type: PluginFieldType = PluginFieldType.UNKNOWN,
     ) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tactix_tensorrt.api.enums import EngineCapability
-from tactix_tensorrt.api.logger import ILogger, Logger
+from tactix_tensorrt.api.logger import IErrorRecorder, ILogger, Logger
 from tactix_tensorrt.api.plugins import (
     IPluginCreator,
     IPluginCreatorInterface,
     IPluginResource,
 )
+from tactix_tensorrt.api.sealed import Sealed
 from tactix_tensorrt.levels import at_this_level
 
 
@@ -23,14 +24,15 @@ class _Shared:
 
 
 @at_this_level
-class IPluginRegistry:
+class IPluginRegistry(Sealed):
     """Creators by name, version and namespace."""
+
+    parent_search_enabled = True
+    error_recorder: IErrorRecorder | None = None
 
     def __init__(self) -> None:
         self._creators: dict[tuple[str, str, str], IPluginCreatorInterface] = {}
         self._resources: dict[str, _Shared] = {}
-        self.parent_search_enabled = True
-        self.error_recorder: object = None
 
     def register_creator(
         self, creator: IPluginCreatorInterface, plugin_namespace: str = ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tactix.base.spelling import did_you_mean
 from tactix_tensorrt.levels import API
@@ -18,10 +19,19 @@ class SealedType(type):
         return made
 
 
+Check = Callable[[object], None]
+"""Raises TypeError for a value that is not what is meant."""
+
+
 class Sealed(metaclass=SealedType):
-    """Raises AttributeError for an attribute that is set and not there."""
+    """Raises AttributeError for an attribute that is set and not there, TypeError for a value that
+    it does not take.
+
+    ``_checks``: of values, by attribute; ``typed`` fills it.
+    """
 
     _sealed = False
+    _checks: ClassVar[Mapping[str, Check]] = {}
 
     def seal(self) -> None:
         """From now on it has all attributes that it will have."""
@@ -36,6 +46,9 @@ class Sealed(metaclass=SealedType):
                 what = f"{cls.__name__!r} object has no attribute {name!r}"
                 meant = did_you_mean(name, [n for n in dir(self) if n[0] != "_"])
                 raise AttributeError(f"{what}. {meant}".rstrip(". "))
+            check = cls._checks.get(name) if self._sealed else None
+            if check is not None:
+                check(value)
             super().__setattr__(name, value)
 
 

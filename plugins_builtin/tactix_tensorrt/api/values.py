@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -47,13 +48,15 @@ _WITHOUT_NUMPY = {DataType.BF16, DataType.FP8, DataType.FP4, DataType.E8M0, Data
 
 
 class Dims(list[int]):
-    """Sizes, -1 where they are open. Equal to lists and tuples; slices are tuples."""
+    """Sizes, -1 where they are open. Equal to lists and tuples; slices are tuples. Raises TypeError
+    for what is no integer.
+    """
 
     MAX_DIMS = 8
 
     def __init__(self, *sizes: int | Iterable[int]) -> None:
         flat = [n for s in sizes for n in (s if isinstance(s, Iterable) else (s,))]
-        super().__init__(int(n) for n in flat)
+        super().__init__(operator.index(n) for n in flat)
 
     def __eq__(self, other: object) -> Any:
         return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented

@@ -256,10 +256,10 @@ def test_what_a_method_raises_in_a_run_is_one_line(
     assert "no such luck" in line
 
 
-def test_what_is_no_plugin_gives_none(network: Net, logger: Kept) -> None:
+def test_a_plugin_of_before_dynamic_shapes_gives_none(network: Net, logger: Kept) -> None:
     x = network.add_input("x", trt.float32, (2, 3))
-    assert network.add_plugin_v3([x], [], object()) is None
-    assert "IPluginV3" in logger.errors[0]
+    assert network.add_plugin_v2([x], trt.IPluginV2()) is None
+    assert "IPluginV2DynamicExt" in logger.errors[0]
 
 
 def test_a_plugin_that_takes_nothing_is_refused(

@@ -25,6 +25,7 @@ from tactix_tensorrt.api.values import NATIVE, Weights, checked_numbers, weights
 
 if TYPE_CHECKING:
     from tactix.contracts.graph import Value
+    from tactix_tensorrt.api.values import Array
 
 PLAIN_ACTIVATIONS = {
     ActivationType.RELU: "Relu",
@@ -131,9 +132,9 @@ class IScaleLayer(ILayer):
 
     TYPE = LayerType.SCALE
     mode = Attribute(ScaleMode.UNIFORM)
-    shift: Attribute[Weights | None] = Attribute(None, checked_numbers)
-    scale: Attribute[Weights | None] = Attribute(None, checked_numbers)
-    power: Attribute[Weights | None] = Attribute(None, checked_numbers)
+    shift: Attribute[Weights | Array | None] = Attribute(None, checked_numbers)
+    scale: Attribute[Weights | Array | None] = Attribute(None, checked_numbers)
+    power: Attribute[Weights | Array | None] = Attribute(None, checked_numbers)
     channel_axis = Attribute(1)
 
     def lower(self, emit: Lowering) -> Sequence[Value]:

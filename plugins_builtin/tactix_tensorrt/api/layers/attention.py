@@ -17,6 +17,7 @@ from tactix_tensorrt.api.enums import (
 )
 from tactix_tensorrt.api.layer import Attribute, ILayer
 from tactix_tensorrt.api.lowering import Lowering
+from tactix_tensorrt.api.sealed import Sealed
 from tactix_tensorrt.api.tensor import ITensor
 from tactix_tensorrt.api.values import NATIVE
 from tactix_tensorrt.levels import at_this_level
@@ -59,7 +60,7 @@ class IAttentionOutputLayer(IAttentionBoundaryLayer):
 
 
 @at_this_level
-class IAttention:
+class IAttention(Sealed):
     """``norm(query key') value``, where the program has scaled the query.
 
     query: (batch, heads, s, dim); key, value: (batch, heads that queries share, t, dim). A boolean

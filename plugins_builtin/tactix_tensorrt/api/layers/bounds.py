@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from tactix_tensorrt.api.layer import ILayer
 from tactix_tensorrt.api.lowering import Lowering
 from tactix_tensorrt.api.scope import Results
+from tactix_tensorrt.api.sealed import Sealed
 from tactix_tensorrt.api.tensor import ITensor
 
 L = TypeVar("L", bound=ILayer)
@@ -30,7 +31,7 @@ class Adds(Protocol):
     ) -> L: ...
 
 
-class Construct:
+class Construct(Sealed):
     """Made by networks. ``layers``: all of the network; ``bounds``: in the order of adding."""
 
     KIND = ""

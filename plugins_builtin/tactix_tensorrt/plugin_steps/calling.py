@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tactix.base.errors import ExecutionError
+from tactix_tensorrt.api.enums import DataType
 
 
 class PluginFailure(ExecutionError):
@@ -28,6 +31,27 @@ def number(who: str, method: str, found: object) -> int:
         return int(found)  # type: ignore[call-overload, no-any-return]
     except (TypeError, ValueError):
         raise PluginFailure(f"its {method} gave {found!r:.60}, no number", who=who) from None
+
+
+def count(who: str, method: str, found: object) -> int:
+    """What a method gave, which must be a whole number that is not below 0. Raises
+    PluginFailure.
+    """
+    given = number(who, method, found)
+    if given < 0:
+        raise PluginFailure(f"its {method} gave {given}", who=who, do="Give 0 or more")
+    return given
+
+
+def dtypes(who: str, method: str, found: Iterable[object]) -> list[DataType]:
+    """What a method gave, which must be dtypes. Raises PluginFailure."""
+    out = []
+    for given in found:
+        if not isinstance(given, DataType):
+            do = "Give members of trt.DataType, such as trt.float32"
+            raise PluginFailure(f"its {method} gave {given!r:.60}, no dtype", who=who, do=do)
+        out.append(given)
+    return out
 
 
 def several(who: str, method: str, found: object, count: int = -1) -> list[object]:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tactix.base import dims
-from tactix.base.dims import Dim
+from tactix.base.dims import Dim, Shape
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.attrs import Scoped
 from tactix_tensorrt.api.plugin_fields import DynamicPluginTensorDesc, described
 from tactix_tensorrt.api.plugin_sizes import SizeTensor
 from tactix_tensorrt.api.values import FROM_NATIVE, Dims
+from tactix_tensorrt.plugin_steps.calling import PluginFailure
 from tactix_tensorrt.plugin_steps.identity import Saved
 from tactix_tensorrt.plugin_steps.views import PluginView
 
@@ -65,16 +66,31 @@ class Held(Scoped):
         known = {**ranges, **_told(self.sizes, ranges)}
         inputs = [ranged(v.spec, known) for v in node.given]
         outputs = [ranged(v.spec, known) for v in node.outputs]
+        for value in node.outputs:
+            check_sizes(self.view, tuple(_at(d, known) for d in value.spec.shape))
         self._saved = None
         self.view.configure(inputs, outputs)
         self.tactics = self.view.tactics()
-        self.workspace = max(0, self.view.workspace(inputs, outputs))
+        self.workspace = self.view.workspace(inputs, outputs)
 
     @property
     def aliases(self) -> list[list[int]]:
         """Outputs that have the memory of an input, with that."""
         pairs = [[i, self.view.aliased_input(i)] for i in range(self.view.num_outputs)]
         return [pair for pair in pairs if pair[1] >= 0]
+
+
+def check_sizes(view: PluginView, shape: Shape) -> None:
+    """Raises PluginFailure for a shape of an output that cannot be."""
+    if any(isinstance(d, int) and d < 0 for d in shape):
+        what = f"its {view.SIZES} gave the shape ({', '.join(map(str, shape))})"
+        raise PluginFailure(what, who=view.who, do="Give sizes of 0 or more")
+
+
+def _at(dim: Dim, ranges: Mapping[str, Range]) -> Dim:
+    """A size at those that are tuned for; as it is where a symbol has none."""
+    known = dims.symbols(dim) <= set(ranges)
+    return _size(dim, ranges, ROWS.index("opt")) if known else dim
 
 
 def _told(sizes: Sequence[SizeTensor], ranges: Mapping[str, Range]) -> dict[str, Range]:

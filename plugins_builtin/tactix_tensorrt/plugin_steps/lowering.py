@@ -14,7 +14,7 @@ from tactix_tensorrt.api.plugin_sizes import DimsExprs, IDimensionExpr, IExprBui
 from tactix_tensorrt.api.values import FROM_NATIVE, NATIVE
 from tactix_tensorrt.plugin_steps import LAYER
 from tactix_tensorrt.plugin_steps.calling import PluginFailure
-from tactix_tensorrt.plugin_steps.held import Held, Range, ranged
+from tactix_tensorrt.plugin_steps.held import Held, Range, check_sizes, ranged
 from tactix_tensorrt.plugin_steps.layer import PluginAttrs, PluginLayer
 
 if TYPE_CHECKING:
@@ -65,11 +65,13 @@ def _exprs(shape: Sequence[Dim]) -> DimsExprs:
 
 
 def _shape(view: PluginView, exprs: object) -> Shape:
-    """Raises PluginFailure for what is no list of sizes."""
+    """Raises PluginFailure for what is no list of sizes, and for one below 0."""
     if not isinstance(exprs, list | tuple) or not all(isinstance(e, IDimensionExpr) for e in exprs):
-        what = f"a shape that it gave is {exprs!r:.80}"
+        what = f"a shape that its {view.SIZES} gave is {exprs!r:.80}"
         raise PluginFailure(what, who=view.who, do="Give a DimsExprs for each output")
-    return tuple(e.size for e in exprs)
+    shape = tuple(e.size for e in exprs)
+    check_sizes(view, shape)
+    return shape
 
 
 def _taken(

@@ -21,7 +21,14 @@ from tactix_tensorrt.api.plugins import (
     IPluginV3,
     IPluginV3QuickBuild,
 )
-from tactix_tensorrt.plugin_steps.calling import PluginFailure, called, number, several
+from tactix_tensorrt.plugin_steps.calling import (
+    PluginFailure,
+    called,
+    count,
+    dtypes,
+    number,
+    several,
+)
 from tactix_tensorrt.plugin_steps.identity import Identity, Saved
 
 Descs = Sequence[PluginTensorDesc]
@@ -39,7 +46,11 @@ class Addresses:
 
 
 class PluginView(ABC):
-    """Methods raise PluginFailure, which names the plugin and its method."""
+    """Methods raise PluginFailure, which names the plugin and its method. ``SIZES``: the one that
+    gives the sizes of outputs.
+    """
+
+    SIZES = "get_output_shapes"
 
     def __init__(self, plugin: object) -> None:
         self.plugin = plugin
@@ -137,6 +148,8 @@ def _static(ranges: Ranges) -> list[PluginTensorDesc]:
 class ViewV2(PluginView):
     """IPluginV2DynamicExt."""
 
+    SIZES = "get_output_dimensions"
+
     def _call(self, method: str, *args: object) -> object:
         return called(self.who, self.plugin, method, *args)
 
@@ -155,7 +168,7 @@ class ViewV2(PluginView):
 
     def output_types(self, types: Sequence[DataType], ranks: Sequence[int]) -> list[DataType]:
         found = [self._call("get_output_datatype", i, list(types)) for i in range(self.num_outputs)]
-        return cast("list[DataType]", found)
+        return dtypes(self.who, "get_output_datatype", found)
 
     def output_sizes(
         self, inputs: Sequence[DimsExprs], shapes: Sequence[DimsExprs], sizes: IExprBuilder
@@ -174,7 +187,7 @@ class ViewV2(PluginView):
 
     def workspace(self, inputs: Ranges, outputs: Ranges) -> int:
         found = self._call("get_workspace_size", _static(inputs), _static(outputs))
-        return number(self.who, "get_workspace_size", found)
+        return count(self.who, "get_workspace_size", found)
 
     def saved(self) -> Saved:
         data = self._call("serialize")
@@ -243,7 +256,7 @@ class ViewV3(PluginView):
     def output_types(self, types: Sequence[DataType], ranks: Sequence[int]) -> list[DataType]:
         found = self._build("get_output_data_types", list(types))
         listed = several(self.who, "get_output_data_types", found, self.num_outputs)
-        return cast("list[DataType]", listed)
+        return dtypes(self.who, "get_output_data_types", listed)
 
     def output_sizes(
         self, inputs: Sequence[DimsExprs], shapes: Sequence[DimsExprs], sizes: IExprBuilder
@@ -261,7 +274,7 @@ class ViewV3(PluginView):
 
     def tactics(self) -> list[int]:
         found = several(self.who, "get_valid_tactics", self._build("get_valid_tactics"))
-        return [number(self.who, "get_valid_tactics", t) for t in found]
+        return [count(self.who, "get_valid_tactics", t) for t in found]
 
     @property
     def timing_id(self) -> str:
@@ -269,7 +282,7 @@ class ViewV3(PluginView):
 
     def workspace(self, inputs: Ranges, outputs: Ranges) -> int:
         found = self._build("get_workspace_size", list(inputs), list(outputs))
-        return number(self.who, "get_workspace_size", found)
+        return count(self.who, "get_workspace_size", found)
 
     def aliased_input(self, output: int) -> int:
         build = self._part(PluginCapabilityType.BUILD)
@@ -310,7 +323,7 @@ class ViewQuick(ViewV3):
     def output_types(self, types: Sequence[DataType], ranks: Sequence[int]) -> list[DataType]:
         found = self._build("get_output_data_types", list(types), list(ranks))
         listed = several(self.who, "get_output_data_types", found, self.num_outputs)
-        return cast("list[DataType]", listed)
+        return dtypes(self.who, "get_output_data_types", listed)
 
     def takes(self, ranges: Ranges, inputs: int) -> bool:
         found = self._build("get_supported_format_combinations", list(ranges), inputs)

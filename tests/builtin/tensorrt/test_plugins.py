@@ -228,6 +228,52 @@ def test_what_a_method_raises_in_a_build_is_one_line(
     assert "\n" not in line
 
 
+MISTAKES = {
+    "get_output_data_types": (["float"], "'float', no dtype"),
+    "get_valid_tactics": ([-1], "gave -1"),
+    "get_workspace_size": (-5, "gave -5"),
+}
+
+
+@pytest.mark.parametrize("method", MISTAKES)
+def test_what_a_method_gives_and_may_not_is_one_line(
+    network: Net, config: trt.IBuilderConfig, logger: Kept, method: str
+) -> None:
+    given, told = MISTAKES[method]
+    plugin = CircularPad(pads(1, 1))
+    setattr(plugin, method, lambda *_: given)
+    added(network, plugin)
+    assert network.builder.build_serialized_network(network, config) is None
+    (line,) = logger.errors
+    assert f"CircularPad version 1: its {method} gave" in line
+    assert told in line
+
+
+class Cut(CircularPad):
+    """Gives fewer rows than there are."""
+
+    def get_output_shapes(
+        self, inputs: list, shape_inputs: list, builder: trt.IExprBuilder
+    ) -> list[trt.DimsExprs]:
+        out = trt.DimsExprs(inputs[0])
+        rows = builder.constant(100)
+        out[0] = builder.operation(trt.DimensionOperation.SUB, inputs[0][0], rows)
+        return [out]
+
+
+@pytest.mark.parametrize(("rows", "shape"), [(2, "(-98, 3, 4)"), (-1, "(-97, 3, 4)")])
+def test_a_shape_below_0_is_one_line(
+    network: Net, config: trt.IBuilderConfig, logger: Kept, rows: int, shape: str
+) -> None:
+    profile = network.builder.create_optimization_profile()
+    profile.set_shape("x", (2, 3, 4), (3, 3, 4), (200, 3, 4))
+    config.add_optimization_profile(profile)
+    added(network, Cut(pads(1, 1)), shape=(rows, 3, 4))
+    assert network.builder.build_serialized_network(network, config) is None
+    (line,) = logger.errors
+    assert f"Cut version 1: its get_output_shapes gave the shape {shape}" in line
+
+
 @pytest.mark.parametrize(
     "method", ["enqueue", "on_shape_change", "set_tactic", "attach_to_context"]
 )

@@ -12,7 +12,7 @@ import pytest
 
 import tactix
 from tactix.network.definition import NetworkDefinition
-from tactix_onnx.ai_onnx.sequence import MOST_ELEMENTS
+from tactix_onnx.sequences import MOST_ELEMENTS
 
 HEADER = '<ir_version: 8, opset_import: ["" : 18]>\n'
 

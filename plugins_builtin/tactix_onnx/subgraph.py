@@ -19,6 +19,7 @@ from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
 from tactix.network.definition import NetworkDefinition
 from tactix_onnx.loose import Loose, firm
+from tactix_onnx.rows import split_of
 from tactix_ops.layers.control import either
 from tactix_ops.layers.sequences import element_of, join
 
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from tactix_onnx.graph import Scope, Walker
 
 REPEATED = {"tactix.Dims@1", "tactix.Text@1", "tactix.Fill@1"}
-"""Layers without inputs that are made again inside a subgraph rather than captured."""
+"""Layers without inputs that are made again inside a subgraph rather than captured. So are the
+sequences of a tensor's rows: it is captured.
+"""
 
 NESTED = 16
 """How deep bodies may lie in each other."""
@@ -54,8 +57,9 @@ class EnclosingScope:
     def find(self, name: str) -> Value | None:
         """The value inside that stands for one outside."""
         v = self.walker.find(self.scope, name)
-        if v is None:
-            return None
+        return None if v is None else self._inside(v)
+
+    def _inside(self, v: Value) -> Value:
         if v not in self.captured:
             made = self._again(v)
             if made is None:
@@ -76,9 +80,10 @@ class EnclosingScope:
         if v.const is not None:
             return self.network.add_constant(v.const, v.name)
         node = v.producer
-        if node is None or node.layer.key not in REPEATED:
+        if node is None or not (node.layer.key in REPEATED or split_of(v)):
             return None
-        return self.network.add_layer(node.layer, [], v.name, node.origin, attrs=node.attrs)[0]
+        inputs = [self._inside(x) for x in node.given]
+        return self.network.add_layer(node.layer, inputs, v.name, node.origin, attrs=node.attrs)[0]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
 from tactix_onnx.convert import Context, Table
+from tactix_onnx.rows import AppendedState, all_rows, appended_states, stacking
 from tactix_onnx.subgraph import (
     ImportedBody,
     all_firm,
@@ -162,6 +163,10 @@ def loop(ctx: Context, node: Any) -> Any:
         TensorSpec(t, shape) for t, shape in zip((DType.INT64, DType.BOOL), shapes, strict=False)
     ]
     body, specs = settled(ctx, graph, before, [v.spec.plain() for v in states], (), 1)
+    lists = appended_states(ctx, body, states)
+    body = stacking(body, lists)
+    kept = [i for i in range(len(states)) if i not in {a.index for a in lists}]
+    states, specs = [states[i] for i in kept], [specs[i] for i in kept]
     known = ctx.walker.known_symbols()
     endless = (
         always(body, body.inputs[1], body.outputs[0])
@@ -176,9 +181,21 @@ def loop(ctx: Context, node: Any) -> Any:
     stacks = stacked_results(ctx, body.specs[1 + n :], count, (), known)
     results = Bodies((body.network,), (*_final(ctx, specs, body.specs[1 : 1 + n], known), *stacks))
     ranks = tuple(map(len, shapes))
-    return ctx.layers(
+    made = ctx.layers(
         "tactix.Loop", [most, going, *states, *body.captures], bodies=results, states=n, ranks=ranks
     )
+    return _with_sequences(ctx, made, kept, lists)
+
+
+def _with_sequences(
+    ctx: Context, made: Sequence[Value], kept: Sequence[int], lists: Sequence[AppendedState]
+) -> list[Value]:
+    """What a loop gives, the sequences among its states that it stacks put back in their places."""
+    stacks = len(made) - len(lists)
+    found = dict(zip(kept, made, strict=False))
+    for state, stacked in zip(lists, made[stacks:], strict=True):
+        found[state.index] = all_rows(ctx, state, stacked)
+    return [*(found[i] for i in sorted(found)), *made[len(kept) : stacks]]
 
 
 def _declared(v: Any) -> tuple[int, ...]:

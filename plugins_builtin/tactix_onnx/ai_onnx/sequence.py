@@ -9,15 +9,23 @@ import numpy as np
 from tactix.base.dtypes import DType
 from tactix.contracts.graph import Value
 from tactix_onnx.convert import Context, Table
+from tactix_onnx.rows import joined, row_at, rows_of, with_row
 from tactix_onnx.sequences import MOST_ELEMENTS, elements
 from tactix_onnx.weights import dtype_of
 
 CONVERTERS = Table()
 
 
-@CONVERTERS("SequenceConstruct", "SequenceInsert", "SequenceErase")
+@CONVERTERS("SequenceConstruct", "SequenceErase")
 def plain(ctx: Context, node: Any) -> Value:
     return ctx.layer(f"tactix.{ctx.op}", ctx.inputs)
+
+
+@CONVERTERS("SequenceInsert")
+def insert(ctx: Context, node: Any) -> Value:
+    rows = rows_of(ctx, ctx.tensor()) if ctx.input(2) is None else None
+    more = None if rows is None else with_row(ctx, rows, ctx.tensor(1))
+    return ctx.layer("tactix.SequenceInsert", ctx.inputs) if more is None else more
 
 
 @CONVERTERS("SequenceEmpty")
@@ -30,6 +38,10 @@ def at(ctx: Context, node: Any) -> Value:
     known, position = elements(ctx.tensor()), ctx.ints(1)
     if known is not None and position is not None and -len(known) <= position[0] < len(known):
         return known[position[0]]
+    rows = rows_of(ctx, ctx.tensor())
+    row = None if rows is None else row_at(ctx, rows, ctx.tensor(1))
+    if row is not None:
+        return row
     return ctx.layer("tactix.SequenceAt", ctx.inputs, symbol=ctx.symbol(), shape=ctx.declared(0))
 
 
@@ -38,6 +50,9 @@ def length(ctx: Context, node: Any) -> Value:
     known = elements(ctx.tensor())
     if known is not None:
         return ctx.constant(np.array(len(known), np.int64))
+    rows = rows_of(ctx, ctx.tensor())
+    if rows is not None:
+        return ctx.layer("tactix.Dims", [], values=rows.spec.shape[:1], shape=(), dtype=DType.INT64)
     return ctx.layer("tactix.SequenceLength", ctx.inputs)
 
 
@@ -61,6 +76,9 @@ def concat(ctx: Context, node: Any) -> Value:
     axis, new_axis = ctx.attr("axis"), bool(ctx.attr("new_axis", 0))
     if known and all(v.spec.rank == known[0].spec.rank for v in known):
         return _joined(ctx, known, _axis(ctx, axis, known[0].spec.rank + new_axis), new_axis)
+    rows = rows_of(ctx, ctx.tensor())
+    if rows is not None and rows.spec.shape[0] != 0:
+        return joined(ctx, rows, _axis(ctx, axis, rows.spec.rank - 1 + new_axis), new_axis)
     attrs = {"axis": axis, "new_axis": new_axis}
     return ctx.layer("tactix.ConcatFromSequence", ctx.inputs, symbol=ctx.symbol(), **attrs)
 

@@ -222,10 +222,11 @@ class SplitToSequence(ObjectLayer):
 
     def reference(self, attrs: SplitToSequenceAttrs, *inputs: Any) -> tuple[Any, ...]:
         x, sizes = inputs[0], pick(inputs, 1)
-        length = x.shape[attrs.axis]
         if sizes is None:
-            pieces = np.split(x, length, attrs.axis) if length else []
-            return (pieces if attrs.keepdims else [np.squeeze(p, attrs.axis) for p in pieces],)
+            moved = np.moveaxis(x, attrs.axis, 0)
+            rows = [moved[i, ...] for i in range(len(moved))]
+            return ([np.expand_dims(r, attrs.axis) for r in rows] if attrs.keepdims else rows,)
+        length = x.shape[attrs.axis]
         steps = (
             [int(sizes)] * -(-length // int(sizes)) if sizes.ndim == 0 else [int(n) for n in sizes]
         )

@@ -38,6 +38,18 @@ KNOWN = {
         zero = Constant <value = int64 {0}> ()
         s = SplitToSequence <axis = 1> (x, three)
         y = SequenceAt (s, zero) }""",
+    "pieces of an open axis": """g (float[3, n] x) => (float[?, ?] y, float[?, ?] row, int64 length) {
+        last = Constant <value = int64 {-1}> ()
+        s = SplitToSequence <axis = 1> (x)
+        row = SequenceAt (s, last)
+        t = SequenceInsert (s, row)
+        length = SequenceLength (t)
+        y = ConcatFromSequence <axis = -2> (t) }""",
+    "pieces of an open axis without it": """g (float[3, n] x) => (float[?, ?] y, float[?] row) {
+        last = Constant <value = int64 {-1}> ()
+        s = SplitToSequence <axis = -1, keepdims = 0> (x)
+        row = SequenceAt (s, last)
+        y = ConcatFromSequence <axis = -1, new_axis = 1> (s) }""",
     "changes": """g (float[n, 3] x) => (float[?, ?] y, int64 length) {
         zero = Constant <value = int64 {0}> ()
         second = Constant <value = int64 {-2}> ()
@@ -99,15 +111,13 @@ UNKNOWN = {
         s = SequenceConstruct (x, x)
         t = SequenceErase (s, i)
         y = SequenceLength (t) }""",
-    "an axis of a size that inputs tell": """g (float[n, 3] x) => (int64 y) {
-        s = SplitToSequence <axis = 0> (x)
-        y = SequenceLength (s) }""",
     "sizes that do not fit": """g (float[n, 3] x) => (int64 y) {
         sizes = Constant <value = int64[2] {1, 3}> ()
         s = SplitToSequence <axis = 1> (x, sizes)
         y = SequenceLength (s) }""",
     "more pieces than are taken apart": f"""g (float[n, {MOST_ELEMENTS + 1}] x) => (int64 y) {{
-        s = SplitToSequence <axis = 1> (x)
+        one = Constant <value = int64 {{1}}> ()
+        s = SplitToSequence <axis = 1> (x, one)
         y = SequenceLength (s) }}""",
     "pieces of no size": """g (float[n, 3] x) => (int64 y) {
         zero = Constant <value = int64 {0}> ()

@@ -57,6 +57,14 @@ _CODE = (
 )
 FLAGS = (_LANGUAGE, "-O3", *_CODE)
 LINK_FLAGS = ("-shared", "-s", "-pthread", "-lm")
+PROBE = "#include <math.h>\n#include <pthread.h>\n#include <stdint.h>\nint tx_probe;\n"
+"""What any compiler for kernels takes."""
+PATIENCE = 60.0
+"""Seconds for that."""
+MISSING = (
+    "no C compiler was found (CC, cc, gcc, clang, ziglang); "
+    "`pip install tactix[compiler]` installs one"
+)
 _HEADERS = intrinsics.Headers()
 """By what the compiler says of itself, its command and options."""
 _UNITS = 8
@@ -143,8 +151,9 @@ class Begun:
                 if not self._threads:
                     atexit.register(self.end)
                 thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-                self._threads[key] = thread
-                thread.start()
+                with contextlib.suppress(RuntimeError):  # the system has no thread to give
+                    thread.start()
+                    self._threads[key] = thread
 
     def is_over(self) -> bool:
         """Whether the work is to stop."""
@@ -222,12 +231,7 @@ class CCompiler(Compiler):
         return self._command or find_compiler()
 
     def available(self) -> str:
-        if self.command:
-            return ""
-        return (
-            "no C compiler was found (CC, cc, gcc, clang, ziglang); "
-            "`pip install tactix[compiler]` installs one"
-        )
+        return why_useless(self.command) if self.command else MISSING
 
     def identity(self) -> str:
         own = (*self._effort.flags, *self._effort.straight, *LINK_FLAGS, executor_digest()[:16])
@@ -285,9 +289,8 @@ class CCompiler(Compiler):
         arch = other_architecture(device)
         if arch and not self._command and "CC" not in os.environ:
             return self._cross(arch).compile(sources, device)
-        reason = self.available()
-        if reason:
-            raise ToolchainError("kernels cannot be compiled", who=self.key, why=reason)
+        if not self.command:
+            raise ToolchainError("kernels cannot be compiled", who=self.key, why=MISSING)
         for s in sources:
             if s.language != self.language:
                 raise CompilerError(f"it takes C, not {s.language}", who=self.key)
@@ -488,12 +491,7 @@ class CCompiler(Compiler):
         return {k: names[k] for k in used}
 
     def _link(self, objects: Sequence[str], folder: str) -> bytes:
-        platform_flags = (
-            ()
-            if sys.platform in ("darwin", "win32")
-            else ("-Wl,--build-id=none", "-Wl,-z,noexecstack")
-        )
-        command = [*self.command, *objects, *LINK_FLAGS, *platform_flags, "-o", "kernels.so"]
+        command = linking(self.command, objects, "kernels.so")
         (outcome,) = run_all([command], folder, self.timeout, self._cancelled, stopped=self.stopped)
         self._check(outcome, "")
         return Path(folder, "kernels.so").read_bytes()
@@ -572,6 +570,38 @@ def told(command: tuple[str, ...]) -> str:
         raise ToolchainError(
             f"the compiler {' '.join(command) or '(none)'} cannot be run", why=str(e), do="Check CC"
         ) from None
+
+
+@functools.cache
+def why_useless(command: tuple[str, ...]) -> str:
+    """Why a compiler makes no library here, whatever the source; empty if it does, which is tried
+    where the cache does not tell that it did before.
+    """
+    try:
+        said = told(command)
+    except ToolchainError as e:
+        return str(e)
+    name = hashlib.sha256("\0".join((said, *command, PROBE)).encode()).hexdigest() + ".probe"
+    if object_cache.find(name) is not None:
+        return ""
+    with ScratchFolder() as folder:
+        Path(folder, "probe.c").write_text(PROBE, encoding="utf-8")
+        call = linking(command, ("-fPIC", "probe.c"), "probe.so")
+        (outcome,) = run_all([call], folder, PATIENCE, threading.Event())
+        if outcome.code == 0 and Path(folder, "probe.so").exists():
+            object_cache.put(name, b"works")
+            return ""
+    late = f"no answer within {PATIENCE:g} s"
+    why = late if outcome.code is None else first_errors(outcome.output)
+    return f"the compiler {' '.join(command)} compiles nothing: {why}"
+
+
+def linking(command: Sequence[str], given: Sequence[str], out: str) -> list[str]:
+    """The call that makes a library of objects or sources."""
+    of_platform = (
+        () if sys.platform in ("darwin", "win32") else ("-Wl,--build-id=none", "-Wl,-z,noexecstack")
+    )
+    return [*command, *given, *LINK_FLAGS, *of_platform, "-o", out]
 
 
 def translation_units(

@@ -5,6 +5,7 @@ itself.
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from harness import NATIVE, V3, V4, Case, Run, check, check_all, devices, needs, node
 
+import tactix
 from tactix.base.errors import BuildCancelled, CompilerError, ConfigError
 from tactix.contracts.artifact import Source
 from tactix.contracts.device import DeviceProperties
@@ -90,6 +92,45 @@ def test_zig_comes_last_and_no_compiler_is_told_with_what_to_install(monkeypatch
 def test_a_compiler_that_cannot_be_run_is_an_error():
     with pytest.raises(CompilerError, match="cannot be run"):
         CCompiler(["/nonexistent/cc"]).compile([_write("1")], NATIVE)
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("exit 1", "cannot be run: .*exit status 1"),
+        ("exit 0", "compiles nothing: it said nothing"),
+        (
+            'case "$*" in *--version) echo broken 1.0; exit 0;; esac; echo error: no cc1 >&2; exit 1',
+            "compiles nothing: error: no cc1",
+        ),
+    ],
+)
+def test_a_compiler_that_compiles_nothing_is_left_out(cache, tmp_path, monkeypatch, script, why):
+    broken = tmp_path / "broken-cc"
+    broken.write_text(f"#!/bin/sh\n{script}\n")
+    broken.chmod(0o700)
+    monkeypatch.setenv("CC", str(broken))
+    assert re.search(f"the compiler {broken} {why}", CCompiler().available())
+    heard = []
+
+    class Told(tactix.Logger):
+        def log(self, severity, message):
+            heard.append(message)
+
+    builder = tactix.Builder(Told())
+    net = builder.create_network()
+    net.mark_output(*net.add_layer("tactix.Exp", [net.add_input("x", "f32", ("n", 3))]))
+    engine = builder.build(net, tactix.BuilderConfig(timing_cache=False))
+    assert engine(np.zeros((2, 3), np.float32)).tolist() == [[1.0] * 3] * 2
+    assert re.search(f"no compiler for c: the compiler {broken} {why}", "\n".join(heard))
+
+
+def test_a_compiler_that_works_is_tried_once(cache, monkeypatch):
+    cc.why_useless.cache_clear()
+    assert CCompiler().available() == ""
+    cc.why_useless.cache_clear()
+    monkeypatch.setattr(cc, "run_all", None)
+    assert CCompiler().available() == ""
 
 
 def test_identity_names_version_and_options():

@@ -21,6 +21,7 @@ from tactix.base.errors import (
 )
 from tactix.base.garbage import rarely_collected
 from tactix.base.logger import LogEvent, Logger, Severity, checked_logger
+from tactix.base.threads import threads_needed
 from tactix.config import BuilderConfig, BuilderFlag
 from tactix.contracts.importer import GIVE, Converter, Importer, check_source
 from tactix.network.definition import NetworkDefinition, weight_bytes
@@ -175,9 +176,11 @@ class Builder(Recorded):
         return runtime.attempt(plan)
 
     @recorded
+    @threads_needed()
     @rarely_collected
     def build_plan(self, network: NetworkDefinition, config: BuilderConfig | None = None) -> Plan:
-        """Fuse, select, assemble. Raises NetworkError, ConfigError, NoTacticError, CompilerError.
+        """Fuse, select, assemble. Raises NetworkError, ConfigError, NoTacticError, CompilerError,
+        AllocationError.
 
         Once its budget is spent, or its monitor says that it is cancelled, what is not known yet is
         chosen by estimate, and no more is compiled than the plan needs.

@@ -59,7 +59,8 @@ def run_all(
     Raises BuildCancelled when ``cancelled`` is set, or ``stopped`` says so, which this thread asks;
     no process outlives the call. That of Ctrl-C, too: a KeyboardInterrupt comes between any two
     steps of the main thread, such as the start of a process and noting it down, and in no other
-    thread. A daemon, which nobody waits for when Python ends, starts them itself.
+    thread. A daemon, which nobody waits for when Python ends, starts them itself, and so does any
+    thread where another one cannot be had.
     """
     at_once = workers or os.cpu_count() or 1
     if threading.current_thread().daemon:
@@ -68,7 +69,10 @@ def run_all(
     thread = ThreadPoolExecutor(1, "tactix-compilers")
     try:
         stop = (cancelled.is_set, interrupted.is_set)
-        work = thread.submit(_work_off, commands, cwd, timeout, stop, at_once, ended)
+        try:
+            work = thread.submit(_work_off, commands, cwd, timeout, stop, at_once, ended)
+        except RuntimeError:  # the system has no thread to give, or no memory for its stack
+            return _work_off(commands, cwd, timeout, (cancelled.is_set, stopped), at_once, ended)
         while not wait([work], ASKED).done:
             if stopped():
                 interrupted.set()

@@ -25,6 +25,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -296,7 +297,12 @@ class CCompiler(Compiler):
                 raise CompilerError(f"it takes C, not {s.language}", who=self.key)
         _BEGUN.wait(self._made_by(device), self.stopped)
         units = [*self.units(sources), Unit(executor_text(), ())]
-        blob = self._build(units, self.options(device))
+        try:
+            blob = self._build(units, self.options(device))
+        except OSError as e:  # most say no name: writing fails, not opening
+            what = f"the compiler's files in {tempfile.gettempdir()} cannot be written or read"
+            do = "Make room there, raise `ulimit -f`, or name another folder with TMPDIR"
+            raise ToolchainError(what, who=self.key, why=str(e), do=do) from e
         return [Binary(blob, symbol(s), s.text) for s in sources]
 
     def _cross(self, arch: str) -> CCompiler:

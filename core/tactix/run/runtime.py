@@ -21,6 +21,7 @@ from tactix.base.errors import (
     punctuated,
 )
 from tactix.base.logger import Logger, checked_logger
+from tactix.base.threads import threads_needed
 from tactix.contracts.allocator import Allocator
 from tactix.contracts.device import Device
 from tactix.contracts.flavour import DEFAULT, Options, Source, TempfileControlFlag
@@ -303,7 +304,8 @@ class Runtime(Recorded):
             self.max_threads, self.copy_weights, self.allocator, self.sign, self.logger
         )
         flavour = self.session.flavours[self.flavour]
-        with memory_told(self.logger, f"engine of {plan.name or 'a plan'}", device):
+        told = memory_told(self.logger, f"engine of {plan.name or 'a plan'}", device)
+        with threads_needed(), told:
             engine = flavour.load(plan, self.session, device, options)
         engine.inherit_recorder(self)
         return cast(Engine, engine)

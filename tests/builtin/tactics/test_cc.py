@@ -5,10 +5,13 @@ itself.
 from __future__ import annotations
 
 import ctypes
+import errno
 import re
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import asked
 import numpy as np
@@ -16,7 +19,7 @@ import pytest
 from harness import NATIVE, V3, V4, Case, Run, check, check_all, devices, needs, node
 
 import tactix
-from tactix.base.errors import BuildCancelled, CompilerError, ConfigError
+from tactix.base.errors import BuildCancelled, CompilerError, ConfigError, ToolchainError
 from tactix.contracts.artifact import Source
 from tactix.contracts.device import DeviceProperties
 from tactix.contracts.tactic import CompileContext, Tactic, Variant
@@ -131,6 +134,26 @@ def test_a_compiler_that_works_is_tried_once(cache, monkeypatch):
     cc.why_useless.cache_clear()
     monkeypatch.setattr(cc, "run_all", None)
     assert CCompiler().available() == ""
+
+
+def test_without_a_thread_to_start_compilers_it_does_so_itself(cache, monkeypatch):
+    def refuse(*given):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading, "_start_new_thread", refuse)
+    CCompiler().begin(NATIVE)
+    assert len(CCompiler().compile([_write("1")], NATIVE)) == 1
+
+
+def test_files_that_cannot_be_written_are_told_with_their_folder(cache, tmp_path, monkeypatch):
+    def full(*given, **more):
+        raise OSError(errno.EFBIG, "File too large")  # as Python tells of it: without a name
+
+    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    told = rf"the compiler's files in {tmp_path} cannot be .*: .*File too large.*ulimit -f"
+    with pytest.raises(ToolchainError, match=told):
+        CCompiler().compile([_write("1")], NATIVE)
 
 
 def test_identity_names_version_and_options():

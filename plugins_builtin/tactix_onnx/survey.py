@@ -193,7 +193,7 @@ class Survey:
             else ""
         )
         if self._cause is not None:
-            raise _about(_placed(self._cause, found[0], skipped), found[0])
+            raise _about(_placed(self._cause, found[0], skipped), found)
         told = [f"{r.place}: {r.reason}" for r in found[:SHOWN]]
         told += [f"and {self.count - SHOWN} more"] if self.count > SHOWN else []
         told += [skipped] if skipped else []
@@ -201,12 +201,15 @@ class Survey:
         cures = [*dict.fromkeys(r.do for r in found if r.do)][:CURES]
         do = punctuated((*cures, more))
         whole = UnsupportedOperator(_headline(found, self.count), why=punctuated(told, "; "), do=do)
-        raise _about(whole, found[0])
+        raise _about(whole, found)
 
 
-def _about(e: ModelImportError, r: Refusal) -> ModelImportError:
-    """The error, which tells programs of the node, too."""
-    e.node = ModelNode(r.index, r.node, r.operator.rpartition("::")[2])
+def _about(e: ModelImportError, found: Sequence[Refusal]) -> ModelImportError:
+    """The error, which tells programs of the nodes, too."""
+    e.nodes = [
+        ModelNode(r.index, r.node, r.operator.rpartition("::")[2], f"{r.place}: {r.reason}")
+        for r in found
+    ]
     return e
 
 

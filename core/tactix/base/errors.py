@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -90,20 +90,23 @@ class NetworkError(TactixError):
 
 @dataclass(frozen=True)
 class ModelNode:
-    """A node of a model. ``index``: its position in its graph; ``operator``: without domain."""
+    """A node of a model. ``index``: its position in its graph; ``operator``: without domain;
+    ``told``: where it is and why it could not be imported, where that is so.
+    """
 
     index: int
     name: str
     operator: str
+    told: str = ""
 
 
 class ModelImportError(TactixError):
-    """A model file that could not be turned into a network. ``node``: the first that could not be,
-    None where it is not about nodes.
+    """A model file that could not be turned into a network. ``nodes``: those that could not be,
+    none where it is not about nodes.
     """
 
     code = ErrorCode.INVALID_ARGUMENT
-    node: ModelNode | None = None
+    nodes: Sequence[ModelNode] = ()
 
 
 class UnsupportedOperator(ModelImportError):

@@ -6,16 +6,16 @@ from tactix.base.errors import ModelImportError, ModelNode, TactixError, Unsuppo
 from tactix_tensorrt.api.enums import ErrorCode
 from tactix_tensorrt.api.logger import ILogger, Reporting
 
+NO_NODE = ModelNode(-1, "", "")
+
 
 class ParserError:
-    """Why a model could not be parsed. The node: the first that could not be; number -1 and no name
-    where it is not about nodes.
+    """Why a node of a model could not be parsed, or the model, whose node has number -1 and no
+    name. ``text``: in place of the whole error's.
     """
 
-    def __init__(self, error: TactixError) -> None:
-        self._text = str(error)
-        node = error.node if isinstance(error, ModelImportError) else None
-        self._node = node or ModelNode(-1, "", "")
+    def __init__(self, error: TactixError, node: ModelNode = NO_NODE, text: str = "") -> None:
+        self._text, self._node = text or str(error), node
         unsupported = isinstance(error, UnsupportedOperator)
         self._code = ErrorCode.UNSUPPORTED_NODE if unsupported else ErrorCode.INVALID_GRAPH
 
@@ -57,6 +57,13 @@ class ParserError:
     __repr__ = __str__
 
 
+def _each(error: TactixError) -> list[ParserError]:
+    """One for each node; that of a single one has the whole text."""
+    nodes = error.nodes if isinstance(error, ModelImportError) else ()
+    alone = len(nodes) == 1
+    return [ParserError(error, n, "" if alone else n.told) for n in nodes] or [ParserError(error)]
+
+
 class ListingErrors(Reporting):
     """What reads models, and keeps the errors of those that it could not read."""
 
@@ -65,8 +72,8 @@ class ListingErrors(Reporting):
         self._errors: list[ParserError] = []
 
     def _failed(self, error: TactixError) -> None:
-        """Keep an error, log it, and tell the recorder."""
-        self._errors.append(ParserError(error))
+        """Keep an error for each of its nodes, log it as a whole, and tell the recorder."""
+        self._errors += _each(error)
         self.fail(error)
 
     @property

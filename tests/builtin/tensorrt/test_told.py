@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import onnx
@@ -28,6 +29,35 @@ def test_an_error_of_a_parser_names_the_node(network: trt.INetworkDefinition, lo
     error = parser.get_error(0)
     assert (error.node(), error.node_name(), error.node_operator()) == (1, "bad", "Frobnicate")
     assert "node 1 with name: bad and operator: Frobnicate" in str(error)
+
+
+def test_each_node_that_there_is_not_has_its_error(
+    network: trt.INetworkDefinition, logger: Kept
+) -> None:
+    ops = {"n0": "Foo", "n1": "Relu", "n2": "Bar"}
+    pairs = itertools.pairwise("xaby")
+    nodes = [
+        helper.make_node(op, [i], [o], n)
+        for (n, op), (i, o) in zip(ops.items(), pairs, strict=True)
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy")
+    graph = helper.make_graph(nodes, "net", [x], [y])
+    opsets = [helper.make_opsetid("", 17)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    parser = trt.OnnxParser(network, logger)
+    assert not parser.parse(made.SerializeToString())
+    errors = [parser.get_error(i) for i in range(parser.num_errors)]
+    assert [(e.node(), e.node_operator()) for e in errors] == [(0, "Foo"), (2, "Bar")]
+    assert {e.code() for e in errors} == {trt.ErrorCode.UNSUPPORTED_NODE}
+    assert "'n2'" in errors[1].desc()
+    assert "'n0'" not in errors[1].desc()
+    assert len(logger.errors) == 1
+
+
+def test_what_is_no_model_is_not_supported(network: trt.INetworkDefinition, logger: Kept) -> None:
+    parser = trt.OnnxParser(network, logger)
+    assert parser.supports_model(b"\xff no model") == (False, [])
+    assert parser.num_errors == 1
 
 
 def test_an_error_about_no_node_names_none(network: trt.INetworkDefinition, logger: Kept) -> None:

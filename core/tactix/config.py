@@ -119,14 +119,22 @@ class OptimizationProfile:
                 f"profile of {name!r}: min {rows[0]}, opt {rows[1]}, max {rows[2]}",
                 why=f"a plan takes sizes up to {LIMIT - 1}",
             )
-        if len({len(r) for r in rows}) != 1 or any(
-            not 0 <= a <= b <= c for a, b, c in zip(*rows, strict=True)
-        ):
-            raise ConfigError(
-                f"profile of {name!r}: min {rows[0]}, opt {rows[1]}, max {rows[2]} are not in order"
-            )
+        if why := _disorder(rows):
+            what = f"profile of {name!r}: min {rows[0]}, opt {rows[1]}, max {rows[2]}"
+            raise ConfigError(f"{what} {why}")
         self.shapes[name] = rows
         return self
+
+
+def _disorder(rows: Sequence[tuple[int, ...]]) -> str:
+    """What is wrong with lowest, tuned for and highest sizes; empty if nothing is."""
+    if len({len(row) for row in rows}) != 1:
+        return "have not the same number of axes"
+    if any(n < 0 for row in rows for n in row):
+        return "have a size below 0: a profile gives the open ones numbers"
+    if any(not a <= b <= c for a, b, c in zip(*rows, strict=True)):
+        return "are not in order"
+    return ""
 
 
 @runtime_checkable

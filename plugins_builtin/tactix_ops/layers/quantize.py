@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tactix.base.dims import Shape
+from tactix.base.dims import Shape, compare
 from tactix.base.dtypes import DType
 from tactix.base.errors import DTypeError, ShapeError
 from tactix.base.tensor import TensorSpec
@@ -60,7 +60,11 @@ def _check_scale(layer: Layer, x: TensorSpec, scale: TensorSpec, axis: int, bloc
         want = (x.shape[at],)
     if len(want) != scale.rank:
         raise ShapeError(f"{layer.key}: scale {scale} does not fit {x} along axis {at}")
-    for a, b in zip(want, scale.shape, strict=True):
+    axes = range(x.rank) if block else [at]
+    for i, a, b in zip(axes, want, scale.shape, strict=True):
+        if compare(a, b) in ("<", ">"):
+            what = f"{layer.key}: {b} scales along axis {i} of {x}, where there must be {a}"
+            raise ShapeError(what, do="Say by axis along which axis they lie")
         same_dim(a, b, layer.key, "a dim of the scale")
 
 

@@ -209,7 +209,13 @@ class Builder(Rooted):
     ) -> bool:
         """Hand the plan to a writer; False if that fails."""
         plan = self.build_serialized_network(network, config)
-        return plan is not None and writer.write(plan) == len(plan)
+        if plan is None:
+            return False
+        written = writer.write(plan)
+        if written != len(plan):
+            what = f"the stream writer {type(writer).__name__} took {written} of {len(plan)} bytes"
+            self.fail(f"{what}: Let its write give how many it took")
+        return written == len(plan)
 
     def build_engine_with_config(
         self, network: INetworkDefinition, config: IBuilderConfig

@@ -343,8 +343,11 @@ class ICudaEngine(Reporting):
     @weight_streaming_budget_v2.setter
     def weight_streaming_budget_v2(self, size: int) -> None:
         """Bytes of weights in memory; runs take at least what the step with the most weights
-        needs.
+        needs. Nothing for less than 0, which is logged.
         """
+        if size < 0:
+            self.fail(f"a budget of {size} bytes of weights: Give 0 or more")
+            return
         if not hasattr(self.native, "weight_streaming_budget_v2"):
             self.fail("a budget of weights needs BuilderFlag.WEIGHT_STREAMING")
             return
@@ -362,9 +365,11 @@ class ICudaEngine(Reporting):
 
     @weight_streaming_budget.setter
     def weight_streaming_budget(self, size: int) -> None:
-        """-1 streams nothing, 0 is for tactix to choose."""
-        wanted = size if size > 0 else self.get_weight_streaming_automatic_budget()
-        self.weight_streaming_budget_v2 = wanted
+        """-1 streams nothing, 0 is for tactix to choose; nothing for less, which is logged."""
+        automatic = size in (-1, 0)
+        self.weight_streaming_budget_v2 = (
+            self.get_weight_streaming_automatic_budget() if automatic else size
+        )
 
     @property
     def minimum_weight_streaming_budget(self) -> int:

@@ -158,7 +158,7 @@ REFUSED = [
     ("LSTM", (f32(5, 3, 4), f32(1, 24, 5), f32(1, 24, 6)), {"hidden_size": 6}, "weights"),
     ("Range", (i64(), i64(), i64()), {}, "only known by running"),
     ("Resize", (f32(1, 2),), {"sizes": (1, 2), "mode": "fancy"}, "no mode"),
-    ("QuantizeLinear", (f32(2, 3), f32(4)), {"axis": 1}, "dim of the scale"),
+    ("QuantizeLinear", (f32(2, 3), f32(4)), {"axis": 1}, "4 scales along axis 1"),
     ("RoiAlign", (f32(1, 2, 8, 8), f32(3, 4), i64(2)), {}, "number of regions"),
     ("LinearAttention", (f32(1, 3, 4), f32(1, 3, 4), f32(1, 2, 4)), {}, "axis 1 of its values"),
     ("LinearAttention", (*(f32(1, 3, 4),) * 3, f32(1, 1, 4, 5)), {}, "axis 3 of its state"),

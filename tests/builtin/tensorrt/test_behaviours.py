@@ -343,6 +343,23 @@ def test_plans_are_streamed(
     assert engine.serialize_with_config(engine.create_serialization_config()) == writer.content
 
 
+@pytest.mark.parametrize("taken", [0, 7, None])
+def test_a_writer_that_does_not_take_all_is_told(
+    builder: trt.Builder,
+    parsed: trt.INetworkDefinition,
+    profiled: trt.IBuilderConfig,
+    logger: Kept,
+    taken: object,
+) -> None:
+    class Half(Writer):
+        def write(self, data: bytes) -> int:
+            return taken
+
+    assert not builder.build_serialized_network_to_stream(parsed, profiled, Half())
+    (line,) = logger.errors
+    assert f"the stream writer Half took {taken} of " in line
+
+
 class Recorder(trt.IErrorRecorder):
     def __init__(self) -> None:
         trt.IErrorRecorder.__init__(self)
@@ -453,6 +470,11 @@ def test_weights_come_and_go_within_a_budget(
     expected = engine.create_execution_context().native.run(given)["y"]
     engine.weight_streaming_budget_v2 = 0
     assert engine.weight_streaming_budget_v2 == engine.weight_streaming_budget == 0
+    for name in ("weight_streaming_budget", "weight_streaming_budget_v2"):
+        setattr(engine, name, -5)
+        assert "-5 bytes" in logger.errors[-1]
+        assert getattr(engine, name) == 0
+    logger.told.clear()
     least = engine.minimum_weight_streaming_budget
     assert engine.native.weight_streaming_budget_v2 == least < engine.streamable_weights_size
     np.testing.assert_array_equal(

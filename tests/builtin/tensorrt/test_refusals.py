@@ -174,3 +174,27 @@ def test_what_is_misspelt_or_missing_is_an_error_of_python(
         """A program's may have what it likes."""
 
     Own(trt.Logger()).batch = 7
+
+
+def test_scales_without_an_axis_are_told_where_they_do_not_fit(
+    network: trt.INetworkDefinition, config: trt.IBuilderConfig, logger: Kept
+) -> None:
+    x = network.add_input("x", trt.float32, (2, 6))
+    scales = network.add_constant((6,), np.ones(6, np.float32)).get_output(0)
+    rounded = network.add_quantize(x, scales).get_output(0)
+    network.mark_output(network.add_dequantize(rounded, scales).get_output(0))
+    assert network.builder.build_serialized_network(network, config) is None
+    assert "6 scales along axis 0 of f32(2, 6), where there must be 2" in logger.errors[-1]
+
+
+@pytest.mark.parametrize(
+    ("low", "told"),
+    [((-1, 3), "a size below 0"), ((1,), "the same number of axes"), ((4, 3), "not in order")],
+)
+def test_a_profile_says_what_is_wrong_with_it(
+    network: trt.INetworkDefinition, logger: Kept, low: tuple, told: str
+) -> None:
+    profile = network.builder.create_optimization_profile()
+    with pytest.raises(ValueError, match=told):
+        profile.set_shape("x", low, (2, 3), (8, 3))
+    assert told in logger.errors[-1]

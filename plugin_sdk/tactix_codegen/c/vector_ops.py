@@ -181,9 +181,18 @@ class VectorEmitter(Emitter):
             raise unknown(node, dtype)
         if node.op in ("add", "sub", "mul"):
             return f"{args_[0]} {_INFIX[node.op]} {args_[1]}"
+        if node.op == "pow" and self._is_whole(node.args[1]):
+            return f"tx_pow_i({', '.join(args_)})"
         if node.op in ("neg", "bitnot"):
             return f"{'-' if node.op == 'neg' else '~'}{args_[0]}"
         raise unknown(node, dtype)
+
+    def _is_whole(self, node: Scalar) -> bool:
+        """Whether an argument of any dtype is an integer of 32 bits."""
+        value = self.value(node)
+        if value is None:
+            return self.types[id(node)] in VECTOR_INTS
+        return c_scalar.fits(value, DType.INT32)
 
     def _bool(self, node: Scalar, dtype: DType) -> str:
         if node.op not in _LOGIC:

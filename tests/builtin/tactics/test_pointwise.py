@@ -378,6 +378,65 @@ def test_power_forms():
 
 
 @pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
+def test_powers_of_integers(device):
+    """Those of doubles, as far as int32 holds them, and of exponents of other dtypes."""
+    low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+    bases = [0, 1, -1, 2, -2, 3, -3, 5, 7, 10, 46340, -46341, 65536, high, low, low + 1]
+    exponents = [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        9,
+        13,
+        19,
+        30,
+        31,
+        62,
+        63,
+        64,
+        65,
+        1000,
+        high,
+        low,
+        -1,
+        -2,
+        -3,
+        -64,
+        low + 1,
+    ]
+    x, y = (a.ravel() for a in np.meshgrid(np.int32(bases), np.int32(exponents)))
+    with np.errstate(all="ignore"):
+        size = np.power(x.astype(np.float64), y)
+    x, y = (
+        x[abs(size) <= high],
+        y[abs(size) <= high],
+    )  # what lies beyond, processors convert as they like
+    few, three = (abs(x[:33]) % 9).astype(np.int32), np.int32([3])
+    check_all(
+        [
+            Case(node("Pow", [x, y]), TACTIC, [x, y], device=device),
+            Case(node("Pow", [few, three]), TACTIC, [few, three], device=device),
+            *(
+                Case(node("Pow", [few, e]), TACTIC, [few, e], device=device)
+                for e in (np.int64([3]), np.int8([3]), np.uint8([2]), np.float32([2.5]))
+            ),
+            *(
+                Case(node(op, [few]), TACTIC, [few], device=device)
+                for op in (
+                    pointwise(f"test.WholePower{i}@1")(functools.partial(expr.pow_, b=p))
+                    for i, p in enumerate((5.0, 2.5))
+                )
+            ),
+        ]
+    )
+
+
+@pytest.mark.parametrize("device", devices(), ids=lambda d: d.name)
 def test_powers_of_any_numbers(device):
     """Those of C: infinities, NaN, zeros with a sign, numbers below normal ones."""
     special = [0, -0.0, 1, -1, 2, -2, 3, 0.5, -0.5, 1.5, 2.5e38, -3e38, 1e-40, -1e-40, 126, -149]

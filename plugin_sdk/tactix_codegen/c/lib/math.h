@@ -355,6 +355,30 @@ TX_RARE vf tx_pow(vf x, vf y) {
     return tx_select(tx_eq(y, zero), tx_splat(1.0f), r);
 }
 
+/* Powers of integers as the double that pow gives becomes one, by products of doubles: those that int32 holds are exact, and
+   what lies beyond is as far beyond. From 64 on, only whether an exponent is odd matters: 2^62 lies beyond. */
+typedef int32_t tx_i_half __attribute__((vector_size(2 * TX_LANES)));
+typedef int64_t tx_i_wide __attribute__((vector_size(4 * TX_LANES)));
+TX_RARE vi tx_pow_i(vi x, vi y) {
+    const vi sign = y >> 31, size = (y ^ sign) - sign;
+    const vm many = tx_lt_i(tx_splat_i(63), size) | tx_lt_i(size, tx_splat_i(0)); /* the lowest has no magnitude */
+    const vi count = tx_select_i(many, (size & 1) | 62, size);
+    const int bits = tx_any(tx_lt_i(tx_splat_i(3), count)) ? 6 : 2;
+    tx_i_half base[2], left[2], below[2];
+    memcpy(base, &x, sizeof x);
+    memcpy(left, &count, sizeof x);
+    memcpy(below, &sign, sizeof x);
+    for (int i = 0; i < 2; i++) {
+        tx_d b = __builtin_convertvector(base[i], tx_d), r = (tx_d){0} + 1.0;
+        for (int k = 0; k < bits; k++, b *= b)
+            r = tx_choose_d((tx_d_bits)__builtin_convertvector(-((left[i] >> k) & 1), tx_i_wide), r * b, r);
+        r = tx_choose_d((tx_d_bits)__builtin_convertvector(below[i], tx_i_wide), 1.0 / r, r);
+        base[i] = __builtin_convertvector(r, tx_i_half);
+    }
+    memcpy(&x, base, sizeof x);
+    return x;
+}
+
 /* What a division leaves, with the dividend's sign. A quotient below 2^28 has no more than 29 bits, so that its product
    with a divisor of 24 is exact in double, and what is left of the dividend, too; the quotient itself may have been
    rounded up to a whole number. */

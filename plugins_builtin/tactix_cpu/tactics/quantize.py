@@ -5,6 +5,7 @@ says.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tactix.base.dims import prod
 from tactix.base.dtypes import DType
@@ -28,8 +29,21 @@ GRAIN = 64
 """Elements that a thread has a multiple of: a line of the cache of bytes."""
 
 
+@dataclass(frozen=True)
+class _Scaling:
+    """C text of a scale, of a zero point, and of the ends of the range less that. ``known``:
+    statements that these names come from.
+    """
+
+    scale: str
+    high: str
+    low: str
+    zero: str
+    known: tuple[str, ...]
+
+
 class ByteQuantizeTactic(Tactic[Node]):
-    """float32 to u8 or i8 with a constant scale and zero point."""
+    """float32 to u8 or i8 with one scale and zero point, constant or not."""
 
     key = "tactix.c_int8_quantize@1"
     implements = ("tactix.QuantizeLinear@1",)
@@ -44,11 +58,9 @@ class ByteQuantizeTactic(Tactic[Node]):
             or node.attrs.dtype not in (DType.INT8, DType.UINT8)
         ):
             return Reject("this kernel makes bytes of float32")
-        if (
-            any(p.const is None or p.const.size != 1 for p in parameters)
-            or parameters[0].dtype is not DType.FP32
-        ):
-            return Reject("this kernel takes one constant scale and zero point")
+        one = all(d == 1 for p in parameters for d in p.shape)
+        if not one or parameters[0].dtype is not DType.FP32:
+            return Reject("this kernel takes one scale and zero point")
         return node
 
     def variants(self, node: Node, device: DeviceProperties) -> Sequence[Variant]:
@@ -67,16 +79,15 @@ class ByteQuantizeTactic(Tactic[Node]):
         size = args.dim(
             prod((fmt if not fmt.is_linear else LINEAR).storage_shape(node.given[0].spec.shape))
         )
-        (low, high), zero = int_range(dtype), self._zero(node)
-        scale = float_literal(float(node.given[1].spec.const.reshape(())))
-        x, y = args.input(0), args.output()
+        x, y, by = args.input(0), args.output(), self._scaling(args, node)
 
         def step(count: str) -> str:
-            value = f"{c_text.load(DType.FP32, f'{x} + i', count)} / {scale}"
-            rounded = f"tx_rounded({value}, {float_literal(high - zero)}, {low - zero}, {zero})"
+            value = f"{c_text.load(DType.FP32, f'{x} + i', count)} / {by.scale}"
+            rounded = f"tx_rounded({value}, {by.high}, {by.low}, {by.zero})"
             return c_text.store(dtype, f"{y} + i", rounded, count)
 
         body = [
+            *by.known,
             c_text.split(size, GRAIN),
             "const int64_t whole = lo + (hi - lo) / TX_LANES * TX_LANES;",
             loop("i", "lo", "whole", step(""), step="TX_LANES"),
@@ -85,5 +96,17 @@ class ByteQuantizeTactic(Tactic[Node]):
         return byte.without_fma(kernel(args, body, ctx, preludes=byte.preludes()))
 
     @staticmethod
-    def _zero(node: Node) -> int:
-        return int(node.given[2].spec.const.reshape(())) if len(node.given) > 2 else 0
+    def _scaling(args: Args, node: Node) -> _Scaling:
+        scale, *zeros = (v.spec for v in node.given[1:])
+        low, high = int_range(node.attrs.dtype)
+        known, divisor = [], "scale"
+        if scale.const is None:
+            known.append(f"const float scale = {args.input(1)}[0];")
+        else:
+            divisor = float_literal(float(scale.const.reshape(())))
+        if all(z.const is not None for z in zeros):
+            zero = int(zeros[0].const.reshape(())) if zeros else 0
+            highest = float_literal(high - zero)
+            return _Scaling(divisor, highest, f"{low - zero}", f"{zero}", tuple(known))
+        known.append(f"const int32_t zero = {args.input(2)}[0];")
+        return _Scaling(divisor, f"{high} - zero", f"{low} - zero", "zero", tuple(known))

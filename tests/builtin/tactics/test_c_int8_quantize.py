@@ -45,6 +45,20 @@ def test_quantize_linear(dtype: Any) -> None:
     h.check_all(cases)
 
 
+@pytest.mark.parametrize("known", [[], [1], [2]])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_quantize_linear_by_what_is_computed(dtype: Any, known: list[int]) -> None:
+    cases = []
+    for shape in ((5, 7), (1000,), (0, 3)):
+        for scale in (0.7, np.ones(1)):
+            arrays = [numbers(*shape) if 0 not in shape else np.zeros(shape, np.float32)]
+            arrays += [np.float32(scale), dtype(9)]
+            case = h.node("QuantizeLinear", arrays, known, dtype=DType.of(dtype))
+            cases.append(h.Case(case, QUANTIZE, arrays))
+    on_every_target(cases)
+    h.check_all(cases)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sums_of_quantised_tensors(dtype: Any) -> None:
     cases = []

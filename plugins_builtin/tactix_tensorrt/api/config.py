@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tactix.network.definition import NetworkDefinition
     from tactix_tensorrt.api.layer import ILayer
     from tactix_tensorrt.api.tensor import ITensor
+    from tactix_tensorrt.api.values import Unsigned
 
 MIB = 1 << 20
 WHOLE_DEVICE = physical_memory()
@@ -164,7 +165,7 @@ class IBuilderConfig(Flagged[BuilderFlag], Reporting):
 
     # -- memory, tactics, profiles ----------------------------------------------------------------
 
-    def set_memory_pool_limit(self, pool: MemoryPoolType, pool_size: int) -> None:
+    def set_memory_pool_limit(self, pool: MemoryPoolType, pool_size: Unsigned) -> None:
         self._limits[pool] = pool_size
 
     def get_memory_pool_limit(self, pool: MemoryPoolType) -> int:
@@ -176,10 +177,10 @@ class IBuilderConfig(Flagged[BuilderFlag], Reporting):
         return self._limits[MemoryPoolType.WORKSPACE]
 
     @max_workspace_size.setter
-    def max_workspace_size(self, size: int) -> None:
+    def max_workspace_size(self, size: Unsigned) -> None:
         self._limits[MemoryPoolType.WORKSPACE] = size
 
-    def set_tactic_sources(self, tactic_sources: int) -> bool:
+    def set_tactic_sources(self, tactic_sources: Unsigned) -> bool:
         """Libraries that may be called; without a call all that are there may. Sources of kernels
         of TensorRT's own change nothing.
         """

@@ -24,6 +24,7 @@ from tactix_tensorrt.levels import at_this_level
 if TYPE_CHECKING:
     from tactix.run.context import ExecutionContext
     from tactix_tensorrt.api.engine import ICudaEngine, IRuntimeConfig
+    from tactix_tensorrt.api.values import Unsigned
 
 
 ALIGNMENT = 64
@@ -166,7 +167,7 @@ class IExecutionContext(Reporting):
         self.set_optimization_profile_async(index, 0)
 
     @returns(False)
-    def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
+    def set_optimization_profile_async(self, profile_index: int, stream_handle: Unsigned) -> bool:
         self.native.set_optimization_profile(profile_index)
         self._take_only_shapes()
         self._moved()
@@ -322,7 +323,7 @@ class IExecutionContext(Reporting):
     # -- addresses --------------------------------------------------------------------------------
 
     @returns(False)
-    def set_tensor_address(self, name: str, memory: int) -> bool:
+    def set_tensor_address(self, name: str, memory: Unsigned) -> bool:
         self._moved()
         if self._converted is not None and name in self._converted:
             self._converted.addresses[name] = int(memory)
@@ -378,11 +379,11 @@ class IExecutionContext(Reporting):
         return self.native.device_memory
 
     @device_memory.setter
-    def device_memory(self, memory: int) -> None:
+    def device_memory(self, memory: Unsigned) -> None:
         self.set_device_memory(int(memory), self.engine.device_memory_size_v2)
 
     @returns(None)
-    def set_device_memory(self, memory: int, size: int) -> None:
+    def set_device_memory(self, memory: Unsigned, size: Unsigned) -> None:
         self.native.set_device_memory(int(memory), int(size))
 
     @returns(0)
@@ -397,13 +398,13 @@ class IExecutionContext(Reporting):
 
     @persistent_cache_limit.setter
     @returns(None)
-    def persistent_cache_limit(self, size: int) -> None:
+    def persistent_cache_limit(self, size: Unsigned) -> None:
         """One that the device does not have is logged, and changes nothing."""
         self.native.persistent_cache_limit = size
 
     # -- running ----------------------------------------------------------------------------------
 
-    def execute_async_v3(self, stream_handle: int) -> bool:
+    def execute_async_v3(self, stream_handle: Unsigned) -> bool:
         """Run on the set addresses, in a stream; False if that fails."""
         try:
             if self._allocators:
@@ -436,7 +437,7 @@ class IExecutionContext(Reporting):
         return done
 
     @returns(False)
-    def execute_v2(self, bindings: Sequence[int]) -> bool:
+    def execute_v2(self, bindings: Sequence[Unsigned]) -> bool:
         """Run on addresses in the engine's order; it is over when this returns, and told to a
         profiler.
         """
@@ -551,7 +552,7 @@ class IExecutionContext(Reporting):
 
     # -- before TensorRT 10 -----------------------------------------------------------------------
 
-    def execute_async_v2(self, bindings: Sequence[int], stream_handle: int) -> bool:
+    def execute_async_v2(self, bindings: Sequence[Unsigned], stream_handle: Unsigned) -> bool:
         for name, address in zip(self.engine, bindings, strict=True):
             if not self.set_tensor_address(name, address):
                 return False

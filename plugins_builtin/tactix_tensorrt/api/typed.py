@@ -41,11 +41,15 @@ LISTS = (list, tuple)
 """Made once: each call asks."""
 
 
-class _Array:
+class Array:
     """Stands for numpy's arrays in hints, so that numpy need not be imported."""
 
 
-ALIASES = {"Array": _Array, "Numbers": Weights | _Array | None}
+class Unsigned:
+    """Stands for integers that are not below 0 in hints."""
+
+
+ALIASES = {"Array": Array, "Numbers": Weights | Array | None, "Unsigned": Unsigned}
 """Of types, in hints."""
 
 
@@ -298,6 +302,10 @@ def _is_int(x: object) -> bool:
     return True
 
 
+def _is_unsigned(x: Any) -> bool:
+    return _is_int(x) and int(x) >= 0
+
+
 def _is_float(x: object) -> bool:
     if type(x) is float:
         return True
@@ -334,7 +342,8 @@ PLAIN: Mapping[object, Takes] = {
     int: _is_int,
     float: _is_float,
     bytes: _has_buffer,
-    _Array: _is_array,
+    Array: _is_array,
+    Unsigned: _is_unsigned,
     type(None): lambda x: x is None,
     None: lambda x: x is None,
 }

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     Array = np.ndarray[Any, Any]
+    Unsigned = int
+    """Of a size or an address: below 0 is of another type to the bindings."""
 
 float32, float16, bfloat16 = DataType.FLOAT, DataType.HALF, DataType.BF16
 int64, int32, int8, uint8, int4 = (

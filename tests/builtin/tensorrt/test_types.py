@@ -46,14 +46,16 @@ class Samples:
         self._known: dict[str, object] = {
             "str": "x",
             "int": 1,
+            "Unsigned": 1,
             "float": 1.0,
             "bool": True,
             "bytes": b"",
-            "F": trt.BuilderFlag.FP16,
+            "F": trt.BuilderFlag.TF32,
             "Enum": trt.ActivationType.RELU,
             "ITensor": x,
             "Sequence[ITensor]": [x],
             "Sequence[int]": (2, 3),
+            "Sequence[Unsigned]": (0, 0),
             "Sequence[float]": (0.0, 1.0),
             "Numbers": np.ones(1, np.float32),
             "Weights | Array": np.ones(1, np.float32),
@@ -275,3 +277,15 @@ def test_none_ends_what_may_be_set(small: trt.ICudaEngine, config: trt.IBuilderC
     assert context.set_debug_listener(None)
     context.profiler = None
     config.int8_calibrator = config.progress_monitor = None
+
+
+def test_sizes_and_addresses_below_0_are_of_another_type(
+    small: trt.ICudaEngine, config: trt.IBuilderConfig
+) -> None:
+    context = small.create_execution_context()
+    with pytest.raises(TypeError, match="memory: -64 is no Unsigned"):
+        context.set_tensor_address("x", -64)
+    with pytest.raises(TypeError, match="stream_handle: -1 is no Unsigned"):
+        context.execute_async_v3(-1)
+    with pytest.raises(TypeError, match="pool_size: -5 is no Unsigned"):
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, -5)

@@ -122,15 +122,16 @@ def appended_states(
 
 def _appended(body: ImportedBody, state: Value, result: Value) -> tuple[Value, ...]:
     """What a body appends to a sequence; nothing if it does something else with it."""
-    users, found = body.network.users(), list[Value]()
-    if body.network.outputs.count(result) > 1:
+    network, found = body.network, list[Value]()
+    users = network.users()
+    if users.get(result) or network.outputs.count(result) > 1:
         return ()
     while result is not state:
         node = result.producer
         if node is None or node.layer.key != INSERT or len(node.given) != 2:
             return ()
         result, value = node.given
-        if len(users[result]) > 1 or body.network.is_output(result):
+        if len(users[result]) > 1 or network.is_output(result):
             return ()
         found.insert(0, value)
     return tuple(found)

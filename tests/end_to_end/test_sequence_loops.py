@@ -305,6 +305,9 @@ LEFT = {
     "a place": "r = Gather (x, i)  t = SequenceInsert (s, r, first)",
     "it is read": "r = Gather (x, i)  m = SequenceLength (s)  f = Cast <to = 1> (m)"
     "  q = Add (r, f)  t = SequenceInsert (s, q)",
+    "it is read when it is longer": "r = Gather (x, i)  t = SequenceInsert (s, r)"
+    "  three = Constant <value = int64 {3}> ()  m = SequenceLength (t)  d = Less (m, three)",
+    "it is two states": "r = Gather (x, i)  t = SequenceInsert (s, r)  t2 = Identity (t)",
     "some iterations append": """r = Gather (x, i)  m = ReduceSum <keepdims = 0> (r)
         zero = Constant <value = float {0}> ()  w = Greater (m, zero)
         t = If (w) <
@@ -322,6 +325,12 @@ def test_other_lists_stay_sequences(reason: str) -> None:
         before = "e0 = Constant <value = float[2] {1, 2}> ()  z = SequenceConstruct (e0)"
     joined = "y = ConcatFromSequence <axis = 0> (l)"
     model = appending(joined, "float[?] y", before=before, body=LEFT[reason])
+    if reason == "it is read when it is longer":
+        model = model.replace("d = Identity (c)", "")
+    if reason == "it is two states":
+        model = model.replace("l = Loop (n, , z)", "l, l2 = Loop (n, , z, z)")
+        model = model.replace("seq(float[a]) s)", "seq(float[a]) s, seq(float[a]) s2)")
+        model = model.replace("seq(float[a]) t)", "seq(float[a]) t, seq(float[a]) t2)")
     engine = build(model)
     assert sequences_left(engine)
     for n in (1, 4, 5):

@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from tactix.base.dims import Env, evaluate_shape
@@ -45,19 +46,25 @@ class NumpyLauncher(Launcher):
         layer = meaning.layer
         try:
             found = _computed(step.name, layer, meaning.at(env), values)
-            return [owned(r, o.spec.dtype) for o, r in zip(step.outputs, found, strict=True)]
+            kept = held(values)
+            return [owned(r, o.spec.dtype, kept) for o, r in zip(step.outputs, found, strict=True)]
         except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as e:
             raise failed(layer, values, e, step.name) from e
 
 
-def owned(result: Any, dtype: DType | None = None) -> Any:
+def held(values: Sequence[Any]) -> frozenset[int]:
+    """The ids of what lists among a step's inputs hold: all of it is owned."""
+    return frozenset(map(id, chain.from_iterable(v for v in values if isinstance(v, list))))
+
+
+def owned(result: Any, dtype: DType | None = None, kept: frozenset[int] = frozenset()) -> Any:
     """A contiguous array; a copy if it looks at other memory, which may be gone before the result
-    is. In lists, too.
+    is. In lists, too, but for what is ``held`` already: a list grows by one element at a time.
     """
     import numpy as np
 
     if isinstance(result, (list, tuple)):
-        return [owned(x) for x in result]
+        return [x if id(x) in kept else owned(x) for x in result]
     if result is None or isinstance(result, dict):
         return result
     a = np.asarray(result)

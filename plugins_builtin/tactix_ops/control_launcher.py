@@ -18,7 +18,7 @@ from tactix.contracts.launcher import (
     StepBody,
 )
 from tactix.contracts.program import PlacedPart
-from tactix_sdk.numpy_launcher import owned
+from tactix_sdk.numpy_launcher import held, owned
 
 
 class ControlLauncher(Launcher):
@@ -83,7 +83,8 @@ class ControlLauncher(Launcher):
             found = steadily(kind, params, bodies[0], values)
             if found is None:
                 found = run(Running(params, bodies, [o.spec for o in step.outputs], env), values)
-            return [owned(y, o.spec.dtype) for o, y in zip(step.outputs, found, strict=True)]
+            kept = held(values)
+            return [owned(y, o.spec.dtype, kept) for o, y in zip(step.outputs, found, strict=True)]
         except TactixError:
             raise
         except (

@@ -4,7 +4,7 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tactix.base.dims import Env, Shape, evaluate, evaluate_shape, learn, show, symbols
 from tactix.base.errors import DataError, ExecutionError
@@ -12,6 +12,7 @@ from tactix.contracts.launcher import Runnable, bind
 from tactix.plan.extents import Checked, check, size_at
 from tactix.plan.memory import plan_memory
 from tactix.plan.parts import PART, located
+from tactix.plan.schema import symbols_of
 from tactix.run.link import LinkedPlan
 from tactix.run.memory import Memory
 from tactix.run.watchers import UNWATCHED
@@ -51,10 +52,11 @@ class Segment:
         self.checks: list[Checked] = list(plan.demands.get(first, ()))
         self.checks += (e for k in range(first, stop) for e in plan.extents.get(k, ()))
         self.is_empty = not (self.steps or self.own or self.checks)
+        self._named = self._names()
         self.watch = UNWATCHED
         self.runnable: Runnable | None = None
         self.places: list[int] = []
-        self._env: dict[str, int] | None = None
+        self._env: Mapping[str, int] | None = None
         self._memory = Memory(0, 0)
         self._bound: list[int] = []
 
@@ -62,7 +64,8 @@ class Segment:
         """Make its outputs, place its buffers, bind what changed, run."""
         if self.is_empty:
             return
-        fresh, addresses = env != self._env, run_values.addresses
+        known, addresses = self._at(env), run_values.addresses
+        fresh = known != self._env
         if fresh:
             self.lay_out(env)
         for (buffer, _, dtype), shape in zip(self.outputs, self.shapes, strict=True):
@@ -70,7 +73,7 @@ class Segment:
         for i, address in zip(self.own, self.places, strict=True):
             addresses[i] = address
         if not self.steps:
-            self._env = dict(env) if fresh else self._env
+            self._env = known
             return
         run_values.place(self.outer)
         if fresh:
@@ -84,6 +87,22 @@ class Segment:
         self._weights = run_values.weights
         if self.runnable is not None:
             self.runnable()
+
+    def _names(self) -> frozenset[str] | None:
+        """The symbols that its memory and its steps hang on; None for all: of steps that are no
+        machine code only their launcher knows.
+        """
+        plan, launchers = self.program.plan, self.program.launchers
+        if not all(launchers[s.artifact.launcher].iterates for s in self.steps):
+            return None
+        buffers = [plan.buffers[b] for b in {*self.own, *self.outer}]
+        return symbols_of(self.steps, buffers, self.checks)
+
+    def _at(self, env: Env) -> Mapping[str, int]:
+        """The values of the symbols that it hangs on, those that are known."""
+        if self._named is None:
+            return dict(env)
+        return {name: n for name, n in env.items() if name in self._named}
 
     @property
     def held_bytes(self) -> int:
@@ -129,7 +148,7 @@ class Segment:
         if self.runnable is None:
             self.runnable = self.program.link_steps(self.steps, self.program.context, self.watch)
         bind(self.runnable, self.steps, env, addresses)
-        self._env, self._bound = dict(env), [addresses[b] for b in self.outer]
+        self._env, self._bound = self._at(env), [addresses[b] for b in self.outer]
         return self.runnable
 
     def _rebind(self, addresses: list[int]) -> None:

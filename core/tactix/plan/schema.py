@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from tactix.base import dims
@@ -21,7 +22,7 @@ from tactix.contracts.states import States
 from tactix.contracts.trust import Seal
 from tactix.plan import states
 from tactix.plan.demands import Demand, demands
-from tactix.plan.extents import Extent, extents
+from tactix.plan.extents import Checked, Extent, extents
 from tactix.plan.in_place import in_place, one_memory
 from tactix.plan.kernel_sets import check as check_sets
 from tactix.plan.kernel_sets import kernel_sets
@@ -233,13 +234,21 @@ class Plan:
         """Symbols on which a size hangs: of its steps, their operands or its buffers, or what is
         asked of symbols; those of plans inside included.
         """
-        operands = (o for s in self.steps for o in (*s.inputs, *s.outputs))
-        sizes = [d for o in operands for d in o.spec.shape]
-        sizes += (d for s in self.steps for d in s.artifact.sizes)
-        sizes += (d for b in self.buffers for d in (*b.shape, b.nbytes, b.offset))
-        asked = (c.symbols for some in self.demands.values() for d in some for c in d.conditions())
+        asked = chain.from_iterable(self.demands.values())
         inside = (p.named for s in self.steps for p in s.plans)
-        return frozenset[str]().union(*map(dims.symbols, sizes), *asked, *inside)
+        return symbols_of(self.steps, self.buffers, asked).union(*inside)
+
+
+def symbols_of(
+    steps: Iterable[Step], buffers: Iterable[Buffer], asked: Iterable[Checked]
+) -> frozenset[str]:
+    """Symbols on which a size of steps, their operands or buffers hangs, or what is asked."""
+    sizes = [d for b in buffers for d in (*b.shape, b.nbytes, b.offset)]
+    for s in steps:
+        sizes += (d for o in (*s.inputs, *s.outputs) for d in o.spec.shape)
+        sizes += s.artifact.sizes
+    conditions = (c.symbols for a in asked for c in a.conditions())
+    return frozenset[str]().union(*map(dims.symbols, sizes), *conditions)
 
 
 def validate(plan: Plan, around: frozenset[str] = frozenset(), depth: int = 0) -> Plan:

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tactix.base.dims import Assumption, symbols
+from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
 from tactix_onnx.sequences import elements
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from tactix_onnx.subgraph import ImportedBody
 
 SPLIT, INSERT = "tactix.SplitToSequence@1", "tactix.SequenceInsert@1"
+LENGTH = "tactix.SequenceLength@1"
 
 # -- reading -------------------------------------------------------------------------------------
 
@@ -96,15 +100,20 @@ FIRST_IN, FIRST_OUT = 2, 1
 
 @dataclass(frozen=True)
 class AppendedState:
-    """A state of a loop that is a sequence to which each iteration appends, and which it does not
-    read otherwise. ``index``: of the state; ``before``: the rows that the sequence is made of
-    before the loop, in order; ``appended``: what an iteration appends, in order. All have one
-    shape, which no iteration changes.
+    """A state of a loop that is a sequence to which each iteration appends, and of which it asks
+    the length at most. ``index``: of the state; ``before``: the rows that the sequence is made of
+    before the loop, in order; ``versions``: the sequence in the body, as an iteration finds it and
+    after each that it appends. All elements have one shape, which no iteration changes.
     """
 
     index: int
     before: tuple[Value, ...]
-    appended: tuple[Value, ...]
+    versions: tuple[Value, ...]
+
+    @property
+    def appended(self) -> list[Value]:
+        """What an iteration appends, in order."""
+        return _appended(self.versions)
 
 
 def appended_states(
@@ -113,28 +122,32 @@ def appended_states(
     """The states of a loop that are such; ``states``: their values before it."""
     known, found = ctx.walker.known_symbols(), []
     for i, before in enumerate(states):
-        appended = _appended(body, body.inputs[FIRST_IN + i], body.outputs[FIRST_OUT + i])
+        versions = _versions(body, body.inputs[FIRST_IN + i], body.outputs[FIRST_OUT + i])
+        appended = _appended(versions)
         if appended and _have_one_shape(appended, body, known):
             rows = _rows_before(ctx, before, appended[0].spec)
-            found += [] if rows is None else [AppendedState(i, rows, appended)]
+            found += [] if rows is None else [AppendedState(i, rows, versions)]
     return tuple(found)
 
 
-def _appended(body: ImportedBody, state: Value, result: Value) -> tuple[Value, ...]:
-    """What a body appends to a sequence; nothing if it does something else with it."""
-    network, found = body.network, list[Value]()
+def _appended(versions: Sequence[Value]) -> list[Value]:
+    return [v.producer.given[1] for v in versions[1:] if v.producer is not None]
+
+
+def _versions(body: ImportedBody, state: Value, result: Value) -> tuple[Value, ...]:
+    """A sequence as a body finds it, and after each that it appends; nothing if it does something
+    else with it than to append and to ask for its length.
+    """
+    network, found = body.network, [result]
     users = network.users()
-    if users.get(result) or network.outputs.count(result) > 1:
-        return ()
-    while result is not state:
-        node = result.producer
+    while found[0] is not state:
+        node = found[0].producer
         if node is None or node.layer.key != INSERT or len(node.given) != 2:
             return ()
-        result, value = node.given
-        if len(users[result]) > 1 or network.is_output(result):
-            return ()
-        found.insert(0, value)
-    return tuple(found)
+        found.insert(0, node.given[0])
+    readers = [n for v in found for n, _ in users.get(v, ()) if n.layer.key != LENGTH]
+    given_out = sum(network.outputs.count(v) for v in found)
+    return tuple(found) if given_out == 1 and len(readers) == len(found) - 1 else ()
 
 
 def _have_one_shape(values: Sequence[Value], body: ImportedBody, known: frozenset[str]) -> bool:
@@ -167,17 +180,32 @@ def stacking(body: ImportedBody, states: Sequence[AppendedState]) -> ImportedBod
     stacks: they are none any more.
     """
     network, names = body.network, body.network.output_names
+    for s in states:
+        _without_lengths(body, s)
     stacked = [_of_iteration(network, s.appended) for s in states]
-    gone_in, gone_out = ({first + s.index for s in states} for first in (FIRST_IN, FIRST_OUT))
-    for i in gone_in:
+    gone = {FIRST_IN + s.index for s in states}
+    for i in gone:
         network.inputs.remove(body.inputs[i])
     for s, v in zip(states, stacked, strict=True):
         name = names[FIRST_OUT + s.index]
         network.unmark_output(name)
         network.mark_output(v, name)
-    kept = [v for i, v in enumerate(body.outputs) if i not in gone_out]
-    inputs = tuple(v for i, v in enumerate(body.inputs) if i not in gone_in)
-    return replace(body, inputs=inputs, outputs=(*kept, *stacked))
+    inputs = tuple(v for i, v in enumerate(body.inputs) if i not in gone)
+    return replace(body, inputs=inputs, outputs=network.outputs)
+
+
+def _without_lengths(body: ImportedBody, state: AppendedState) -> None:
+    """Let the body find the lengths of the sequence by the number of the iteration."""
+    network, before = body.network, sum((x.spec.shape[0] for x in state.before), start=0)
+    users, each = network.users(), network.add_constant(np.array(len(state.appended)))
+    for k, v in enumerate(state.versions):
+        for node in (n for n, _ in users.get(v, ()) if n.layer.key == LENGTH):
+            (first,) = network.add_layer("tactix.Dims", [], values=(before + k,), dtype=DType.INT64)
+            (i,) = network.add_layer("tactix.Reshape", [body.inputs[0]], shape=())
+            (i,) = network.add_layer("tactix.Mul", [i, each])
+            (length,) = network.add_layer("tactix.Add", [i, first], node.name, node.origin)
+            network.redirect_uses(node.outputs[0], length)
+            network.redirect_output(node.outputs[0], length)
 
 
 def _of_iteration(network: NetworkDefinition, values: Sequence[Value]) -> Value:

@@ -113,6 +113,9 @@ BEFORE = {
 }
 BODIES = {
     "twice": "r = Gather (x, i)  q = Relu (r)  u = SequenceInsert (s, q)  t = SequenceInsert (u, r)",
+    "its length": """r = Gather (x, i)  m = SequenceLength (s)  f = Cast <to = 1> (m)
+        q = Add (r, f)  u = SequenceInsert (s, q)  m2 = SequenceLength (u)  f2 = Cast <to = 1> (m2)
+        q2 = Mul (r, f2)  t = SequenceInsert (u, q2)""",
     "the same twice": "r = Gather (x, i)  u = SequenceInsert (s, r)  t = SequenceInsert (u, r)",
     "a constant": "r = Constant <value = float[6] {1, 2, 3, 4, 5, 6}> ()  t = SequenceInsert (s, r)",
     "the iteration": "e = Constant <value = int64[1] {6}> ()  f = Cast <to = 1> (i)"
@@ -164,6 +167,16 @@ def test_a_list_that_its_body_ends() -> None:
         x = np.array(X)
         x[row, 2] = 9
         both(model, engine, x=x, top=np.array(8, np.float32))
+
+
+def test_a_list_that_its_length_ends() -> None:
+    body = """r = Gather (x, i)  t = SequenceInsert (s, r)  m = SequenceLength (t)
+        d = Less (m, n)"""
+    model = appending(*STACKED, body=body, given=", ").replace("{ d = Identity (c)", "{")
+    engine = build(model)
+    assert not sequences_left(engine)
+    for n in (3, 1, 5, 0):
+        both(model, engine, x=X, n=np.array(n))
 
 
 GUARDED = text(
@@ -303,10 +316,9 @@ LEFT = {
         "  z0 = Constant <value = int64[1] {0}> ()  q = Slice (r, z0, j)  t = SequenceInsert (s, q)"
     ),
     "a place": "r = Gather (x, i)  t = SequenceInsert (s, r, first)",
-    "it is read": "r = Gather (x, i)  m = SequenceLength (s)  f = Cast <to = 1> (m)"
-    "  q = Add (r, f)  t = SequenceInsert (s, q)",
-    "it is read when it is longer": "r = Gather (x, i)  t = SequenceInsert (s, r)"
-    "  three = Constant <value = int64 {3}> ()  m = SequenceLength (t)  d = Less (m, three)",
+    "it is read": "r = Gather (x, i)  t = SequenceInsert (s, r)  l0 = Constant <value = int64 {-1}> ()"
+    "  w = SequenceAt (t, l0)  m = ReduceMax <keepdims = 0> (w)  top = Constant <value = float {9}> ()"
+    "  d = Less (m, top)",
     "it is two states": "r = Gather (x, i)  t = SequenceInsert (s, r)  t2 = Identity (t)",
     "some iterations append": """r = Gather (x, i)  m = ReduceSum <keepdims = 0> (r)
         zero = Constant <value = float {0}> ()  w = Greater (m, zero)
@@ -325,7 +337,7 @@ def test_other_lists_stay_sequences(reason: str) -> None:
         before = "e0 = Constant <value = float[2] {1, 2}> ()  z = SequenceConstruct (e0)"
     joined = "y = ConcatFromSequence <axis = 0> (l)"
     model = appending(joined, "float[?] y", before=before, body=LEFT[reason])
-    if reason == "it is read when it is longer":
+    if reason == "it is read":
         model = model.replace("d = Identity (c)", "")
     if reason == "it is two states":
         model = model.replace("l = Loop (n, , z)", "l, l2 = Loop (n, , z, z)")

@@ -24,7 +24,7 @@ from tactix_codegen.c.scalar import element, stored
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text
 from tactix_codegen.cuda.text import CudaArgs
-from tactix_codegen.operations.resize import PLACES, ROUNDED, TAPS
+from tactix_codegen.operations.resize import ROUNDED, TAPS, place
 from tactix_cuda.tactics.rows import FLOATS
 from tactix_ops.layers.resize import Axis, axis_weights
 
@@ -266,9 +266,8 @@ def _computed(args: CudaArgs, node: Node, t: RunningTaps) -> list[str]:
 
 
 def _between(args: CudaArgs, node: Node, t: RunningTaps) -> str:
-    size, out = (f"(double){args.dim(d)}" for d in (t.size, t.out))
-    form = PLACES[node.attrs.coordinate_transformation_mode]
-    return form.format(i=f"(double)i{t.axis}", size=size, out=out, scale=_scale(args, t))
+    size, out = map(args.dim, (t.size, t.out))
+    return place(node, f"i{t.axis}", size, out, _scale(args, t), "0.0", "1.0")
 
 
 def _scale(args: CudaArgs, t: RunningTaps) -> str:

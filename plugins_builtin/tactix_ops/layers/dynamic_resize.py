@@ -14,14 +14,14 @@ from tactix.base.errors import ShapeError
 from tactix.contracts.layer import Layer
 from tactix_ops.layers.common import Array, Specs, optional, pick, required, same_dim
 from tactix_ops.layers.dynamic import Dynamic, fresh, numbers
-from tactix_ops.layers.resize import Resize, ResizeAttrs
+from tactix_ops.layers.resize import PlaceAttrs, Resize, ResizeAttrs
 
 LARGEST_DENOMINATOR = 1000
 """Scales are taken as fractions up to this denominator where that is the same float."""
 
 
 @dataclass(frozen=True)
-class DynamicResizeAttrs:
+class DynamicResizeAttrs(PlaceAttrs):
     """As those of Resize. ``axes``: which ones the tensors are about; empty: all.
 
     ``keep_aspect_ratio_policy``: ``stretch``, or one scale for all axes: ``not_larger`` or

@@ -18,9 +18,25 @@ from tactix.base.tensor import TensorSpec
 from tactix.contracts.layer import Layer
 from tactix_ops.layers.common import Array, Specs, required, wide
 
+_SINGLE = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn")
+
+
+class PlaceAttrs:
+    """What attributes of Resize and of those like it say together of places between elements."""
+
+    mode: str
+    coordinate_transformation_mode: str
+
+    @property
+    def is_single(self) -> bool:
+        """Whether places are computed in float32, as ONNX Runtime does: of a scale without an exact
+        value, as 0.7, some nearest elements are as near as others in float32 alone.
+        """
+        return self.mode == "nearest" and self.coordinate_transformation_mode in _SINGLE
+
 
 @dataclass(frozen=True)
-class ResizeAttrs:
+class ResizeAttrs(PlaceAttrs):
     """``sizes``: the result's shape. ``scales``: output over input per axis; empty: the quotient of
     the sizes.
 
@@ -81,9 +97,14 @@ COORDINATES: dict[str, Callable[[Array, Axis], Array]] = {
     "tf_crop_and_resize": _crop,
 }
 
+MIDDLE = 0.500001
+"""Where a place lies between two elements that are as near: within 1e-6 of the middle, as ONNX
+Runtime 1.32 has it, by its results at 76 scales.
+"""
+
 ROUNDINGS: dict[str, Callable[[Array, Axis], Array]] = {
-    "round_prefer_floor": lambda x, a: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x, a: np.floor(x + 0.5),
+    "round_prefer_floor": lambda x, a: np.ceil(x - MIDDLE),
+    "round_prefer_ceil": lambda x, a: np.floor(x + MIDDLE),
     "floor": lambda x, a: np.floor(x),
     "ceil": lambda x, a: np.ceil(x),
     "simple": lambda x, a: np.ceil(x) if a.scale < 1 else np.floor(x),
@@ -109,7 +130,8 @@ _KERNELS = {"linear": (_triangle, 1.0), "cubic": (_keys, 2.0)}
 
 def axis_weights(attrs: ResizeAttrs, a: Axis) -> tuple[Array, Array]:
     """Weights (out, size) in float64, and which outputs are outside the input (extrapolation)."""
-    x = COORDINATES[attrs.coordinate_transformation_mode](np.arange(a.out, dtype=np.float64), a)
+    results = np.arange(a.out, dtype=np.float32 if attrs.is_single else np.float64)
+    x = COORDINATES[attrs.coordinate_transformation_mode](results, a).astype(np.float64)
     outside = (x < 0) | (x > a.size - 1)
     weights = np.zeros((a.out, a.size))
     rows = np.arange(a.out)

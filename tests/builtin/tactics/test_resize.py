@@ -7,8 +7,11 @@ from typing import Any
 
 import asked
 import numpy as np
+import onnx
+import onnxruntime as ort
 import pytest
 from harness import NATIVE, Case, check, check_all, devices, node
+from onnx import helper
 
 from tactix.base import dims
 from tactix.base.dtypes import DType
@@ -130,6 +133,36 @@ def test_other_axes(mode):
         _case(_array(3, 4, 5), (6, 8, 10), mode=mode),
     ]
     check_all(cases)
+
+
+@pytest.mark.parametrize("coordinates", ["half_pixel", "pytorch_half_pixel", "asymmetric"])
+@pytest.mark.parametrize("rounding", [r for r in ROUNDINGS if r != "simple"])
+def test_the_nearest_of_scales_without_an_exact_value(coordinates, rounding):
+    """As ONNX Runtime has it, also where two elements are as near in float32 alone."""
+    x = np.arange(21, dtype=np.float32).reshape(1, 1, 21)
+    attrs = {"coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
+    cases = []
+    for scale in map(float, np.float32([0.1, 0.3, 0.35, 0.7, 0.9, 1.3, 1.4, 2.1, 2.8])):
+        size, more = int(np.float32(21) * np.float32(scale)), {"scales": (1.0, 1.0, scale), **attrs}
+        fixed = _case(x, (1, 1, size), **more)
+        found = fixed.node.layer.reference(fixed.node.attrs, x)[0]
+        assert np.array_equal(found, _theirs(x, scale, attrs))
+        cases += [fixed, _running(x, (1, 1, "s"), (1, 1, "t"), attrs=more, t=size)]
+    check_all(cases)
+
+
+def _theirs(x: Any, scale: float, attrs: dict[str, str]) -> Any:
+    """ONNX Runtime's result along the last axis."""
+    scales = onnx.numpy_helper.from_array(np.array([1, 1, scale], np.float32), "scales")
+    made = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="nearest", **attrs)
+    kind = onnx.TensorProto.FLOAT
+    given, result = (
+        helper.make_tensor_value_info(n, kind, s) for n, s in (("x", x.shape), ("y", None))
+    )
+    graph = helper.make_graph([made], "resized", [given], [result], [scales])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": x})[0]
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])

@@ -17,7 +17,7 @@ from tactix_codegen.c import copy as c_copy
 from tactix_codegen.c import text as c_text
 from tactix_codegen.c.scalar import float_literal, int_range
 from tactix_codegen.c.text import Args, block, comment, loop
-from tactix_codegen.operations.resize import CROPPED, PLACES, ROUNDED
+from tactix_codegen.operations.resize import ROUNDED, place
 from tactix_cpu.tactics.sample.axes import (
     WHOLE,
     AxisGroup,
@@ -191,19 +191,17 @@ class _ResizeKernel:
 
     def between(self, t: ComputedTaps) -> list[str]:
         """Declare ``at``, where result ``i`` lies, and ``scale``."""
-        size, out = (f"(double){self.args.dim(d)}" for d in (t.size, t.out))
+        size, out = map(self.args.dim, (t.size, t.out))
         region = self.numbers.region(self.args, t)
         start, end = region or ("0.0", "1.0")
-        mode = self.node.attrs.coordinate_transformation_mode
-        form = CROPPED if mode == "tf_crop_and_resize" else PLACES[mode]
-        place = form.format(i="(double)i", size=size, out=out, scale="scale", start=start, end=end)
-        same = f"scale == 1.0 && {self.args.dim(t.size)} == {self.args.dim(t.out)}"
+        between = place(self.node, "i", size, out, "scale", start, end)
+        same = f"scale == 1.0 && {size} == {out}"
         if region is not None:
             same = f"{same} && {start} == 0.0 && {end} == 1.0"
         return [
             f"const double scale = {self.numbers.scale(self.args, t)};",
             comment("An axis that keeps its size is copied."),
-            f"const double at = {same} ? (double)i : {place};",
+            f"const double at = {same} ? (double)i : {between};",
         ]
 
     # Rows

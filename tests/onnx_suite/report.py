@@ -35,6 +35,7 @@ agree with each other:
 | global pooling of no elements | NaN for `GlobalAveragePool`, -inf for `GlobalMaxPool` | an error |
 | NaN in `ArgMax`, `ArgMin`, `ReduceMax`, `ReduceMin`, `MaxPool` | taken first, as in numpy | some are passed over |
 | `Compress`, condition longer than the axis | an error if slices beyond it are asked for | the rest is ignored |
+| `Resize` by scales that leave every size as it is, as 1.1 of 5 | resized, as by the standard | copied |
 | scale of `DynamicQuantizeLinear` of zeros | 0, by the standard's function (onnx's reference: 1/255) | 1 |
 
 Numbers and types of inputs and outputs are held against onnx's description of each operator at the version that the

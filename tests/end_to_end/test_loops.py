@@ -18,6 +18,7 @@ from tactix.base.errors import ExecutionError
 from tactix.contracts.program import Iteration
 from tactix_cpu import launcher
 from tactix_cpu.programs import ElfProgram
+from tactix_runtime import dynamic_shapes
 
 ort = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.compiler
@@ -123,7 +124,7 @@ def test_shapes_in_turns_are_native_calls_each(turns: Turns, model: str, given: 
 def test_memory_that_is_large_is_not_kept_for_every_shape(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tactix_runtime.dynamic_shapes.SMALL_BYTES", -1)
+    monkeypatch.setattr(dynamic_shapes, "SMALL_BYTES", -1)
     engine = build(KEPT)
     for n in (2, 5) * 4:
         check(engine, KEPT, a=rand(n, 4), times=np.array(3))

@@ -145,6 +145,6 @@ def test_what_is_no_spec_is_refused_where_it_is_inferred(said: Any) -> None:
     network = builder(Pack(layers=(odd,))).create_network("odd")
     x = network.add_input("x", "f32", (3, 5))
     with pytest.raises(
-        errors.NetworkError, match=r"here \(acme\.Odd@1\): .* is no TensorSpec of a DType"
+        errors.PluginError, match=r"here \(acme\.Odd@1\): .* is no TensorSpec of a DType"
     ):
         network.add_layer("acme.Odd", [x], "here")

@@ -73,7 +73,7 @@ def test_what_is_closed_to_writers_can_be_read() -> None:
         alignment=1,
         at_end=True,
         offset=0,
-        more="fence.close_to_writers(); print(fence.content[0])",
+        more="fence.close_to_writers(); print(fence.content[0], flush=True)",
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     assert done.stdout == f"{FILL}\n"

@@ -1,7 +1,8 @@
 """A command that is stopped while kernels are compiled ends at once, with its exit code, and leaves
 nothing behind.
 
-The compiler is a script that never ends and has a child, as compiler drivers have.
+The compiler is a script that never ends and has a child, as compiler drivers have; but for what is
+compiled to see whether it works.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="signals of POSIX")
 
 COMPILER = """#!/bin/sh
-case "$*" in *--version*) echo endless 1.0; exit;; esac
+case "$*" in *--version*) echo endless 1.0; exit;; *probe.c*) echo works > probe.so; exit;; esac
 [ -n "$BEGUN" ] || grep -q 'define TX_ENTRY' u0.c || exit 1
 sleep 600 &
 echo $$ $! >> "$PIDS"

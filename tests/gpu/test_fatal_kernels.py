@@ -11,9 +11,9 @@ from typing import Any
 import cuda_engine as e
 import numpy as np
 import pytest
+from kept_log import KeptLog
 
 import tactix
-from tactix.base.logger import Severity
 from tactix.contracts.artifact import Source
 from tactix.contracts.tactic import Tactic
 from tactix.plugins.hookspecs import hookimpl
@@ -63,17 +63,7 @@ class Pack:
         return self.tactics
 
 
-class Heard(tactix.Logger):
-    def __init__(self) -> None:
-        super().__init__()
-        self.warnings: list[str] = []
-
-    def log(self, severity: Severity, msg: str) -> None:
-        if severity <= Severity.WARNING:
-            self.warnings.append(msg)
-
-
-def builder(heard: Heard, *tactics: Tactic) -> tactix.Builder:
+def builder(heard: KeptLog, *tactics: Tactic) -> tactix.Builder:
     session = tactix.Session(plugins=[("test", Pack(*tactics))], enable=["test"])
     session.active_rules = list  # type: ignore[method-assign]  # sums stay apart
     return tactix.Builder(heard, session)
@@ -100,7 +90,7 @@ def test_a_fatal_kernel_costs_itself_the_race(
 ) -> None:
     monkeypatch.setenv(TIMEOUT, f"{PATIENCE:g}")
     use(device)
-    bad, heard = Fatal(name), Heard()
+    bad, heard = Fatal(name), KeptLog()
     made = builder(heard, bad, e.RIGHT, e.WRONG)
     config = e.config(timing_cache=tmp_path / "timings.json")
     start = time.monotonic()

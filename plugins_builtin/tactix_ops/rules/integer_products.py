@@ -126,15 +126,22 @@ def _computed(
     return T.ByteMatMul(x, y, z, w)
 
 
+def _widened(net: Any, name: str, dtype: str, shape: list[int | str]) -> Value:
+    """An input of bytes of an example, as int32."""
+    given = net.add_input(name, dtype, shape)
+    cast: Value = net.add_layer("tactix.Cast", [given], to=DType.INT32)[0]
+    return cast
+
+
+def _less(net: Any, values: list[Value], zeros: list[Value]) -> list[Value]:
+    """Each value of an example less its zero point."""
+    pairs = zip(values, zeros, strict=True)
+    return [net.add_layer("tactix.Sub", list(pair))[0] for pair in pairs]
+
+
 def _computed_example(net: Any) -> None:
-    casts = [
-        net.add_layer("tactix.Cast", [net.add_input(name, "u8", shape)], to=DType.INT32)[0]
-        for name, shape in (("a", ["n", 3, 5]), ("b", ["n", 5, 6]))
-    ]
-    zeros = [net.add_constant(np.int32(128)), net.add_input("z", "i32", [])]
-    shifted = [
-        net.add_layer("tactix.Sub", list(pair))[0] for pair in zip(casts, zeros, strict=True)
-    ]
+    casts = [_widened(net, "a", "u8", ["n", 3, 5]), _widened(net, "b", "u8", ["n", 5, 6])]
+    shifted = _less(net, casts, [net.add_constant(np.int32(128)), net.add_input("z", "i32", [])])
     net.mark_output(net.add_layer("tactix.MatMul", shifted)[0], "y")
     net.mark_output(net.add_layer("tactix.MatMul", casts)[0], "plain")
 
@@ -420,20 +427,14 @@ def _channels(x: Op, begin: int, count: int) -> Op:
 
 def _float_computed_conv_example(net: Any) -> None:
     casts = [
-        net.add_layer("tactix.Cast", [net.add_input(name, dtype, shape)], to=DType.INT32)[0]
-        for name, dtype, shape in (
-            ("x", "u8", ["n", 70, 5, "w"]),
-            ("y", "i8", [6, 70, 3, 3]),
-            ("z", "i8", []),
-        )
+        _widened(net, "x", "u8", ["n", 70, 5, "w"]),
+        _widened(net, "y", "i8", [6, 70, 3, 3]),
     ]
-    zeros = [net.add_constant(np.int32(128)), casts[2]]
-    shifted = [
-        net.add_layer("tactix.Sub", list(pair))[0] for pair in zip(casts, zeros, strict=False)
-    ]
+    zero = _widened(net, "z", "i8", [])
+    shifted = _less(net, casts, [net.add_constant(np.int32(128)), zero])
     fields = {"pads": (1, 0, 1, 1), "strides": (2, 1)}
     net.mark_output(net.add_layer("tactix.Convolution", shifted, **fields)[0], "y")
-    net.mark_output(net.add_layer("tactix.Convolution", casts[:2], **fields)[0], "plain")
+    net.mark_output(net.add_layer("tactix.Convolution", casts, **fields)[0], "plain")
 
 
 # -- products that floats may be faster for -------------------------------------------------------

@@ -14,9 +14,9 @@ import fake_driver
 import fatal_kernels as f
 import pytest
 from fake_driver import FakeApi, FakeKernel, fake_device
+from kept_log import KeptLog
 
 import tactix
-from tactix.base.logger import Severity
 from tactix.base.progress import SilentProgress
 from tactix.contracts.tactic import Tactic
 from tactix.select.timing_cache import TimingCache
@@ -30,16 +30,6 @@ from tactix_isolate.device_process import DeviceProcess
 from tactix_isolate.process import NoProcess, Worker
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
-
-
-class Heard(tactix.Logger):
-    def __init__(self) -> None:
-        super().__init__()
-        self.warnings: list[str] = []
-
-    def log(self, severity: Severity, msg: str) -> None:
-        if severity <= Severity.WARNING:
-            self.warnings.append(msg)
 
 
 def refused(*args: Any) -> None:
@@ -74,7 +64,7 @@ def net(built: tactix.Builder, layers: int = 1) -> Any:
 def built(
     tactics: list[Tactic], cache: Path | bool = False, layers: int = 1, **fields: Any
 ) -> tuple[tactix.Plan, list[str]]:
-    heard = Heard()
+    heard = KeptLog()
     builder = f.builder(tactics, heard)
     plan = builder.build_plan(net(builder, layers), e.config(timing_cache=cache, **fields))
     return plan, heard.warnings
@@ -164,7 +154,7 @@ def test_what_cannot_be_sent_is_tried_in_the_process_of_the_build(api: FakeApi) 
 def test_a_constant_that_is_large_is_read_there(api: FakeApi) -> None:
     import numpy as np
 
-    heard = Heard()
+    heard = KeptLog()
     builder = f.builder([e.RIGHT], heard)
     made = builder.create_network("large")
     x = made.add_input("x", "f32", (100_000,))

@@ -31,9 +31,11 @@ def bench(device: CudaDevice, kind: type[Bench] = Bench) -> Bench:
     )
 
 
-def check_all(device: CudaDevice, cases: Sequence[simt.Case]) -> None:
-    """Compile all variants of all cases, run each twice, and assert that results are right."""
-    properties, runs = device.properties(), bench(device)
+def check_all(device: CudaDevice, cases: Sequence[simt.Case], runs: int = 1) -> None:
+    """Compile all variants of all cases, run each so often, then once more, and assert that results
+    are right after both.
+    """
+    properties, benched = device.properties(), bench(device)
     made = []
     for case in cases:
         offered = case.only or asked.variants(case.tactic, case.node, properties)
@@ -52,10 +54,11 @@ def check_all(device: CudaDevice, cases: Sequence[simt.Case]) -> None:
     for case, variant, artifact in made:
         arrays = list(case.arrays) if case.arrays is not None else sample(case.node, case.env)
         want = Expected(case.node, arrays, case.env)
-        runnable, got = runs.prepare(
+        runnable, got = benched.prepare(
             case.node, with_binary(artifact, binaries), variant, arrays, case.env
         )
-        for _ in range(2):
-            runnable()
-            far = runs.check(case.node, variant, got, want)
+        for times in (runs, 1):
+            for _ in range(times):
+                runnable()
+            far = benched.check(case.node, variant, got, want)
             assert far <= case.budget, f"{case.node.name} [{variant}]: {far} times the budget"

@@ -4,14 +4,21 @@ on a few nodes.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gpu_cases
 import hopper_cases
+import product_cases as pc
 import pytest
 
+from tactix.base.tensor import NHWC
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.tactics.hopper import flow as hopper
 
 pytestmark = pytest.mark.gpu
+
+OFTEN = 20_000
+"""Runs of a kernel of some microseconds, which a fault that comes now and then has to survive."""
 
 
 @pytest.fixture(autouse=True)
@@ -37,3 +44,13 @@ def test_every_flow(
 
 def test_blocks_take_several_tiles(device: CudaDevice) -> None:
     gpu_cases.check_all(device, [hopper_cases.every_flow(c) for c in hopper_cases.large("f16")])
+
+
+def test_pairs_of_blocks_leave_together(device: CudaDevice) -> None:
+    """Kernels of one stage for each tile, run back to back: an arrival at a block that has left ended
+    about one build in ten.
+    """
+    image = ((8, 16, 112, 112), 64, (1, 1), {})
+    (case,) = pc.images(hopper_cases.CONV, "f16", [image])
+    pairs = replace(case, only=hopper.variants(hopper.pairs(), (NHWC,), (NHWC,)))
+    gpu_cases.check_all(device, [pairs], runs=OFTEN)

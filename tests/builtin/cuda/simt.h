@@ -143,10 +143,12 @@ struct simt_call<void (*)(P...)> {
   static void go(void (*f)(P...), const int64_t* a, std::index_sequence<I...>) { f((P)a[I]...); }
 };
 static void (*simt_body)();
+static void simt_block_left();
 static void simt_start() {
   simt_body();
   simt_fibers[simt_own].done = true;
   for (int g : {simt_own / 32, simt_of_block(), simt_warps + simt_cluster}) simt_groups[g].size--, simt_release(simt_groups[g]);
+  if (!simt_groups[simt_of_block()].size) simt_block_left();
   _longjmp(simt_scheduler, 1);
 }
 static bool simt_full(char* bar, uint32_t parity);

@@ -22,20 +22,20 @@ struct alignas(64) tx_map {
 };
 #define __grid_constant__
 
-struct simt_bar { int count, arrived; long bytes; uint32_t phase; std::vector<simt_copy> late; };
+struct simt_bar { int count, arrived; long bytes; uint32_t phase; std::vector<simt_copy> late; int far; };  // far: arrivals of other blocks under way
 static std::map<char*, simt_bar> simt_bars;
 static void simt_no_bars() { simt_bars.clear(); }
 static void simt_flip(simt_bar& b) {
   if (b.arrived == b.count && b.bytes == 0) b.arrived = 0, b.phase++;
 }
 static simt_bar& simt_barrier(tx_shared_t at) { return simt_bars[simt_place(at, 8)]; }
-static void tx_bar_init(tx_shared_t at, int count) { simt_barrier(at) = {count, 0, 0, 0, {}}; }
+static void tx_bar_init(tx_shared_t at, int count) { simt_barrier(at) = {count, 0, 0, 0, {}, 0}; }
 static void tx_bars_made() {}
 static void tx_fetch_map(const tx_map&) {}
 // That place of another block of the cluster.
 static char* simt_far(tx_shared_t at, int bytes, int block) {
   if (block < 0 || block >= simt_cluster) simt_fail("no such block");
-  if (simt_fibers[block * (int)blockDim.x].done) simt_fail("a place of a block that has left");
+  if (!simt_groups[simt_warps + block].size) simt_fail("a place of a block that has left");
   return simt_place(at, bytes) + (block - (int)tx_rank()) * simt_pitch;
 }
 static void simt_arrive_at(simt_bar& b) {
@@ -43,7 +43,15 @@ static void simt_arrive_at(simt_bar& b) {
   simt_flip(b);
 }
 static void tx_bar_arrive(tx_shared_t at) { simt_arrive_at(simt_barrier(at)); }
-static void tx_bar_arrive_far(tx_shared_t at, int block) { simt_arrive_at(simt_bars[simt_far(at, 8, block)]); }
+static void tx_bar_arrive_far(tx_shared_t at, int block) {
+  simt_bar& b = simt_bars[simt_far(at, 8, block)];
+  if (simt_eager) simt_arrive_at(b);
+  else b.far++;
+}
+static void simt_block_left() {
+  for (const auto& [at, b] : simt_bars)
+    if (at >= simt_shared && at < simt_shared + simt_pitch && b.far) simt_fail("arrivals at a block that has left");
+}
 static void tx_bar_expect(tx_shared_t at, int bytes) {
   simt_barrier(at).bytes += bytes;
   tx_bar_arrive(at);
@@ -52,6 +60,7 @@ static void tx_bar_expect(tx_shared_t at, int bytes) {
 static bool simt_full(char* bar, uint32_t parity) {
   simt_bar& b = simt_bars[bar];
   for (const simt_copy& c : std::exchange(b.late, {})) simt_do(c), b.bytes -= c.bytes;
+  for (; b.far; b.far--) simt_arrive_at(b);
   simt_flip(b);
   return (b.phase & 1) != parity;
 }

@@ -89,8 +89,8 @@ def test_every_flow_of_a_convolution(tmp_path: Path) -> None:
     ("flow", "old", "new"),
     [
         (TURNS, "tx_bar_wait(full + ring.stage * 8, ring.parity);", ""),
-        (TURNS, "tx_bar_wait(empty + ring.stage * 8, ring.parity);", ""),
-        (TOGETHER, "tx_bar_wait(empty + ring.stage * 8, ring.parity);", ""),
+        (TURNS, "tx_bar_wait(empty + ring.stage * 8, ring.parity);", ";"),
+        (TOGETHER, "tx_bar_wait(empty + ring.stage * 8, ring.parity);", ";"),
         (TOGETHER, "C::ALTERNATE ? 1 : C::TEAMS", "1"),
         (TOGETHER, "tx_ring<C> ring = {0, 1};", "tx_ring<C> ring = {0, 0};"),
         (TURNS, "tx_ring<C> ring = {0, 0};", "tx_ring<C> ring = {0, 1};"),
@@ -117,8 +117,9 @@ def test_every_flow_of_a_convolution(tmp_path: Path) -> None:
             "tx_cluster_meet();  // each counts bytes that the other one asks for",
             "__syncthreads();",
         ),
-        (PAIR_IN_TURNS, "tx_bar_wait(empty + ring.stage * 8, ring.parity);", ""),
-        (PAIR_IN_TURNS, "tx_cluster_meet();  // nobody leaves while the other block", "//"),
+        (PAIR_IN_TURNS, "tx_bar_wait(empty + ring.stage * 8, ring.parity);", ";"),
+        (PAIR, "s < C::STAGES; s++, ring.next()", "s < 0;"),
+        (PAIR_IN_TURNS, "s < C::STAGES; s++, ring.next()", "s < 0;"),
     ],
 )
 def test_a_fault_is_noticed(flow: Flow, old: str, new: str, tmp_path: Path) -> None:

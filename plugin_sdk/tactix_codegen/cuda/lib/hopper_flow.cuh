@@ -204,6 +204,10 @@ TX_INLINE void tx_produce(A& a, const tx_map& b, uint32_t down, uint32_t across,
       ring.next();
     }
   }
+  // A block must not leave while the other's teams are about to tell it that they are done with its stages: what arrives at
+  // a block that has left ends the launch, and a barrier of the cluster says nothing of arrivals under way.
+  if (C::PAIRED)
+    for (int s = 0; s < C::STAGES; s++, ring.next()) tx_bar_wait(empty + ring.stage * 8, ring.parity);
 }
 
 template <class C, class Fetch, class Lay, class Get, class Put>
@@ -276,7 +280,6 @@ TX_INLINE void tx_flow(A a, const tx_map& b, uint32_t down, uint32_t across, int
     tx_wait_for_others();
     tx_consume<C>(down, across, rank, count, base, fetch, lay, get, put);
   }
-  if (C::PAIRED) tx_cluster_meet();  // nobody leaves while the other block fills or empties its stages
   if (C::SPLITS == 1) return;
   tx_cluster_sync();  // all sums lie there
   if (threadIdx.x < C::TEAMS * 128) {

@@ -3,8 +3,8 @@ in no cache.
 
 Where a node treats the rows of its inputs (axis 0) one by one, ROWS of them are sampled and laid
 out over the whole in random order. So the reference is asked for ROWS rows, and every row that a
-kernel made is compared nevertheless: with the reference, or bit by bit with an equal row that was.
-Whether rows are independent is tried on the reference.
+kernel made is compared nevertheless: with the reference, or bit by bit, on the device, with an
+equal row that was. Whether rows are independent is tried on the reference.
 
 For timing a node stands in a graph many times over, each time with a copy of its constants,
 together larger than the device's L2 cache (COLD): in a network other layers' constants have been
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,6 +34,7 @@ from tactix.run.memory import Memory
 from tactix.select.accuracy import departure
 from tactix.select.bench import Bench, Expected, sample
 from tactix_codegen.cuda.target import COLD
+from tactix_cuda import row_twins
 from tactix_cuda.whole_plan_tuning import WholePlanTuning
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ COPIES = 96
 """How often a node stands in a graph at most; smaller constants, which are not cold then, are
 measured warm. With COLD, 96 MiB, that is so for constants of less than 1 MiB.
 """
-CHUNK = 1 << 22
-"""Bytes that a thread compares at a time: some MiB, beside which starting it is little."""
+FEW = 32
+"""Rows that are copied to the host one by one: each takes some microseconds more than its bytes."""
 GARBAGE = 0xA5
 """What outputs hold before, so that what is not written is noticed."""
 
@@ -291,29 +291,45 @@ class CudaBench(Bench):
     ) -> float:
         worst = 0.0
         for i, host in enumerate(got):
-            self.device.copy_out(host, self._outputs_at[i])
             worst = max(worst, self._departure(i, host, want, variant.output_format(i), granted))
         return worst
 
     def _departure(self, i: int, host: Any, want: Expected, fmt: Format, granted: float) -> float:
-        """Of a whole output; rows of the same bits as an equal one are not looked at again."""
+        """Of a whole output; of rows with the bits of an equal one, that one alone is looked at."""
         import numpy as np
 
+        address = self._outputs_at[i]
         if self._rows is None:
+            self.device.copy_out(host, address)
             return want.departure(i, fmt.unpack(host, want[i].shape), granted)
         index = self._rows.index
-        rows = host.reshape(len(index), -1)
-        width = rows.shape[1] * rows.itemsize
-        bits = rows.view(next(f"u{n}" for n in (8, 4, 2, 1) if width % n == 0))
-        step = max(1, CHUNK // max(1, width))
-        chunks = [slice(a, a + step) for a in range(ROWS, len(index), step)]
-        with ThreadPoolExecutor() as workers:
-            other = workers.map(
-                lambda c: np.flatnonzero((bits[c] != bits[index[c]]).any(1)) + c.start, chunks
-            )
-        looked = np.concatenate([np.arange(ROWS), *other])
+        other = self._differing(address, len(index), host.nbytes // len(index))
+        self._copy_rows(host, address, other)
+        looked = np.concatenate([np.arange(ROWS), other])
         shape = (len(looked), *want[i].shape[1:])
         return want.departure(i, fmt.unpack(host[looked], shape), granted, index[looked])
+
+    def _differing(self, address: int, rows: int, row_bytes: int) -> Any:
+        """Numbers of rows that are not those of the sample, bit by bit, but ought to be."""
+        import numpy as np
+
+        assert self._rows is not None
+        index = self._rows.index
+        twins = self._share("twins", lambda: self._memory(rows * 4, index.astype(np.uint32)))
+        differ = self._share("differ", lambda: self._memory(rows))
+        return row_twins.differing(
+            self.device, address, twins.address, differ.address, rows, row_bytes
+        )
+
+    def _copy_rows(self, host: Any, address: int, other: Any) -> None:
+        """The sample's rows and the others into the host's array; all, if these are many."""
+        if len(other) > FEW:
+            self.device.copy_out(host, address)
+            return
+        width = host.nbytes // len(host)
+        self.device.copy_out(host[:ROWS], address)
+        for row in other:
+            self.device.copy_out(host[row : row + 1], address + int(row) * width)
 
     # -- memory -----------------------------------------------------------------------------------
 

@@ -22,11 +22,14 @@ from tactix.contracts.launcher import LinkContext
 from tactix.contracts.tactic import CompileContext
 from tactix.plan import container
 from tactix.plugins.session import Session
+from tactix.run.memory import Memory
 from tactix.select.compile import Toolchain, with_binary
 from tactix.select.enumerate import Terms, bid
 from tactix.select.interleave import interleave
 from tactix_codegen.cuda.target import target
+from tactix_cuda import row_twins
 from tactix_cuda.bench import CudaBench, Turns
+from tactix_cuda.memory import PoolAllocator
 
 MODELS = Path(__file__).parents[1] / "models"
 
@@ -49,6 +52,22 @@ def h200(device: Any) -> Any:
     if device.properties().name != target("h200").name:
         pytest.skip(f"this is a {device.properties().name}")
     return device
+
+
+@pytest.mark.parametrize("row_bytes", [1, 6, 4, 1 << 20, (1 << 20) + 2])
+def test_rows_that_differ_from_their_twins(device: Any, row_bytes: int) -> None:
+    """In their first and last bytes, and in one between."""
+    rng = np.random.default_rng(row_bytes)
+    twins = np.uint32([0, 1, *rng.integers(0, 2, 5000 if row_bytes < 100 else 60)])
+    rows = rng.integers(0, 256, (2, row_bytes), dtype=np.uint8)[twins]
+    for row, at in ((3, 0), (7, row_bytes - 1), (len(rows) - 1, row_bytes // 2)):
+        rows[row, at] ^= 1
+    differ, pool = np.zeros(len(rows), np.uint8), PoolAllocator(device)
+    held = [Memory.allocate(pool, a.nbytes) for a in (rows, twins, differ)]
+    for memory, array in zip(held, (rows, twins, differ), strict=True):
+        device.copy_in(memory.address, array)
+    found = row_twins.differing(device, *(m.address for m in held), len(rows), row_bytes)
+    assert list(found) == [3, 7, len(rows) - 1]
 
 
 def test_the_target_is_the_device(h200: Any) -> None:

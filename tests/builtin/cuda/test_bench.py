@@ -30,6 +30,7 @@ from tactix.contracts.launcher import LinkContext
 from tactix.contracts.tactic import Variant
 from tactix.select.bench import Expected
 from tactix_cuda import bench as tuning
+from tactix_cuda import row_twins
 from tactix_cuda.bench import ROWS, CudaBench, Turns, rows_of
 from tactix_cuda.launcher import CubinLauncher
 from tactix_cuda.memory import RecyclingAllocator
@@ -42,8 +43,23 @@ def zeros(*shape: int, dtype: Any = F32) -> Any:
     return np.zeros(shape, dtype)
 
 
+def twins_of(dtype: Any) -> FakeKernel:
+    """What the kernel of row_twins.py does, of a grid of rows and parts."""
+
+    def body(grid: Any, made: int, twins: int, differ: int, width: int) -> None:
+        assert (grid[1] - 1) * row_twins.PART < width <= grid[1] * row_twins.PART
+        rows = view(made, (grid[0], width), dtype)
+        said = view(differ, (grid[0],), np.uint8)
+        said |= (rows != rows[view(twins, (grid[0],), np.uint32)]).any(1)
+
+    return FakeKernel(4, body)
+
+
+TWINS = {f"tx_twins_of_u{n * 8}": twins_of(f"u{n}") for n in (1, 2, 4)}
+
+
 def bench_of(body: Callable[..., None], arity: int) -> tuple[CudaBench, FakeApi]:
-    device, api = fake_device({"k_x": FakeKernel(arity, body)})
+    device, api = fake_device({"k_x": FakeKernel(arity, body), **TWINS})
     assert issubclass(device.bench, CudaBench)
     context = LinkContext(device, 1, lambda key: h.layer(key))
     return CudaBench(context, {CubinLauncher.key: CubinLauncher()}, RecyclingAllocator(device)), api
@@ -149,10 +165,24 @@ def not_a_number(c: Any, made: Any) -> None:
 
 
 @pytest.mark.parametrize("spoil", [lambda c, made: None, tolerable])
-@pytest.mark.parametrize("chunk", [1, 1000, 1 << 22])
-def test_right_rows_pass(spoil: Any, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "CHUNK", chunk)
+@pytest.mark.parametrize("few", [0, tuning.FEW, COUNT])
+def test_right_rows_pass(spoil: Any, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "FEW", few)
     assert departure_of(spoil) <= 1
+
+
+@pytest.mark.parametrize("row_bytes", [0, 1, 3, 4, 6, row_twins.PART * 4 + 4])
+def test_rows_that_differ_from_their_twins(row_bytes: int) -> None:
+    device, _ = fake_device(TWINS)
+    rng = np.random.default_rng(row_bytes)
+    twins = np.uint32([0, 1, 0, 1, 1, 0, 0])
+    rows = rng.integers(0, 256, (2, row_bytes), dtype=np.uint8)[twins]
+    for row in (3, 6) if row_bytes else ():
+        rows[row, rng.integers(row_bytes)] ^= 1
+    differ = np.full(len(rows), 7, np.uint8)
+    places = [a.ctypes.data for a in (rows, twins, differ)]
+    found = row_twins.differing(device, *places, len(rows), row_bytes)
+    assert list(found) == ([3, 6] if row_bytes else [])
 
 
 @pytest.mark.parametrize("spoil", [one_element, unwritten, shifted, same_everywhere, not_a_number])

@@ -2,7 +2,10 @@
 bfloat16 in float32.
 
 A step takes a group of four bytes of the left side for each row, in all lanes, and ``vectors``
-vectors of the right side, which lies as ``[step][column][group]``. Left sides are unsigned; signed
+vectors of the right side, which lies as ``[step][column][group]``. Where no instruction multiplies
+four bytes, the right side lies widened to 16 bits, of each vector of columns the even places of the
+groups before the odd ones, so that only the left side is widened on the way, once for a whole row
+of vectors. Left sides are unsigned; signed
 ones are read with their top bits flipped, and the sums start 128 times the column's weights lower.
 Bytes equal the reference's: where sums of floats are rounded to them, kernels are compiled without
 contracting products and sums into FMA.
@@ -10,7 +13,7 @@ contracting products and sums into FMA.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,9 +39,10 @@ takes; no measurement of it is on record.
 """
 
 
-def preludes() -> tuple[str, ...]:
+def preludes(dot: Dot | None = None) -> tuple[str, ...]:
     """Everything that these kernels include."""
-    return (*c_text.vector_preludes(), c_text.prelude("int8.h"), c_text.prelude("bf16.h"))
+    more = [c_text.prelude("widened.h")] if dot and dot.widened else []
+    return (*c_text.vector_preludes(), c_text.prelude("int8.h"), c_text.prelude("bf16.h"), *more)
 
 
 def rounds_sums(results: Sequence[Scalar]) -> bool:
@@ -86,13 +90,25 @@ def shapes(device: DeviceProperties) -> tuple[tuple[int, int], ...]:
     return ((14, 2), (9, 3), (6, 4), (28, 1)) if device.lanes == 16 else ((4, 2), (3, 3), (8, 1))
 
 
+WIDENED_SHAPES = (3, 4), (2, 6), (2, 5), (3, 3), (2, 4), (6, 2), (12, 1)
+"""The same of a right side that lies widened, which products read from memory: 16 registers hold 12
+sums, a row's even and odd bytes, the mask of these, and a pair of products.
+"""
+
+
+def tile_shapes(dot: Dot, device: DeviceProperties) -> tuple[tuple[int, int], ...]:
+    """Tiles (rows, vectors) of products of that kind."""
+    return WIDENED_SHAPES if dot.widened else shapes(device)
+
+
 @dataclass(frozen=True)
 class Dot:
     """How groups of four bytes are multiplied and summed.
 
     ``size``: bytes of an element; ``call``: the C function; ``tiles``: the feature of matrix units
     that do it;
-    ``dtypes``: that both sides may have.
+    ``dtypes``: that both sides may have. ``widened``: whether the right side lies as numbers of 16
+    bits.
     """
 
     size: int
@@ -101,6 +117,23 @@ class Dot:
     weights: DType
     tiles: str
     dtypes: tuple[DType, ...]
+    widened: bool = False
+
+    @property
+    def column(self) -> int:
+        """Bytes of a group of the right side."""
+        return 8 if self.widened else 4
+
+    def laid(self, steps: tuple[tuple[str, Any], ...], lanes: int) -> tuple[tuple[str, Any], ...]:
+        """``steps`` that pack a right side as ``[step][column][group]``, and what widens it."""
+        if not self.widened:
+            return steps
+        return (
+            *steps,
+            ("reshape", (-1, lanes, 2, 2)),
+            ("transpose", (0, 3, 1, 2)),
+            ("cast", self.weights.value),
+        )
 
     @property
     def group(self) -> int:
@@ -124,6 +157,7 @@ class Dot:
 
 
 BYTES = Dot(1, "tx_dot4", DType.INT32, DType.INT8, "amx_int8", (DType.UINT8, DType.INT8))
+WIDENED_BYTES = replace(BYTES, call="tx_dot2_at", weights=DType.INT16, widened=True)
 HALVES = Dot(2, "tx_dot2", DType.FP32, DType.BF16, "amx_bf16", (DType.BF16,))
 
 
@@ -196,16 +230,22 @@ class DotTile:
 
     def _steps(self, count: int, x: str, w: str) -> str:
         quads = [
-            self._step(w, u, lambda m, u=u: f"tx_quad({x} + {self.offsets[m] + 4 * u})")
+            self.step(w, u, lambda m, u=u: f"tx_quad({x} + {self.offsets[m] + 4 * u})")  # type: ignore[misc]
             for u in range(count)
-        ]  # type: ignore[misc]
-        return "\n".join([*quads, f"{x} += {4 * count}; {w} += {4 * count * self.width};"])
+        ]
+        move = self.dot.column * count * self.width
+        return "\n".join([*quads, f"{x} += {4 * count}; {w} += {move};"])
 
     def last(self, bytes_left: int, x: str = "x", w: str = "w") -> str:
         """One step of fewer than four bytes."""
-        return self._step(w, 0, lambda m: f"tx_quad_n({x} + {self.offsets[m]}, {bytes_left})")
+        return self.step(w, 0, lambda m: f"tx_quad_n({x} + {self.offsets[m]}, {bytes_left})")
 
-    def _step(self, w: str, u: int, quad: Any) -> str:
+    def step(self, w: str, u: int, quad: Callable[[int], str]) -> str:
+        """Step ``u`` behind the pointer ``w``; ``quad``: the text of a row's four bytes in all
+        lanes.
+        """
+        if self.dot.widened:
+            return self._widened_step(w, u, quad)
         places = [4 * (u * self.width + n * self.lanes) for n in range(self.vectors)]
         lines = [f"const vi b{n} = tx_load_i32({w} + {at});" for n, at in enumerate(places)]
         for steps, level in ((self.near, 3), (self.far, 2)):
@@ -220,6 +260,24 @@ class DotTile:
             lines.append(
                 f"{{ const vi v = {f'tx_flip({quad(m)})' if self.flip else quad(m)}; {sums} }}"
             )
+        return block("", *lines)
+
+    def _widened_step(self, w: str, u: int, quad: Callable[[int], str]) -> str:
+        """The same with a right side of 16 bits; as its vectors stand in the first cache, and those
+        of a step fill as many of its lines, they are asked for from memory alone.
+        """
+        places = [8 * (u * self.width + n * self.lanes) for n in range(self.vectors)]
+        ahead = 8 * self.far * self.width
+        lines = [f"__builtin_prefetch({w} + {at + ahead}, 0, 2);" for at in places if self.far]
+        for m in range(self.rows):
+            v = f"tx_flip({quad(m)})" if self.flip else quad(m)
+            sums = [
+                f"s{m}_{n} = {self.dot.call}(s{m}_{n}, {part}, {w} + {at + half});"
+                for part, half in (("e", 0), ("o", 4 * self.lanes))
+                for n, at in enumerate(places)
+            ]
+            head = f"const vi v = {v}, e = tx_even(v), o = tx_odd(v);"
+            lines.append(f"{{ {head} {' '.join(sums)} }}")
         return block("", *lines)
 
     def finish(self, epi: Epilogue, site: TileSite) -> list[str]:
@@ -363,6 +421,12 @@ BYTES_AT_ONCE, BYTES_IN_PAIRS = 0.5, 1.8
 they are widened to two products of pairs: 1.5 to 2.2 by convolutions and a product of matrices with
 vectors of 4, 8 and 16 lanes on a Zen 4 that is held back to x86-64-v2, v3 and v4.
 """
+WIDENED, WIDENING = 1.1, 0.75
+"""Cycles of a product of four bytes a lane by two of pairs whose right sides lie widened, and to
+load and widen a row's four bytes: on a Zen 3 tiles of 3 x 4, 2 x 6, 2 x 4 and 3 x 3 vectors took
+1.28, 1.24, 1.28 and 1.31 for a product, which its two units of multiplying do in 1; without that
+they took 1.6 (3 x 3) and 1.7 (4 x 2).
+"""
 FAR_WEIGHTS = 0.1
 """Cycles that a vector of weights costs more than its load, on the average, as some come from the
 second cache. No measurement of it is on record.
@@ -373,14 +437,30 @@ FINISH = 5.0
 
 def has_byte_dots(device: DeviceProperties) -> bool:
     """Whether one instruction multiplies and sums four bytes a lane (lib/int8.h: tx_dot4)."""
+    if device.lanes == 8:
+        return device.has("avx_vnni")
     return device.lanes == 16 and device.has("avx512_vnni")
+
+
+def dot_on(dot: Dot, device: DeviceProperties) -> Dot:
+    """How the device multiplies what ``dot`` does: bytes in 16 bits on AVX2 without VNNI."""
+    widened = dot is BYTES and device.has("avx2") and device.lanes == 8
+    return WIDENED_BYTES if widened and not has_byte_dots(device) else dot
 
 
 def product_cycles(dot: Dot, device: DeviceProperties) -> float:
     """Cycles of the product of two vectors."""
+    if dot.widened:
+        return WIDENED
     if dot is BYTES:
         return BYTES_AT_ONCE if has_byte_dots(device) else BYTES_IN_PAIRS
     return PAIRS if device.has("avx512_bf16") and device.lanes == 16 else PAIRS_WIDENED
+
+
+def tile_cycles(dot: Dot, device: DeviceProperties, rows: int, vectors: int) -> float:
+    """Cycles of one step of products of that kind."""
+    widening = WIDENING * rows if dot.widened else 0.0
+    return widening + step_cycles(rows, vectors, product_cycles(dot, device))
 
 
 def step_cycles(rows: int, vectors: int, each: float) -> float:

@@ -4,6 +4,7 @@ any epilogue.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import asked
@@ -14,10 +15,14 @@ from bytes_cases import DTYPES, biases, on_every_target, product, requantised, w
 
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
+from tactix.contracts.artifact import Source
 from tactix.contracts.tactic import CompileContext, Reject
+from tactix_cpu.levels import target
+from tactix_cpu.tactics.conv import int8 as c_int8_conv
+from tactix_cpu.tactics.matmul import byte_product
 from tactix_cpu.tactics.matmul import int8 as c_int8_gemm
 
-(GEMM,) = c_int8_gemm.tactics()
+(GEMM,), (BYTES,), (CONV,) = (m.tactics() for m in (c_int8_gemm, byte_product, c_int8_conv))
 SIZES = [
     (1, 768, 100),
     (13, 37, 50),
@@ -88,6 +93,35 @@ def test_what_it_leaves_to_others() -> None:
     assert isinstance(asked.variants(GEMM, h.node("IntegerMatMul", [a, b]), h.NATIVE), Reject)
     empty = h.node("IntegerMatMul", [a, np.zeros((8, 0), np.int8)], [1])
     assert isinstance(asked.variants(GEMM, empty, h.NATIVE), Reject)
+
+
+@pytest.mark.parametrize(
+    ("level", "more", "call"),
+    [
+        ("x86-64-v2", (), "tx_dot4(s"),
+        ("x86-64-v3", (), "tx_dot2_at(s"),
+        ("x86-64-v3", ("avx_vnni",), "tx_dot4(s"),
+        ("x86-64-v4", (), "tx_dot4(s"),
+        ("x86-64-v4", ("avx512_vnni",), "tx_dot4(s"),
+    ],
+)
+def test_avx2_without_products_of_four_bytes_reads_widened_weights(
+    level: str, more: tuple[str, ...], call: str
+) -> None:
+    made = target(level)
+    device = replace(made, features=made.features | set(more))
+    ctx = CompileContext(device)
+    image, window = whole_range(np.uint8, 1, 16, 5, 5), whole_range(np.int8, 16, 16, 3, 3)
+    for tactic, node in (
+        (GEMM, gemm(np.uint8, 20, 32, 48).node),
+        (BYTES, h.node("ByteMatMul", [TensorSpec(DType.UINT8, (9, 9))] * 2, [])),
+        (CONV, product("IntegerConvolution", image, window, CONV).node),
+    ):
+        offered = asked.variants(tactic, node, device)
+        assert not isinstance(offered, Reject), offered.reason
+        code = asked.artifact(tactic, node, offered[0], ctx).code
+        assert isinstance(code, Source)
+        assert call in code.text
 
 
 def test_cost_grows_with_the_work() -> None:

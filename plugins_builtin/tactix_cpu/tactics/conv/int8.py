@@ -51,7 +51,7 @@ class ByteConvTactic(Tactic[DotWindow]):
     dot: Dot = byte.BYTES
 
     def match(self, node: Node, device: DeviceProperties) -> DotWindow | Reject:
-        win = window.dot_window(node, self.dot)
+        win = window.dot_window(node, byte.dot_on(self.dot, device))
         if isinstance(win, Reject):
             return win
         if win.group != 1:
@@ -120,7 +120,7 @@ def cut(win: DotWindow, most: int) -> Cut:
 
 def _tiles(win: DotWindow, device: DeviceProperties) -> list[tuple[int, int]]:
     wide = -(-win.co // max(4, device.lanes))
-    options = byte.shapes(device)
+    options = byte.tile_shapes(win.dot, device)
     if win.pixels <= 2:
         options = tuple((win.pixels, v) for v in (4, 8, 2))
     return [(rows, min(vectors, wide)) for rows, vectors in options]
@@ -132,7 +132,6 @@ def _cycles(win: DotWindow, tile: tuple[int, int], device: DeviceProperties) -> 
     lanes = max(4, device.lanes)
     c, panels = cut(win, rows), -(-win.co // (vectors * lanes))
     cell = window.FEW_CHANNELS if win.c <= window.FEW_CHANNELS else lanes
-    each = byte.product_cycles(win.dot, device)
     steps = -(-win.c // cell) * (cell // win.dot.group) * win.kernel[0] * win.kernel[1]
     if win.kernel == (1, 1):
         steps = -(-win.c // win.dot.group)
@@ -141,7 +140,11 @@ def _cycles(win: DotWindow, tile: tuple[int, int], device: DeviceProperties) -> 
 
     def of(tiles: tuple[tuple[int, int, int], ...]) -> float:
         return sum(
-            n * (byte.step_cycles(s, vectors, each) * steps + byte.finish_cycles(s, vectors))
+            n
+            * (
+                byte.tile_cycles(win.dot, device, s, vectors) * steps
+                + byte.finish_cycles(s, vectors)
+            )
             for _, s, n in tiles
         )
 
@@ -163,7 +166,7 @@ class DotConvKernel:
         self.cut = cut(win, self.rows)
         self.panels = -(-win.co // self.width)
         row = self.src.planes * self.src.bytes * win.kernel[1]
-        self.slab = -(-row // 4) * 4 * win.kernel[0] * self.width
+        self.slab = -(-row // 4) * win.dot.column * win.kernel[0] * self.width
         self.args = Args(win.node)
         self.functions = Functions(self.args)
 
@@ -195,7 +198,7 @@ class DotConvKernel:
             body,
             self.ctx,
             helpers=helpers,
-            preludes=byte.preludes(),
+            preludes=byte.preludes(win.dot),
             workspace=size,
             phases=1 + src.copied,
         )
@@ -232,7 +235,7 @@ class DotConvKernel:
             ),
             ("transpose", (0, 2, 5, 6, 3, 1, 4)),
         )
-        return Packed(win.inputs[1], steps)
+        return Packed(win.inputs[1], win.dot.laid(steps, self.lanes))
 
     def _packed_dense(self) -> Packed:
         """The same of an image whose row of taps is one run, filled up to whole groups: as
@@ -248,7 +251,7 @@ class DotConvKernel:
             ("reshape", (self.panels, self.width, kh, groups, group)),
             ("transpose", (0, 2, 3, 1, 4)),
         )
-        return Packed(win.inputs[1], steps)
+        return Packed(win.inputs[1], win.dot.laid(steps, self.lanes))
 
     def _offset(self, pixel: int) -> int:
         """Bytes from a tile's first pixel to another of its input pixels."""
@@ -302,7 +305,7 @@ class DotConvKernel:
         bfloat16 that is none would make others none, and is not read.
         """
         elements, group = self.win.kernel[1] * self.win.c, self.win.dot.group
-        if self.win.dot is byte.BYTES or elements % group == 0:
+        if self.win.dot.size == 1 or elements % group == 0:
             return tile.run(-(-elements // group), "xr")
         last = tile.last(elements % group * self.win.dot.size, "xr")
         return f"{tile.run(elements // group, 'xr')}\n{last}\nw += {4 * self.width};"

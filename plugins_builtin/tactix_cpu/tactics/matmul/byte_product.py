@@ -82,7 +82,7 @@ class ByteProductTactic(Tactic[ByteProduct]):
     def variants(self, work: ByteProduct, device: DeviceProperties) -> Sequence[Variant]:
         p = work.p
         found: dict[tuple[int, int], None] = {}
-        for rows, vectors in byte.shapes(device)[:2]:
+        for rows, vectors in byte.tile_shapes(byte.dot_on(byte.BYTES, device), device)[:2]:
             high = -(-p.m // -(-p.m // rows)) if isinstance(p.m, int) else rows
             wide = min(vectors, -(-p.n // device.lanes)) if isinstance(p.n, int) else vectors
             found[high, wide] = None
@@ -96,7 +96,7 @@ class ByteProductTactic(Tactic[ByteProduct]):
         m, n, k = (evaluate(d, ctx.opt) for d in (p.m, p.n, p.k))
         tiles = evaluate(prod(p.batch), ctx.opt) * -(-m // rows)
         panels = -(-n // (vectors * max(4, ctx.device.lanes)))
-        step = byte.step_cycles(rows, vectors, byte.product_cycles(byte.BYTES, ctx.device))
+        step = byte.tile_cycles(byte.dot_on(byte.BYTES, ctx.device), ctx.device, rows, vectors)
         cycles = tiles * panels * (-(-k // GROUP) * step + byte.finish_cycles(rows, vectors))
         cycles += PACK * evaluate(p.b_count, ctx.opt) * k * n
         return 2 * START + cycles / CLOCK / max(1, ctx.threads)
@@ -111,6 +111,7 @@ class _Kernel:
     def __init__(self, work: ByteProduct, variant: Variant, ctx: CompileContext) -> None:
         self.work, self.p, self.ctx = work, work.p, ctx
         self.lanes = max(4, ctx.device.lanes)
+        self.dot = byte.dot_on(byte.BYTES, ctx.device)
         self.rows, self.vectors = variant.number("rows"), variant.number("vectors")
         self.width = self.vectors * self.lanes
         self.args = Args(self.p.node)
@@ -132,7 +133,7 @@ class _Kernel:
     def artifact(self) -> KernelArtifact:
         p, args = self.p, self.args
         columns = p.b_count * self.panels * (self.width * 4)
-        packed = columns * self.steps
+        packed = columns * self.steps * (self.dot.column // 4)
         self.packed = args.workspace(0, "uint8_t")
         self.first = args.workspace(packed, "int32_t")
         self.sums = args.workspace(packed + columns, "int32_t")
@@ -146,7 +147,7 @@ class _Kernel:
             [*body, *self._multiply(sizes)],
             self.ctx,
             helpers=f"{GRID}{self.functions.text()}",
-            preludes=byte.preludes(),
+            preludes=byte.preludes(self.dot),
             workspace=packed + columns + self.work.rows_a * 4,
             phases=2,
         )
@@ -177,7 +178,7 @@ class _Kernel:
         head = [
             "const int64_t item = q / PANELS, col = q % PANELS * WIDTH, left = N - col;",
             f"const uint8_t* source = (const uint8_t*){b} + item * K * N + col;",
-            f"uint8_t* out = {self.packed} + q * STEPS * WIDTH * 4;",
+            f"uint8_t* out = {self.packed} + q * STEPS * WIDTH * {self.dot.column};",
             f"vi {', '.join(f't{n} = tx_splat_i(0)' for n in each)};",
         ]
         sums = [
@@ -187,7 +188,7 @@ class _Kernel:
         steps = [
             "const int64_t k = s * 4;",
             *(self._group(n) for n in each),
-            "source += 4 * N; out += 4 * WIDTH;",
+            f"source += 4 * N; out += {self.dot.column} * WIDTH;",
         ]
         panels = loop("q", "lo", "hi", *head, loop("s", "0", "STEPS", *steps), *sums)
         return [
@@ -215,9 +216,19 @@ class _Kernel:
             "",
             *rows,
             f"const vi g = (r0 | r1 << 8 | r2 << 16 | (vi)((vu)r3 << 24)){turned};",
-            f"tx_store_i32(out + {4 * at}, g);",
+            *self._stored(self.dot.column * at),
             f"t{vector} = tx_dot4(t{vector}, tx_splat_i(0x01010101), g);",
         )
+
+    def _stored(self, at: int) -> list[str]:
+        """Store the group ``g`` of signed bytes as products read it."""
+        if not self.dot.widened:
+            return [f"tx_store_i32(out + {at}, g);"]
+        odd = at + 4 * self.lanes
+        return [
+            f"tx_store_i32(out + {at}, tx_even_signed(g));",
+            f"tx_store_i32(out + {odd}, tx_odd_signed(g));",
+        ]
 
     def _row_sums(self) -> str:
         kind = "int8_t" if self.work.signed_a else "uint8_t"
@@ -236,18 +247,22 @@ class _Kernel:
 
     def _tile(self, rows: int) -> None:
         p, each = self.p, range(self.vectors)
-        tile = DotTile(byte.BYTES, (0,) * rows, self.vectors, self.lanes)
+        tile = DotTile(self.dot, (0,) * rows, self.vectors, self.lanes, self.work.signed_a)
         start = "z{n} + tx_splat_i(row_sums[{m}])" if self.work.sums_rows else "z{n}"
         first = [f"const vi z{n} = tx_load_i32(first + {n * self.lanes});" for n in each]
         sums = [f"s{m}_{n} = {start.format(m=m, n=n)}" for m, n in tile.places]
         left = "" if isinstance(p.n, int) and p.n % self.width == 0 else "(N - col)"
         site = RowSite(self.args, p.lead, p.n, self.lanes, left)
-        move = "x += 4; w += 4 * WIDTH;"
+        move = f"x += 4; w += {self.dot.column} * WIDTH;"
+
+        def row(m: int) -> str:
+            return f"x + {m} * K" if m else "x"
+
         body = [
             *first,
             f"vi {', '.join(sums)};",
-            loop("s", "0", "K / 4", self._step(rows, "tx_quad({0})"), move),
-            block("if (K % 4)", self._step(rows, "tx_quad_n({0}, K % 4)")),
+            loop("s", "0", "K / 4", tile.step("w", 0, lambda m: f"tx_quad({row(m)})"), move),
+            block("if (K % 4)", tile.step("w", 0, lambda m: f"tx_quad_n({row(m)}, K % 4)")),
             *tile.finish(p.epi, site),
         ]
         about = f"{rows} rows of y from row on, and {self.width} columns from col on."
@@ -257,16 +272,6 @@ class _Kernel:
         )
         self.functions.add(f"t{rows}", parameters, body, about)
 
-    def _step(self, rows: int, quad: str) -> str:
-        each = range(self.vectors)
-        lines = [f"const vi b{n} = tx_load_i32(w + {4 * n * self.lanes});" for n in each]
-        for m in range(rows):
-            value = quad.format(f"x + {m} * K" if m else "x")
-            value = f"tx_flip({value})" if self.work.signed_a else value
-            sums = " ".join(f"s{m}_{n} = tx_dot4(s{m}_{n}, v, b{n});" for n in each)
-            lines.append(f"{{ const vi v = {value}; {sums} }}")
-        return block("", *lines)
-
     def _multiply(self, sizes: tuple[int, ...]) -> list[str]:
         """The second launch: row tiles of every matrix, times panels."""
         p, args = self.p, self.args
@@ -275,7 +280,7 @@ class _Kernel:
 
         def call(size: int) -> str:
             x = f"(const uint8_t*){args.input(p.a)} + (from + r) * K"
-            w = f"{self.packed} + panel * STEPS * WIDTH * 4"
+            w = f"{self.packed} + panel * STEPS * WIDTH * {self.dot.column}"
             more = f"{self.first} + panel * WIDTH, {self.sums} + from + r"
             return f"TX_NAME(t{size})(a, {x}, {w}, {more}, item * M + r, p * WIDTH);"
 

@@ -119,7 +119,7 @@ class ByteGemmTactic(Tactic[DotProduct]):
     dot: Dot = byte.BYTES
 
     def match(self, node: Node, device: DeviceProperties) -> DotProduct | Reject:
-        p = dot_product(node, self.dot)
+        p = dot_product(node, byte.dot_on(self.dot, device))
         if isinstance(p, Reject):
             return p
         return Reject("the matrix unit is faster") if fills_tiles(p, device) else p
@@ -153,7 +153,7 @@ def fills_tiles(p: DotProduct, device: DeviceProperties) -> bool:
 def _tiles(p: DotProduct, device: DeviceProperties) -> list[tuple[int, int]]:
     """Tiles worth trying, none wider or taller than the product."""
     wide = -(-p.n // device.lanes)
-    options = byte.shapes(device)
+    options = byte.tile_shapes(p.dot, device)
     if isinstance(p.m, int) and p.m <= 4:
         options = tuple((p.m, v) for v in (4, 8, 2))
     out = []
@@ -171,11 +171,11 @@ def _cycles(
     m = evaluate(p.m, {**dict.fromkeys(symbols(p.m), USUAL_ROWS), **opt})
     rows, vectors = tile
     steps, panels, total, left = -(-p.k // p.dot.group), -(-p.n // (vectors * device.lanes)), 0.0, m
-    each = byte.product_cycles(p.dot, device)
     for size in (rows, *rest_sizes(rows, p.m if isinstance(p.m, int) else None)):
         count, left = divmod(left, size)
         total += count * (
-            byte.step_cycles(size, vectors, each) * steps + byte.finish_cycles(size, vectors)
+            byte.tile_cycles(p.dot, device, size, vectors) * steps
+            + byte.finish_cycles(size, vectors)
         )
     return total * panels
 
@@ -208,7 +208,7 @@ class DotGemmKernel:
             [body],
             self.ctx,
             helpers=f"{GRID}{self.functions.text()}",
-            preludes=byte.preludes(),
+            preludes=byte.preludes(dot),
         )
         return byte.without_fma(made) if byte.rounds_sums(self.p.epi.results) else made
 
@@ -229,7 +229,7 @@ class DotGemmKernel:
             ("reshape", (steps, group, panels, width)),
             ("transpose", (2, 0, 3, 1)),
         )
-        return Packed(p.inputs[1], work)
+        return Packed(p.inputs[1], p.dot.laid(work, self.lanes))
 
     def _sizes(self) -> tuple[int, ...]:
         m = self.p.m if isinstance(self.p.m, int) else None
@@ -255,7 +255,7 @@ class DotGemmKernel:
         """
         p, m, rows = self.p, self.args.dim(self.p.m), self.rows
         most = max(1, BLOCK_BYTES // (rows * p.k * p.dot.size))
-        panel = f"(const int8_t*){self.w} + p * {4 * self.steps * self.width}"
+        panel = f"(const int8_t*){self.w} + p * {p.dot.column * self.steps * self.width}"
 
         def call(size: int) -> str:
             x = f"(const uint8_t*){self.x} + r * {p.k * p.dot.size}"

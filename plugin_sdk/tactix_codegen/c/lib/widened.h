@@ -1,0 +1,19 @@
+/* Bytes as numbers of 16 bits, on AVX2: products of pairs, where no instruction multiplies and sums four bytes. */
+
+/* Bytes 0 and 2 of each lane as two numbers of 16 bits, and bytes 1 and 3. */
+TX_INLINE vi tx_even(vi u) { return u & 0x00ff00ff; }
+TX_INLINE vi tx_odd(vi u) { return (vi)_mm256_srli_epi16((__m256i)u, 8); }
+
+/* The same of signed bytes. */
+TX_INLINE vi tx_even_signed(vi s) { return (vi)_mm256_srai_epi16(_mm256_slli_epi16((__m256i)s, 8), 8); }
+TX_INLINE vi tx_odd_signed(vi s) { return (vi)_mm256_srai_epi16((__m256i)s, 8); }
+
+/* sum[l] + u0 w0 + u1 w1 of numbers of 16 bits, w in memory. The text is what runs: GCC would add up products first and
+   keep more of them than there are registers, and load w on its own. */
+TX_INLINE vi tx_dot2_at(vi sum, vi u, const void* w) {
+    typedef vi __attribute__((aligned(1), may_alias)) tx_vi_at;
+    vi pair;
+    __asm__("vpmaddwd %2, %1, %0" : "=x"(pair) : "x"(u), "m"(*(const tx_vi_at*)w));
+    __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(pair));
+    return sum;
+}

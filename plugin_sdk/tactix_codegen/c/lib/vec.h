@@ -68,6 +68,19 @@ TX_INLINE vf tx_float(vi x) { return (vf)x; }
 TX_INLINE vf tx_to_f(vi x) { return __builtin_convertvector(x, vf); }
 TX_INLINE vi tx_to_i(vf x) { return __builtin_convertvector(x, vi); } /* truncates */
 
+/* Sums of products where there are 16 registers: `register vf sum TX_KEPT(4)` stays in register 4 all along, to which
+   tx_fma(sum, a, b), sum + a * b, adds. No function may be called that is not inlined as long as such a sum is needed. */
+#if TX_256 && defined(__FMA__) && defined(__x86_64__)
+#define TX_KEPT(n) __asm__("ymm" #n)
+TX_INLINE vf tx_fma(vf sum, vf a, vf b) {
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+    return sum;
+}
+#else
+#define TX_KEPT(n)
+TX_INLINE vf tx_fma(vf sum, vf a, vf b) { return sum + a * b; }
+#endif
+
 TX_INLINE vi tx_lane_numbers(void) {
     vi v;
     for (int l = 0; l < TX_LANES; l++) v[l] = l;

@@ -16,16 +16,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tactix.base.dims import Env, evaluate
+from tactix.base.dims import Env, Shape, evaluate
 from tactix.base.errors import AllocationError, ExecutionError, TactixError
 from tactix.base.tensor import Format
 from tactix.contracts.artifact import KernelArtifact, Packed
+from tactix.contracts.attrs import Attributes
 from tactix.contracts.graph import Node, Value
 from tactix.contracts.launcher import Operand, Runnable, Step
-from tactix.contracts.region import resolve
+from tactix.contracts.region import Body, resolve
 from tactix.contracts.tactic import Variant
 from tactix.pipeline.mixtures import Attempt
 from tactix.plan.schema import Plan
@@ -109,7 +110,7 @@ def _cut(node: Node, inputs: frozenset[int], count: int, env: Env) -> Node:
     out = Node(
         node.name,
         node.layer,
-        resolve(node.layer, node.attrs, env),
+        _cut_attributes(node, count, env),
         [None if v is None else next(given) for v in node.inputs],
     )
     specs = out.layer.infer(out.attrs, [None if v is None else v.spec for v in out.inputs])
@@ -120,6 +121,29 @@ def _cut(node: Node, inputs: frozenset[int], count: int, env: Env) -> Node:
         raise ExecutionError("its outputs do not have the rows of its inputs", who=node.name)
     out.outputs = tuple(Value(v.name, s.plain()) for s, v in zip(specs, node.outputs, strict=True))
     return out
+
+
+def _cut_attributes(node: Node, count: int, env: Env) -> Attributes:
+    """The node's attributes with so many rows where they state the shape of what is made, as those
+    of a Resize or a Reshape do.
+    """
+    attrs = resolve(node.layer, node.attrs, env)
+    if not isinstance(attrs, Body):
+        return _with_rows(attrs, count, [v.spec.at(dict(env)) for v in node.outputs])
+    specs = attrs.infer([replace(v.spec, shape=v.spec.at(dict(env))) for v in node.given])
+    nodes = []
+    for k, n in enumerate(attrs.nodes):
+        first = attrs.first_id(k)
+        shapes = [s.shape for s in specs[first : first + n.outputs]]
+        nodes.append(replace(n, attrs=_with_rows(n.attrs, count, shapes)))
+    return replace(attrs, nodes=tuple(nodes))
+
+
+def _with_rows(attrs: Attributes, count: int, shapes: Sequence[Shape]) -> Attributes:
+    """Attributes whose fields that are one of these shapes have ``count`` as their first size."""
+    found = {f.name: getattr(attrs, f.name) for f in fields(attrs)}
+    cut = {k: (count, *x[1:]) for k, x in found.items() if x and x in shapes}
+    return replace(attrs, **cut) if cut else attrs
 
 
 @contextmanager

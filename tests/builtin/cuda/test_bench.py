@@ -81,6 +81,12 @@ INDEPENDENT = {
     "indices": lambda: h.node(
         "Gather", [np.ones((9, 2), F32), zeros(33, 2, dtype=np.int64)], [0], axis=0
     ),
+    "resized": lambda: h.node("Resize", [zeros(16, 2, 3, 3)], sizes=(16, 2, 6, 5), mode="linear"),
+    "split rows": lambda: h.node("Reshape", [zeros(16, 6)], shape=(16, 2, 3)),
+    "fused": lambda: h.fused(
+        [zeros(16, 6), zeros(16, 2, 3)],
+        [("Reshape", (0,), {"shape": (16, 2, 3)}), ("Add", (2, 1), {})],
+    ),
     "products": lambda: h.node("MatMul", [zeros(24, 3, 5), zeros(24, 5, 2)]),
 }
 TOGETHER = {

@@ -73,6 +73,7 @@ MODULES = (
     "conv.bf16",
     "conv.bf16_direct",
     "conv.winograd_bf16",
+    "conv.winograd_int8",
     "conv.bf16_amx",
     "pointwise.int8",
     "pointwise.table",

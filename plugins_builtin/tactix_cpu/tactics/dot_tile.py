@@ -41,7 +41,7 @@ takes; no measurement of it is on record.
 
 def preludes(dot: Dot | None = None) -> tuple[str, ...]:
     """Everything that these kernels include."""
-    more = [c_text.prelude("widened.h")] if dot and dot.widened else []
+    more = [c_text.prelude("widened.h")] if dot in (WIDENED_BYTES, WORDS) else []
     return (*c_text.vector_preludes(), c_text.prelude("int8.h"), c_text.prelude("bf16.h"), *more)
 
 
@@ -158,6 +158,7 @@ class Dot:
 
 BYTES = Dot(1, "tx_dot4", DType.INT32, DType.INT8, "amx_int8", (DType.UINT8, DType.INT8))
 WIDENED_BYTES = replace(BYTES, call="tx_dot2_at", weights=DType.INT16, widened=True)
+WORDS = Dot(2, "tx_dot2_words", DType.INT32, DType.INT16, "", (DType.INT16,))
 HALVES = Dot(2, "tx_dot2", DType.FP32, DType.BF16, "amx_bf16", (DType.BF16,))
 
 
@@ -297,14 +298,16 @@ class DotTile:
         sums = f"{self.dot.element} sums[{self.rows * self.width}] __attribute__((aligned(64)));"
         return [sums, *self.save("sums"), self.finish_saved(epi, site, str(self.rows), guarded)]
 
-    def finish_saved(self, epi: Epilogue, site: TileSite, rows: str, guarded: bool) -> str:
-        """Epilogue and stores of ``sums``, the tile's rows in memory; ``guarded``: only columns
+    def finish_saved(
+        self, epi: Epilogue, site: TileSite, rows: str, guarded: bool, saved: str = "sums"
+    ) -> str:
+        """Epilogue and stores of ``saved``, the tile's rows in memory; ``guarded``: only columns
         that there are.
         """
         body = []
         for n in range(self.vectors):
             at = n * self.lanes
-            sums = self._load(f"sums + m * {self.width} + {at}")
+            sums = self._load(f"{saved} + m * {self.width} + {at}")
             text = result(epi, site, sums, "m", n, f"{site.left} - {at}" * guarded, self.dot)
             body.append(block(f"if ({site.left} > {at})", text) if guarded else text)
         return loop("m", "0", rows, *body)
@@ -450,6 +453,8 @@ def dot_on(dot: Dot, device: DeviceProperties) -> Dot:
 
 def product_cycles(dot: Dot, device: DeviceProperties) -> float:
     """Cycles of the product of two vectors."""
+    if dot is WORDS:
+        return WIDENED / 2
     if dot.widened:
         return WIDENED
     if dot is BYTES:

@@ -503,6 +503,11 @@ def integer_windows() -> Iterator[h.Case]:
             **PADS,
         )
         yield from (conv, requantised(conv))
+        arrays = whole_range(dtype, 2, 20, 9, 12), whole_range(np.int8, 40, 20, 3, 3)
+        turned = product(
+            "IntegerConvolution", *arrays, TACTICS["tactix.c_int8_winograd@1"], pad_value=7, **PADS
+        )
+        yield from (turned, requantised(turned))
         arrays = whole_range(dtype, 2, 19, 9, 7), whole_range(np.int8, 19, 1, 3, 3)
         depth = product(
             "IntegerConvolution", *arrays, TACTICS["tactix.c_int8_depthwise@1"], group=19, **PADS

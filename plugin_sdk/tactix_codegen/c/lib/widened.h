@@ -17,3 +17,28 @@ TX_INLINE vi tx_dot2_at(vi sum, vi u, const void* w) {
     __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(pair));
     return sum;
 }
+/* The same with w in a register. */
+TX_INLINE vi tx_dot2_words(vi sum, vi u, vi w) {
+    vi pair;
+    __asm__("vpmaddwd %2, %1, %0" : "=x"(pair) : "x"(u), "x"(w));
+    __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(pair));
+    return sum;
+}
+
+/* TX_LANES neighbouring numbers as 16 bits. */
+TX_INLINE tx_s16 tx_words_u8(const uint8_t* p) {
+    tx_u8 x;
+    memcpy(&x, p, sizeof x);
+    return __builtin_convertvector(x, tx_s16);
+}
+TX_INLINE tx_s16 tx_words_i8(const int8_t* p) {
+    tx_s8 x;
+    memcpy(&x, p, sizeof x);
+    return __builtin_convertvector(x, tx_s16);
+}
+TX_INLINE tx_s16 tx_words(const int16_t* p) {
+    tx_s16 x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+TX_INLINE void tx_store_words(int16_t* p, tx_s16 x) { memcpy(p, &x, sizeof x); }

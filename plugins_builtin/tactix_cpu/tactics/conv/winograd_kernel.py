@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tactix.base.dims import Dim, evaluate
-from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.tactic import CompileContext, Variant
 from tactix_codegen.c import tile as c_tile
@@ -116,6 +115,19 @@ def _sum(factors: Sequence[float], names: Sequence[str]) -> str:
         sign = "- " if factor < 0 else "+ " if i else ""
         parts.append(f"{sign}{'' if abs(factor) == 1 else f'{abs(factor)!r}f * '}{name}")
     return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class TurnedNumbers:
+    """The C of numbers that are turned: of an element, a vector, and what loads and stores it."""
+
+    element: str
+    vector: str
+    load: str
+    store: str
+
+
+FLOATS = TurnedNumbers("float", "vf", "tx_load_f32", "tx_store_f32")
 
 
 @dataclass(frozen=True)
@@ -230,8 +242,10 @@ class Blocks:
 class WinogradKernel:
     """Writes one kernel: patches to ``v`` (place, channel block, slice, tile), products to ``s``
     (place, panel, slice, tile). Patches and turned weights have the dtype of the window, sums are
-    float32.
+    float32, or what ``sum_numbers`` says.
     """
+
+    patch_numbers = sum_numbers = FLOATS
 
     def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx = win, ctx
@@ -271,7 +285,7 @@ class WinogradKernel:
         self._products()
         self._results()
         body = self._phases() if self.shared else self._alone()
-        return kernel(
+        made = kernel(
             self.args,
             body,
             self.ctx,
@@ -280,6 +294,11 @@ class WinogradKernel:
             workspace=pieces * (self.size * 4),
             phases=3 if self.shared else 1,
         )
+        return self._finished(made)
+
+    def _finished(self, made: KernelArtifact) -> KernelArtifact:
+        """The kernel, compiled otherwise where results need it."""
+        return made
 
     def _preludes(self) -> tuple[str, ...]:
         return vector_preludes()
@@ -317,14 +336,20 @@ class WinogradKernel:
         element: str,
         put: str,
         sizes: tuple[int, int],
-        dtype: DType = DType.FP32,
+        kind: TurnedNumbers,
+        taken: str = "",
     ) -> str:
-        """One pass over the pointers ``element`` with ``{i}`` for 0 to the first of ``sizes``, to
-        ``dtype``; ``put`` stores the result ``{r}``, of which there is the second of ``sizes``.
+        """One pass over the pointers ``element`` with ``{i}`` for 0 to the first of ``sizes``;
+        ``put`` stores the result ``{r}``, of which there is the second of ``sizes``. ``taken``: the
+        text that loads a pixel of the image at ``{p}``, if that is what is turned.
         """
         given, out = sizes
-        loads = [f"const vf d{i} = {load(dtype, element.format(i=i))};" for i in range(given)]
-        names = [f"const vf {s};" for s in statements]
+        taken = taken or f"{kind.load}({{p}})"
+        loads = [
+            f"const {kind.vector} d{i} = {taken.format(p=element.format(i=i))};"
+            for i in range(given)
+        ]
+        names = [f"const {kind.vector} {s};" for s in statements]
         return "\n".join([*loads, *names, *(put.format(i=i, r=f"r{i}") for i in range(out))])
 
     def _patches(self) -> None:
@@ -332,16 +357,18 @@ class WinogradKernel:
         win, lanes, down, right = self.win, self.lanes, self.down, self.right
         high, wide = (evaluate(d, {}) for d in win.size)
         rows, columns = (down.length,) * 2, (right.length,) * 2
-        half = f"tx_store_f32(half + ({{i}} * {right.length} + j) * {lanes}, {{r}});"
+        kind, taken = self.patch_numbers, self._taken("{p}")
+        half = f"{kind.store}(half + ({{i}} * {right.length} + j) * {lanes}, {{r}});"
         pixel = f"p + (j * {right.step} + {{i}} * {down.step * wide}) * {lanes}"
         turn_down, turn_right = (t.patch for t in self.turns)
-        whole = self._turned(turn_down, pixel, half, rows, self.given)
+        whole = self._turned(turn_down, pixel, half, rows, kind, taken)
         seen = [
             f"const int in{i} = (uint64_t)(y + {i * down.step}) < {high};"
             for i in range(down.length)
         ]
-        part = self._turned(turn_down, f"in && in{{i}} ? {pixel} : none", half, rows, self.given)
-        put = store(win.dtype, f"out + (i * {right.length} + {{i}}) * {self.patch}", "{r}")
+        beyond = f"in && in{{i}} ? {pixel} : none"
+        part = self._turned(turn_down, beyond, half, rows, kind, taken)
+        put = self._put(f"out + (i * {right.length} + {{i}}) * {self.patch}", "{r}")
         line = f"half + (i * {right.length} + {{i}}) * {lanes}"
         ends = [(side.length - 1) * side.step for side in (down, right)]
         inside = f"if (y >= 0 && x >= 0 && y + {ends[0]} < {high} && x + {ends[1]} < {wide})"
@@ -349,8 +376,8 @@ class WinogradKernel:
         width = str(right.length)
         body = [
             (
-                f"static const {ctype(self.given)} none[{lanes}];\n"
-                f"float half[{self.places * lanes}] __attribute__((aligned(64)));"
+                f"static const {ctype(self.given)} none[{lanes}]{self._beyond()};\n"
+                f"{kind.element} half[{self.places * lanes}] __attribute__((aligned(64)));"
             ),
             loop(
                 "t",
@@ -363,7 +390,9 @@ class WinogradKernel:
                 ),
                 block(inside, loop("j", "0", width, whole)),
                 block("else", *seen, loop("j", "0", width, column, part)),
-                loop("i", "0", str(down.length), self._turned(turn_right, line, put, columns)),
+                loop(
+                    "i", "0", str(down.length), self._turned(turn_right, line, put, columns, kind)
+                ),
             ),
         ]
         self.functions.add(
@@ -376,6 +405,18 @@ class WinogradKernel:
             body = [loop("i", "0", str(self.places), clear)]
             about = "the turned patches of a slice beyond the border"
             self.functions.add("nothing", f"{self.element}* v, int64_t count", body, about)
+
+    def _taken(self, pixel: str) -> str:
+        """The text that loads a pixel of the image."""
+        return load(self.given, pixel)
+
+    def _put(self, pointer: str, value: str) -> str:
+        """The statement that stores a number of a patch."""
+        return store(self.win.dtype, pointer, value)
+
+    def _beyond(self) -> str:
+        """What initialises a pixel beyond the border."""
+        return ""
 
     def _start(self, top: int, left: int) -> str:
         """Declare ``y`` and ``x`` of tile ``first + t``, less the given numbers of pixels."""
@@ -401,7 +442,7 @@ class WinogradKernel:
             sweep = loop("c", "0", str(self.deep), *taps)
             parameters = (
                 f"const {self.element}* v, const {self.element}* w, "
-                f"float* s{', int64_t step' * has_depth}"
+                f"{self.sum_numbers.element}* s{', int64_t step' * has_depth}"
             )
             self.functions.add(f"t{size}", parameters, [*begin, sweep, *end])
 
@@ -433,22 +474,17 @@ class WinogradKernel:
             line = f"(slice * {self.high} + {line})"
         turn_down, turn_right = (t.result for t in self.turns)
         place = f"s + (j + {{i}} * {right.length}) * {self.sums} + t * {self.tile.width}"
-        half = f"tx_store_f32(half + ({{i}} * {right.length} + j) * {lanes}, {{r}});"
-        vertical = self._turned(turn_down, place, half, (down.length, down.m))
-        put = f"tx_store_f32(sums + (i * {right.m} + {{i}}) * {lanes}, {{r}});"
+        kind = self.sum_numbers
+        half = f"{kind.store}(half + ({{i}} * {right.length} + j) * {lanes}, {{r}});"
+        vertical = self._turned(turn_down, place, half, (down.length, down.m), kind)
+        put = f"{kind.store}(sums + (i * {right.m} + {{i}}) * {lanes}, {self._sum('{r}')});"
         across = f"half + (i * {right.length} + {{i}}) * {lanes}"
-        horizontal = self._turned(turn_right, across, put, (right.length, right.m))
-        put = finish_saved(
-            RegisterTile(right.m, 1, lanes),
-            self.win.epi,
-            self.site,
-            f"(sums + i * {right.m * lanes})",
-            False,
-            rows="wide",
-        )
+        horizontal = self._turned(turn_right, across, put, (right.length, right.m), kind)
+        put = self._finish(f"sums + i * {right.m * lanes}")
         body = [
-            f"float half[{right.length * down.m * lanes}] __attribute__((aligned(64)));",
-            f"float sums[{down.m * right.m * lanes}] __attribute__((aligned(64)));",
+            f"{kind.element} half[{right.length * down.m * lanes}] __attribute__((aligned(64)));",
+            f"{kind.element} sums[{down.m * right.m * lanes}] __attribute__((aligned(64)));",
+            *self._first(),
             loop(
                 "t",
                 "0",
@@ -461,10 +497,25 @@ class WinogradKernel:
                 loop("i", "0", "high", f"const int64_t pixel = {line} * {self.wide} + x;", put),
             ),
         ]
-        parameters = "const float* s, int64_t image, int64_t block, int64_t first, int64_t count"
+        parameters = (
+            f"const {kind.element}* s, int64_t image, int64_t block, int64_t first, int64_t count"
+        )
         if self.win.has_depth:
             parameters += ", int64_t slice"
         self.functions.add("results", parameters, body)
+
+    def _first(self) -> list[str]:
+        """What the results of a channel block declare at the beginning."""
+        return []
+
+    def _sum(self, value: str) -> str:
+        """A result of a turned sum."""
+        return value
+
+    def _finish(self, sums: str) -> str:
+        """Epilogue and stores of ``wide`` neighbouring results at that pointer."""
+        tile = RegisterTile(self.right.m, 1, self.lanes)
+        return finish_saved(tile, self.win.epi, self.site, f"({sums})", False, rows="wide")
 
     # -- parts of a block: C variables v, s, image, first, count; with a depth front, slices -------
 

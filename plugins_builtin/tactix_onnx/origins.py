@@ -35,11 +35,6 @@ ORIGINS = {
     "trt.plugins": "It stands for a TensorRT plugin: export without such plugins",
 }
 """By domain."""
-OPERATORS = {
-    ("com.microsoft", "Tokenizer"): "It comes from skl2onnx (TfidfVectorizer, CountVectorizer), "
-    "and is not supported: export what is behind it without it, and give that the tokens",
-}
-"""By domain and operator, where that is not its domain's."""
 
 
 def origin_of(domain: str, op: str, version: int, layers: Any) -> tuple[str, str]:
@@ -58,7 +53,7 @@ def origin_of(domain: str, op: str, version: int, layers: Any) -> tuple[str, str
         )
     why, do = _pack_of(domain, op, layers)
     cure = do or f"Install a pack with converters or layers for {domain}"
-    origin = OPERATORS.get((domain, op), ORIGINS.get(domain))
+    origin = ORIGINS.get(domain)
     return why or "no installed plugin provides it", f"{origin}. {cure}" if origin else cure
 
 

@@ -199,6 +199,11 @@ EXAMPLES: dict[str, list[Example]] = {
         ({}, "str 0 2"),
     ],
     "RegexFullMatch": [({"pattern": "[a-z ]+"}, "str 3 4")],
+    "Tokenizer": [
+        ({"tokens": "[a-zA-Z0-9_]+", "pad_value": "#"}, "str 3 4"),
+        ({"separators": (" ", ","), "mark": True}, "str 5"),
+        ({"separators": ("",)}, "str 0 2"),
+    ],
     "StringNormalizer": [
         ({"stopwords": ("a", "b")}, "str 9"),
         ({"case_change_action": "LOWER"}, "str 1 4"),

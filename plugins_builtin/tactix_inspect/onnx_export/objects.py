@@ -7,7 +7,7 @@ import numpy as np
 from tactix.base.dtypes import DType
 from tactix.base.tensor import Element
 from tactix_inspect.onnx_export.call import LayerCall, same, writes
-from tactix_inspect.onnx_export.graph import tensor, type_of
+from tactix_inspect.onnx_export.graph import CONTRIBUTED, tensor, type_of
 
 writes("SequenceConstruct")(same("SequenceConstruct"))
 writes("SequenceEmpty")(same("SequenceEmpty", "dtype"))
@@ -66,3 +66,19 @@ def split_text(c: LayerCall) -> None:
     """ONNX has no number for as many cuts as there are."""
     most = None if c.attrs.maxsplit < 0 else c.attrs.maxsplit
     c.emit("StringSplit", c.inputs[0], delimiter=c.attrs.delimiter, maxsplit=most)
+
+
+@writes("Tokenizer")
+def tokenizer(c: LayerCall) -> None:
+    """ONNX Runtime's, which asks for all but the patterns."""
+    a = c.attrs
+    c.emit(
+        "Tokenizer",
+        c.inputs[0],
+        domain=CONTRIBUTED,
+        tokenexp=a.tokens or None,
+        separators=a.separators or None,
+        mincharnum=a.mincharnum,
+        mark=int(a.mark),
+        pad_value=a.pad_value,
+    )

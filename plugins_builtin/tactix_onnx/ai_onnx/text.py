@@ -74,3 +74,21 @@ def string_normalizer(ctx: Context, node: Any) -> Value:
 def string_split(ctx: Context, node: Any) -> Any:
     fields = {"delimiter": ctx.attr("delimiter", ""), "maxsplit": ctx.attr("maxsplit", -1)}
     return ctx.layers("tactix.StringSplit", [ctx.tensor()], symbol=ctx.symbol(), **fields)
+
+
+@CONVERTERS("Tokenizer", domain="com.microsoft")
+def tokenizer(ctx: Context, node: Any) -> Value:
+    """ONNX Runtime's, as skl2onnx writes it for CountVectorizer and TfidfVectorizer. Beside
+    separators the pattern of tokens counts for nothing.
+    """
+    separators, tokens = ctx.attr("separators", ()), ctx.attr("tokenexp", "")
+    return ctx.layer(
+        "tactix.Tokenizer",
+        [ctx.tensor()],
+        symbol=ctx.symbol(),
+        tokens="" if separators else tokens,
+        separators=tuple(separators),
+        mincharnum=ctx.attr("mincharnum", 1),
+        mark=bool(ctx.attr("mark", 0)),
+        pad_value=ctx.attr("pad_value", ""),
+    )

@@ -1,11 +1,11 @@
 """Layers on strings, whose arrays hold Python's str: constants, comparison, joining, cutting,
-numbers as text.
+tokens, numbers as text.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,6 +165,89 @@ class RegexFullMatch(TextLayer):
         return (np.array([matches(s) for s in inputs[0].ravel()], bool).reshape(inputs[0].shape),)
 
 
+@dataclass(frozen=True)
+class TokenizerAttrs:
+    """``tokens``: a pattern of tokens, in RE2's syntax. Without one ``separators`` are patterns of
+    what lies between tokens, one after the other; one empty separator: each character is a token.
+
+    ``mincharnum``: characters that a token has at least. ``mark``: each row begins with ``\\x02``,
+    and ``\\x03`` stands behind its last token. ``pad_value``: what fills rows up. ``symbol``: what
+    the length of the longest row is called.
+    """
+
+    symbol: str = "tokens"
+    tokens: str = ""
+    separators: tuple[str, ...] = ()
+    mincharnum: int = 1
+    mark: bool = False
+    pad_value: str = ""
+
+
+class Tokenizer(TextLayer):
+    """Tokens of each string of (C) or (N, C) along a new last axis, filled up. Of matches at one
+    place the longest counts.
+
+    Source: ONNX Runtime's operator com.microsoft::Tokenizer.
+    """
+
+    key = "tactix.Tokenizer@1"
+    Attrs = TokenizerAttrs
+
+    def infer(self, attrs: TokenizerAttrs, inputs: Specs) -> list[TensorSpec]:
+        (x,) = strings_only(self, inputs, 1)
+        if x.rank not in (1, 2):
+            raise ShapeError(f"{self.key} takes strings (C) or (N, C), not {x}")
+        if bool(attrs.tokens) == bool(attrs.separators):
+            raise InvalidArgument(
+                f"{self.key} needs a pattern of tokens or separators",
+                why="both are given" if attrs.tokens else "none is given",
+            )
+        for pattern in (attrs.tokens, *attrs.separators):
+            compiled(pattern)
+        return [TensorSpec(DType.STRING, (*x.shape, sym(attrs.symbol)))]
+
+    def reference(self, attrs: TokenizerAttrs, *inputs: Array) -> tuple[Array, ...]:
+        x = inputs[0]
+        rows = [[t for t in _tokens(attrs, s) if len(t) >= attrs.mincharnum] for s in x.ravel()]
+        if not any(rows):
+            rows = [[] for _ in rows]
+        elif attrs.mark:
+            rows = [["\x02", *row, "\x03"] for row in rows]
+        widest = max(map(len, rows), default=0)
+        padded = [t for r in rows for t in (*r, *(attrs.pad_value,) * (widest - len(r)))]
+        return (texts(padded, (*x.shape, widest)),)
+
+
+def _tokens(attrs: TokenizerAttrs, s: str) -> list[str]:
+    if attrs.tokens:
+        return [s[begin:end] for begin, end in _matches(attrs.tokens, s)]
+    if attrs.separators == ("",):
+        return list(s)
+    parts = [s]
+    for pattern in attrs.separators:
+        parts = [p for part in parts for p in _between(pattern, part)]
+    return parts
+
+
+def _between(pattern: str, s: str) -> list[str]:
+    """What lies between matches. An empty one takes the character behind it."""
+    parts, place = [], 0
+    for begin, end in _matches(pattern, s):
+        parts.append(s[place:begin])
+        place = max(end, begin + 1)
+    return [*parts, s[place:]]
+
+
+def _matches(pattern: str, s: str) -> Iterator[tuple[int, int]]:
+    """Places of matches from the left, each behind the one before, and a character behind an empty
+    one.
+    """
+    find, place = compiled(pattern).find, 0
+    while place <= len(s) and (found := find(s, place)) is not None:
+        yield found
+        place = max(found[1], found[0] + 1)
+
+
 CASES: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
 
 
@@ -312,6 +395,7 @@ LAYERS: tuple[Layer, ...] = (
     StringConcat(),
     StringSplit(),
     RegexFullMatch(),
+    Tokenizer(),
     StringNormalizer(),
     FormatText(),
     ParseText(),

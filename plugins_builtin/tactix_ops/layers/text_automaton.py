@@ -1,5 +1,5 @@
-"""Matching whole strings in time that grows with pattern times text, and no faster: sets of states,
-no backtracking.
+"""Matching strings in time that grows with pattern times text, and no faster: sets of states, no
+backtracking.
 
 Thompson's simulation of a nondeterministic automaton ("Regular Expression Search Algorithm", 1968)
 whose steps are remembered, as RE2 has it. The pattern is one of Python's ``re`` as ``text_pattern``
@@ -197,6 +197,21 @@ def _size(part: Part) -> int:
     return 1
 
 
+Groups: TypeAlias = tuple[frozenset[int], ...]
+"""States by where the match that they are in began, the earliest first."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a character makes of groups: the first that ``ended`` before it, and those left behind
+    it, which were numbers ``kept``.
+    """
+
+    ended: int | None
+    kept: tuple[int, ...]
+    groups: Groups
+
+
 class Automaton:
     """Of a pattern of Python's ``re`` that compiles. Raises InvalidArgument for one that takes too
     many states.
@@ -212,6 +227,7 @@ class Automaton:
         self._states: list[State] = [State(())]  # the first one is the end
         self._start = frozenset({self._added(part, 0)})
         self._known: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
+        self._searched: dict[tuple[Groups, str, str], Searched] = {}
 
     def matches(self, text: str) -> bool:
         """Whether it matches all of the text."""
@@ -222,6 +238,46 @@ class Automaton:
             now = self._step(now, before, c)
             before = c
         return 0 in self._reached(now, before, "")
+
+    def find(self, text: str, start: int = 0) -> tuple[int, int] | None:
+        """Where the first match from ``start`` on begins, and where the longest from there ends."""
+        groups: Groups = ()
+        starts: list[int] = []
+        found: tuple[int, int] | None = None
+        before = text[start - 1 : start]
+        for place in range(start, len(text) + 1):
+            if found is None:
+                groups, starts = (*groups, self._start), [*starts, place]
+            elif not groups:
+                break
+            after = text[place : place + 1]
+            step = self._search(groups, before, after)
+            if step.ended is not None:
+                found = starts[step.ended], place
+            groups, starts, before = step.groups, [starts[k] for k in step.kept], after
+        return found
+
+    def _search(self, groups: Groups, before: str, after: str) -> Searched:
+        """A character on, from states that stand in the order of where their matches began."""
+        key = groups, before, after
+        if key not in self._searched:
+            if len(self._searched) >= REMEMBERED:
+                self._searched.clear()
+            self._searched[key] = self._moved(groups, before, after)
+        return self._searched[key]
+
+    def _moved(self, groups: Groups, before: str, after: str) -> Searched:
+        """A state that two groups reach is the earlier one's; what began behind an end is over."""
+        ended: int | None = None
+        kept: dict[int, frozenset[int]] = {}
+        taken: set[int] = set()
+        for k, group in enumerate(groups):
+            if ended is None:
+                ended = k if 0 in self._reached(group, before, after) else None
+                if left := (self._step(group, before, after) if after else frozenset()) - taken:
+                    kept[k] = left
+                    taken |= left
+        return Searched(ended, tuple(kept), tuple(kept.values()))
 
     def _step(self, now: frozenset[int], before: str, c: str) -> frozenset[int]:
         key = now, before, c

@@ -281,6 +281,39 @@ def test_random_patterns_mean_what_they_mean_to_python() -> None:
             assert automaton.matches(t) == (wanted.fullmatch(t) is not None), (pattern, t)
 
 
+def longest(pattern: re.Pattern[str], t: str, start: int) -> tuple[int, int] | None:
+    """The longest of the first matches, by trying all places."""
+    for begin in range(start, len(t) + 1):
+        for end in range(len(t), begin - 1, -1):
+            if re.compile(
+                f"(?s:.{{{begin}}})(?:{pattern.pattern})(?={'.' * (len(t) - end)}\\Z)"
+            ).match(t):
+                return begin, end
+    return None
+
+
+def test_longest_of_the_first_matches_are_found() -> None:
+    rng, tried = random.Random(7), 0
+    while tried < 60:
+        pattern = "".join(rng.choices([p for p in PIECES if p != "^"], k=rng.randrange(1, 7)))
+        try:
+            wanted = re.compile(pattern.replace(r"\b", r"(?a:\b)").replace(r"\B", r"(?!(?a:\b))"))
+            automaton = compiled(pattern)
+        except (re.error, InvalidArgument):
+            continue
+        tried += 1
+        for t in ("".join(rng.choices("ab ", k=rng.randrange(7))) for _ in range(5)):
+            for start in range(len(t) + 1):
+                found = automaton.find(t, start)
+                assert found == longest(wanted, t, start), (pattern, t, start)
+
+
+@pytest.mark.parametrize("pattern", [r"(a|aa)*b", r"a*b", r"(a*)*$b", r"(.*){1,30}[bc]"])
+def test_no_search_takes_more_time_than_a_product_of_sizes(pattern: str) -> None:
+    """Each is for ever under way where every place is tried as the first."""
+    assert compiled(pattern).find("a" * 50_000) is None
+
+
 @pytest.mark.parametrize("pattern", REFUSED)
 def test_onnx_runtime_refuses_them_too(pattern: str) -> None:
     with pytest.raises(Exception, match="pattern"):

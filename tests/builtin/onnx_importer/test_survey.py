@@ -156,7 +156,6 @@ def test_damaged_bytes_end_the_count_of_messages(model: Any) -> None:
     [
         ("Warble", "", "ONNX has no such operator up to operator set 18"),
         ("Optimized", "com.microsoft", "ONNX Runtime's graph optimization"),
-        ("Tokenizer", "com.microsoft", "skl2onnx (TfidfVectorizer, CountVectorizer), and is not"),
         ("ATen", "org.pytorch.aten", "torch.onnx"),
         ("Swirl", "acme", "converters or layers for acme"),
     ],

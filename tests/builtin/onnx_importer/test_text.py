@@ -126,3 +126,45 @@ def test_what_does_not_fit_is_refused(imported: Any, model: Any) -> None:
     mixed = onnx.helper.make_node("Equal", ["x", "n"], ["y"])
     with pytest.raises(ModelImportError, match="takes one type"):
         imported(model([mixed], {"x": (STRING, [3]), "n": (np.int64, [3])}, ["y"], opset=20))
+
+
+TEXTS = np.array(["ab|abc cat", "", "x", "é è", " a1b22c ", "the the\nEnd,,x"], object)
+CUTS: list[tuple[Any, dict[str, Any]]] = [
+    (TEXTS, {"tokenexp": "[a-zA-Z0-9_]+"}),
+    (TEXTS, {"tokenexp": "a|ab|abc"}),
+    (TEXTS, {"tokenexp": "b*?"}),
+    (TEXTS, {"tokenexp": "^[^ ]", "mark": 1}),
+    (TEXTS, {"tokenexp": r"\b[a-z]", "mark": 1, "pad_value": ""}),
+    (TEXTS, {"tokenexp": "[^ ]+", "mincharnum": 2}),
+    (TEXTS.reshape(2, 3), {"tokenexp": "[a-z]$", "mark": 1}),
+    (TEXTS, {"tokenexp": "Z", "mark": 1}),
+    (TEXTS, {"separators": [" ", ","], "mark": 1}),
+    (TEXTS, {"separators": ["[0-9]+", "^a", r"\s"], "tokenexp": "a"}),
+    (TEXTS, {"separators": ["b", r"\b"]}),
+    (TEXTS, {"separators": ["", "b"]}),
+    (TEXTS, {"separators": [""], "mark": 1}),
+    (TEXTS[1:2], {"separators": [""], "mark": 1}),
+]
+
+
+@pytest.mark.parametrize(("x", "attrs"), CUTS, ids=range(len(CUTS)))
+def test_tokens_are_those_of_onnx_runtime(
+    x: Any, attrs: dict[str, Any], imported: Any, model: Any
+) -> None:
+    """What skl2onnx writes for CountVectorizer and TfidfVectorizer."""
+    import onnxruntime as ort
+
+    asked = {"mincharnum": 1, "mark": 0, "pad_value": "#", **attrs}
+    node = onnx.helper.make_node("Tokenizer", ["x"], ["y"], domain="com.microsoft", **asked)
+    shape = ["n", *x.shape[1:]]
+    proto = model([node], {"x": (STRING, shape)}, ["y"])
+    want = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})[0]
+    found = run(proto, {"x": x}, imported)["y"]
+    assert found.shape == want.shape
+    assert found.tolist() == want.tolist()
+
+
+def test_tokens_need_a_pattern(imported: Any, model: Any) -> None:
+    node = onnx.helper.make_node("Tokenizer", ["x"], ["y"], domain="com.microsoft", mark=0)
+    with pytest.raises(ModelImportError, match="a pattern of tokens or separators"):
+        imported(model([node], {"x": (STRING, [3])}, ["y"]))

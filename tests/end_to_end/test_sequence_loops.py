@@ -1,5 +1,6 @@
-"""Loops that append to lists, which exporters write as sequences: rows of one shape are stacked, and
-whatever reads the list reads the stack. Compared with ONNX Runtime and with the reference.
+"""Loops that append to lists, which exporters write as sequences, or to tensors: what has one shape
+is stacked, and whatever reads the list reads the stack. Compared with ONNX Runtime and with the
+reference.
 """
 
 from __future__ import annotations
@@ -347,3 +348,113 @@ def test_other_lists_stay_sequences(reason: str) -> None:
     assert sequences_left(engine)
     for n in (1, 4, 5):
         both(model, engine, x=abs(X), n=np.array(n))
+
+
+# -- tensors that a loop makes longer ------------------------------------------------------------
+
+
+def lengthening(body: str, results: str = "float[?, ?] y", **changed: str) -> str:
+    """A model of a loop whose state is the first columns of x, which ``body`` makes longer."""
+    before = changed.get("before", "two = Constant <value = int64[1] {2}> ()")
+    axes = "o = Constant <value = int64[1] {1}> ()  w0 = Constant <value = int64[1] {0}> ()"
+    return text(
+        changed.get("inputs", "float[k, 6] x, int64 n"),
+        results,
+        f"""{axes}  {before}  z = Slice (x, w0, two, o)
+        {changed.get("made", "y")} = Loop ({changed.get("given", "n, ")}, z) <
+          body = b (int64 i, bool c, float[k, a] s) => (bool d, float[k, e] t{changed.get("more", "")})
+            {{ {body}  d = {changed.get("ends", "Identity (c)")} }}
+        >""",
+    )
+
+
+def longer_inside(engine: tactix.Engine) -> bool:
+    """Whether a body of a plan still takes a state whose size changes."""
+    return any(v.name == "s" for s in engine.plan.steps for p in s.plans for v in p.inputs)
+
+
+COLUMN = "r = Gather <axis = 1> (x, i)  q = Unsqueeze (r, o)  "
+LENGTHENED = {
+    "a column": (COLUMN + "t = Concat <axis = 1> (s, q)", {}),
+    "an axis from the end": (COLUMN + "t = Concat <axis = -1> (s, q)", {}),
+    "nothing before": (
+        COLUMN + "t = Concat <axis = 1> (s, q)",
+        {"before": "two = Constant <value = int64[1] {0}> ()"},
+    ),
+    "two in one": (COLUMN + "t = Concat <axis = 1> (s, q, x)", {}),
+    "two in turn": (
+        COLUMN + "u = Concat <axis = 1> (s, q)  m = Neg (x)  t = Concat <axis = 1> (u, m, q)",
+        {},
+    ),
+    "its length": (
+        COLUMN
+        + """sh = Shape (s)  at = Constant <value = int64 {1}> ()  m = Gather (sh, at)
+        f = Cast <to = 1> (m)  v = Mul (q, f)  u = Concat <axis = 1> (s, v)
+        sh2 = Shape <start = 1> (u)  f2 = Cast <to = 1> (sh2)  v2 = Mul (q, f2)
+        t = Concat <axis = 1> (u, v2)""",
+        {},
+    ),
+    "ended by its length": (
+        COLUMN
+        + """t = Concat <axis = 1> (s, q)  sh = Shape (t)  at = Constant <value = int64 {1}> ()
+        m = Gather (sh, at)  top = Add (n, at)""",
+        {"ends": "Less (m, top)", "given": ", "},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LENGTHENED.values(), ids=LENGTHENED.keys())
+def test_tensors_that_a_loop_makes_longer_are_stacks(case: tuple[str, dict[str, str]]) -> None:
+    body, changed = case
+    model = lengthening(body, **changed)
+    engine = build(model)
+    assert not longer_inside(engine)
+    for n in (2, 1, 5, 5):
+        both(model, engine, x=X, n=np.array(n))
+    both(model, engine, x=X[:2], n=np.array(3))
+    if not changed.get("given"):
+        both(model, engine, x=X, n=np.array(0))
+
+
+def test_states_beside_one_that_grows_keep_their_places() -> None:
+    model = lengthening(
+        COLUMN + "t = Concat <axis = 1> (s, q)  p = Add (v, q)  e2 = Neg (q)",
+        "float[?, ?] y, float[?, ?] last, float[?, ?, ?] all",
+        made="y, last, all",
+        given="n, , h, z",
+        inputs="float[k, 6] x, int64 n, float[k, 1] h",
+    )
+    model = model.replace("float[k, a] s)", "float[k, 1] v, float[k, a] s)")
+    model = model.replace("float[k, e] t)", "float[k, 1] p, float[k, e] t, float[k, 1] e2)")
+    model = model.replace("y, last, all = Loop", "last, y, all = Loop").replace(
+        ", h, z, z)", ", h, z)"
+    )
+    engine = build(model)
+    assert not longer_inside(engine)
+    for n in (3, 1, 4):
+        both(model, engine, x=X, n=np.array(n), h=X[:, :1])
+
+
+STILL_STATES = {
+    "it is read": COLUMN + "m = ReduceSum <keepdims = 1> (s, o)  w = Add (q, m)"
+    "  t = Concat <axis = 1> (s, w)",
+    "in front": COLUMN + "t = Concat <axis = 1> (q, s)",
+    "itself": "t = Concat <axis = 1> (s, s)",
+    "of changing size": "j = Add (i, o)  q = Slice (x, w0, j, o)  t = Concat <axis = 1> (s, q)",
+    "some iterations": COLUMN
+    + """m = ReduceSum <keepdims = 0> (q)  zero = Constant <value = float {0}> ()
+        w = Greater (m, zero)
+        t = If (w) <
+            then_branch = yes () => (float[k, e1] t1) { t1 = Concat <axis = 1> (s, q) },
+            else_branch = no () => (float[k, e2] t2) { t2 = Identity (s) }
+        >""",
+}
+
+
+@pytest.mark.parametrize("body", STILL_STATES.values(), ids=STILL_STATES.keys())
+def test_what_else_a_body_does_with_a_tensor_leaves_it_a_state(body: str) -> None:
+    model = lengthening(body)
+    engine = build(model)
+    assert longer_inside(engine)
+    for n in (3, 1, 2):
+        both(model, engine, x=X, n=np.array(n))

@@ -15,7 +15,7 @@ from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.graph import Value
 from tactix_onnx.convert import Context, Table
-from tactix_onnx.rows import AppendedState, all_rows, appended_states, stacking
+from tactix_onnx.rows import AppendedState, appended_states, behind_loop, stacking
 from tactix_onnx.subgraph import (
     ImportedBody,
     all_firm,
@@ -163,9 +163,9 @@ def loop(ctx: Context, node: Any) -> Any:
         TensorSpec(t, shape) for t, shape in zip((DType.INT64, DType.BOOL), shapes, strict=False)
     ]
     body, specs = settled(ctx, graph, before, [v.spec.plain() for v in states], (), 1)
-    lists = appended_states(ctx, body, states)
-    body = stacking(body, lists)
-    kept = [i for i in range(len(states)) if i not in {a.index for a in lists}]
+    longer = appended_states(ctx, body, states)
+    body = stacking(body, longer)
+    kept = [i for i in range(len(states)) if i not in {a.index for a in longer}]
     states, specs = [states[i] for i in kept], [specs[i] for i in kept]
     known = ctx.walker.known_symbols()
     endless = (
@@ -184,17 +184,17 @@ def loop(ctx: Context, node: Any) -> Any:
     made = ctx.layers(
         "tactix.Loop", [most, going, *states, *body.captures], bodies=results, states=n, ranks=ranks
     )
-    return _with_sequences(ctx, made, kept, lists)
+    return _with_appended(ctx, made, kept, longer)
 
 
-def _with_sequences(
-    ctx: Context, made: Sequence[Value], kept: Sequence[int], lists: Sequence[AppendedState]
+def _with_appended(
+    ctx: Context, made: Sequence[Value], kept: Sequence[int], longer: Sequence[AppendedState]
 ) -> list[Value]:
-    """What a loop gives, the sequences among its states that it stacks put back in their places."""
-    stacks = len(made) - len(lists)
+    """What a loop gives, the states that it stacks put back in their places."""
+    stacks = len(made) - len(longer)
     found = dict(zip(kept, made, strict=False))
-    for state, stacked in zip(lists, made[stacks:], strict=True):
-        found[state.index] = all_rows(ctx, state, stacked)
+    for state, stacked in zip(longer, made[stacks:], strict=True):
+        found[state.index] = behind_loop(ctx, state, stacked)
     return [*(found[i] for i in sorted(found)), *made[len(kept) : stacks]]
 
 

@@ -231,7 +231,7 @@ class DotTile:
 
     def _steps(self, count: int, x: str, w: str) -> str:
         quads = [
-            self.step(w, u, lambda m, u=u: f"tx_quad({x} + {self.offsets[m] + 4 * u})")  # type: ignore[misc]
+            self.step(w, u, lambda m, u=u: self.quad(f"{x} + {self.offsets[m] + 4 * u}"))  # type: ignore[misc]
             for u in range(count)
         ]
         move = self.dot.column * count * self.width
@@ -240,6 +240,10 @@ class DotTile:
     def last(self, bytes_left: int, x: str = "x", w: str = "w") -> str:
         """One step of fewer than four bytes."""
         return self.step(w, 0, lambda m: f"tx_quad_n({x} + {self.offsets[m]}, {bytes_left})")
+
+    def quad(self, pointer: str) -> str:
+        """The text of four bytes at the pointer in all lanes."""
+        return f"tx_quad{'_at' * self.dot.widened}({pointer})"
 
     def step(self, w: str, u: int, quad: Callable[[int], str]) -> str:
         """Step ``u`` behind the pointer ``w``; ``quad``: the text of a row's four bytes in all

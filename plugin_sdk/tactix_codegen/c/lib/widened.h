@@ -1,5 +1,12 @@
 /* Bytes as numbers of 16 bits, on AVX2: products of pairs, where no instruction multiplies and sums four bytes. */
 
+/* Four neighbouring bytes in all lanes. The text is what runs: GCC would take them apart as scalars, and move the parts
+   to vectors one by one. */
+TX_INLINE vi tx_quad_at(const void* p) {
+    vi x;
+    __asm__("vpbroadcastd %1, %0" : "=x"(x) : "m"(*(const tx_int_at*)p));
+    return x;
+}
 /* Bytes 0 and 2 of each lane as two numbers of 16 bits, and bytes 1 and 3. */
 TX_INLINE vi tx_even(vi u) { return u & 0x00ff00ff; }
 TX_INLINE vi tx_odd(vi u) { return (vi)_mm256_srli_epi16((__m256i)u, 8); }

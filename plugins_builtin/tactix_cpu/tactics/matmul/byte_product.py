@@ -261,7 +261,7 @@ class _Kernel:
         body = [
             *first,
             f"vi {', '.join(sums)};",
-            loop("s", "0", "K / 4", tile.step("w", 0, lambda m: f"tx_quad({row(m)})"), move),
+            loop("s", "0", "K / 4", tile.step("w", 0, lambda m: tile.quad(row(m))), move),
             block("if (K % 4)", tile.step("w", 0, lambda m: f"tx_quad_n({row(m)}, K % 4)")),
             *tile.finish(p.epi, site),
         ]

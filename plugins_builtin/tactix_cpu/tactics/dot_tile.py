@@ -124,17 +124,6 @@ class Dot:
         """Bytes of a group of the right side."""
         return 8 if self.widened else 4
 
-    def laid(self, steps: tuple[tuple[str, Any], ...], lanes: int) -> tuple[tuple[str, Any], ...]:
-        """``steps`` that pack a right side as ``[step][column][group]``, and what widens it."""
-        if not self.widened:
-            return steps
-        return (
-            *steps,
-            ("reshape", (-1, lanes, 2, 2)),
-            ("transpose", (0, 3, 1, 2)),
-            ("cast", self.weights.value),
-        )
-
     @property
     def group(self) -> int:
         """Elements of a group."""
@@ -157,9 +146,88 @@ class Dot:
 
 
 BYTES = Dot(1, "tx_dot4", DType.INT32, DType.INT8, "amx_int8", (DType.UINT8, DType.INT8))
-WIDENED_BYTES = replace(BYTES, call="tx_dot2_at", weights=DType.INT16, widened=True)
+WIDENED_BYTES = replace(BYTES, call="tx_dot2_at", widened=True)
 WORDS = Dot(2, "tx_dot2_words", DType.INT32, DType.INT16, "", (DType.INT16,))
 HALVES = Dot(2, "tx_dot2", DType.FP32, DType.BF16, "amx_bf16", (DType.BF16,))
+
+
+PAIR = 128
+"""Largest magnitude of the sum of two weights of one sign whose products with two unsigned bytes
+add up within 16 bits: 255 times it is 32640.
+"""
+
+
+@dataclass(frozen=True)
+class SortedSteps:
+    """Constant weights of tiles on AVX2 without VNNI, whose steps each panel takes in an order of
+    its own.
+
+    ``vpmaddubsw`` multiplies four bytes a lane at once, but its sums of two products end at 16
+    bits. First come the steps of a panel in which no pair of weights can reach that: their weights
+    are bytes, and three instructions take them. Those of the others lie widened, and take four and
+    a share of widening the left side. Which is which the weights decide: of trained networks most
+    steps fit, of normal numbers that are scaled to their largest one less than half.
+
+    ``weights``: as ``[panel][step][column][group]`` in bytes. ``offsets``: bytes from the left
+    side's pointer to that of each step; a step that has none stays the last.
+    """
+
+    weights: Packed
+    panels: int
+    width: int
+    lanes: int
+    offsets: tuple[int, ...]
+    last: bool = False
+
+    @property
+    def slab(self) -> int:
+        """Bytes of a panel, as if all its weights were widened."""
+        return 8 * self.width * (len(self.offsets) + self.last)
+
+    def row(self, panel: str) -> str:
+        """The distance from the first panel's order to that of another."""
+        return f"{panel} * {1 + len(self.offsets)}"
+
+    def packed(self) -> Packed:
+        """The weights, those of a panel one behind the other."""
+        return Packed(-1, array=self._packed)
+
+    def order(self) -> Packed:
+        """Of each panel how many steps fit, and the offsets of all in order."""
+        return Packed(-1, array=self._order)
+
+    def _sorted(self, given: Sequence[Any]) -> Any:
+        """The weights, which steps fit, and the order of steps, by panels."""
+        import numpy as np
+
+        count = len(self.offsets)
+        w = self.weights.apply(given).reshape(self.panels, -1, self.width, 2, 2)
+        w = w[:, : count + self.last]
+        ends = [f(w.astype(np.int16), 0).sum(-1) for f in (np.maximum, np.minimum)]
+        fits = ((ends[0] <= PAIR) & (ends[1] >= -PAIR)).all((2, 3))[:, :count]
+        return w, fits, np.argsort(~fits, axis=1, kind="stable")
+
+    def _order(self, given: Sequence[Any]) -> Any:
+        import numpy as np
+
+        _, fits, order = self._sorted(given)
+        offsets = np.array(self.offsets, np.int32)[order]
+        return np.concatenate([fits.sum(1, dtype=np.int32)[:, None], offsets], axis=1)
+
+    def _packed(self, given: Sequence[Any]) -> Any:
+        import numpy as np
+
+        w, fits, order = self._sorted(given)
+        out = np.zeros((self.panels, self.slab), np.int8)
+        for panel, steps in enumerate(order):
+            near = int(fits[panel].sum())
+            first = w[panel, steps[:near]].tobytes()
+            rest = [*steps[near:], *[len(steps)] * self.last]
+            columns = w[panel, rest].reshape(-1, self.lanes, 2, 2)
+            wide = columns.transpose(0, 3, 1, 2).astype(np.int16).tobytes()
+            line = np.frombuffer(first + wide, np.int8)
+            out[panel, : len(line)] = line
+        return out
 
 
 @dataclass(frozen=True)
@@ -284,6 +352,26 @@ class DotTile:
             head = f"const vi v = {v}, e = tx_even(v), o = tx_odd(v);"
             lines.append(f"{{ {head} {' '.join(sums)} }}")
         return block("", *lines)
+
+    def sorted(self, steps: int) -> list[str]:
+        """Steps as ``SortedSteps`` lays them, from ``order``, with the pointers ``x`` and ``w``,
+        which is moved.
+        """
+        at = "const uint8_t* row = x + order[q];"
+        narrow = [4 * n * self.lanes for n in range(self.vectors)]
+        ahead = 4 * self.far * self.width
+        fit = [f"__builtin_prefetch(w + {p + ahead}, 0, 2);" for p in narrow[:: 64 // 32] if ahead]
+        for m in range(self.rows):
+            quad = self.quad(f"row + {self.offsets[m]}")
+            sums = [f"s{m}_{n} = tx_dot4_at(s{m}_{n}, v, w + {p});" for n, p in enumerate(narrow)]
+            v = f"tx_flip({quad})" if self.flip else quad
+            fit.append(f"{{ const vi v = {v}; {' '.join(sums)} }}")
+        wide = self.step("w", 0, lambda m: self.quad(f"row + {self.offsets[m]}"))
+        return [
+            "const int64_t fits = *order++;\nint64_t q = 0;",
+            block("for (; q < fits; q++)", at, *fit, f"w += {4 * self.width};"),
+            block(f"for (; q < {steps}; q++)", at, wide, f"w += {8 * self.width};"),
+        ]
 
     def finish(self, epi: Epilogue, site: TileSite) -> list[str]:
         """Epilogue and stores: in registers, or through memory where it is long or columns may be

@@ -11,7 +11,7 @@ import asked
 import harness as h
 import numpy as np
 import pytest
-from bytes_cases import DTYPES, biases, on_every_target, product, requantised, whole_range
+from bytes_cases import DTYPES, RNG, biases, on_every_target, product, requantised, whole_range
 
 from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
@@ -56,6 +56,34 @@ def test_extreme_numbers_do_not_saturate_on_the_way(dtype: Any) -> None:
             cases.append(product("IntegerMatMul", x, w, GEMM))
             cases.append(requantised(cases[-1], zero=0))
     on_every_target(cases)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_pairs_of_weights_at_the_end_of_16_bits_and_behind_it(dtype: Any) -> None:
+    info, cases = np.iinfo(dtype), []
+    pairs = [(64, 64), (127, 1), (-64, -64), (-128, 0), (127, -128), (65, 64), (-128, -1)]
+    for a in (info.min, info.max):
+        w = np.tile(np.array(pairs * 2, np.int8).reshape(-1, 1), (3, 104))
+        w[:, 50:] = RNG.choice([-64, 0, 64, 127], w[:, 50:].shape, p=[0.4, 0.3, 0.29, 0.01])
+        cases.append(product("IntegerMatMul", np.full((7, len(w)), a, dtype), w, GEMM))
+        rows = len(w) - 2
+        cases.append(product("IntegerMatMul", whole_range(dtype, 7, rows), w[:rows], GEMM))
+    on_every_target(cases)
+
+
+def test_steps_that_fit_come_first_in_each_panel() -> None:
+    w = np.zeros((16, 96), np.int8)
+    w[1, 70] = w[0, 70] = 127  # the first step of one panel
+    node = product("IntegerMatMul", whole_range(np.uint8, 6, 16), w, GEMM).node
+    device = target("x86-64-v3")
+    (variant, *_) = asked.variants(GEMM, node, device)  # type: ignore[misc]
+    width = 8 * variant.number("vectors")
+    artifact = asked.artifact(GEMM, node, variant, CompileContext(device))
+    given: Any = [v.const for v in node.given]
+    order = dict(artifact.constants)["order"].apply(given).tolist()
+    expected = [[4, 0, 4, 8, 12]] * (96 // width)
+    expected[70 // width] = [3, 4, 8, 12, 0]
+    assert order == expected
 
 
 def test_every_instruction_set() -> None:

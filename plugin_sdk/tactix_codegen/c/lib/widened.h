@@ -24,7 +24,19 @@ TX_INLINE vi tx_dot2_at(vi sum, vi u, const void* w) {
     __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(pair));
     return sum;
 }
-/* The same with w in a register. */
+/* sum[l] + u0 s0 + u1 s1 + u2 s2 + u3 s3 of unsigned bytes u and signed ones s in memory, where both u0 s0 + u1 s1 and
+   u2 s2 + u3 s3 fit in 16 bits. */
+TX_INLINE vi tx_dot4_at(vi sum, vi u, const void* s) {
+    typedef vi __attribute__((aligned(1), may_alias)) tx_vi_at;
+    const vi ones = tx_splat_i(0x00010001);
+    vi pair;
+    __asm__("vpmaddubsw %2, %1, %0" : "=x"(pair) : "x"(u), "m"(*(const tx_vi_at*)s));
+    __asm__("vpmaddwd %1, %0, %0" : "+x"(pair) : "x"(ones));
+    __asm__("vpaddd %1, %0, %0" : "+x"(sum) : "x"(pair));
+    return sum;
+}
+
+/* sum[l] + u0 w0 + u1 w1 of numbers of 16 bits in registers. */
 TX_INLINE vi tx_dot2_words(vi sum, vi u, vi w) {
     vi pair;
     __asm__("vpmaddwd %2, %1, %0" : "=x"(pair) : "x"(u), "x"(w));

@@ -8,11 +8,13 @@ or, of small images, as many rows as one tile holds. Knobs: ``rows`` (pixels) an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tactix.base.dims import evaluate, symbols
+from tactix.base.dtypes import DType
 from tactix.base.tensor import LINEAR, blocked
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
@@ -23,7 +25,7 @@ from tactix_codegen.c.tile import GRID, Functions
 from tactix_cpu.tactics import dot_tile as byte
 from tactix_cpu.tactics.conv import int8_window as window
 from tactix_cpu.tactics.conv.int8_window import DotSite, DotWindow
-from tactix_cpu.tactics.dot_tile import Dot, DotTile
+from tactix_cpu.tactics.dot_tile import Dot, DotTile, SortedSteps
 from tactix_cpu.tactics.estimates import CLOCK, START
 
 BLOCK_BYTES = 1 << 18
@@ -166,7 +168,9 @@ class DotConvKernel:
         self.cut = cut(win, self.rows)
         self.panels = -(-win.co // self.width)
         row = self.src.planes * self.src.bytes * win.kernel[1]
-        self.slab = -(-row // 4) * win.dot.column * win.kernel[0] * self.width
+        self.slab = -(-row // 4) * 4 * win.kernel[0] * self.width
+        if win.dot.widened:
+            self.slab = self.sorted.slab
         self.args = Args(win.node)
         self.functions = Functions(self.args)
 
@@ -176,7 +180,8 @@ class DotConvKernel:
         # The last group of a run may end behind the image.
         size = win.n * src.image + 4 * src.dense if src.copied else 0
         self.x = self.args.workspace(0, "uint8_t") if src.copied else self.args.input(win.inputs[0])
-        self.w = self.args.constant("w", self._packed(), win.dot.weights)
+        packed = self.sorted.packed() if win.dot.widened else self._packed()
+        self.w = self.args.constant("w", packed, win.dot.weights)
         first = byte.starts(win.node, win.inputs, self.panels * self.width, 0, win.dot)
         self.first = self.args.constant("first", first, win.dot.sums)
         for _, pixels, _ in (*self.cut.tiles, *self.cut.rest):
@@ -235,7 +240,7 @@ class DotConvKernel:
             ),
             ("transpose", (0, 2, 5, 6, 3, 1, 4)),
         )
-        return Packed(win.inputs[1], win.dot.laid(steps, self.lanes))
+        return Packed(win.inputs[1], steps)
 
     def _packed_dense(self) -> Packed:
         """The same of an image whose row of taps is one run, filled up to whole groups: as
@@ -251,7 +256,7 @@ class DotConvKernel:
             ("reshape", (self.panels, self.width, kh, groups, group)),
             ("transpose", (0, 2, 3, 1, 4)),
         )
-        return Packed(win.inputs[1], win.dot.laid(steps, self.lanes))
+        return Packed(win.inputs[1], steps)
 
     def _offset(self, pixel: int) -> int:
         """Bytes from a tile's first pixel to another of its input pixels."""
@@ -268,11 +273,39 @@ class DotConvKernel:
         blocks = -(-self.win.co // self.lanes)
         left = "" if blocks % self.vectors == 0 else f"({blocks} - block) * {self.lanes}"
         site = DotSite(self.args, self.win, self.lanes, left)
-        body = [tile.start(f"{self.first} + block * {self.lanes}"), self._planes(tile)]
+        sums = self._sorted(tile) if tile.dot.widened else [self._planes(tile)]
+        body = [tile.start(f"{self.first} + block * {self.lanes}"), *sums]
         parameters = (
             "const uint8_t* x, const int8_t* w, int64_t image, int64_t block, int64_t pixel"
         )
         self.functions.add(f"t{pixels}", parameters, [*body, *tile.finish(self.win.epi, site)])
+
+    @functools.cached_property
+    def sorted(self) -> SortedSteps:
+        """The steps over planes and taps where products of bytes are widened; of one tap the last
+        plane's end with the channels.
+        """
+        win, src = self.win, self.src
+        (kh, kw), (dy, dx) = win.kernel, win.dilations
+        rows = [
+            c * src.plane + i * dy * src.wide * src.bytes
+            for c in range(src.planes)
+            for i in range(kh)
+        ]
+        if src.dense:
+            taps = [4 * q for q in range(-(-kw * win.c // 4))]
+        else:
+            taps = [j * dx * src.bytes + q for j in range(kw) for q in range(0, src.bytes, 4)]
+        offsets = [row + tap for row in rows for tap in taps]
+        if (kh, kw) == (1, 1) and not src.dense:
+            offsets = offsets[: -(-win.c // 4)]
+        return SortedSteps(self._packed(), self.panels, self.width, self.lanes, tuple(offsets))
+
+    def _sorted(self, tile: DotTile) -> list[str]:
+        """The sum over planes and taps in the order of the panel."""
+        order = self.args.constant("order", self.sorted.order(), DType.INT32)
+        row = self.sorted.row(f"block / {self.vectors}")
+        return [f"const int32_t* order = {order} + {row};", *tile.sorted(len(self.sorted.offsets))]
 
     def _planes(self, tile: DotTile) -> str:
         """The sum over planes and taps; neighbouring column taps are one run. Of one tap the last

@@ -6,6 +6,7 @@ row tiles and panels. Knobs: ``rows`` and ``vectors`` of the tile.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from tactix_codegen.c.epilogue import Epilogue, epilogue
 from tactix_codegen.c.text import Args, block, kernel, loop
 from tactix_codegen.c.tile import GRID, Functions, by_rows, rest_sizes
 from tactix_cpu.tactics import dot_tile as byte
-from tactix_cpu.tactics.dot_tile import Dot, DotTile
+from tactix_cpu.tactics.dot_tile import Dot, DotTile, SortedSteps
 from tactix_cpu.tactics.estimates import CLOCK, MEMORY, START
 from tactix_cpu.tactics.matmul.product import RowSite
 
@@ -197,7 +198,8 @@ class DotGemmKernel:
         dot, axis = self.p.dot, 0 if self.p.turned else 1
         first = byte.starts(self.p.node, self.p.inputs, self.panels * self.width, axis, dot)
         self.x = self.args.input(self.p.inputs[0])
-        self.w = self.args.constant("b", self._packed(), dot.weights)
+        packed = self.sorted.packed() if dot.widened else self._packed()
+        self.w = self.args.constant("b", packed, dot.weights)
         self.first = self.args.constant("first", first, dot.sums)
         sizes = self._sizes()
         for rows in sizes:
@@ -229,7 +231,14 @@ class DotGemmKernel:
             ("reshape", (steps, group, panels, width)),
             ("transpose", (2, 0, 3, 1)),
         )
-        return Packed(p.inputs[1], p.dot.laid(work, self.lanes))
+        return Packed(p.inputs[1], work)
+
+    @functools.cached_property
+    def sorted(self) -> SortedSteps:
+        """The steps over b where products of bytes are widened."""
+        offsets = tuple(4 * q for q in range(self.p.k // 4))
+        last = self.p.k % 4 > 0
+        return SortedSteps(self._packed(), self.panels, self.width, self.lanes, offsets, last)
 
     def _sizes(self) -> tuple[int, ...]:
         m = self.p.m if isinstance(self.p.m, int) else None
@@ -244,7 +253,14 @@ class DotGemmKernel:
         tile = DotTile(dot, offsets, self.vectors, self.lanes, p.flip, near, far)
         left = "" if p.n % self.width == 0 else f"({p.n} - col)"
         site = RowSite(self.args, p.lead, p.n, self.lanes, left)
-        body = [tile.start(f"{self.first} + col"), tile.run(p.k // dot.group)]
+        body = [tile.start(f"{self.first} + col")]
+        if dot.widened:
+            order = self.args.constant("order", self.sorted.order(), DType.INT32)
+            row = self.sorted.row(f"col / {self.width}")
+            body += [f"const int32_t* order = {order} + {row};", *tile.sorted(p.k // 4)]
+            body += [f"x += {4 * (p.k // 4)};"] if p.k % 4 else []
+        else:
+            body.append(tile.run(p.k // dot.group))
         body += [tile.last(p.k % dot.group * dot.size)] if p.k % dot.group else []
         parameters = "const uint8_t* x, const int8_t* w, int64_t row, int64_t col"
         self.functions.add(f"t{rows}", parameters, [*body, *tile.finish(p.epi, site)])
@@ -255,7 +271,8 @@ class DotGemmKernel:
         """
         p, m, rows = self.p, self.args.dim(self.p.m), self.rows
         most = max(1, BLOCK_BYTES // (rows * p.k * p.dot.size))
-        panel = f"(const int8_t*){self.w} + p * {p.dot.column * self.steps * self.width}"
+        slab = self.sorted.slab if p.dot.widened else 4 * self.steps * self.width
+        panel = f"(const int8_t*){self.w} + p * {slab}"
 
         def call(size: int) -> str:
             x = f"(const uint8_t*){self.x} + r * {p.k * p.dot.size}"

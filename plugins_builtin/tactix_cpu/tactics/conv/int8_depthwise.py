@@ -2,7 +2,9 @@
 
 A thread copies a band of one channel block's rows, with pads, to its stack. Four neighbouring
 pixels are then loaded and turned once, so that a lane holds one channel's four bytes: the taps of
-as many output pixels as fit in them, each one product with weights shifted to its place.
+as many output pixels as fit in them, each one product with weights shifted to its place. On AVX2
+without VNNI the band has pairs of neighbouring pixels in 16 bits instead, a lane for a channel,
+which products read from memory: two for a row of three taps.
 """
 
 from __future__ import annotations
@@ -35,6 +37,10 @@ on record.
 MOST_WEIGHTS = 16
 """Vectors of weights that are kept in registers: half of 32, the others hold sums and pixels. No
 measurement of it is on record.
+"""
+PAIRS_BYTES = 24 << 10
+"""Of a band of pairs, four bytes for each pixel of a channel: three quarters of a first cache of 32
+KiB. No measurement of it is on record.
 """
 VECTOR, ROW, ROW_IN_PAIRS = 6, 2, 4
 """Cycles for a vector of results, and more for each row of taps: the epilogue; loading and turning
@@ -86,16 +92,34 @@ class ByteDepthwiseTactic(Tactic[DotWindow]):
         if not symbols(win.n) <= set(ctx.opt):
             return None
         vectors = -(-win.c // max(4, ctx.device.lanes)) * win.pixels * evaluate(win.n, ctx.opt)
-        row = ROW if byte.has_byte_dots(ctx.device) else ROW_IN_PAIRS
+        quick = byte.has_byte_dots(ctx.device) or _pairs_fit(win, ctx.device)
+        row = ROW if quick else ROW_IN_PAIRS
         return START + vectors * (VECTOR + row * win.kernel[0]) / CLOCK / max(1, ctx.threads)
 
     def compile(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        return _Kernel(win, variant, ctx).artifact()
+        made = _PairsKernel if _pairs_fit(win, ctx.device) else _Kernel
+        return made(win, variant, ctx).artifact()
 
 
 def _pitch(win: DotWindow) -> int:
     """Pixels of a padded row."""
     return win.size[1] + win.pads[1] + win.pads[3]
+
+
+def _pairs_step(win: DotWindow) -> int:
+    """Pixels from one pair of a band to the next: with even strides windows begin at even ones."""
+    return 2 - win.strides[1] % 2
+
+
+def _pairs_pitch(win: DotWindow) -> int:
+    """Pairs of a padded row."""
+    return -(-_pitch(win) // _pairs_step(win))
+
+
+def _pairs_fit(win: DotWindow, device: DeviceProperties) -> bool:
+    """Whether the device multiplies pairs, and a band of them fits."""
+    fits = _reach(win) * _pairs_pitch(win) * device.lanes * 4 <= PAIRS_BYTES
+    return fits and byte.dot_on(byte.BYTES, device).widened
 
 
 def _reach(win: DotWindow, lines: int = 1) -> int:
@@ -120,21 +144,28 @@ def _weights(win: DotWindow) -> int:
 class _Kernel:
     """Writes one kernel."""
 
+    dot = byte.BYTES
+    limit = BAND_BYTES
+
     def __init__(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
         self.win, self.ctx = win, ctx
         self.lanes = max(4, ctx.device.lanes)
         self.blocks = -(-win.c // self.lanes)
-        self.row = _pitch(win) * self.lanes
+        self.row = self._row()
         self.quads, self.shared = _quads(win), _shared(win)
-        most = max(1, BAND_BYTES // self.row)
+        most = max(1, self.limit // self.row)
         self.lines = max(1, min(win.out[0], (most - _reach(win)) // win.strides[0] + 1))
         self.args = Args(win.node)
         self.cell = variant.input_format(win.inputs[0]).lanes
         self.site = DotSite(self.args, win, self.lanes, "", variant)
 
+    def _row(self) -> int:
+        """Bytes of a row of the band."""
+        return _pitch(self.win) * self.lanes
+
     def artifact(self) -> KernelArtifact:
         """The kernel as data."""
-        made = kernel(self.args, self._body(), self.ctx, preludes=byte.preludes())
+        made = kernel(self.args, self._body(), self.ctx, preludes=byte.preludes(self.dot))
         return byte.without_fma(made) if byte.rounds_sums(self.win.epi.results) else made
 
     def _packed(self, given: Sequence[Any]) -> Any:
@@ -161,7 +192,7 @@ class _Kernel:
         w = self.args.constant("w", Packed(-1, array=self._packed), DType.INT8)
         size = self.blocks * lanes
         first = self.args.constant("first", byte.starts(win.node, win.inputs, size, 0), DType.INT32)
-        count = _weights(win)
+        count = self._count()
         weights = [
             f"const vi w{i} = tx_load_i32({w} + (block * {count} + {i}) * {4 * lanes});"
             for i in range(count)
@@ -187,22 +218,33 @@ class _Kernel:
             loop("u", "lo", "hi", *body),
         ]
 
-    def _copy(self) -> list[str]:
-        """The band's input rows."""
-        win, lanes = self.win, self.lanes
-        high, wide = win.size
-        top, left, _, right = win.pads
-        source = f"(const uint8_t*){self.args.input(win.inputs[0])}"
-        inside = [
+    def _count(self) -> int:
+        """Vectors of weights."""
+        return _weights(self.win)
+
+    def _inside(self, source: str) -> list[str]:
+        """Fill a row of the band at ``out``."""
+        win, lanes, wide = self.win, self.lanes, self.win.size[1]
+        _, left, _, right = win.pads
+        return [
             f"memset(out, {win.fill}, {left * lanes});" if left else "",
             *self._pixels(f"out + {left * lanes}", f"{source} + "),
             f"memset(out + {(left + wide) * lanes}, {win.fill}, {right * lanes});" if right else "",
         ]
+
+    def _beyond(self) -> str:
+        """Fill a row of the band beyond the border."""
+        return f"memset(out, {self.win.fill}, {self.row});"
+
+    def _copy(self) -> list[str]:
+        """The band's input rows."""
+        win, high, top = self.win, self.win.size[0], self.win.pads[0]
+        inside = self._inside(f"(const uint8_t*){self.args.input(win.inputs[0])}")
         rows = f"(lines - 1) * {win.strides[0]} + {_reach(win)}"
         body = [
             f"const int64_t at = top * {win.strides[0]} + r - {top};",
             f"uint8_t* out = band + r * {self.row};",
-            block(f"if (at < 0 || at >= {high})", f"memset(out, {win.fill}, {self.row});"),
+            block(f"if (at < 0 || at >= {high})", self._beyond()),
             block("else", *inside),
         ]
         return [loop("r", "0", rows, *body)]
@@ -261,3 +303,96 @@ class _Kernel:
         )
         pixels = f"tx_four_pixels({x})"
         return f"{{ const vi v = {f'tx_flip({pixels})' if self.win.flip else pixels}; {sums} }}"
+
+
+class _PairsKernel(_Kernel):
+    """Whose band has pairs of pixels in 16 bits."""
+
+    dot = byte.WIDENED_BYTES
+    limit = PAIRS_BYTES
+
+    def __init__(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> None:
+        super().__init__(win, variant, ctx)
+        self.shared = 1
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that cover a row of taps."""
+        return -(-self.win.kernel[1] // 2)
+
+    def _row(self) -> int:
+        return _pairs_pitch(self.win) * self.lanes * 4
+
+    def _count(self) -> int:
+        return self.win.kernel[0] * self.pairs
+
+    def _packed(self, given: Sequence[Any]) -> Any:
+        """Weights as [block][row tap][pair][channel][2] in 16 bits."""
+        import numpy as np
+
+        win, (kh, kw) = self.win, self.win.kernel
+        out = np.zeros((self.blocks * self.lanes, kh, 2 * self.pairs), np.int16)
+        out[: win.c, :, :kw] = given[win.inputs[1]].reshape(win.c, kh, kw)
+        shaped = out.reshape(self.blocks, self.lanes, kh, self.pairs, 2)
+        return shaped.transpose(0, 2, 3, 1, 4).copy().view(np.int8)
+
+    def _inside(self, source: str) -> list[str]:
+        """Pairs of a row, those at its borders one by one; what stands behind the last pixel does
+        not count.
+        """
+        win, step, pitch = self.win, _pairs_step(self.win), _pitch(self.win)
+        high, wide = win.size
+        left, cell = win.pads[1], 4 * self.lanes
+        many = self.cell // self.lanes
+        place = (
+            f"((plane / {many}) * {high} + at) * {wide * self.cell} + plane % {many} * {self.lanes}"
+        )
+
+        def store(place: str, pixel: str, next_: str) -> str:
+            return f"tx_store_i32(out + {place}, {pixel} | {next_} << 16);"
+
+        first = max(0, -(-left // step) * step)
+        last = first + max(0, (left + wide - 1 - first) // step * step)
+        border = [
+            store(str(i // step * cell), self._pixel(i), self._pixel(i + 1))
+            for i in (*range(0, first, step), *range(last, pitch, step))
+        ]
+        inner = store(f"i / {step} * {cell}", self._at("i"), self._at("i + 1"))
+        return [
+            f"const uint8_t* in = {source} + {place} - {left * self.cell};",
+            loop("i", str(first), str(last), inner, step=step),
+            *border,
+        ]
+
+    def _at(self, pixel: str) -> str:
+        load = f"tx_load_u8(in + ({pixel}) * {self.cell})"
+        return f"({load} ^ 128)" if self.win.flip else load
+
+    def _pixel(self, number: int) -> str:
+        """The pixel of that number in a padded row, as an unsigned byte in each lane."""
+        left, wide = self.win.pads[1], self.win.size[1]
+        return self._at(str(number)) if left <= number < left + wide else self._filled()
+
+    def _filled(self) -> str:
+        return f"tx_splat_i({self.win.fill ^ 128 if self.win.flip else self.win.fill})"
+
+    def _beyond(self) -> str:
+        fill = f"const vi fill = {self._filled()} * 0x00010001;"
+        store = "tx_store_i32(out + i, fill);"
+        return f"{fill}\n{loop('i', '0', str(self.row), store, step=4 * self.lanes)}"
+
+    def _groups(self, groups: int, pixels: int) -> list[str]:
+        out = [f"vi {', '.join(f's{m} = start' for m in range(pixels))};"]
+        step, cell = _pairs_step(self.win), 4 * self.lanes
+        move = self.win.strides[1] // step * cell
+        for i in range(self.win.kernel[0]):
+            for p in range(self.pairs):
+                at = i * self.win.dilations[0] * self.row + 2 // step * p * cell
+                w = f"w{i * self.pairs + p}"
+                out += [
+                    f"s{m} = tx_dot2_at(s{m}, {w}, xl + x * {move} + {at + m * move});"
+                    for m in range(pixels)
+                ]
+        out.append("const int64_t pixel = line + x;")
+        out += [byte.result(self.win.epi, self.site, f"s{m}", str(m), 0, "") for m in range(pixels)]
+        return out

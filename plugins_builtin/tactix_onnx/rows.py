@@ -1,28 +1,32 @@
 """Sequences that are the rows of one tensor: what reads them reads the tensor.
 
 A program's list to which a loop appends is one, where all that is appended has one shape: the loop
-stacks it, as it does what it appends to a tensor.
+stacks it, as it does what it appends to a tensor, which it may also take slices of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tactix.base.dims import Assumption, Dim, sym, symbol_name, symbols
+from tactix.base.dtypes import DType
 from tactix.base.tensor import TensorSpec
 from tactix.contracts.attrs import symbols_in
 from tactix.contracts.graph import Node, Value
+from tactix.network.definition import NetworkDefinition
 from tactix_onnx.sequences import elements
+from tactix_ops.layers.common import axis_of
+from tactix_ops.layers.control import Bodies
 
 if TYPE_CHECKING:
-    from tactix.network.definition import NetworkDefinition
     from tactix_onnx.convert import Context
     from tactix_onnx.subgraph import ImportedBody
 
 SPLIT, INSERT = "tactix.SplitToSequence@1", "tactix.SequenceInsert@1"
 LENGTH, CONCAT, DIMS = "tactix.SequenceLength@1", "tactix.Concat@1", "tactix.Dims@1"
+GATHER = "tactix.Gather@1"
 
 # -- reading -------------------------------------------------------------------------------------
 
@@ -104,7 +108,9 @@ class AppendedState:
     ``index``: of the state; ``before``: the tensors that it is made of before the loop, in order;
     ``parts``: what an iteration appends, in order, of shapes that no iteration changes;
     ``lengths``: nodes of the body that ask for the length, with what it is longer by than when the
-    iteration begins.
+    iteration begins; ``picks``: indices by which an iteration takes slices along ``picked_axis``,
+    as a search does that goes on with the best of several sequences, each with how many of the
+    parts are there already.
     """
 
     index: int
@@ -112,6 +118,8 @@ class AppendedState:
     parts: tuple[Value, ...]
     lengths: tuple[tuple[Node, Dim], ...]
     axis: int | None = None
+    picks: tuple[tuple[Value, int], ...] = ()
+    picked_axis: int = 0
 
     @property
     def each(self) -> Dim:
@@ -154,21 +162,55 @@ def _list(
 def _tensor(
     body: ImportedBody, known: frozenset[str], index: int, before: Value
 ) -> AppendedState | None:
-    last = body.outputs[FIRST_OUT + index].producer
-    if last is None or last.layer.key != CONCAT:
+    axis = _appended_axis(body.outputs[FIRST_OUT + index])
+    if axis is None:
         return None
-    axis = last.attrs.axis
-    versions = _versions(body, index, lambda n: n.layer.key == CONCAT and n.attrs.axis == axis)
-    parts = tuple(p for v in versions[1:] if v.producer for p in v.producer.given[1:])
-    if not parts or not _stay(parts, body, known) or before.spec.dtype.on_host:
+    versions = _versions(body, index, lambda n: _appends(n, axis) or _picks(n, axis))
+    parts, picks, picked_axes = list[Value](), list[tuple[Value, int]](), set[int]()
+    for node in (v.producer for v in versions[1:] if v.producer):
+        if _appends(node, axis):
+            parts += node.given[1:]
+        else:
+            picks.append((node.given[1], len(parts)))
+            picked_axes.add(_gathered_axis(node))
+    told = [*parts, *(indices for indices, _ in picks)]
+    if not parts or len(picked_axes) > 1 or not _stay(told, body, known):
         return None
     found, given = list(versions[0].spec.shape), list(before.spec.shape)
     length = symbol_name(found.pop(axis))
     given.pop(axis)
-    if length is None or length in known or found != given:
+    if length is None or length in known or found != given or before.spec.dtype.on_host:
         return None
     lengths = _asked(body, versions, length)
-    return None if lengths is None else AppendedState(index, (before,), parts, lengths, axis)
+    if lengths is None:
+        return None
+    along = min(picked_axes, default=0)
+    return AppendedState(index, (before,), tuple(parts), lengths, axis, tuple(picks), along)
+
+
+def _appended_axis(result: Value) -> int | None:
+    """The axis along which a body makes a state longer last; None if it does not."""
+    node = result.producer
+    while node is not None and node.layer.key == GATHER:
+        node = node.given[0].producer
+    return int(node.attrs.axis) if node is not None and node.layer.key == CONCAT else None
+
+
+def _appends(node: Node, axis: int) -> bool:
+    return node.layer.key == CONCAT and node.attrs.axis == axis
+
+
+def _picks(node: Node, axis: int) -> bool:
+    """Whether it takes as many slices along another axis as there are."""
+    if node.layer.key != GATHER:
+        return False
+    data, indices = (v.spec.shape for v in node.given)
+    along = _gathered_axis(node)
+    return along != axis and indices == (data[along],)
+
+
+def _gathered_axis(node: Node) -> int:
+    return axis_of(node.attrs.axis, node.given[0].spec.rank, node.layer.key)
 
 
 def _versions(body: ImportedBody, index: int, appends: Callable[[Node], bool]) -> tuple[Value, ...]:
@@ -248,13 +290,17 @@ def stacking(body: ImportedBody, states: Sequence[AppendedState]) -> ImportedBod
     for s in states:
         _without_lengths(body, s)
     stacked = [_of_iteration(network, s) for s in states]
+    picked = [_picked(network, s) for s in states]
     gone = {FIRST_IN + s.index for s in states}
     for i in gone:
         network.inputs.remove(body.inputs[i])
-    for s, v in zip(states, stacked, strict=True):
+    for s in states:
+        network.unmark_output(names[FIRST_OUT + s.index])
+    for s, *made in zip(states, stacked, picked, strict=True):
         name = names[FIRST_OUT + s.index]
-        network.unmark_output(name)
-        network.mark_output(v, name)
+        for v, title in zip(made, (name, f"{name}/picked"), strict=True):
+            if v is not None:
+                network.mark_output(v, title)
     inputs = tuple(v for i, v in enumerate(body.inputs) if i not in gone)
     return replace(body, inputs=inputs, outputs=network.outputs)
 
@@ -277,23 +323,75 @@ def _without_lengths(body: ImportedBody, state: AppendedState) -> None:
 
 def _of_iteration(network: NetworkDefinition, state: AppendedState) -> Value:
     """What an iteration stacks: its one value, or several in one; of a sequence as rows."""
-    if len(state.parts) == 1:
-        return state.parts[0]
-    parts = list(state.parts)
+    parts = [_picked_later(network, state, k) for k in range(len(state.parts))]
+    if len(parts) == 1:
+        return parts[0]
     if state.axis is None:
         shape = (1, *parts[0].spec.shape)
         parts = [network.add_layer("tactix.Reshape", [v], shape=shape)[0] for v in parts]
     return network.add_layer("tactix.Concat", parts, axis=state.axis or 0)[0]
 
 
-def behind_loop(ctx: Context, state: AppendedState, stacked: Value) -> Value:
+def _picked_later(network: NetworkDefinition, state: AppendedState, k: int) -> Value:
+    """The part of that number, as it is when the iteration ends."""
+    part = state.parts[k]
+    for indices, there in state.picks:
+        if there > k:
+            (part,) = network.add_layer(GATHER, [part, indices], axis=state.picked_axis)
+    return part
+
+
+def _picked(network: NetworkDefinition, state: AppendedState) -> Value | None:
+    """Which slices of the state that it finds an iteration leaves, in order; None for all of
+    them.
+    """
+    if not state.picks:
+        return None
+    first, *others = (indices for indices, _ in state.picks)
+    for indices in others:
+        (first,) = network.add_layer(GATHER, [first, indices], axis=0)
+    return network.add_layer("tactix.Cast", [first], to=DType.INT64)[0]
+
+
+def behind_loop(ctx: Context, state: AppendedState, stacked: Iterator[Value]) -> Value:
     """What such a state is behind the loop, of what that has stacked."""
-    axis = state.axis or 0
+    axis, rows, before = state.axis or 0, next(stacked), list(state.before)
+    if state.picks:
+        rows, places = _traced_back(ctx, state, rows, next(stacked))
+        before = [ctx.layer(GATHER, [x, places], axis=state.picked_axis) for x in before]
     if state.axis is not None or len(state.parts) > 1:
-        stacked = _moved(ctx, stacked, 0, axis)
-        shape = stacked.spec.shape
+        rows = _moved(ctx, rows, 0, axis)
+        shape = rows.spec.shape
         together = (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
-        stacked = ctx.reshape(stacked, together)
-    before = [x for x in state.before if x.spec.shape[axis] != 0]
-    y = ctx.layer("tactix.Concat", [*before, stacked], axis=axis) if before else stacked
+        rows = ctx.reshape(rows, together)
+    before = [x for x in before if x.spec.shape[axis] != 0]
+    y = ctx.layer("tactix.Concat", [*before, rows], axis=axis) if before else rows
     return as_sequence(ctx, y) if state.axis is None else y
+
+
+def _traced_back(
+    ctx: Context, state: AppendedState, rows: Value, picked: Value
+) -> tuple[Value, Value]:
+    """What each iteration has appended to the slices that are left in the end, and where these were
+    in the beginning: from the last iteration to the first, each of whose picks says where its
+    slices were before.
+    """
+    size, body = picked.spec.shape[1], NetworkDefinition(ctx.network.layers, f"{ctx.name}/picked")
+    places = body.add_input("places", DType.INT64, (size,))
+    picks = body.add_input("picks", DType.INT64, (size,))
+    row = body.add_input("row", rows.spec.dtype, rows.spec.shape[1:])
+    body.mark_output(body.add_layer(GATHER, [picks, places], axis=0)[0], "before")
+    body.mark_output(body.add_layer(GATHER, [row, places], axis=state.picked_axis)[0], "left")
+    bounds = [ctx.layer(DIMS, [], values=(d,)) for d in (0, size, 1)]
+    every = ctx.layer("tactix.Range", bounds, symbol=ctx.symbol())
+    results = Bodies((body,), (every.spec.plain(), rows.spec.plain()))
+    fields = {"input_axes": (0, 0), "input_directions": (1, 1), "output_axes": (0,)}
+    first, left = ctx.layers(
+        "tactix.Scan",
+        [every, picked, rows],
+        bodies=results,
+        states=1,
+        output_directions=(1,),
+        **fields,
+    )
+    return left, first

@@ -416,6 +416,34 @@ def test_tensors_that_a_loop_makes_longer_are_stacks(case: tuple[str, dict[str, 
         both(model, engine, x=X, n=np.array(0))
 
 
+ORDER = """r = Gather <axis = 1> (x, i)  q = Unsqueeze (r, o)  k = Shape <end = 1> (x)
+    v, best = TopK (r, k)  """
+PICKED = {
+    "and appended": ORDER + "u = Gather <axis = 0> (s, best)  t = Concat <axis = 1> (u, q)",
+    "behind what is appended": ORDER
+    + "u = Concat <axis = 1> (s, q)  t = Gather <axis = -2> (u, best)",
+    "twice": ORDER
+    + """u = Gather <axis = 0> (s, best)  m = Neg (x)  w = Concat <axis = 1> (u, q, m)
+        up, worst = TopK <largest = 0> (r, k)  w2 = Gather <axis = 0> (w, worst)
+        t = Concat <axis = 1> (w2, q)""",
+    "by int32, from the end": ORDER
+    + """one = Constant <value = int64 {1}> ()  b1 = Add (best, one)  back = Neg (b1)
+        b32 = Cast <to = 6> (back)  u = Gather <axis = 0> (s, b32)  t = Concat <axis = 1> (u, q)""",
+}
+
+
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("body", PICKED.values(), ids=PICKED.keys())
+def test_a_loop_goes_on_with_slices_that_it_picks(body: str, before: int) -> None:
+    """As a beam search does with the best of its sequences."""
+    model = lengthening(body, before=f"two = Constant <value = int64[1] {{{before}}}> ()")
+    engine = build(model)
+    assert not longer_inside(engine)
+    for n in (2, 1, 5, 5, 0):
+        both(model, engine, x=X, n=np.array(n))
+    both(model, engine, x=X[:3], n=np.array(4))
+
+
 def test_states_beside_one_that_grows_keep_their_places() -> None:
     model = lengthening(
         COLUMN + "t = Concat <axis = 1> (s, q)  p = Add (v, q)  e2 = Neg (q)",

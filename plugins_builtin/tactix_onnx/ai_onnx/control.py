@@ -191,9 +191,9 @@ def _with_appended(
     ctx: Context, made: Sequence[Value], kept: Sequence[int], longer: Sequence[AppendedState]
 ) -> list[Value]:
     """What a loop gives, the states that it stacks put back in their places."""
-    stacks = len(made) - len(longer)
-    found = dict(zip(kept, made, strict=False))
-    for state, stacked in zip(longer, made[stacks:], strict=True):
+    stacks = len(made) - sum(1 + bool(s.picks) for s in longer)
+    found, stacked = dict(zip(kept, made, strict=False)), iter(made[stacks:])
+    for state in longer:
         found[state.index] = behind_loop(ctx, state, stacked)
     return [*(found[i] for i in sorted(found)), *made[len(kept) : stacks]]
 

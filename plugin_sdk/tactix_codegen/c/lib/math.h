@@ -108,6 +108,16 @@ TX_INLINE vf tx_exp2(vf t) {
     return tx_ldexp(tx_exp2_mantissa(t), tx_floor(t));
 #endif
 }
+/* The same, but where it is subnormal some number between 0 and the least normal one: where only a general power takes
+ * two factors, its exponent is added to the mantissa's bits. At -127 these are 0, at 128 infinity's. */
+TX_INLINE vf tx_exp2_flush(vf t) {
+#if TX_512
+    return tx_exp2(t);
+#else
+    t = tx_min_c(tx_max_c(t, tx_splat(-127.0f)), tx_splat(128.0f));
+    return (vf)((vu)tx_exp2_mantissa(t) + ((vu)tx_to_i(tx_floor(t)) << 23));
+#endif
+}
 /* 2^t as tx_exp2, 0 where that is subnormal: for weights that are added to 1, which they cannot change, and multiplied,
  * for which x86 takes more than a hundred cycles where a factor is subnormal (Agner Fog, The microarchitecture of Intel,
  * AMD and VIA CPUs). */
@@ -119,7 +129,7 @@ TX_INLINE vf tx_exp2(vf t) {
 TX_INLINE vf tx_weight(vf t) { return TX_WEIGHT(tx_exp2_mantissa(t), t); }
 #else
 TX_INLINE vf tx_weight(vf t) {
-    const vf y = tx_exp2(tx_max_c(t, tx_splat(TX_LEAST_POWER)));
+    const vf y = tx_exp2_flush(t);
     return tx_select(tx_lt(t, tx_splat(TX_LEAST_POWER)), tx_zero(), y);
 }
 #endif
@@ -154,9 +164,16 @@ TX_INLINE vf tx_log1p(vf x) {
     return tx_select(plain, y, tx_log(u));
 }
 
+/* Odd functions that end at 1 as x p(x^2) / q(x^2), fitted by least squares whose weights make the largest relative error
+ * smallest, up to where the function rounds to 1. */
+TX_INLINE vf tx_within_1(vf y) { return tx_min_c(tx_max_c(y, tx_splat(-1.0f)), tx_splat(1.0f)); }
+/* Relative error of the fit 2.1e-8, of the result 2.9e-7. */
 TX_INLINE vf tx_tanh(vf x) {
-    const vf e = tx_expm1(2.0f * tx_min_c(tx_abs(x), tx_splat(10.0f)));
-    return tx_copysign(e / (e + 2.0f), x);
+    x = tx_min_c(tx_max_c(x, tx_splat(-9.02f)), tx_splat(9.02f));
+    const vf z = x * x;
+    const vf p = ((1.3318867e-8f * z + 2.0583340e-5f) * z + 3.4940262e-3f) * z + 1.3379711e-1f;
+    const vf q = (((7.7619374e-7f * z + 3.2830790e-4f) * z + 2.5871042e-2f) * z + 4.6713026e-1f) * z + 1.0f;
+    return tx_within_1((x * z * p + x) / q); /* that p z + 1 is not rounded by itself saves half a unit */
 }
 /* 1 / d for d >= 1, infinity and NaN: a table look-up and one step of Newton's method take half a division's time. */
 TX_INLINE vf tx_invert(vf d) {
@@ -167,24 +184,29 @@ TX_INLINE vf tx_invert(vf d) {
     return 1.0f / d;
 #endif
 }
-TX_INLINE vf tx_sigmoid(vf x) { return tx_invert(1.0f + tx_exp2(x * -TX_LOG2E)); }
+TX_INLINE vf tx_sigmoid(vf x) { return tx_invert(1.0f + tx_exp2_flush(x * -TX_LOG2E)); }
 
 /* erfc(a) for a >= 0, within 1.2e-7 absolute. */
 TX_INLINE vf tx_erfc_positive(vf a) {
     vf p = ((-3.2376067e-7f * a + 8.7015860e-6f) * a - 9.6791620e-5f) * a + 5.6014291e-4f;
     p = ((p * a - 1.5611660e-3f) * a - 8.7517983e-4f) * a + 2.8435925e-2f;
     p = ((p * a - 1.4858440e-1f) * a - 9.1839361e-1f) * a - 1.6279101f;
-    return tx_exp2(p * a);
+    return tx_exp2_flush(p * a);
 }
 /* 1 + erf(x): keeps its digits where erf(x) is near -1. */
 TX_INLINE vf tx_erf_plus1(vf x) {
     const vf c = tx_erfc_positive(tx_abs(x));
     return tx_select(tx_lt(x, tx_zero()), c, 2.0f - c);
 }
+/* Relative error of the fit 1.9e-8, of the result 3.6e-7. */
 TX_INLINE vf tx_erf(vf x) {
-    const vf a = tx_abs(x), z = x * x;
-    const vf small = ((((4.7179903e-3f * z - 2.6757184e-2f) * z + 1.1282822e-1f) * z - 3.7612608e-1f) * z + 1.1283791f) * x;
-    return tx_select(tx_lt(a, tx_splat(0.5f)), small, tx_copysign(1.0f - tx_erfc_positive(a), x));
+    x = tx_min_c(tx_max_c(x, tx_splat(-3.93f)), tx_splat(3.93f));
+    const vf z = x * x;
+    vf p = (2.0419422e-6f * z + 2.8480697e-4f) * z + 3.7796176e-3f;
+    p = ((p * z + 5.2790300e-2f) * z + 1.9078422e-1f) * z + 1.1283791f;
+    vf q = (3.8003697e-5f * z + 1.1652115e-3f) * z + 1.4997454e-2f;
+    q = ((q * z + 1.1425766e-1f) * z + 5.0241087e-1f) * z + 1.0f;
+    return tx_within_1(x * p / q);
 }
 
 /* sin or cos of r + quadrant pi/2. */

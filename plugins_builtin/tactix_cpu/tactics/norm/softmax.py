@@ -140,7 +140,7 @@ def _rows(rows: CpuRowKernel, log: bool, lanes: int) -> list[str]:
     )
 
 
-_AGAIN = "const vf y = tx_exp2(({x} - top) * TX_LOG2E) * scale;"
+_AGAIN = "const vf y = tx_exp2_flush(({x} - top) * TX_LOG2E) * scale;"
 
 
 def _sum_pass(rows: CpuRowKernel, keep: bool) -> list[str]:
@@ -151,7 +151,7 @@ def _sum_pass(rows: CpuRowKernel, keep: bool) -> list[str]:
     n = rows.count
 
     def at(index: str, name: str, count: str = "") -> str:
-        e = f"const vf e = tx_exp2(({rows.load(index, count)} - top) * TX_LOG2E);"
+        e = f"const vf e = tx_exp2_flush(({rows.load(index, count)} - top) * TX_LOG2E);"
         kept = c_text.store(DType.FP32, f"q0 + {index}", "e", count) if keep else ""
         return f"{{ {e} {kept} {name} += {f'tx_keep(e, {count})' if count else 'e'}; }}"
 
@@ -182,7 +182,7 @@ def _short_row(rows: CpuRowKernel, length: int, lanes: int, log: bool) -> list[s
         "const vf top "
         f"= tx_splat(tx_hmax_c({_tree('tx_max_c({}, {})', [f'v{k}' for k in range(count)])}));"
     )
-    terms = [f"tx_exp2((v{k} - top) * TX_LOG2E)" for k in range(count)]
+    terms = [f"tx_exp2_flush((v{k} - top) * TX_LOG2E)" for k in range(count)]
     if not log:
         out += [f"const vf e{k} = {term};" for k, term in enumerate(terms)]
         terms = [f"e{k}" for k in range(count)]
@@ -245,11 +245,11 @@ class _Columns:
             "const vf x = "
             f"{c_text.load(self.dtype, f'{self.x} + {self._offset(0, True)} + j', count)};"
         )
-        value = "x - top - scale" if self.log else "tx_exp2((x - top) * TX_LOG2E) * scale"
+        value = "x - top - scale" if self.log else "tx_exp2_flush((x - top) * TX_LOG2E) * scale"
         return [
             "vf top = tx_splat(-__builtin_inff()), sum = tx_zero();",
             self._along(x, "top = tx_max_c(x, top);"),
-            self._along(x, "sum += tx_exp2((x - top) * TX_LOG2E);"),
+            self._along(x, "sum += tx_exp2_flush((x - top) * TX_LOG2E);"),
             f"const vf scale = {'tx_log(sum)' if self.log else '1.0f / sum'};",
             self._along(x, f"const vf y = {value};", *self._finish(count)),
         ]

@@ -121,7 +121,7 @@ def _log_sum_exp(walk: LineWalk, count: str) -> list[str]:
         walk.along(lambda at, n: f"largest = tx_max_c({_or_lowest(n)}, largest);", count),
         f"const vf most = {walk.joined('largest', 'tx_hmax_c')};",
         "const vf top = tx_select(tx_lt(tx_abs(most), tx_splat(INFINITY)), most, tx_zero());",
-        walk.along(lambda at, n: f"s += {_kept('tx_exp2((v - top) * TX_LOG2E)', n)};", count),
+        walk.along(lambda at, n: f"s += {_kept('tx_exp2_flush((v - top) * TX_LOG2E)', n)};", count),
         f"const vf sum = {walk.joined('s', 'tx_hsum')};",
         walk.result("tx_log(sum) + top", count),
     ]

@@ -41,7 +41,7 @@ takes; no measurement of it is on record.
 
 def preludes(dot: Dot | None = None) -> tuple[str, ...]:
     """Everything that these kernels include."""
-    more = [c_text.prelude("widened.h")] if dot in (WIDENED_BYTES, WORDS) else []
+    more = [c_text.prelude("widened.h")] if dot in (WIDENED_BYTES, SORTED_BYTES, WORDS) else []
     return (*c_text.vector_preludes(), c_text.prelude("int8.h"), c_text.prelude("bf16.h"), *more)
 
 
@@ -108,7 +108,7 @@ class Dot:
     ``size``: bytes of an element; ``call``: the C function; ``tiles``: the feature of matrix units
     that do it;
     ``dtypes``: that both sides may have. ``widened``: whether the right side lies as numbers of 16
-    bits.
+    bits. ``sorted``: whether steps over constants go in the order of ``SortedSteps``.
     """
 
     size: int
@@ -118,6 +118,7 @@ class Dot:
     tiles: str
     dtypes: tuple[DType, ...]
     widened: bool = False
+    sorted: bool = False
 
     @property
     def column(self) -> int:
@@ -146,7 +147,8 @@ class Dot:
 
 
 BYTES = Dot(1, "tx_dot4", DType.INT32, DType.INT8, "amx_int8", (DType.UINT8, DType.INT8))
-WIDENED_BYTES = replace(BYTES, call="tx_dot2_at", widened=True)
+WIDENED_BYTES = replace(BYTES, call="tx_dot2_at", widened=True, sorted=True)
+SORTED_BYTES = replace(BYTES, sorted=True)
 WORDS = Dot(2, "tx_dot2_words", DType.INT32, DType.INT16, "", (DType.INT16,))
 HALVES = Dot(2, "tx_dot2", DType.FP32, DType.BF16, "amx_bf16", (DType.BF16,))
 
@@ -168,11 +170,14 @@ class SortedSteps:
     a share of widening the left side. Which is which the weights decide: of trained networks most
     steps fit, of normal numbers that are scaled to their largest one less than half.
 
-    ``weights``: as ``[panel][step][column][group]`` in bytes. ``offsets``: bytes from the left
-    side's pointer to that of each step; a step that has none stays the last.
+    ``weights``: as ``[panel][step][column][group]`` in bytes. ``dot``: whether the others are
+    widened at all: with few rows weights are read once, and fewer bytes count for more.
+    ``offsets``: bytes from the left side's pointer to that of each step. ``last``: whether a step
+    of fewer than four bytes stands behind all others.
     """
 
     weights: Packed
+    dot: Dot
     panels: int
     width: int
     lanes: int
@@ -181,8 +186,8 @@ class SortedSteps:
 
     @property
     def slab(self) -> int:
-        """Bytes of a panel, as if all its weights were widened."""
-        return 8 * self.width * (len(self.offsets) + self.last)
+        """Bytes of a panel, as if no step fitted."""
+        return self.dot.column * self.width * (len(self.offsets) + self.last)
 
     def row(self, panel: str) -> str:
         """The distance from the first panel's order to that of another."""
@@ -224,8 +229,9 @@ class SortedSteps:
             first = w[panel, steps[:near]].tobytes()
             rest = [*steps[near:], *[len(steps)] * self.last]
             columns = w[panel, rest].reshape(-1, self.lanes, 2, 2)
-            wide = columns.transpose(0, 3, 1, 2).astype(np.int16).tobytes()
-            line = np.frombuffer(first + wide, np.int8)
+            if self.dot.widened:
+                columns = columns.transpose(0, 3, 1, 2).astype(np.int16)
+            line = np.frombuffer(first + columns.tobytes(), np.int8)
             out[panel, : len(line)] = line
         return out
 
@@ -311,7 +317,7 @@ class DotTile:
 
     def quad(self, pointer: str) -> str:
         """The text of four bytes at the pointer in all lanes."""
-        return f"tx_quad{'_at' * self.dot.widened}({pointer})"
+        return f"tx_quad{'_at' * self.dot.sorted}({pointer})"
 
     def step(self, w: str, u: int, quad: Callable[[int], str]) -> str:
         """Step ``u`` behind the pointer ``w``; ``quad``: the text of a row's four bytes in all
@@ -370,7 +376,7 @@ class DotTile:
         return [
             "const int64_t fits = *order++;\nint64_t q = 0;",
             block("for (; q < fits; q++)", at, *fit, f"w += {4 * self.width};"),
-            block(f"for (; q < {steps}; q++)", at, wide, f"w += {8 * self.width};"),
+            block(f"for (; q < {steps}; q++)", at, wide, f"w += {self.dot.column * self.width};"),
         ]
 
     def finish(self, epi: Epilogue, site: TileSite) -> list[str]:
@@ -543,13 +549,25 @@ def dot_on(dot: Dot, device: DeviceProperties) -> Dot:
     return WIDENED_BYTES if widened and not has_byte_dots(device) else dot
 
 
+ROWS_OF_BYTES = 2
+"""Rows at most for which weights stay bytes where products are widened: they are then read once or
+twice, from a far cache or from memory as fast as they come. One row by 768 x 3072 weights took 55
+us so on a Zen 3, and 104 with widened ones (2 rows 84 and 87).
+"""
+
+
+def dot_of_rows(dot: Dot, rows: int) -> Dot:
+    """The same for so many rows of the left side."""
+    return SORTED_BYTES if dot.widened and rows <= ROWS_OF_BYTES else dot
+
+
 def product_cycles(dot: Dot, device: DeviceProperties) -> float:
     """Cycles of the product of two vectors."""
     if dot is WORDS:
         return WIDENED / 2
     if dot.widened:
         return WIDENED
-    if dot is BYTES:
+    if dot.size == 1:
         return BYTES_AT_ONCE if has_byte_dots(device) else BYTES_IN_PAIRS
     return PAIRS if device.has("avx512_bf16") and device.lanes == 16 else PAIRS_WIDENED
 

@@ -152,6 +152,23 @@ def test_avx2_without_products_of_four_bytes_reads_widened_weights(
         assert call in code.text
 
 
+@pytest.mark.parametrize(
+    ("rows", "call"), [(1, "tx_dot4(s"), (2, "tx_dot4(s"), (3, "tx_dot2_at(s")]
+)
+def test_weights_of_few_rows_stay_bytes(rows: int, call: str) -> None:
+    device = target("x86-64-v3")
+    image, window = whole_range(np.uint8, 1, 16, 1, rows), whole_range(np.int8, 16, 16, 1, 1)
+    for tactic, node in (
+        (GEMM, gemm(np.uint8, rows, 32, 48).node),
+        (CONV, product("IntegerConvolution", image, window, CONV).node),
+    ):
+        offered = asked.variants(tactic, node, device)
+        assert not isinstance(offered, Reject), offered.reason
+        code = asked.artifact(tactic, node, offered[0], CompileContext(device)).code
+        assert isinstance(code, Source)
+        assert {c for c in ("tx_dot4(s", "tx_dot2_at(s") if c in code.text} == {call}
+
+
 def test_cost_grows_with_the_work() -> None:
     ctx = CompileContext(h.NATIVE)
     costs = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tactix.base.dims import evaluate, symbols
@@ -58,6 +58,7 @@ class ByteConvTactic(Tactic[DotWindow]):
             return win
         if win.group != 1:
             return Reject("one group only")
+        win = replace(win, dot=byte.dot_of_rows(win.dot, win.pixels))
         return Reject("the matrix unit is faster") if window.fills_tiles(win, device) else win
 
     def variants(self, win: DotWindow, device: DeviceProperties) -> Sequence[Variant] | Reject:
@@ -169,7 +170,7 @@ class DotConvKernel:
         self.panels = -(-win.co // self.width)
         row = self.src.planes * self.src.bytes * win.kernel[1]
         self.slab = -(-row // 4) * 4 * win.kernel[0] * self.width
-        if win.dot.widened:
+        if win.dot.sorted:
             self.slab = self.sorted.slab
         self.args = Args(win.node)
         self.functions = Functions(self.args)
@@ -180,7 +181,7 @@ class DotConvKernel:
         # The last group of a run may end behind the image.
         size = win.n * src.image + 4 * src.dense if src.copied else 0
         self.x = self.args.workspace(0, "uint8_t") if src.copied else self.args.input(win.inputs[0])
-        packed = self.sorted.packed() if win.dot.widened else self._packed()
+        packed = self.sorted.packed() if win.dot.sorted else self._packed()
         self.w = self.args.constant("w", packed, win.dot.weights)
         first = byte.starts(win.node, win.inputs, self.panels * self.width, 0, win.dot)
         self.first = self.args.constant("first", first, win.dot.sums)
@@ -273,7 +274,7 @@ class DotConvKernel:
         blocks = -(-self.win.co // self.lanes)
         left = "" if blocks % self.vectors == 0 else f"({blocks} - block) * {self.lanes}"
         site = DotSite(self.args, self.win, self.lanes, left)
-        sums = self._sorted(tile) if tile.dot.widened else [self._planes(tile)]
+        sums = self._sorted(tile) if tile.dot.sorted else [self._planes(tile)]
         body = [tile.start(f"{self.first} + block * {self.lanes}"), *sums]
         parameters = (
             "const uint8_t* x, const int8_t* w, int64_t image, int64_t block, int64_t pixel"
@@ -282,7 +283,7 @@ class DotConvKernel:
 
     @functools.cached_property
     def sorted(self) -> SortedSteps:
-        """The steps over planes and taps where products of bytes are widened; of one tap the last
+        """The steps over planes and taps where they have an order of their own; of one tap the last
         plane's end with the channels.
         """
         win, src = self.win, self.src
@@ -299,7 +300,8 @@ class DotConvKernel:
         offsets = [row + tap for row in rows for tap in taps]
         if (kh, kw) == (1, 1) and not src.dense:
             offsets = offsets[: -(-win.c // 4)]
-        return SortedSteps(self._packed(), self.panels, self.width, self.lanes, tuple(offsets))
+        sizes = self.panels, self.width, self.lanes
+        return SortedSteps(self._packed(), win.dot, *sizes, tuple(offsets))
 
     def _sorted(self, tile: DotTile) -> list[str]:
         """The sum over planes and taps in the order of the panel."""

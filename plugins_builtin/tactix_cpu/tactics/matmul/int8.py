@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tactix.base.dims import Dim, Shape, ceildiv, evaluate, prod, symbols
@@ -123,6 +123,8 @@ class ByteGemmTactic(Tactic[DotProduct]):
         p = dot_product(node, byte.dot_on(self.dot, device))
         if isinstance(p, Reject):
             return p
+        if isinstance(p.m, int):
+            p = replace(p, dot=byte.dot_of_rows(p.dot, p.m))
         return Reject("the matrix unit is faster") if fills_tiles(p, device) else p
 
     def variants(self, p: DotProduct, device: DeviceProperties) -> Sequence[Variant]:
@@ -198,7 +200,7 @@ class DotGemmKernel:
         dot, axis = self.p.dot, 0 if self.p.turned else 1
         first = byte.starts(self.p.node, self.p.inputs, self.panels * self.width, axis, dot)
         self.x = self.args.input(self.p.inputs[0])
-        packed = self.sorted.packed() if dot.widened else self._packed()
+        packed = self.sorted.packed() if dot.sorted else self._packed()
         self.w = self.args.constant("b", packed, dot.weights)
         self.first = self.args.constant("first", first, dot.sums)
         sizes = self._sizes()
@@ -235,10 +237,11 @@ class DotGemmKernel:
 
     @functools.cached_property
     def sorted(self) -> SortedSteps:
-        """The steps over b where products of bytes are widened."""
+        """The steps over b where they have an order of their own."""
         offsets = tuple(4 * q for q in range(self.p.k // 4))
         last = self.p.k % 4 > 0
-        return SortedSteps(self._packed(), self.panels, self.width, self.lanes, offsets, last)
+        sizes = self.panels, self.width, self.lanes
+        return SortedSteps(self._packed(), self.p.dot, *sizes, offsets, last)
 
     def _sizes(self) -> tuple[int, ...]:
         m = self.p.m if isinstance(self.p.m, int) else None
@@ -254,7 +257,7 @@ class DotGemmKernel:
         left = "" if p.n % self.width == 0 else f"({p.n} - col)"
         site = RowSite(self.args, p.lead, p.n, self.lanes, left)
         body = [tile.start(f"{self.first} + col")]
-        if dot.widened:
+        if dot.sorted:
             order = self.args.constant("order", self.sorted.order(), DType.INT32)
             row = self.sorted.row(f"col / {self.width}")
             body += [f"const int32_t* order = {order} + {row};", *tile.sorted(p.k // 4)]
@@ -271,7 +274,7 @@ class DotGemmKernel:
         """
         p, m, rows = self.p, self.args.dim(self.p.m), self.rows
         most = max(1, BLOCK_BYTES // (rows * p.k * p.dot.size))
-        slab = self.sorted.slab if p.dot.widened else 4 * self.steps * self.width
+        slab = self.sorted.slab if p.dot.sorted else 4 * self.steps * self.width
         panel = f"(const int8_t*){self.w} + p * {slab}"
 
         def call(size: int) -> str:

@@ -3,7 +3,7 @@ backtracking.
 
 Thompson's simulation of a nondeterministic automaton ("Regular Expression Search Algorithm", 1968)
 whose steps are remembered, as RE2 has it. The pattern is one of Python's ``re`` as ``text_pattern``
-writes it; Python's ``re`` is asked about single characters alone.
+writes it; Python's ``re`` is asked about single characters, and about rows of one kind, alone.
 """
 
 from __future__ import annotations
@@ -212,6 +212,15 @@ class Searched:
     groups: Groups
 
 
+def _is_run(part: Part) -> bool:
+    """Whether it is characters of one kind in a row, of which Python's ``re`` finds the longest,
+    too, and as fast as they can be looked at: what tokens are, as a rule.
+    """
+    while isinstance(part, Row) and len(part.parts) == 1:
+        (part,) = part.parts
+    return isinstance(part.part if isinstance(part, Repeated) else part, One)
+
+
 class Automaton:
     """Of a pattern of Python's ``re`` that compiles. Raises InvalidArgument for one that takes too
     many states.
@@ -228,6 +237,8 @@ class Automaton:
         self._start = frozenset({self._added(part, 0)})
         self._known: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
         self._searched: dict[tuple[Groups, str, str], Searched] = {}
+        greedy = _is_run(part) and not pattern.endswith("?")
+        self._run = re.compile(pattern) if greedy else None
 
     def matches(self, text: str) -> bool:
         """Whether it matches all of the text."""
@@ -241,6 +252,9 @@ class Automaton:
 
     def find(self, text: str, start: int = 0) -> tuple[int, int] | None:
         """Where the first match from ``start`` on begins, and where the longest from there ends."""
+        if self._run is not None:
+            run = self._run.search(text, start)
+            return run.span() if run else None
         groups: Groups = ()
         starts: list[int] = []
         found: tuple[int, int] | None = None

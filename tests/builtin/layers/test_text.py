@@ -285,9 +285,8 @@ def longest(pattern: re.Pattern[str], t: str, start: int) -> tuple[int, int] | N
     """The longest of the first matches, by trying all places."""
     for begin in range(start, len(t) + 1):
         for end in range(len(t), begin - 1, -1):
-            if re.compile(
-                f"(?s:.{{{begin}}})(?:{pattern.pattern})(?={'.' * (len(t) - end)}\\Z)"
-            ).match(t):
+            before, behind = f"(?s:.{{{begin}}})", f"(?=(?s:.{{{len(t) - end}}})\\Z)"
+            if re.compile(f"{before}(?:{pattern.pattern}){behind}").match(t):
                 return begin, end
     return None
 
@@ -306,6 +305,34 @@ def test_longest_of_the_first_matches_are_found() -> None:
             for start in range(len(t) + 1):
                 found = automaton.find(t, start)
                 assert found == longest(wanted, t, start), (pattern, t, start)
+
+
+RUNS = (
+    "a",
+    ".",
+    "[ab]+",
+    "[^a]*",
+    "b{2,}",
+    "a{1,2}",
+    "b?",
+    "[ab]+?",
+    "a*?",
+    "b{1,3}?",
+    "a??",
+    "(?:a)+",
+    "(a){2}",
+    "a+b*",
+)
+
+
+@pytest.mark.parametrize("pattern", RUNS)
+def test_rows_of_one_kind_of_character_are_found_whole(pattern: str) -> None:
+    """Which Python's ``re`` looks for itself, where it takes as many as there are."""
+    automaton, wanted = compiled(pattern), re.compile(pattern)
+    for n in range(6):
+        for t in map("".join, itertools.product("ab\n", repeat=n)):
+            for start in range(n + 1):
+                assert automaton.find(t, start) == longest(wanted, t, start), (t, start)
 
 
 @pytest.mark.parametrize("pattern", [r"(a|aa)*b", r"a*b", r"(a*)*$b", r"(.*){1,30}[bc]"])

@@ -21,6 +21,9 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
+from tactix_cuda import row_twins
 from tactix_cuda.device import CudaDevice
 from tactix_cuda.driver import Driver
 
@@ -85,6 +88,30 @@ class FakeKernel:
 
     arity: int
     body: Callable[..., None] = lambda grid, *args: None
+
+
+def bytes_at(address: int, rows: int, size: int) -> Any:
+    """Memory as so many rows of bytes."""
+    held = (ctypes.c_ubyte * (rows * size)).from_address(address)
+    return np.frombuffer(held, np.uint8).reshape(rows, size)
+
+
+def twins_of(size: int) -> FakeKernel:
+    """What the kernel of row_twins.py does, of elements of so many bytes and a grid of rows and
+    parts.
+    """
+
+    def body(grid: Any, made: int, twins: int, differ: int, width: int) -> None:
+        assert (grid[1] - 1) * row_twins.PART < width <= grid[1] * row_twins.PART
+        rows = bytes_at(made, grid[0], width * size)
+        said = bytes_at(differ, grid[0], 1)[:, 0]
+        said |= (rows != rows[bytes_at(twins, grid[0], 4).view(np.uint32)[:, 0]]).any(1)
+
+    return FakeKernel(4, body)
+
+
+TWINS = {f"tx_twins_of_u{size * 8}": twins_of(size) for size in (1, 2, 4)}
+"""Of every device, as builds ask for them."""
 
 
 @dataclass
@@ -509,5 +536,5 @@ def fake_device(
     kernels: dict[str, FakeKernel] | None = None, types: Any = PlainTypes, devices: int = 1
 ) -> tuple[CudaDevice, FakeApi]:
     """The first device, which runs these kernels, as its siblings do, and the driver under them."""
-    api = FakeApi(kernels or {}, types, devices=devices)
+    api = FakeApi({**TWINS, **(kernels or {})}, types, devices=devices)
     return CudaDevice(driver=Driver(api)), api

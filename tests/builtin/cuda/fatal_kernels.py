@@ -15,7 +15,7 @@ from typing import Any
 
 import cuda_engine as e
 import numpy as np
-from fake_driver import FakeApi, FakeKernel
+from fake_driver import TWINS, FakeApi, FakeKernel
 
 import tactix
 from tactix.contracts.artifact import KernelArtifact
@@ -94,7 +94,7 @@ UNSENDABLE = Unsendable("test.unsendable@1", "/* unsendable */ +")
 SAME = e.SumTactic("test.same@1", "/* the same again */ +")
 
 KERNELS = {symbol(t.code): FakeKernel(4, t.body) for t in HARMFUL.values()}
-API = FakeApi({symbol(e.RIGHT.code): FakeKernel(4, add), **KERNELS})
+API = FakeApi({symbol(e.RIGHT.code): FakeKernel(4, add), **KERNELS, **TWINS})
 
 
 def stand_in(folder: Path) -> Path:

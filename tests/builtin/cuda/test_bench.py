@@ -43,23 +43,8 @@ def zeros(*shape: int, dtype: Any = F32) -> Any:
     return np.zeros(shape, dtype)
 
 
-def twins_of(dtype: Any) -> FakeKernel:
-    """What the kernel of row_twins.py does, of a grid of rows and parts."""
-
-    def body(grid: Any, made: int, twins: int, differ: int, width: int) -> None:
-        assert (grid[1] - 1) * row_twins.PART < width <= grid[1] * row_twins.PART
-        rows = view(made, (grid[0], width), dtype)
-        said = view(differ, (grid[0],), np.uint8)
-        said |= (rows != rows[view(twins, (grid[0],), np.uint32)]).any(1)
-
-    return FakeKernel(4, body)
-
-
-TWINS = {f"tx_twins_of_u{n * 8}": twins_of(f"u{n}") for n in (1, 2, 4)}
-
-
 def bench_of(body: Callable[..., None], arity: int) -> tuple[CudaBench, FakeApi]:
-    device, api = fake_device({"k_x": FakeKernel(arity, body), **TWINS})
+    device, api = fake_device({"k_x": FakeKernel(arity, body)})
     assert issubclass(device.bench, CudaBench)
     context = LinkContext(device, 1, lambda key: h.layer(key))
     return CudaBench(context, {CubinLauncher.key: CubinLauncher()}, RecyclingAllocator(device)), api
@@ -179,7 +164,7 @@ def test_right_rows_pass(spoil: Any, few: int, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("row_bytes", [0, 1, 3, 4, 6, row_twins.PART * 4 + 4])
 def test_rows_that_differ_from_their_twins(row_bytes: int) -> None:
-    device, _ = fake_device(TWINS)
+    device, _ = fake_device()
     rng = np.random.default_rng(row_bytes)
     twins = np.uint32([0, 1, 0, 1, 1, 0, 0])
     rows = rng.integers(0, 256, (2, row_bytes), dtype=np.uint8)[twins]

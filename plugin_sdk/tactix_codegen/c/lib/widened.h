@@ -55,7 +55,7 @@ TX_INLINE tx_s16 tx_words_i8(const int8_t* p) {
     memcpy(&x, p, sizeof x);
     return __builtin_convertvector(x, tx_s16);
 }
-TX_INLINE tx_s16 tx_words(const int16_t* p) {
+TX_INLINE tx_s16 tx_load_words(const int16_t* p) {
     tx_s16 x;
     memcpy(&x, p, sizeof x);
     return x;

@@ -90,7 +90,7 @@ class ByteWinogradTactic(WinogradTactic):
 class ByteWinogradKernel(WinogradKernel):
     """Its products take pairs of channels in 16 bits, on tiles of registers."""
 
-    patch_numbers = TurnedNumbers("int16_t", "tx_s16", "tx_words", "tx_store_words")
+    patch_numbers = TurnedNumbers("int16_t", "tx_s16", "tx_load_words", "tx_store_words")
     sum_numbers = TurnedNumbers("int32_t", "vi", "tx_load_i32", "tx_store_i32")
 
     def __init__(self, win: CpuConvolutionWindow, variant: Variant, ctx: CompileContext) -> None:

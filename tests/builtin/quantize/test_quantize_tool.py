@@ -111,10 +111,16 @@ def test_a_trained_network_stays_as_good(
 def test_onnxruntime_reads_the_file_and_agrees(
     quantize: Callable[..., dict], tmp_path: Path, images: Array
 ) -> None:
+    """As it is written: on x86 without VNNI its fused products saturate pairs in 16 bits, and are
+    off by a third of the largest result here.
+    """
     ort = pytest.importorskip("onnxruntime")
     quantize(DIGITS / "digits.onnx")
     onnx.checker.check_model(onnx.load(tmp_path / "q.onnx"), full_check=True)
-    found = ort.InferenceSession(tmp_path / "q.onnx").run(None, {"image": images[:64]})[0]
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(tmp_path / "q.onnx", options)
+    found = session.run(None, {"image": images[:64]})[0]
     ours = tactix.build(str(tmp_path / "q.onnx"), level=0, timing_cache=False)(images[:64])
     assert np.abs(found - ours).max() < 0.05 * np.abs(ours).max()
     assert (found.argmax(1) == ours.argmax(1)).mean() > 0.98

@@ -14,7 +14,7 @@ from tactix_codegen.c.tile import RegisterTile
 )
 def test_accumulators_have_registers_of_their_own(rows: int, vectors: int, chains: int) -> None:
     """The last ones, so that what else a step needs has the first."""
-    tile = RegisterTile(rows, vectors, 8, chains)
+    tile = RegisterTile(rows, vectors, 8, chains, keeps=True)
     numbers = [int(n) for n in re.findall(r"TX_KEPT\((\d+)\)", tile.zero())]
     assert numbers == list(range(16 - rows * vectors * chains, 16))
     assert numbers[0] > vectors
@@ -24,10 +24,13 @@ def test_accumulators_have_registers_of_their_own(rows: int, vectors: int, chain
 @pytest.mark.parametrize(
     "tile",
     [
-        RegisterTile(3, 4, 8),  # 12 accumulators, 4 vectors of the right side and an element
-        RegisterTile(8, 3, 16),
-        RegisterTile(6, 2, 4),
-        RegisterTile(4, 3, 8, pairs=True),
+        RegisterTile(
+            3, 4, 8, keeps=True
+        ),  # 12 accumulators, 4 vectors of the right side and an element
+        RegisterTile(8, 3, 16, keeps=True),
+        RegisterTile(6, 2, 4, keeps=True),
+        RegisterTile(6, 2, 8),
+        RegisterTile(4, 3, 8, pairs=True, keeps=True),
     ],
     ids=str,
 )

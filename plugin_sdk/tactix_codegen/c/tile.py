@@ -71,6 +71,8 @@ class RegisterTile:
     cache; 0: not.
     ``pairs``: a step is of two bfloat16 in 32 bits on both sides; elements are then vectors of such
     pairs.
+    ``keeps``: accumulators keep their registers where there are 16. Products gain by it;
+    convolutions of several taps at times lose.
     """
 
     rows: int
@@ -80,6 +82,7 @@ class RegisterTile:
     near: int = 0
     far: int = 0
     pairs: bool = False
+    keeps: bool = False
 
     @property
     def width(self) -> int:
@@ -118,10 +121,10 @@ class RegisterTile:
         """Whether each accumulator has a register of its own all along, beside those of the right
         side and one more: for GCC moves accumulators between registers, and where there are 16 it
         then runs out of them (products of 6 x 2 and 4 x 3 vectors on a Zen 3: 72 % of its peak in
-        place of 92 with ``-O1``, 80 to 89 in place of 88 to 92 with ``-O3``).
+        place of 90 with ``-O1``; with ``-O3`` 82 in place of 87, and 89 either way).
         """
         count = self.rows * self.vectors * self.chains
-        is_few = self.lanes == FEW_LANES and not self.pairs
+        is_few = self.keeps and self.lanes == FEW_LANES and not self.pairs
         return is_few and count + self.vectors < FEW_REGISTERS
 
     def load(self, pointer: str) -> str:

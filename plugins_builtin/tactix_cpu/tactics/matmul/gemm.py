@@ -245,6 +245,7 @@ class _Kernel:
                     self.tile.vectors,
                     self.tile.lanes,
                     c_tile.chains_for(rows, self.tile.vectors),
+                    keeps=True,
                 )
             )
         body = [self._multiply(sizes)]

@@ -120,8 +120,8 @@ class RegisterTile:
     def _is_kept(self) -> bool:
         """Whether each accumulator has a register of its own all along, beside those of the right
         side and one more: for GCC moves accumulators between registers, and where there are 16 it
-        then runs out of them (products of 6 x 2 and 4 x 3 vectors on a Zen 3: 72 % of its peak in
-        place of 90 with ``-O1``; with ``-O3`` 82 in place of 87, and 89 either way).
+        then runs out of them (products of 6 x 2 and 4 x 3 vectors on a Zen 3: 70 to 76 % of its
+        peak in place of 86 to 90 with ``-O1``; with ``-O3`` 6 x 2 at 82 in place of 85).
         """
         count = self.rows * self.vectors * self.chains
         is_few = self.keeps and self.lanes == FEW_LANES and not self.pairs

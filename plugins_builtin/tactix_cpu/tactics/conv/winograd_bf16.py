@@ -11,7 +11,6 @@ channels of normal numbers, in numpy.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tactix.base.dtypes import DType
 from tactix.contracts.artifact import KernelArtifact
@@ -81,17 +80,6 @@ class HalfWinogradKernel(WinogradKernel):
 
     def _preludes(self) -> tuple[str, ...]:
         return byte.preludes()
-
-    def _laid(self, turned: Any) -> Any:
-        places, panels, channels, width = turned.shape
-        pairs = turned.reshape(places, panels, channels // 2, 2, width)
-        return pairs.transpose(0, 1, 2, 4, 3)
-
-    def _memory(self, piece: str) -> list[str]:
-        return [
-            f"uint16_t* v = (uint16_t*)({self.v} + {piece} * {self.size});",
-            f"float* s = (float*)(v + {self.places * self.patch});",
-        ]
 
     def _tile(self, size: int) -> tuple[list[str], str, list[str]]:
         offsets = tuple(m * self.lanes * HALVES.size for m in range(size))

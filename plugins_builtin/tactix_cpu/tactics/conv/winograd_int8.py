@@ -11,7 +11,7 @@ in 16 bits anyhow; where one instruction multiplies four bytes, that is as fast,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 from tactix.base.dtypes import DType
 from tactix.base.tensor import blocked
@@ -105,17 +105,6 @@ class ByteWinogradKernel(WinogradKernel):
 
     def _finished(self, made: KernelArtifact) -> KernelArtifact:
         return byte.without_fma(made) if byte.rounds_sums(self.win.epi.results) else made
-
-    def _laid(self, turned: Any) -> Any:
-        places, panels, channels, width = turned.shape
-        pairs = turned.reshape(places, panels, channels // 2, 2, width)
-        return pairs.transpose(0, 1, 2, 4, 3)
-
-    def _memory(self, piece: str) -> list[str]:
-        return [
-            f"int16_t* v = (int16_t*)({self.v} + {piece} * {self.size});",
-            f"int32_t* s = (int32_t*)(v + {self.places * self.patch});",
-        ]
 
     def _taken(self, pixel: str) -> str:
         return f"tx_words_{self.given.value}({pixel})"

@@ -263,14 +263,15 @@ class WinogradKernel:
         self.args = Args(win.node)
         self.functions = Functions(self.args)
         self.site = BlockedSite(self.args, win, self.lanes, "", self.right.step)
-        self.element, halves = ctype(win.dtype), 32 // win.dtype.bits
+        self.element, self.group = ctype(win.dtype), 32 // win.dtype.bits
+        """The C type of a number of a patch; channels that a step of a product takes at a time."""
         self.given = win.node.specs[win.x].dtype
         """Of the image."""
         # A line of the cache more than needed: places whose distance is a multiple of 4 KiB, as
         # with powers of two for channels, would share one set of the first cache (README).
-        self.patch = (self.deep * self.blocks.patches + halves) * self.lanes
+        self.patch = (self.deep * self.blocks.patches + self.group) * self.lanes
         self.sums = (self.panels * self.tile.vectors * self.blocks.results + 1) * self.lanes
-        self.size = self.places * (self.patch // halves + self.sums)
+        self.size = self.places * (self.patch // self.group + self.sums)
         self.shared = ctx.threads > 1 and self.blocks.units < UNITS * ctx.threads
 
     def artifact(self) -> KernelArtifact:
@@ -327,8 +328,12 @@ class WinogradKernel:
         return self._laid(turned.reshape(-1, self.panels, slices * channels, width))
 
     def _laid(self, turned: Any) -> Any:
-        """Turned weights (place, panel, channel, width) as products read them."""
-        return turned
+        """Turned weights (place, panel, channel, width) as products read them: groups of channels of
+        32 bits together.
+        """
+        places, panels, channels, width = turned.shape
+        groups = turned.reshape(places, panels, channels // self.group, self.group, width)
+        return groups.transpose(0, 1, 2, 4, 3)
 
     def _turned(
         self,
@@ -542,8 +547,10 @@ class WinogradKernel:
 
     def _memory(self, piece: str) -> list[str]:
         """Declare where patches and sums of piece ``piece`` are."""
+        sums = self.sum_numbers.element
         return [
-            f"float *v = {self.v} + {piece} * {self.size}, *s = v + {self.places * self.patch};"
+            f"{self.element}* v = ({self.element}*)({self.v} + {piece} * {self.size});",
+            f"{sums}* s = ({sums}*)(v + {self.places * self.patch});",
         ]
 
     def _patch(self) -> str:

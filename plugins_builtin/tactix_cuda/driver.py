@@ -20,6 +20,15 @@ more.
 """
 
 
+def places_of(arguments: Any) -> Any:
+    """Where the arguments of a launch are, as the driver takes them: the addresses of the elements
+    of an array of int64, which must outlive what comes.
+    """
+    import numpy as np
+
+    return arguments.ctypes.data + 8 * np.arange(len(arguments), dtype=np.int64)
+
+
 class CudaFailure(ExecutionError):
     """A driver call that did not succeed. ``status``: CUDA's number for the reason."""
 

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from tactix.contracts.artifact import Binary
+from tactix_cuda.driver import places_of
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
@@ -63,7 +64,7 @@ def filling(device: CudaDevice, memset: Any) -> tuple[Any, Any]:
 
     size = memset.width * memset.elementSize
     values = np.array([int(memset.dst), size, memset.value, memset.elementSize], np.int64)
-    places = values.ctypes.data + 8 * np.arange(len(values), dtype=np.int64)
+    places = places_of(values)
     params = device.driver.api.CUDA_KERNEL_NODE_PARAMS()
     params.func, params.kernelParams, params.sharedMemBytes = (
         kernel(device).native,

@@ -16,7 +16,7 @@ from tactix.base.dims import Env
 from tactix.base.errors import ExecutionError, TactixError, punctuated
 from tactix.contracts.launcher import LinkContext
 from tactix_cuda.capture import CapturedNode, Placed
-from tactix_cuda.driver import CudaFailure
+from tactix_cuda.driver import CudaFailure, places_of
 from tactix_cuda.graph_dependencies import LANES, Follows, Regions, follows, in_lanes
 from tactix_cuda.launcher import AXES, SHARED, KernelTable, Start
 from tactix_cuda.modules import CudaKernel
@@ -256,7 +256,7 @@ class CudaRun:
         self._slots = np.zeros(max(1, table.size), np.int64)
         # what a kernel gets is a list of where its arguments are, 8 bytes each: the driver copies
         # them when a node is made or set, so the table can change while a graph runs
-        self._places = self._slots.ctypes.data + 8 * np.arange(max(1, table.size), dtype=np.int64)
+        self._places = places_of(self._slots)
         self._maps, self._map_index = (
             MapMemory(len(table.maps)),
             {slot: i for i, slot in enumerate(table.maps)},

@@ -8,6 +8,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from tactix.contracts.artifact import Binary
+from tactix_cuda.driver import places_of
 
 if TYPE_CHECKING:
     from tactix_cuda.device import CudaDevice
@@ -88,7 +89,7 @@ def differing(
     size = next(n for n in (4, 2, 1) if row_bytes % n == 0)
     width = row_bytes // size
     values = np.array([made, twins, differ, width], np.int64)
-    places = values.ctypes.data + 8 * np.arange(len(values), dtype=np.int64)
+    places = places_of(values)
     device.fill(differ, 0, rows)
     grid, block = (rows, -(-width // PART), 1), (THREADS, 1, 1)
     rest = (0, device.current().native, int(places.ctypes.data), 0)

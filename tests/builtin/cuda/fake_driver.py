@@ -90,27 +90,24 @@ class FakeKernel:
     body: Callable[..., None] = lambda grid, *args: None
 
 
-def bytes_at(address: int, rows: int, size: int) -> Any:
-    """Memory as so many rows of bytes."""
-    held = (ctypes.c_ubyte * (rows * size)).from_address(address)
-    return np.frombuffer(held, np.uint8).reshape(rows, size)
+def view(address: int, shape: Sequence[int], dtype: Any) -> Any:
+    """Memory as an array."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return np.frombuffer((ctypes.c_ubyte * size).from_address(address), dtype).reshape(shape)
 
 
-def twins_of(size: int) -> FakeKernel:
-    """What the kernel of row_twins.py does, of elements of so many bytes and a grid of rows and
-    parts.
-    """
+def twins_of(dtype: str) -> FakeKernel:
+    """What the kernel of row_twins.py does, of a grid of rows and parts."""
 
     def body(grid: Any, made: int, twins: int, differ: int, width: int) -> None:
         assert (grid[1] - 1) * row_twins.PART < width <= grid[1] * row_twins.PART
-        rows = bytes_at(made, grid[0], width * size)
-        said = bytes_at(differ, grid[0], 1)[:, 0]
-        said |= (rows != rows[bytes_at(twins, grid[0], 4).view(np.uint32)[:, 0]]).any(1)
+        rows, said = view(made, (grid[0], width), dtype), view(differ, (grid[0],), np.uint8)
+        said |= (rows != rows[view(twins, (grid[0],), np.uint32)]).any(1)
 
     return FakeKernel(4, body)
 
 
-TWINS = {f"tx_twins_of_u{size * 8}": twins_of(size) for size in (1, 2, 4)}
+TWINS = {f"tx_twins_of_u{size * 8}": twins_of(f"u{size}") for size in (1, 2, 4)}
 """Of every device, as builds ask for them."""
 
 

@@ -4,14 +4,13 @@ turns.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import harness as h
 import numpy as np
 import pytest
-from fake_driver import FakeApi, FakeKernel, fake_device
+from fake_driver import FakeApi, FakeKernel, fake_device, view
 
 from tactix.base.errors import AllocationError
 from tactix.base.tensor import NHWC
@@ -48,11 +47,6 @@ def bench_of(body: Callable[..., None], arity: int) -> tuple[CudaBench, FakeApi]
     assert issubclass(device.bench, CudaBench)
     context = LinkContext(device, 1, lambda key: h.layer(key))
     return CudaBench(context, {CubinLauncher.key: CubinLauncher()}, RecyclingAllocator(device)), api
-
-
-def view(address: int, shape: Sequence[int], dtype: Any) -> Any:
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return np.frombuffer((ctypes.c_ubyte * size).from_address(address), dtype).reshape(shape)
 
 
 INDEPENDENT = {

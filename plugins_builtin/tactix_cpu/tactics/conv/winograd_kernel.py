@@ -328,8 +328,8 @@ class WinogradKernel:
         return self._laid(turned.reshape(-1, self.panels, slices * channels, width))
 
     def _laid(self, turned: Any) -> Any:
-        """Turned weights (place, panel, channel, width) as products read them: groups of channels of
-        32 bits together.
+        """Turned weights (place, panel, channel, width) as products read them: channels of 32 bits
+        together.
         """
         places, panels, channels, width = turned.shape
         groups = turned.reshape(places, panels, channels // self.group, self.group, width)

@@ -304,10 +304,10 @@ class DotTile:
         return "\n".join([*lines, *([self._steps(rest, x, w)] if rest else [])])
 
     def _steps(self, count: int, x: str, w: str) -> str:
-        quads = [
-            self.step(w, u, lambda m, u=u: self.quad(f"{x} + {self.offsets[m] + 4 * u}"))  # type: ignore[misc]
-            for u in range(count)
-        ]
+        def four_of_step(u: int) -> Callable[[int], str]:
+            return lambda m: self.quad(f"{x} + {self.offsets[m] + 4 * u}")
+
+        quads = [self.step(w, u, four_of_step(u)) for u in range(count)]
         move = self.dot.column * count * self.width
         return "\n".join([*quads, f"{x} += {4 * count}; {w} += {move};"])
 

@@ -205,7 +205,7 @@ class RoiAlign(Layer):
     averaged or the largest.
 
     K. He et al., "Mask R-CNN", 2017. With ``max`` each sample counts by its largest weighted
-    neighbour, as in ONNX.
+    neighbour, as in ONNX. Bins of an image without elements are 0.
     """
 
     key = "tactix.RoiAlign@1"
@@ -234,7 +234,7 @@ class RoiAlign(Layer):
             start, size = roi[[1, 0]], roi[[3, 2]] - roi[[1, 0]]
             size = size if half else np.maximum(size, 1)
             places = [self._places(attrs, start[k], size[k], out[k]) for k in (0, 1)]
-            if not all(p.size for p in places):
+            if not all(p.size for p in places) or 0 in x.shape[2:]:
                 continue
             corners = list(self._corners(x[owners[i]], *(p.reshape(-1) for p in places)))
             shape = (x.shape[1], out[0], places[0].shape[1], out[1], places[1].shape[1])

@@ -56,7 +56,7 @@ UNMEASURED = {
         "ConcatFromSequence Optional OptionalGetElement OptionalHasElement RegexFullMatch SequenceAt "
         "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SplitToSequence StringConcat "
         "StringNormalizer StringSplit TfIdfVectorizer ai.onnx.ml::CastMap ai.onnx.ml::CategoryMapper "
-        "ai.onnx.ml::DictVectorizer ai.onnx.ml::ZipMap"
+        "ai.onnx.ml::DictVectorizer ai.onnx.ml::ZipMap com.microsoft::Tokenizer"
     ),
     "has bodies of its own: their layers are measured": "If Loop Scan",
     "gives other numbers in each engine": (

@@ -10,6 +10,7 @@ which products read from memory: two for a row of three taps.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tactix.base.dims import evaluate, symbols
@@ -54,7 +55,15 @@ def tactics() -> list[Tactic]:
     return [ByteDepthwiseTactic()]
 
 
-class ByteDepthwiseTactic(Tactic[DotWindow]):
+@dataclass(frozen=True)
+class _Work:
+    """What ``match`` reads off a node. ``in_pairs``: products are summed by pairs of pixels."""
+
+    win: DotWindow
+    in_pairs: bool
+
+
+class ByteDepthwiseTactic(Tactic[_Work]):
     """u8 or i8 with constant i8 weights, one output channel for each input channel, one or two
     spatial axes.
     """
@@ -64,7 +73,7 @@ class ByteDepthwiseTactic(Tactic[DotWindow]):
     source = "c"
     by_signature = True
 
-    def match(self, node: Node, device: DeviceProperties) -> DotWindow | Reject:
+    def match(self, node: Node, device: DeviceProperties) -> _Work | Reject:
         win = window.dot_window(node)
         if isinstance(win, Reject):
             return win
@@ -77,10 +86,10 @@ class ByteDepthwiseTactic(Tactic[DotWindow]):
             or _weights(win) > MOST_WEIGHTS
         ):
             return Reject("columns are dilated, or rows or windows are too large")
-        return win
+        return _Work(win, _pairs_fit(win, device))
 
-    def variants(self, win: DotWindow, device: DeviceProperties) -> Sequence[Variant] | Reject:
-        lanes = max(4, device.lanes)
+    def variants(self, work: _Work, device: DeviceProperties) -> Sequence[Variant] | Reject:
+        win, lanes = work.win, max(4, device.lanes)
         wide = [blocked(4 * lanes)] if win.c % (4 * lanes) == 0 else []
         found = [
             window.variant_of(win, fmt, fmt, blocked(lanes)) for fmt in (*wide, blocked(lanes))
@@ -88,17 +97,18 @@ class ByteDepthwiseTactic(Tactic[DotWindow]):
         made = [v for v in found if isinstance(v, Variant)]
         return made or found[0]  # type: ignore[return-value]
 
-    def cost(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> float | None:
+    def cost(self, work: _Work, variant: Variant, ctx: CompileContext) -> float | None:
+        win = work.win
         if not symbols(win.n) <= set(ctx.opt):
             return None
         vectors = -(-win.c // max(4, ctx.device.lanes)) * win.pixels * evaluate(win.n, ctx.opt)
-        quick = byte.has_byte_dots(ctx.device) or _pairs_fit(win, ctx.device)
+        quick = byte.has_byte_dots(ctx.device) or work.in_pairs
         row = ROW if quick else ROW_IN_PAIRS
         return START + vectors * (VECTOR + row * win.kernel[0]) / CLOCK / max(1, ctx.threads)
 
-    def compile(self, win: DotWindow, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        made = _PairsKernel if _pairs_fit(win, ctx.device) else _Kernel
-        return made(win, variant, ctx).artifact()
+    def compile(self, work: _Work, variant: Variant, ctx: CompileContext) -> KernelArtifact:
+        made = _PairsKernel if work.in_pairs else _Kernel
+        return made(work.win, variant, ctx).artifact()
 
 
 def _pitch(win: DotWindow) -> int:

@@ -166,9 +166,11 @@ class _Regions:
         unit = [
             f"const int64_t r = u / {channels}, c = u % {channels};",
             block("if (r != of)", *fresh),
-            f"if (image < 0 || !{plane}) continue;",
-            f"const {kind}* plane = {args.input(0)} + (image * {channels} + c) * {plane};",
+            "if (image < 0) continue;",
             f"{kind}* to = {args.output(0)} + u * {size};",
+            comment("An image without elements has nothing in any bin."),
+            block(f"if (!{plane})", loop("i", "0", str(size), "to[i] = 0;"), "continue;"),
+            f"const {kind}* plane = {args.input(0)} + (image * {channels} + c) * {plane};",
             *self.bins(),
         ]
         loops = loop("u", "lo", "hi", *unit)

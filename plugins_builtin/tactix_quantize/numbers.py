@@ -16,6 +16,10 @@ LARGEST = 127
 """Of int8 that stands for the magnitude of a symmetric range, and for weights: -128 is not used, as
 products of two of them overflow the pairs of 16 bits that processors add.
 """
+LARGEST_REDUCED = 64
+"""Of weights with a reduced range: two of their products with 255 add up to 32640, which 16 bits
+hold. So processors without VNNI add them exactly, as they come (VPMADDUBSW of Intel's manual).
+"""
 LARGEST_FLOAT = 448
 """The largest finite number of float8 e4m3fn (OCP 8-bit Floating Point Specification, 1.0)."""
 MOST = 1 << 30
@@ -73,10 +77,15 @@ class NarrowNumbers(ABC):
 
 
 class EightBitIntegers(NarrowNumbers):
-    """int8, or uint8 for activations whose range has two ends."""
+    """int8, or uint8 for activations whose range has two ends. ``largest_weight``: what stands for
+    the largest magnitude of weights.
+    """
 
     name, plural, opset, symmetric = "int8", "integers", 13, False
     products = frozenset({"Convolution", "Gemm", "MatMul"})
+
+    def __init__(self, largest_weight: int = LARGEST) -> None:
+        self.largest_weight = largest_weight
 
     def scale(self, low: float, high: float, symmetric: bool) -> NarrowScale:
         """int8 with zero point 0 where numbers are ``symmetric`` or shall be taken so, else
@@ -92,8 +101,9 @@ class EightBitIntegers(NarrowNumbers):
         return NarrowScale(scale, zero, DType.UINT8)
 
     def weights(self, w: Array, axis: int, per_channel: bool = True) -> NarrowWeights:
-        scales, shape = _channel_scales(w, axis, per_channel, LARGEST)
-        whole = np.clip(np.rint(w / scales.reshape(shape)), -LARGEST, LARGEST)
+        largest = self.largest_weight
+        scales, shape = _channel_scales(w, axis, per_channel, largest)
+        whole = np.clip(np.rint(w / scales.reshape(shape)), -largest, largest)
         return NarrowWeights(whole.astype(np.int8), scales)
 
     def bias(self, bias: Array, scales: Array) -> Array | None:
@@ -135,6 +145,8 @@ class EightBitFloats(NarrowNumbers):
 INTEGERS, FLOATS8 = EightBitIntegers(), EightBitFloats()
 NUMBERS: Mapping[str, NarrowNumbers] = {n.name: n for n in (INTEGERS, FLOATS8)}
 """By name."""
+REDUCED = EightBitIntegers(LARGEST_REDUCED)
+"""int8 whose weights have a reduced range."""
 
 
 def _channel_scales(

@@ -21,7 +21,7 @@ from tactix_quantize.accuracy import AccuracyControl, AccuracyTrade, script_metr
 from tactix_quantize.calibrate import Observer
 from tactix_quantize.data_rounding import DataRounding
 from tactix_quantize.model import FloatModel, LayerOptions
-from tactix_quantize.numbers import INTEGERS, NUMBERS
+from tactix_quantize.numbers import INTEGERS, NUMBERS, REDUCED, NarrowNumbers
 from tactix_quantize.weight_blocks import FewBits
 from tactix_quantize.weights_only import WeightsOnly
 from tactix_tools import arrays, options, show, source
@@ -81,6 +81,12 @@ SHOWN = 12
     "--symmetric", is_flag=True, help="int8 with zero point 0 for all tensors, as TensorRT wants."
 )
 @click.option("--per-tensor", is_flag=True, help="One scale for weights, not one a channel.")
+@click.option(
+    "--reduce-range",
+    is_flag=True,
+    help="int8 weights of 7 bits: for x86 processors without VNNI, where products are faster then, "
+    "and those of ONNX Runtime exact.",
+)
 @click.option(
     "--weights",
     type=click.Choice(["int4", "int8"]),
@@ -230,6 +236,7 @@ SAMPLED = {
     "cache": "--cache",
     "symmetric": "--symmetric",
     "per_tensor": "--per-tensor",
+    "reduce_range": "--reduce-range",
     "max_drop": "--max-drop",
     "metric": "--metric",
     "picture": "--picture",
@@ -263,6 +270,8 @@ def _check_data(given: dict[str, Any]) -> None:
         raise click.UsageError(what)
     if given["symmetric"] and given["precision"] != INTEGERS.name:
         raise click.UsageError("--symmetric is for --precision int8: floats have no zero point")
+    if given["reduce_range"] and given["precision"] != INTEGERS.name:
+        raise click.UsageError("--reduce-range is for --precision int8")
     if given["data"] and given["count"]:
         raise click.UsageError("--data and --random contradict each other")
     cached = given["cache"] and Path(given["cache"]).exists()
@@ -276,10 +285,14 @@ def _check_data(given: dict[str, Any]) -> None:
         raise click.UsageError("--max-drop needs --data or --random, to run the model on")
 
 
+def _numbers(given: dict[str, Any]) -> NarrowNumbers:
+    return REDUCED if given["reduce_range"] else NUMBERS[given["precision"]]
+
+
 def _quantize(given: dict[str, Any], path: Path, by: Observer) -> dict[str, Any]:
     """Write the file; gives what is told of it."""
     metric = script_metric(given["metric"]) if given["metric"] else None
-    numbers = NUMBERS[given["precision"]]
+    numbers = _numbers(given)
     choices = LayerOptions(given["exclude"], not given["per_tensor"], numbers)
     model = FloatModel(given["model"], by, choices)
     data = given["data"] or (_random(model.network, given) if given["count"] else None)

@@ -126,6 +126,25 @@ def test_onnxruntime_reads_the_file_and_agrees(
     assert (found.argmax(1) == ours.argmax(1)).mean() > 0.98
 
 
+def test_weights_of_seven_bits_are_exact_in_products_that_saturate(
+    quantize: Callable[..., dict], tmp_path: Path, images: Array, labels: Array
+) -> None:
+    """ONNX Runtime with all its optimizations agrees on every processor then."""
+    ort = pytest.importorskip("onnxruntime")
+    facts = quantize(DIGITS / "digits.onnx", "--reduce-range")
+    assert facts["quantized"] == facts["layers"] >= 4
+    made = onnx.load(tmp_path / "q.onnx").graph.initializer
+    weights = [w for t in made if (w := onnx.numpy_helper.to_array(t)).dtype == np.int8 and w.ndim > 1]
+    assert len(weights) == facts["quantized"]
+    assert all(np.abs(w.astype(int)).max() == 64 for w in weights)
+    found = ort.InferenceSession(tmp_path / "q.onnx").run(None, {"image": images[:64]})[0]
+    ours = tactix.build(str(tmp_path / "q.onnx"), level=0, timing_cache=False)(images[:64])
+    assert np.abs(found - ours).max() < 0.05 * np.abs(ours).max()
+    rest = images[HALF:], labels[HALF:]
+    before = accuracy(DIGITS / "digits.onnx", *rest)
+    assert accuracy(tmp_path / "q.onnx", *rest) >= before - 0.005
+
+
 def test_a_layer_that_integers_ruin_stays_float(
     quantize: Callable[..., dict], tmp_path: Path, images: Array, labels: Array
 ) -> None:
@@ -223,6 +242,12 @@ def test_random_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["--random", "1", "--metric", __file__], "for --max-drop", cli.USAGE),
         (["--weights", "int4", "--random", "1"], "--random is of no use: --weights", cli.USAGE),
         (["--random", "1", "--zero-points"], "for --weights", cli.USAGE),
+        (["--weights", "int8", "--reduce-range"], "contradict each other", cli.USAGE),
+        (
+            ["--random", "1", "--precision", "fp8", "--reduce-range"],
+            "for --precision int8",
+            cli.USAGE,
+        ),
         (
             ["--weights", "int4", "--exclude", "*"],
             "it has no product or table with constant",

@@ -134,7 +134,9 @@ def test_weights_of_seven_bits_are_exact_in_products_that_saturate(
     facts = quantize(DIGITS / "digits.onnx", "--reduce-range")
     assert facts["quantized"] == facts["layers"] >= 4
     made = onnx.load(tmp_path / "q.onnx").graph.initializer
-    weights = [w for t in made if (w := onnx.numpy_helper.to_array(t)).dtype == np.int8 and w.ndim > 1]
+    weights = [
+        w for t in made if (w := onnx.numpy_helper.to_array(t)).dtype == np.int8 and w.ndim > 1
+    ]
     assert len(weights) == facts["quantized"]
     assert all(np.abs(w.astype(int)).max() == 64 for w in weights)
     found = ort.InferenceSession(tmp_path / "q.onnx").run(None, {"image": images[:64]})[0]

@@ -51,8 +51,12 @@ PRODUCT = re.compile(
 )
 HOST_PRODUCT = r"simt_multiply<\1, simt_\2>(d, a, b, add);"
 """What stands in the text itself, as hopper.multiply has it, and what stands for that."""
-FLAGS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-fsanitize=alignment",
+FLAGS = ("-std=c++17", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-fsanitize=alignment",
          "-U_FORTIFY_SOURCE")  # fmt: skip
+LONG, SHORT = "-O1", "-O0"
+"""For kernels that run long, as products do; and for such where the compiler takes longer. Four
+tables of tactics took 20 seconds in place of 31 so, two of products 74 in place of 61.
+"""
 
 
 @dataclass
@@ -70,13 +74,14 @@ class Case:
     device: DeviceProperties = DEVICE
 
 
-def check_all(cases: Sequence[Case], cache: Path) -> None:
+def check_all(cases: Sequence[Case], cache: Path, optimization: str = LONG) -> None:
     """Compile all variants of all cases as one library, each text once, run each variant twice, and
     assert that results are right.
     """
     made = [(c, _artifacts(c)) for c in cases]
     kernels = _kernels([a for _, own in made for _, a in own])
-    library = ctypes.CDLL(str(library_of(list(kernels.values()), cache)))
+    found = library_of(list(kernels.values()), cache, optimization=optimization)
+    library = ctypes.CDLL(str(found))
     for case, own in made:
         arrays = list(case.arrays) if case.arrays is not None else _sample(case)
         want = Expected(case.node, arrays, case.env)
@@ -124,7 +129,9 @@ class Emulated:
     launches: Sequence[Launch]
 
 
-def library_of(kernels: Sequence[Emulated], cache: Path, more: str = "") -> Path:
+def library_of(
+    kernels: Sequence[Emulated], cache: Path, more: str = "", optimization: str = LONG
+) -> Path:
     """A shared object with a function ``run_NAME`` for each; ``more``: text behind them."""
     compiler = shutil.which("g++")
     if compiler is None:
@@ -136,7 +143,9 @@ def library_of(kernels: Sequence[Emulated], cache: Path, more: str = "") -> Path
         cpp = path.with_suffix(".cpp")
         cpp.write_text(source)
         done = subprocess.run(
-            [compiler, *FLAGS, "-I", HERE, cpp, "-o", path], capture_output=True, text=True
+            [compiler, *FLAGS, optimization, "-I", HERE, cpp, "-o", path],
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr[:4000]
     return path

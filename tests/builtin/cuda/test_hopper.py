@@ -47,8 +47,11 @@ def test_the_table_compiles(name: str) -> None:
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_attention_gives_what_the_reference_does(dtype: str, tmp_path: Path) -> None:
-    """On the host, where matrix instructions and the copy engine are functions."""
-    simt.check_all(hopper_cases.attentions(dtype), tmp_path)
+    """On the host, where matrix instructions and the copy engine are functions; of bfloat16 every
+    third, as the texts differ in nothing but the type's name.
+    """
+    cases = hopper_cases.attentions(dtype)
+    simt.check_all(cases if dtype == "f16" else cases[::3], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -68,25 +71,26 @@ def test_a_fault_of_attention_is_noticed(old: str, new: str, tmp_path: Path) -> 
 
 @needs_nvrtc
 def test_no_attention_spills() -> None:
-    for case in (*hopper_cases.attentions("f16"), *hopper_cases.causals("f16")):
+    """Of each case one variant, in turns."""
+    for i, case in enumerate((*hopper_cases.attentions("f16"), *hopper_cases.causals("f16"))):
         offered = asked.variants(case.tactic, case.node, DEVICE)
         assert not isinstance(offered, Reject)
-        for v in offered:
-            fits(
-                asked.artifact(case.tactic, case.node, v, CompileContext(DEVICE, dict(case.env))),
-                DEVICE,
-                dict(case.env),
-            )
+        v, env = offered[i % len(offered)], dict(case.env)
+        made = asked.artifact(case.tactic, case.node, v, CompileContext(DEVICE, env))
+        fits(made, DEVICE, env)
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("dtype", ["f16", "u8"])
-def test_no_flow_spills(dtype: str) -> None:
-    """Neither with what a residual holds."""
-    plain_case = hopper_cases.byte_tiles(dtype) if dtype == "u8" else hopper_cases.gemms(dtype)[3]
-    case = every_flow(plain_case)
-    for v in case.only or ():
-        fits(asked.artifact(case.tactic, case.node, v, CompileContext(DEVICE)), DEVICE, {})
+def test_no_flow_spills() -> None:
+    """Neither with what a residual holds. Flows for bytes and for float16 in turns: sums take as many
+    registers.
+    """
+    turns = [every_flow(hopper_cases.byte_tiles("u8")), every_flow(hopper_cases.gemms("f16")[3])]
+    for i in range(len(turns[0].only or ())):
+        case = turns[i % 2]
+        assert case.only
+        made = asked.artifact(case.tactic, case.node, case.only[i], CompileContext(DEVICE))
+        fits(made, DEVICE, {})
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_90", "sm_100"])

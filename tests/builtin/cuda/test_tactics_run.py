@@ -12,4 +12,4 @@ from tactic_cases import TABLE
 @pytest.mark.parametrize("name", TABLE)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_results_are_those_of_the_reference(name, tmp_path):
-    simt.check_all(TABLE[name](), tmp_path)
+    simt.check_all(TABLE[name](), tmp_path, simt.SHORT)

@@ -35,7 +35,7 @@ from tactix.contracts.layer import Layer
 from tactix.contracts.region import FUSED, STRUCTURAL, Body, BodyNode
 from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c.target import other_architecture
-from tactix_cpu.compiler import CCompiler
+from tactix_cpu.compiler import QUICK, CCompiler
 from tactix_cpu.device import CpuDevice
 from tactix_cpu.features import LEVELS
 from tactix_cpu.levels import target
@@ -78,11 +78,13 @@ def devices() -> list[DeviceProperties]:
 NATIVE = devices()[0]
 FULL = "TACTIX_TESTS_FULL"
 """The variable that has kernels compiled as measured builds do; tests/masks.py sets it."""
-COMPILER = CCompiler() if os.environ.get(FULL) else CCompiler().quick()
-"""By default that of builds that measure nothing, which took 42 seconds of the processor in place
-of 77 for parts of five of these files. test_targets.py compiles kernels of every tactic with every
-optimization.
+PLAIN = replace(QUICK, flags=(*QUICK.flags, "-O0", "-fno-sanitize=undefined"), units=1)
+"""Kernels that run a few times: without any optimization, and so that preludes are read once. Two of
+these files took 65 seconds of the processor in place of 124 with ``QUICK``, with which builds that
+measure nothing compile. test_targets.py compiles kernels of every tactic with every optimization.
+(Ziglang's compiler would look for undefined behaviour then.)
 """
+COMPILER = CCompiler() if os.environ.get(FULL) else CCompiler(effort=PLAIN)
 
 
 def lacking(*features: str) -> str:

@@ -27,6 +27,7 @@ from tactix.contracts.program import (
     CarriedState,
     ChangingSizes,
     Displacement,
+    GivenSizes,
     Iteration,
     LoopCount,
     LoopPart,
@@ -43,6 +44,9 @@ TABLE, BRANCH, LOOP, TELLING, CHANGING, COUNTED, CHOSEN = range(7)
 """Kinds of parts: what executor/programs.c numbers."""
 OVER, DEPARTED = 0, 3
 """How a run ended, there."""
+
+Told = TellingPart | LoopCount | BranchSizes | GivenSizes
+"""What tells sizes."""
 
 Places = Mapping[int, Sequence[tuple[int, int]]]
 """By buffer the addresses of the words that hold where it lies, and bytes that are added there."""
@@ -114,6 +118,9 @@ def _native(part: Part) -> NativePart | None:
         return loop if part.count is None else _counted(loop, part.count)
     if isinstance(part, TellingPart):
         return _telling(part)
+    if isinstance(part, GivenSizes):
+        telling = _told_alone(part)
+        return NativePart(TELLING, telling, {}, keep=[part, telling], telling=telling)
     return _table(part) if isinstance(part, ElfRun) else None
 
 
@@ -139,12 +146,12 @@ def _telling(part: TellingPart) -> NativePart | None:
     return NativePart(TELLING, words, places, faults, [part], words)
 
 
-def _sizes(told: TellingPart | LoopCount | BranchSizes) -> tuple[int, int, int]:
+def _sizes(told: Told) -> tuple[int, int, int]:
     """The end of a txe_telling."""
     return address_of(told.told), address_of(told.expected), len(told.expected)
 
 
-def _told_alone(told: LoopCount | BranchSizes) -> Array:
+def _told_alone(told: LoopCount | BranchSizes | GivenSizes) -> Array:
     """A txe_telling of sizes that are there already."""
     nothing = 0, 0
     return _words(*nothing, *nothing, *_sizes(told))
@@ -171,13 +178,13 @@ def _counted(loop: NativePart, count: LoopCount) -> NativePart:
     return NativePart(COUNTED, words, loop.places, loop.faults, keep, telling)
 
 
-def _told(part: Part) -> TellingPart | LoopCount | BranchSizes | None:
+def _told(part: Part) -> Told | None:
     """What a part tells."""
     if isinstance(part, LoopPart):
         return part.count
     if isinstance(part, BranchPart):
         return part.sizes
-    return part if isinstance(part, TellingPart) else None
+    return part if isinstance(part, TellingPart | GivenSizes) else None
 
 
 def _changing(
@@ -215,7 +222,7 @@ def _changing(
     return made
 
 
-def _room(part: TellingPart | LoopCount | BranchSizes, inside: bool) -> list[Assumption]:
+def _room(part: Told, inside: bool) -> list[Assumption]:
     """That there is some for what a step works in; and where threads share the work, that what was
     found to be worth sharing holds, unless it is inside of a body: there that is worth less than
     going on.
@@ -455,7 +462,11 @@ class ElfProgram:
 
     def iterate(self, iteration: Iteration, start: int, stop: int) -> int:
         """As ``NativeProgram.iterate``."""
-        moves = np.array(list(self._moved(iteration.moves)), np.int64).reshape(-1, 5)
+        rows = [
+            *self._moved(iteration.moves),
+            *((p.address, 0, p.first, p.first, p.step) for p in iteration.progressions),
+        ]
+        moves = np.array(rows, np.int64).reshape(-1, 5)
         told, none = (iteration.counter, iteration.going, -1), _Moves().table
         loop = _loop_words((start, stop), (0, 0), told, self.address, moves, none)
         part = _words(LOOP, address_of(loop))

@@ -20,6 +20,7 @@ from tactix.base.host_memory import check_array_fits
 from tactix.contracts.launcher import StepBody
 from tactix.contracts.program import BoundBody, Displacement, Iteration
 from tactix.run.arrays import address_of
+from tactix_ops.growing_loops import LoopControl, grown
 from tactix_ops.layers.control import truth
 
 FIRST_BYTES = 1 << 20
@@ -46,6 +47,9 @@ def _loop(params: Mapping[str, Any], body: StepBody, values: Sequence[Any]) -> l
     of_count, of_going = ((1,) * rank for rank in params.get("ranks", (0, 0)))
     counter, going = np.zeros(of_count, np.int64), np.ones(of_going, np.bool_)
     runs = _bound(body, [counter, going, *values[2:]], Places(n, inputs=2, outputs=1))
+    if runs is None and all(isinstance(x, (np.ndarray, np.generic)) for x in values):
+        arrays = [np.asarray(x, order="C") for x in values[2:]]
+        return grown(LoopControl(most, counter, going), body, arrays, n)
     if runs is None or runs.results[0].size != 1 or runs.results[0].dtype != np.bool_:
         return None
     return runs.whole(most, counter, runs.results[0])

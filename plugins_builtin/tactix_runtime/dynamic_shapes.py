@@ -31,7 +31,7 @@ from tactix.base.errors import (
     TactixError,
 )
 from tactix.contracts.launcher import Operand, Step, StepSpan
-from tactix.contracts.program import BoundBody
+from tactix.contracts.program import BoundBody, GrowingBody
 from tactix.plan.extents import check
 from tactix.run.arrays import in_order, read
 from tactix.run.closed_part import ClosedPart
@@ -72,6 +72,15 @@ class ContextBody:
 
     def bound(self, shapes: Sequence[tuple[int, ...]]) -> BoundBody | None:
         return self.context.bound(shapes, self.given)
+
+    def growing(
+        self,
+        shapes: Sequence[tuple[int, ...]],
+        states: Sequence[tuple[int, int]],
+        runs: int,
+        most: int,
+    ) -> GrowingBody | None:
+        return self.context.growing(shapes, self.given, states, runs, most)
 
 
 class ObjectStep(RunningStep):
@@ -385,6 +394,20 @@ class SegmentedContext(ExecutionContext):
         if not self._watch.is_off or self._weave.tells:
             return None
         return self._weave.at(shapes, given)
+
+    def growing(
+        self,
+        shapes: Sequence[tuple[int, ...]],
+        given: Env,
+        states: Sequence[tuple[int, int]],
+        runs: int,
+        most: int,
+    ) -> GrowingBody | None:
+        """As ``StepBody.growing``; ``given`` and None as for ``bound``."""
+        self._check_open()
+        if not self._watch.is_off or self._weave.tells:
+            return None
+        return self._weave.growing(shapes, given, states, runs, most)
 
     def _in_one(self, values: Sequence[Any], given: Env) -> list[Any] | None:
         """The outputs by one native call; None where there is none, and at shapes or told sizes

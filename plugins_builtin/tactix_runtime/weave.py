@@ -23,12 +23,21 @@ from tactix.base.errors import ExecutionError, TactixError
 from tactix.base.formulas import Formulas
 from tactix.base.host_memory import check_array_fits
 from tactix.contracts.launcher import Launcher, Step
-from tactix.contracts.program import BoundBody, BoundTensor, ChangingSizes, LoopPart, Part
+from tactix.contracts.program import (
+    BoundBody,
+    BoundTensor,
+    ChangingSizes,
+    GivenSizes,
+    GrowingBody,
+    LoopPart,
+    Part,
+)
 from tactix.plan.extents import check, size_at
 from tactix.plan.schema import Buffer, Plan
 from tactix.run.arrays import AcceptedArrays, address_of
 from tactix.run.bound import KEPT_BYTES
 from tactix.run.link import LinkedPlan
+from tactix_runtime.growth import LEAST_RUNS, Growth, growth_of
 from tactix_runtime.host_mirror import empty_array
 from tactix_runtime.segment import Segment, bind_shape
 
@@ -80,6 +89,10 @@ class Weave:
         within = [w for weaves in inner.values() for w in weaves]
         self.tells: bool = bool(self._told) or any(w.tells for w in within)
         self._expected: Env = NOTHING
+        self._growth: Growth | None = None
+        self._given: GivenSizes | None = None
+        self._open = frozenset[str]()
+        self._lasting = 0
         self._memory: list[Any] = []
         self._around: weakref.ref[Weave] | None = None
         for weave in within:
@@ -111,11 +124,44 @@ class Weave:
         """The program, at the sizes that are expected of steps; ``given``: symbols of the plan
         around this one. None where a run needs Python, or fails: who runs it step by step says why.
         """
+        return self._at(shapes, given, None)
+
+    def growing(
+        self, shapes: Shapes, given: Env, states: Sequence[tuple[int, int]], runs: int, most: int
+    ) -> GrowingBody | None:
+        """As ``StepBody.growing``."""
+        if self._launcher is None or (self._told and not self.changes):
+            return None
+        try:
+            env = self._program.solve(shapes, self._program.plan.profiles, given)
+            growth = growth_of(self._program.plan, env, states)
+        except TactixError:
+            return None
+        if growth is None or any(
+            s.changes_with(frozenset(growth.steps)) for s, _ in self._segments
+        ):
+            return None
+        lasting = growth.affordable(min(most, max(runs, self._lasting)))
+        if lasting < min(most, LEAST_RUNS):
+            return None
+        self._lasting = max(self._lasting, lasting)
+        growth = replace(growth, runs=lasting)
+        bound = self._at(shapes, given, growth)
+        if bound is None or self._given is None:
+            return None
+        of_states, sizes = [s.growth for s in growth.states], [env[name] for name in growth.steps]
+        steps = [*growth.steps.values()]
+        return GrowingBody(bound, lasting, of_states, self._given.told, sizes, steps)
+
+    def _at(self, shapes: Shapes, given: Env, growth: Growth | None) -> BoundBody | None:
+        """As ``at``, and ``growing``."""
         if self._launcher is None:
             return None
         weights = self._program.addresses  # a new list where weights have moved
-        if self._asked[:2] != (shapes, given) or self._asked[2] is not weights:
+        asked = self._asked[:2] == (shapes, given) and self._growth == growth
+        if not asked or self._asked[2] is not weights:
             self.forget()
+            self._growth = growth
             try:
                 self._found = self._woven(self._launcher, shapes, given)
             except TactixError:
@@ -173,6 +219,13 @@ class Weave:
         self._places = places = list[int]()
         self._memory.clear()
         telling, conditions = -1, dict[int, list[Assumption]]()
+        self._open = self._told if self.changes else frozenset()
+        if self._growth is not None:
+            self._open |= self._growth.steps.keys()
+            self._given = _given_sizes(self._growth, env)
+            telling = len(parts)
+            parts.append(self._given)
+            places.append(0)
         for segment, k in self._segments:
             self._place(segment, run)
             conditions.setdefault(telling, []).extend(self._conditions(segment, run))
@@ -192,10 +245,10 @@ class Weave:
                 parts.append(part)
                 places.append(k)
         self.sizes = None
-        if self.changes:
+        if self._open:
             names, values = tuple(run.env), np.array([*run.env.values()], np.int64)
             inside = self._around is not None
-            self.sizes = ProgramSizes(ChangingSizes(names, values, self._told, conditions, inside))
+            self.sizes = ProgramSizes(ChangingSizes(names, values, self._open, conditions, inside))
         changing = self.sizes.sizes if self.sizes else None
         made = launcher.program(parts, run.addresses, program.io_buffers, changing)
         if made is None:
@@ -228,15 +281,17 @@ class Weave:
         less than it had.
         """
         declared = self._program.plan.buffers[buffer].nbytes
-        if not (self.changes and symbols(declared) & self._told):
+        if not symbols(declared) & self._open:
             return nbytes
+        if self._growth is not None:
+            nbytes = max(nbytes, size_at(declared, self._growth.last, str(buffer)))
         if nbytes > self._rooms.get(buffer, -1):
             self._rooms[buffer] = max(LEAST_ROOM, int(nbytes * GROWTH))
         return self._rooms[buffer]
 
     def _conditions(self, segment: Segment, run: _Sizes) -> list[Assumption]:
         """What must hold for a segment to run at other sizes where it is."""
-        if not self.changes:
+        if not self._open:
             return []
         found = [c for e in segment.checks for c in e.conditions()]
         buffers, moving = self._program.plan.buffers, self._program.io_buffers
@@ -249,7 +304,7 @@ class Weave:
 
     def _rooms_of(self, k: int, run: _Sizes) -> list[Assumption]:
         """That what a step tells has room."""
-        if not self.changes:
+        if not self._open:
             return []
         found, buffers = list[Assumption](), self._program.plan.buffers
         for o in self._program.plan.steps[k].outputs:
@@ -263,15 +318,15 @@ class Weave:
     def _fixed_sizes(self, k: int, run: _Sizes) -> list[Assumption]:
         """That the sizes at which bodies are bound stay as they are."""
         step = self._program.plan.steps[k]
-        if not (self.changes and step.plans):
+        if not (self._open and step.plans):
             return []
         dims = (d for o in (*step.inputs, *step.outputs) for d in o.spec.shape)
         named = frozenset[str]().union(*map(symbols, dims), *(p.named for p in step.plans))
-        before = named & self._told & run.env.keys() - self.telling[k]
+        before = named & self._open & run.env.keys() - self.telling[k]
         return [Assumption(sym(name), "==", run.env[name]) for name in sorted(before)]
 
     def _fits(self, nbytes: Dim, room: int) -> list[Assumption]:
-        if not symbols(nbytes) & self._told:
+        if not symbols(nbytes) & self._open:
             return []
         return [Assumption(nbytes, ">=", 0), Assumption(room, ">=", nbytes)]
 
@@ -350,6 +405,12 @@ class _Sizes:
     env: dict[str, int]
     addresses: list[int]
     made: dict[int, BoundTensor]
+
+
+def _given_sizes(growth: Growth, env: Env) -> GivenSizes:
+    """Those that grow, as they are before the first run."""
+    told, expected = (np.array([env[name] for name in growth.steps], np.int64) for _ in range(2))
+    return GivenSizes(tuple(growth.steps), told, expected)
 
 
 def _tensor(index: int, declared: Buffer, env: Env) -> BoundTensor:

@@ -18,7 +18,8 @@ from tactix.base.errors import ExecutionError
 from tactix.contracts.program import Iteration
 from tactix_cpu import launcher
 from tactix_cpu.programs import ElfProgram
-from tactix_runtime import dynamic_shapes
+from tactix_ops import growing_loops
+from tactix_runtime import dynamic_shapes, growth
 
 ort = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.compiler
@@ -385,23 +386,152 @@ def test_a_signal_ends_a_loop_without_end() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_growing_state_is_run_step_by_step_with_the_same_engine(turns: Turns) -> None:
-    """At shapes at which the state does not grow the runs follow each other."""
-    grown = text(
-        "float[n] x, float[m] more, int64 times",
+JOINED = text(
+    "float[n] x, float[m] more, int64 times",
+    "float[k] y",
+    """
+    y = Loop (times, , x) <
+      body = body (int64 i, bool c, float[a] s) => (bool d, float[b] t) {
+        d = Identity (c)
+        u = Concat <axis = 0> (s, more)
+        t = Mul (u, two)
+      }
+    >
+    """,
+).replace("y = Loop", "two = Constant <value = float {2}> ()  y = Loop", 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_states_that_grow_or_stay_follow_each_other(turns: Turns, threads: int) -> None:
+    engine = build(JOINED, threads=threads)
+    for n, m, times in ((3, 2, 4), (3, 0, 4), (3, 1, 4), (0, 1, 4), (3, 1, 4), (3, 2, 1)):
+        turns.clear()
+        check(engine, JOINED, x=rand(n), more=rand(m), times=np.array(times))
+        assert turns == [(0, times, times)]
+
+
+CACHED = text(
+    "float[b, n, 4] cache, float[b, 4] x, float[4] w, int64 times, float limit",
+    "float[b, k, 4] y, float[b, 4] z, int64[r] numbers, float[r, b] rows",
+    """
+    one = Constant <value = int64[1] {1}> ()
+    y, z, numbers, rows = Loop (times, , cache, x) <
+      body = body (int64 i, bool c, float[b, m, 4] past, float[b, 4] u)
+          => (bool d, float[b, l, 4] present, float[b, 4] v, int64 j, float[b] row) {
+        j = Identity (i)
+        scaled = Mul (u, w)
+        each = Unsqueeze (scaled, one)
+        present = Concat <axis = 1> (past, each)
+        turned = Transpose <perm = [0, 2, 1]> (present)
+        seen = MatMul (each, turned)
+        shares = Softmax <axis = -1> (seen)
+        found = MatMul (shares, present)
+        v = Squeeze (found, one)
+        row = ReduceSum <keepdims = 0> (v, one)
+        all = ReduceSum <keepdims = 0> (row)
+        k = Cast <to = 1> (i)
+        bar = Mul (k, limit)
+        d = Greater (all, bar)
+      }
+    >
+    """,
+)
+FOREVER = 1 << 40
+
+
+def cached(batch: int, length: int, times: int, limit: float) -> dict[str, Any]:
+    return {
+        "cache": np.abs(rand(batch, length, 4)),
+        "x": np.abs(rand(batch, 4)) + np.float32(1),
+        "w": np.float32([0.98, 0.9, 0.97, 0.99]),
+        "times": np.array(times),
+        "limit": np.array(limit, np.float32),
+    }
+
+
+def test_a_cache_that_is_read_grows_in_one_native_call(turns: Turns) -> None:
+    engine = build(CACHED)
+    for batch, length, times in ((1, 3, 5), (2, 0, 64), (1, 3, 5), (1, 1, 1), (3, 2, 40)):
+        turns.clear()
+        check(engine, CACHED, **cached(batch, length, times, -1.0))
+        assert turns == [(0, times, times)]
+
+
+def test_what_outgrows_its_room_gets_more_and_keeps_it(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growing_loops, "FIRST_RUNS", 20)
+    engine = build(CACHED)
+    given = cached(2, 3, 100, -1.0)
+    check(engine, CACHED, **given)
+    assert turns == [(0, 20, 20), (20, 80, 80), (80, 100, 100)]
+    turns.clear()
+    check(engine, CACHED, **given)
+    assert turns == [(0, 60, 60), (60, 100, 100)]
+
+
+def test_a_body_ends_a_loop_whose_states_grow(turns: Turns) -> None:
+    engine = build(CACHED)
+    made = []
+    for limit, batch in ((1e9, 1), (0.4, 1), (0.05, 1), (0.06, 3)):
+        turns.clear()
+        found = check(engine, CACHED, **cached(batch, 2, FOREVER, limit))
+        made.append(len(found["numbers"]))
+        assert turns[-1][2] == made[-1]
+    assert 1 < min(made) < growing_loops.FIRST_RUNS < max(made)
+
+
+def test_states_of_which_there_is_no_room_for_many_are_run_step_by_step(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growth, "MOST_BYTES", 1000)
+    engine = build(CACHED)
+    check(engine, CACHED, **cached(1, 3, 30, -1.0))
+    check(engine, CACHED, **cached(1, 50, 30, -1.0))
+    assert [done for *_, done in turns] == [30]
+
+
+@pytest.mark.parametrize("grown", ["Concat <axis = 0> (s, s)", "Slice (s, one, far)"])
+def test_states_that_grow_otherwise_are_run_step_by_step(turns: Turns, grown: str) -> None:
+    """By another number in each run, or by less than nothing."""
+    model = text(
+        "float[n] x, int64 times",
+        "float[k] y",
+        """
+        one = Constant <value = int64[1] {1}> ()
+        far = Constant <value = int64[1] {1000}> ()
+        y = Loop (times, , x) <
+          body = body (int64 i, bool c, float[a] s) => (bool d, float[b] t) {
+            d = Identity (c)
+            t = GROWN
+          }
+        >
+        """.replace("GROWN", grown),
+    )
+    engine = build(model)
+    for n in (5, 4):
+        check(engine, model, x=rand(n), times=np.array(3))
+    assert turns == []
+
+
+def test_an_index_out_of_range_ends_a_loop_whose_states_grow(turns: Turns) -> None:
+    model = text(
+        "float[n] x, int64 times",
         "float[k] y",
         """
         y = Loop (times, , x) <
           body = body (int64 i, bool c, float[a] s) => (bool d, float[b] t) {
             d = Identity (c)
-            u = Concat <axis = 0> (s, more)
-            t = Mul (u, two)
+            at = Add (i, three)
+            e = Gather (s, at)
+            t = Concat <axis = 0> (s, e)
           }
         >
         """,
-    ).replace("y = Loop", "two = Constant <value = float {2}> ()  y = Loop", 1)
-    engine = build(grown)
-    for m, native in ((2, False), (0, True), (1, False), (0, True)):
-        turns.clear()
-        check(engine, grown, x=rand(3), more=rand(m), times=np.array(4))
-        assert bool(turns) is native
+    ).replace("y = Loop", "three = Constant <value = int64[1] {3}> ()  y = Loop", 1)
+    engine = build(model)
+    check(engine, model, x=rand(4), times=np.array(9))
+    with pytest.raises(ExecutionError, match=r"Gather.* out of range"):
+        engine(rand(3), np.array(2))
+    check(engine, model, x=rand(5), times=np.array(70))
+    assert [done for *_, done in turns] == [9, 64, 70]

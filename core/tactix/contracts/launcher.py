@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tactix.contracts.program import (
         BoundBody,
         ChangingSizes,
+        GrowingBody,
         NativeProgram,
         Part,
         PlacedPart,
@@ -124,6 +125,21 @@ class StepBody(BindableBody, Protocol):
     """A plan of a step's, to be run as often as the step says."""
 
     def __call__(self, values: Sequence[object], /) -> list[object]: ...
+
+    def growing(
+        self,
+        shapes: Sequence[tuple[int, ...]],
+        states: Sequence[tuple[int, int]],
+        runs: int,
+        most: int,
+    ) -> GrowingBody | None:
+        """At shapes before the first of about ``runs`` runs, and no more than ``most``, of which
+        each takes the states that the one before gave. ``states``: as which input a run takes each,
+        and as which output it gives it. Until it is asked for anything else.
+
+        None where none of them grows, or not by as much in each run, where a run needs Python, and
+        where there is room for a few runs alone.
+        """
 
 
 def bind(runnable: Runnable, steps: Sequence[Step], env: Env, addresses: Sequence[int]) -> None:

@@ -32,15 +32,25 @@ class Displacement:
 
 
 @dataclass(frozen=True)
+class Progression:
+    """An int64 at ``address`` that is ``first + k * step`` in run ``k``."""
+
+    address: int
+    first: int
+    step: int
+
+
+@dataclass(frozen=True)
 class Iteration:
     """What differs between runs that follow each other. ``counter``: address of an int64 that is
     the run's number while it runs, 0 for none. ``going``: address of a bool that each run writes:
-    whether there is another one; 0 where nothing ends them.
+    whether there is another one; 0 where nothing ends them. ``progressions``: other numbers.
     """
 
     moves: Sequence[Displacement]
     counter: int = 0
     going: int = 0
+    progressions: Sequence[Progression] = ()
 
 
 class NativeProgram(Protocol):
@@ -59,7 +69,8 @@ class NativeProgram(Protocol):
 
     def iterate(self, iteration: Iteration, start: int, stop: int) -> int:
         """The runs from ``start`` on, until one writes that it is the last, or up to ``stop``,
-        which is not run; the number after the last run. Raises as a call does.
+        which is not run, or one for whose sizes there is no room, which has not begun; the number
+        after the last run. Raises as a call does.
         """
 
 
@@ -87,6 +98,24 @@ class BoundBody:
     inputs: Sequence[BoundTensor]
     outputs: Sequence[BoundTensor]
     in_place: frozenset[tuple[int, int]] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class GrowingBody:
+    """A body of which some states are larger after each run than before it. ``bound``: at their
+    sizes before the first run; there is room for ``runs`` runs.
+
+    ``growth``: of each state, along each axis, by how much it is larger after a run. ``told``:
+    int64, where the sizes that grow are to be written before each run; ``sizes``: what they are
+    before the first, and ``steps``: what each is larger by in the next one.
+    """
+
+    bound: BoundBody
+    runs: int
+    growth: Sequence[tuple[int, ...]]
+    told: Array
+    sizes: Sequence[int]
+    steps: Sequence[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +237,17 @@ class TellingPart:
 
 
 @dataclass(frozen=True, eq=False)
+class GivenSizes:
+    """Sizes of a program's inputs that whoever runs it tells. ``told``: where they are written,
+    int64, as the symbols ``names``; ``expected``: what they are taken for.
+    """
+
+    names: tuple[str, ...]
+    told: Array
+    expected: Array
+
+
+@dataclass(frozen=True, eq=False)
 class ChangingSizes:
     """Symbols that parts of a program, those that tell sizes, branches and loops among them, may
     tell otherwise than expected: it runs on if what is behind them has room.
@@ -225,7 +265,7 @@ class ChangingSizes:
     inside: bool = False
 
 
-Part = Runnable | BranchPart | LoopPart | TellingPart
+Part = Runnable | BranchPart | LoopPart | TellingPart | GivenSizes
 """Of a program; a Runnable is bound already, and of the launcher that makes the program."""
 
 

@@ -1,0 +1,164 @@
+"""Loops on arrays of which states are larger after each run of the body, by as much: a cache to
+which each run joins a row and that it reads, as a text generator's. Runs are one native call, as
+far as there is room: their sizes are numbers that each run finds one step further.
+
+A state alternates between two places, as in steady_loops.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tactix.base.arrays import Array
+from tactix.base.host_memory import check_array_fits
+from tactix.contracts.launcher import StepBody
+from tactix.contracts.program import BoundTensor, Displacement, GrowingBody, Iteration, Progression
+from tactix.run.arrays import address_of
+
+FIRST_RUNS = 64
+"""For which there is room in the first call; four times as many as have been made in each other
+one. To bind a body anew takes about as long as 10 runs in Python.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class LoopControl:
+    """What ends a loop: it runs at most ``most`` times, at least once. ``counter`` and ``going``:
+    inputs of the body that are the number of the run, and true.
+    """
+
+    most: int
+    counter: Array
+    going: Array
+
+
+def grown(
+    control: LoopControl, body: StepBody, values: Sequence[Array], states: int
+) -> list[Array] | None:
+    """Final states, then stacks. ``values``: states before the first run, so many, then what every
+    run reads.
+
+    None where this loop cannot be run so, also where that shows when some runs are made: then
+    nothing of it has happened.
+    """
+    try:
+        return _Runs(control, body, values, states).made()
+    except MemoryError:
+        return None
+
+
+class _Runs:
+    """Runs of a body that follow each other."""
+
+    def __init__(
+        self, control: LoopControl, body: StepBody, values: Sequence[Array], states: int
+    ) -> None:
+        self._control, self._body, self._captured = control, body, values[states:]
+        self._states = [*values[:states]]
+        self._pairs = [(2 + i, 1 + i) for i in range(states)]
+        self._stacks: list[Array] = []
+        self._count = 0
+
+    def made(self) -> list[Array] | None:
+        """All of them."""
+        more = True
+        while more:
+            found = self._bound()
+            if found is None:
+                return None
+            stop = min(self._control.most, self._count + found.runs)
+            going = np.ones(found.bound.outputs[0].shape, np.bool_)
+            self._run(found, stop, going)
+            more = bool(going.reshape(())) and self._count < self._control.most
+            if more and self._count < stop:  # there was no room for a size
+                return None
+        return [*self._states, *(y[: self._count] for y in self._stacks)]
+
+    def _bound(self) -> GrowingBody | None:
+        """The body at the sizes that states have now."""
+        given = self._given()
+        runs = max(FIRST_RUNS, 3 * self._count)
+        left = self._control.most - self._count
+        found = self._body.growing([x.shape for x in given], self._pairs, min(runs, left), left)
+        if found is None:
+            return None
+        inputs, (ends, *made) = found.bound.inputs, found.bound.outputs
+        fits = [x.dtype == t.dtype.numpy for x, t in zip(given, inputs, strict=True)]
+        kept = zip(self._states, made, strict=False)
+        alike = all(fits) and all(x.dtype == t.dtype.numpy for x, t in kept)
+        return found if alike and ends.nbytes == 1 and ends.dtype.numpy == np.bool_ else None
+
+    def _given(self) -> list[Array]:
+        return [self._control.counter, self._control.going, *self._states, *self._captured]
+
+    def _run(self, found: GrowingBody, stop: int, going: Array) -> None:
+        """Runs up to ``stop``, or to the last one."""
+        bound, first, n = found.bound, self._count, len(self._states)
+        rows = bound.outputs[1 + n :]
+        self._stacks = self._longer(rows, stop)
+        result = [going, *(np.empty(t.nbytes, np.uint8) for t in bound.outputs[1:])]
+        bound.program.place([address_of(x) for x in (*self._given(), *result)])
+        places = [self._places(found, i, stop - first) for i in range(n)]
+        moves = [m for i in range(n) for m in self._moves(found, i, places[i])]
+        for t, stack in zip(rows, self._stacks, strict=True):
+            where = address_of(stack)
+            moves.append(Displacement(t.buffer, where, (where, where), stack.strides[0]))
+        begins = zip(found.sizes, found.steps, strict=True)
+        told = [
+            Progression(address_of(found.told) + 8 * i, size - first * step, step)
+            for i, (size, step) in enumerate(begins)
+        ]
+        counter, goes = address_of(self._control.counter), address_of(going)
+        iteration = Iteration(moves, counter, goes, told)
+        self._count = bound.program.iterate(iteration, first, stop)
+        self._states = [self._after(found, i, places[i], first) for i in range(n)]
+
+    def _longer(self, rows: Sequence[BoundTensor], count: int) -> list[Array]:
+        """Stacks with room for so many rows; MemoryError."""
+        stacks = []
+        for i, t in enumerate(rows):
+            check_array_fits((count, *t.shape), t.dtype.numpy)
+            stack = np.empty((count, *t.shape), t.dtype.numpy)
+            if self._stacks:
+                stack[: self._count] = self._stacks[i][: self._count]
+            stacks.append(stack)
+        return stacks
+
+    def _places(self, found: GrowingBody, i: int, runs: int) -> tuple[Array, Array]:
+        """Of a state: what runs of an even number write, and those of an odd one. It lies where the
+        next run reads it.
+        """
+        x, n = self._states[i], len(self._states)
+        a, b = found.bound.inputs[2 + i], found.bound.outputs[1 + i]
+        shape = self._shape(found, i, runs)
+        check_array_fits(shape, x.dtype)
+        nbytes = max(1, math.prod(shape) * x.dtype.itemsize)
+        assert i < n
+        even = np.empty(nbytes, np.uint8)
+        odd = even if (a.buffer, b.buffer) in found.bound.in_place else np.empty(nbytes, np.uint8)
+        read = even if self._count % 2 else odd
+        np.ndarray(x.shape, x.dtype, read)[...] = x
+        return even, odd
+
+    def _moves(
+        self, found: GrowingBody, i: int, places: tuple[Array, Array]
+    ) -> tuple[Displacement, Displacement]:
+        """Of the buffers in which a run reads a state, and writes it."""
+        even, odd = map(address_of, places)
+        read, written = found.bound.inputs[2 + i].buffer, found.bound.outputs[1 + i].buffer
+        return Displacement(read, odd, (odd, even)), Displacement(written, even, (even, odd))
+
+    def _shape(self, found: GrowingBody, i: int, runs: int) -> tuple[int, ...]:
+        """Of a state after so many runs."""
+        each = zip(self._states[i].shape, found.growth[i], strict=True)
+        return tuple(n + runs * k for n, k in each)
+
+    def _after(self, found: GrowingBody, i: int, places: tuple[Array, Array], first: int) -> Array:
+        """A state behind the runs from ``first`` on."""
+        shape = self._shape(found, i, self._count - first)
+        x = np.ndarray(shape, self._states[i].dtype, places[(self._count - 1) % 2])
+        return x.copy() if 2 * x.nbytes < places[0].nbytes else x

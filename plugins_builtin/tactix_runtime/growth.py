@@ -36,7 +36,7 @@ class GrowingState:
 
 
 @dataclass(frozen=True)
-class Growth:
+class StateGrowth:
     """``env``: symbols before the first run; ``steps``: by symbol what each size that grows is
     larger by after a run. ``runs``: for how many there is to be room.
     """
@@ -58,7 +58,7 @@ class Growth:
         return runs
 
 
-def growth_of(plan: Plan, env: Env, states: Sequence[tuple[int, int]]) -> Growth | None:
+def growth_of(plan: Plan, env: Env, states: Sequence[tuple[int, int]]) -> StateGrowth | None:
     """``states``: inputs of the plan, and the outputs that they are in the next run. None where
     none of them grows, or not by a number that is the same for each run, or where anything else
     that a run gives has a size that grows.
@@ -89,7 +89,7 @@ def growth_of(plan: Plan, env: Env, states: Sequence[tuple[int, int]]) -> Growth
         if growth != tuple(steps.get(symbol_name(d) or "", 0) for d in before.shape):
             return None
         found.append(GrowingState(shape, growth, before.dtype.itemsize))
-    return Growth(env, steps, tuple(found))
+    return StateGrowth(env, steps, tuple(found))
 
 
 def _grown(pairs: Sequence[tuple[TensorIO, TensorIO]]) -> list[tuple[str, Dim]]:

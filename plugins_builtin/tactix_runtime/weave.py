@@ -37,7 +37,7 @@ from tactix.plan.schema import Buffer, Plan
 from tactix.run.arrays import AcceptedArrays, address_of
 from tactix.run.bound import KEPT_BYTES
 from tactix.run.link import LinkedPlan
-from tactix_runtime.growth import LEAST_RUNS, Growth, growth_of
+from tactix_runtime.growth import LEAST_RUNS, StateGrowth, growth_of
 from tactix_runtime.host_mirror import empty_array
 from tactix_runtime.segment import Segment, bind_shape
 
@@ -89,7 +89,7 @@ class Weave:
         within = [w for weaves in inner.values() for w in weaves]
         self.tells: bool = bool(self._told) or any(w.tells for w in within)
         self._expected: Env = NOTHING
-        self._growth: Growth | None = None
+        self._growth: StateGrowth | None = None
         self._given: GivenSizes | None = None
         self._open = frozenset[str]()
         self._lasting = 0
@@ -137,9 +137,7 @@ class Weave:
             growth = growth_of(self._program.plan, env, states)
         except TactixError:
             return None
-        if growth is None or any(
-            s.changes_with(frozenset(growth.steps)) for s, _ in self._segments
-        ):
+        if growth is None or self._stays_with(frozenset(growth.steps)):
             return None
         lasting = growth.affordable(min(most, max(runs, self._lasting)))
         if lasting < min(most, LEAST_RUNS):
@@ -153,7 +151,13 @@ class Weave:
         steps = [*growth.steps.values()]
         return GrowingBody(bound, lasting, of_states, self._given.told, sizes, steps)
 
-    def _at(self, shapes: Shapes, given: Env, growth: Growth | None) -> BoundBody | None:
+    def _stays_with(self, names: frozenset[str]) -> bool:
+        """Whether something hangs on these symbols that is not bound anew when they change."""
+        nests = [step for step in self._program.plan.steps if step.plans]
+        named = frozenset[str]().union(*map(_named, nests))
+        return bool(named & names) or any(s.changes_with(names) for s, _ in self._segments)
+
+    def _at(self, shapes: Shapes, given: Env, growth: StateGrowth | None) -> BoundBody | None:
         """As ``at``, and ``growing``."""
         if self._launcher is None:
             return None
@@ -320,9 +324,7 @@ class Weave:
         step = self._program.plan.steps[k]
         if not (self._open and step.plans):
             return []
-        dims = (d for o in (*step.inputs, *step.outputs) for d in o.spec.shape)
-        named = frozenset[str]().union(*map(symbols, dims), *(p.named for p in step.plans))
-        before = named & self._open & run.env.keys() - self.telling[k]
+        before = _named(step) & self._open & run.env.keys() - self.telling[k]
         return [Assumption(sym(name), "==", run.env[name]) for name in sorted(before)]
 
     def _fits(self, nbytes: Dim, room: int) -> list[Assumption]:
@@ -407,7 +409,13 @@ class _Sizes:
     made: dict[int, BoundTensor]
 
 
-def _given_sizes(growth: Growth, env: Env) -> GivenSizes:
+def _named(step: Step) -> frozenset[str]:
+    """Symbols of a step with bodies, and of these."""
+    dims = (d for o in (*step.inputs, *step.outputs) for d in o.spec.shape)
+    return frozenset[str]().union(*map(symbols, dims), *(p.named for p in step.plans))
+
+
+def _given_sizes(growth: StateGrowth, env: Env) -> GivenSizes:
     """Those that grow, as they are before the first run."""
     told, expected = (np.array([env[name] for name in growth.steps], np.int64) for _ in range(2))
     return GivenSizes(tuple(growth.steps), told, expected)

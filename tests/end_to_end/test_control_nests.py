@@ -304,9 +304,10 @@ GROWING = text(
 )
 
 
-def test_what_grows_is_not_bound_for_runs_that_follow_each_other(
+def test_what_grows_with_a_branch_is_not_bound_for_runs_that_follow_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A branch is bound at sizes that stay."""
     engine, bound = build(parsed(GROWING)), list[object]()
     woven = Weave._woven
 

@@ -132,12 +132,11 @@ class _Runs:
         """Of a state: what runs of an even number write, and those of an odd one. It lies where the
         next run reads it.
         """
-        x, n = self._states[i], len(self._states)
+        x = self._states[i]
         a, b = found.bound.inputs[2 + i], found.bound.outputs[1 + i]
         shape = self._shape(found, i, runs)
         check_array_fits(shape, x.dtype)
         nbytes = max(1, math.prod(shape) * x.dtype.itemsize)
-        assert i < n
         even = np.empty(nbytes, np.uint8)
         odd = even if (a.buffer, b.buffer) in found.bound.in_place else np.empty(nbytes, np.uint8)
         read = even if self._count % 2 else odd

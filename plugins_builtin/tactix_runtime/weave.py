@@ -90,6 +90,7 @@ class Weave:
         self.tells: bool = bool(self._told) or any(w.tells for w in within)
         self._expected: Env = NOTHING
         self._growth: StateGrowth | None = None
+        self._growing: tuple[Any, ...] = ()
         self._given: GivenSizes | None = None
         self._open = frozenset[str]()
         self._lasting = 0
@@ -132,12 +133,8 @@ class Weave:
         """As ``StepBody.growing``."""
         if self._launcher is None or (self._told and not self.changes):
             return None
-        try:
-            env = self._program.solve(shapes, self._program.plan.profiles, given)
-            growth = growth_of(self._program.plan, env, states)
-        except TactixError:
-            return None
-        if growth is None or self._stays_with(frozenset(growth.steps)):
+        growth = self._growth_at(shapes, given, states)
+        if growth is None:
             return None
         lasting = growth.affordable(min(most, max(runs, self._lasting)))
         if lasting < min(most, LEAST_RUNS):
@@ -147,9 +144,25 @@ class Weave:
         bound = self._at(shapes, given, growth)
         if bound is None or self._given is None:
             return None
-        of_states, sizes = [s.growth for s in growth.states], [env[name] for name in growth.steps]
-        steps = [*growth.steps.values()]
+        of_states, steps = [s.growth for s in growth.states], [*growth.steps.values()]
+        sizes = [growth.env[name] for name in growth.steps]
         return GrowingBody(bound, lasting, of_states, self._given.told, sizes, steps)
+
+    def _growth_at(
+        self, shapes: Shapes, given: Env, states: Sequence[tuple[int, int]]
+    ) -> StateGrowth | None:
+        """How states grow from these shapes on; None as ``growing``."""
+        if self._growing[:3] != (shapes, given, states):
+            try:
+                env = self._program.solve(shapes, self._program.plan.profiles, given)
+                growth = growth_of(self._program.plan, env, states)
+            except TactixError:
+                growth = None
+            if growth is not None and self._stays_with(frozenset(growth.steps)):
+                growth = None
+            self._growing = [*shapes], {**given}, [*states], growth
+        found: StateGrowth | None = self._growing[3]
+        return found
 
     def _stays_with(self, names: frozenset[str]) -> bool:
         """Whether something hangs on these symbols that is not bound anew when they change."""

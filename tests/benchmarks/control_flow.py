@@ -69,6 +69,15 @@ y, z = Loop (runs, , x)
   } >
   s = ReduceSum <keepdims = 0> (r, zero)
 } >"""
+GROWS = """zero = Constant <value = int64[1] {0}> () none = Slice (rows, zero, zero)
+y, past = Loop (runs, , x, none)
+  < body = body (int64 i, bool c, float[8] v, float[m, 8] p) => (bool d, float[8] w, float[l, 8] q) {
+  d = Identity (c)
+  row = Unsqueeze (v, zero)
+  q = Concat <axis = 0> (p, row)
+  most = ReduceMax <axes = [0], keepdims = 0> (q)
+  w = Add (most, x)
+} >"""
 NETWORKS = {
     "an iteration of a loop": LOOP.replace("BODY", PLAIN),
     "an iteration with a branch": LOOP.replace("BODY", BRANCH),
@@ -78,6 +87,7 @@ NETWORKS = {
     "a row of a loop": ROWS,
     "a row of a loop until a condition": UNTIL,
     "a row that is the sum of up to 3 rows of a loop": ROWS_INSIDE,
+    "an iteration that joins a row to a cache and reads it": GROWS,
 }
 
 

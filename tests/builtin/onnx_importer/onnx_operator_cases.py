@@ -1,4 +1,8 @@
-"""One node per case: operator, random inputs of odd shapes, attributes, operator set."""
+"""One node per case: operator, random inputs of odd shapes, attributes, operator set.
+
+Weights of int8 have seven bits: on x86 without VNNI, ONNX Runtime sums two products of eight bits in
+sixteen and cuts off what is more.
+"""
 
 from __future__ import annotations
 
@@ -251,7 +255,7 @@ MATRICES = [
     case("QLinearMatMul", Z((3, 4), 0, 255, "uint8"), K(0.02, "float32"), K(113, "uint8"), Z((4, 5), 0, 255, "uint8"),
          K(0.03, "float32"), K(120, "uint8"), K(0.1, "float32"), K(118, "uint8")),
     case("QLinearConv", Z((1, 2, 5, 6), 0, 255, "uint8"), K(0.02, "float32"), K(113, "uint8"),
-         K(Z((3, 2, 3, 3), -99, 99, "int8")), K([0.02, 0.03, 0.01], "float32"), K([0, 0, 0], "int8"),
+         K(Z((3, 2, 3, 3), -64, 64, "int8")), K([0.02, 0.03, 0.01], "float32"), K([0, 0, 0], "int8"),
          K(0.1, "float32"), K(118, "uint8"), K([100, -50, 7], "int32"), pads=[1, 1, 1, 1]),
 ]  # fmt: skip
 NORMALIZATIONS = [

@@ -1,8 +1,6 @@
 """Loops on arrays of which states are larger after each run of the body, by as much: a cache to
 which each run joins a row and that it reads, as a text generator's. Runs are one native call, as
 far as there is room: their sizes are numbers that each run finds one step further.
-
-A state alternates between two places, as in steady_loops.py.
 """
 
 from __future__ import annotations
@@ -14,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tactix.base.arrays import Array
-from tactix.base.host_memory import check_array_fits
 from tactix.contracts.launcher import StepBody
-from tactix.contracts.program import BoundTensor, Displacement, GrowingBody, Iteration, Progression
+from tactix.contracts.program import BoundTensor, GrowingBody, Iteration, Progression
 from tactix.run.arrays import address_of
+from tactix_ops.loop_memory import LoopState, longer, room, row_move
 
 FIRST_RUNS = 64
 """For which there is room in the first call; four times as many as have been made in each other
-one. To bind a body anew takes about as long as 10 runs in Python.
+one. No measurement of it is on record.
 """
 
 
@@ -102,11 +100,10 @@ class _Runs:
         self._stacks = self._longer(rows, stop)
         result = [going, *(np.empty(t.nbytes, np.uint8) for t in bound.outputs[1:])]
         bound.program.place([address_of(x) for x in (*self._given(), *result)])
-        places = [self._places(found, i, stop - first) for i in range(n)]
-        moves = [m for i in range(n) for m in self._moves(found, i, places[i])]
-        for t, stack in zip(rows, self._stacks, strict=True):
-            where = address_of(stack)
-            moves.append(Displacement(t.buffer, where, (where, where), stack.strides[0]))
+        states = [self._placed(found, i, stop - first) for i in range(n)]
+        each = zip(states, bound.inputs[2:], bound.outputs[1:], strict=False)
+        moves = [m for s, a, b in each for m in s.moves(a.buffer, b.buffer)]
+        moves += [row_move(t.buffer, y) for t, y in zip(rows, self._stacks, strict=True)]
         begins = zip(found.sizes, found.steps, strict=True)
         told = [
             Progression(address_of(found.told) + 8 * i, size - first * step, step)
@@ -115,49 +112,32 @@ class _Runs:
         counter, goes = address_of(self._control.counter), address_of(going)
         iteration = Iteration(moves, counter, goes, told)
         self._count = bound.program.iterate(iteration, first, stop)
-        self._states = [self._after(found, i, places[i], first) for i in range(n)]
+        self._states = [self._after(found, i, states[i], first) for i in range(n)]
 
     def _longer(self, rows: Sequence[BoundTensor], count: int) -> list[Array]:
         """Stacks with room for so many rows; MemoryError."""
-        stacks = []
-        for i, t in enumerate(rows):
-            check_array_fits((count, *t.shape), t.dtype.numpy)
-            stack = np.empty((count, *t.shape), t.dtype.numpy)
-            if self._stacks:
-                stack[: self._count] = self._stacks[i][: self._count]
-            stacks.append(stack)
-        return stacks
+        if self._stacks:
+            return [longer(stack, count) for stack in self._stacks]
+        return [room((count, *t.shape), t.dtype.numpy) for t in rows]
 
-    def _places(self, found: GrowingBody, i: int, runs: int) -> tuple[Array, Array]:
-        """Of a state: what runs of an even number write, and those of an odd one. It lies where the
-        next run reads it.
-        """
+    def _placed(self, found: GrowingBody, i: int, runs: int) -> LoopState:
+        """A state with room for so many runs. It lies where the next one reads it."""
         x = self._states[i]
-        a, b = found.bound.inputs[2 + i], found.bound.outputs[1 + i]
-        shape = self._shape(found, i, runs)
-        check_array_fits(shape, x.dtype)
-        nbytes = max(1, math.prod(shape) * x.dtype.itemsize)
-        even = np.empty(nbytes, np.uint8)
-        odd = even if (a.buffer, b.buffer) in found.bound.in_place else np.empty(nbytes, np.uint8)
-        read = even if self._count % 2 else odd
-        np.ndarray(x.shape, x.dtype, read)[...] = x
-        return even, odd
-
-    def _moves(
-        self, found: GrowingBody, i: int, places: tuple[Array, Array]
-    ) -> tuple[Displacement, Displacement]:
-        """Of the buffers in which a run reads a state, and writes it."""
-        even, odd = map(address_of, places)
-        read, written = found.bound.inputs[2 + i].buffer, found.bound.outputs[1 + i].buffer
-        return Displacement(read, odd, (odd, even)), Displacement(written, even, (even, odd))
+        pair = found.bound.inputs[2 + i].buffer, found.bound.outputs[1 + i].buffer
+        nbytes = max(1, math.prod(self._shape(found, i, runs)) * x.dtype.itemsize)
+        even = room((nbytes,), np.dtype(np.uint8))
+        odd = even if pair in found.bound.in_place else room((nbytes,), np.dtype(np.uint8))
+        given = np.ndarray(x.shape, x.dtype, even if self._count % 2 else odd)
+        given[...] = x
+        return LoopState(given, (even, odd))
 
     def _shape(self, found: GrowingBody, i: int, runs: int) -> tuple[int, ...]:
         """Of a state after so many runs."""
         each = zip(self._states[i].shape, found.growth[i], strict=True)
         return tuple(n + runs * k for n, k in each)
 
-    def _after(self, found: GrowingBody, i: int, places: tuple[Array, Array], first: int) -> Array:
+    def _after(self, found: GrowingBody, i: int, state: LoopState, first: int) -> Array:
         """A state behind the runs from ``first`` on."""
-        shape = self._shape(found, i, self._count - first)
-        x = np.ndarray(shape, self._states[i].dtype, places[(self._count - 1) % 2])
-        return x.copy() if 2 * x.nbytes < places[0].nbytes else x
+        memory, shape = state.after(self._count), self._shape(found, i, self._count - first)
+        x: Array = np.ndarray(shape, self._states[i].dtype, memory)
+        return x.copy() if 2 * x.nbytes < memory.nbytes else x

@@ -17,7 +17,6 @@ import numpy as np
 
 from tactix.base.dims import Env, evaluate_shape, learn, symbol_name, symbols
 from tactix.base.dtypes import DType
-from tactix.base.host_memory import check_array_fits
 from tactix.base.tensor import LINEAR
 from tactix.contracts.launcher import BindableBody, Operand, Step
 from tactix.contracts.program import (
@@ -32,6 +31,7 @@ from tactix.contracts.program import (
     NestedBody,
     PlacedPart,
 )
+from tactix_ops.loop_memory import room
 from tactix_ops.steady_loops import Places
 
 Shapes = Sequence[tuple[int, ...]]
@@ -287,7 +287,7 @@ class _Runs:
 
     def _state(self, given: BoundTensor, result: int, a: BoundTensor, written: int) -> CarriedState:
         alone = (a.buffer, written) in self.bound.in_place
-        spare = None if alone else _room(given.nbytes)
+        spare = None if alone else room((given.nbytes,), np.dtype(np.uint8))
         return CarriedState(given.buffer, result, a.buffer, written, given.nbytes, spare)
 
     def stacked(
@@ -335,9 +335,3 @@ def _gives(nesting: _Nesting, made: Sequence[BoundTensor]) -> bool:
 
 def _word(dtype: type[np.generic]) -> Any:
     return np.zeros((), dtype)
-
-
-def _room(nbytes: int) -> Any:
-    """Raises MemoryError."""
-    check_array_fits((nbytes,), np.dtype(np.uint8))
-    return np.empty(nbytes, np.uint8)

@@ -1,9 +1,6 @@
 """Loops on arrays whose runs of the body differ in addresses alone: they are made in one native
-call. Loops inside of what runs so are parts of programs (native_control.py).
-
-A state alternates between two places, of which a run reads one and writes the other, so that none
-is copied; one that a body changes in place has one. What is sliced and what is stacked lies in rows
-one behind the other, along the first axis.
+call. Loops inside of what runs so are parts of programs (native_control.py). What is sliced and
+what is stacked lies in rows along the first axis.
 """
 
 from __future__ import annotations
@@ -16,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from tactix.base.arrays import Array
-from tactix.base.host_memory import check_array_fits
 from tactix.contracts.launcher import StepBody
 from tactix.contracts.program import BoundBody, Displacement, Iteration
 from tactix.run.arrays import address_of
 from tactix_ops.growing_loops import LoopControl, grown
 from tactix_ops.layers.control import truth
+from tactix_ops.loop_memory import LoopState, longer, room, row_move
 
 FIRST_BYTES = 1 << 20
 """Of a stack where the number of runs is not known; it doubles when it is full. No measurement of
@@ -46,11 +43,13 @@ def _loop(params: Mapping[str, Any], body: StepBody, values: Sequence[Any]) -> l
         return None
     of_count, of_going = ((1,) * rank for rank in params.get("ranks", (0, 0)))
     counter, going = np.zeros(of_count, np.int64), np.ones(of_going, np.bool_)
-    runs = _bound(body, [counter, going, *values[2:]], Places(n, inputs=2, outputs=1))
-    if runs is None and all(isinstance(x, (np.ndarray, np.generic)) for x in values):
-        arrays = [np.asarray(x, order="C") for x in values[2:]]
-        return grown(LoopControl(most, counter, going), body, arrays, n)
-    if runs is None or runs.results[0].size != 1 or runs.results[0].dtype != np.bool_:
+    given = _arrays([counter, going, *values[2:]])
+    if given is None:
+        return None
+    runs = _bound(body, given, Places(n, inputs=2, outputs=1))
+    if runs is None:
+        return grown(LoopControl(most, counter, going), body, given[2:], n)
+    if runs.results[0].size != 1 or runs.results[0].dtype != np.bool_:
         return None
     return runs.whole(most, counter, runs.results[0])
 
@@ -65,7 +64,8 @@ def _scan(params: Mapping[str, Any], body: StepBody, values: Sequence[Any]) -> l
     if len(lengths) > 1 or lengths == {0}:
         return None
     heads = [s.head for s in sliced]
-    runs = _bound(body, [*values[:n], *heads, *values[n + k :]], Places(n))
+    given = _arrays([*values[:n], *heads, *values[n + k :]])
+    runs = None if given is None else _bound(body, given, Places(n))
     if runs is None:
         return None
     moves = [s.move(t.buffer) for s, t in zip(sliced, runs.bound.inputs[n:], strict=False)]
@@ -119,44 +119,18 @@ class Sliced:
         return self.rows[-1 if self.backwards else 0, ...]
 
     def move(self, buffer: int) -> Displacement:
-        return _row_move(buffer, self.rows, len(self.rows) if self.backwards else 0)
+        return row_move(buffer, self.rows, len(self.rows) if self.backwards else 0)
 
 
-def _row_move(buffer: int, rows: Array, backwards_from: int = 0) -> Displacement:
-    """A row for each run: from the first on, or backwards from the last of so many."""
-    stride = rows.strides[0]
-    first = address_of(rows) + max(0, backwards_from - 1) * stride
-    return Displacement(buffer, first, (first, first), -stride if backwards_from else stride)
-
-
-@dataclass(frozen=True, eq=False)
-class LoopState:
-    """A state's value before the first run, and its places, which runs write in turns; both are one
-    if runs change it in place.
-    """
-
-    given: Array
-    places: tuple[Array, Array]
-
-    def moves(self, read: int, written: int) -> tuple[Displacement, Displacement]:
-        """Of the buffers in which a run reads it, and writes it."""
-        even, odd = map(address_of, self.places)
-        return (
-            Displacement(read, address_of(self.given), (odd, even)),
-            Displacement(written, even, (even, odd)),
-        )
-
-    def after(self, runs: int) -> Array:
-        return self.places[(runs - 1) % 2]
-
-
-def _bound(body: StepBody, values: Sequence[Any], where: Places) -> BodyRuns | None:
-    """The body at these inputs; None where its runs cannot follow each other, as where one is a
-    sequence.
-    """
+def _arrays(values: Sequence[Any]) -> list[Array] | None:
+    """None where one is a sequence or another object."""
     if not all(isinstance(x, (np.ndarray, np.generic)) for x in values):
         return None
-    given = [np.asarray(x, order="C") for x in values]
+    return [np.asarray(x, order="C") for x in values]
+
+
+def _bound(body: StepBody, given: Sequence[Array], where: Places) -> BodyRuns | None:
+    """The body at these inputs; None where its runs cannot follow each other."""
     shapes = [x.shape for x in given]
     if not where.steady(shapes, body.results(shapes)):
         return None
@@ -165,7 +139,7 @@ def _bound(body: StepBody, values: Sequence[Any], where: Places) -> BodyRuns | N
         x.dtype != t.dtype.numpy for x, t in zip(given, bound.inputs, strict=True)
     ):
         return None
-    results = [_room(t.shape, t.dtype.numpy) for t in bound.outputs]
+    results = [room(t.shape, t.dtype.numpy) for t in bound.outputs]
     bound.program.place([address_of(x) for x in (*given, *results)])
     taken = given[where.inputs : where.inputs + where.states]
     made = results[where.outputs : where.outputs + where.states]
@@ -206,7 +180,7 @@ class BodyRuns:
             more = count == capacity < most and bool(going.reshape(()))
             if more:
                 capacity = min(most, 2 * capacity)
-                stacks = [_grown(y, capacity) for y in stacks]
+                stacks = [longer(y, capacity) for y in stacks]
         return [*(s.after(count) for s in self.states), *(y[:count] for y in stacks)]
 
     def sliced(
@@ -231,7 +205,7 @@ class BodyRuns:
         return min(most, max(1, FIRST_BYTES // max(1, largest))) if self._rows() else most
 
     def _stacks(self, count: int) -> list[Array]:
-        return [_room((count, *row.shape), row.dtype) for row in self._rows()]
+        return [room((count, *row.shape), row.dtype) for row in self._rows()]
 
     def _state_moves(self) -> list[Displacement]:
         read = self.bound.inputs[self.where.inputs :]
@@ -246,17 +220,4 @@ class BodyRuns:
         buffers = self.bound.outputs[self.where.outputs + self.where.states :]
         starts = starts or [0] * len(stacks)
         each = zip(buffers, stacks, starts, strict=True)
-        return [_row_move(t.buffer, stack, start) for t, stack, start in each]
-
-
-def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Raises MemoryError."""
-    check_array_fits(shape, dtype)
-    return np.empty(shape, dtype)
-
-
-def _grown(stack: Array, rows: int) -> Array:
-    """The stack with room for more."""
-    out = _room((rows, *stack.shape[1:]), stack.dtype)
-    out[: len(stack)] = stack
-    return out
+        return [row_move(t.buffer, stack, start) for t, stack, start in each]

@@ -92,7 +92,6 @@ class Weave:
         self._growth: StateGrowth | None = None
         self._growing: tuple[Any, ...] = ()
         self._given: GivenSizes | None = None
-        self._open = frozenset[str]()
         self._lasting = 0
         self._memory: list[Any] = []
         self._around: weakref.ref[Weave] | None = None
@@ -103,6 +102,12 @@ class Weave:
     def rooms(self) -> Mapping[int, int]:
         """Bytes of buffers whose sizes may be others in each run."""
         return self._rooms
+
+    @property
+    def _open(self) -> frozenset[str]:
+        """Symbols that may have another value in each run of a program."""
+        told = self._told if self.changes else frozenset[str]()
+        return told if self._growth is None else told | self._growth.steps.keys()
 
     @property
     def able(self) -> bool:
@@ -131,8 +136,6 @@ class Weave:
         self, shapes: Shapes, given: Env, states: Sequence[tuple[int, int]], runs: int, most: int
     ) -> GrowingBody | None:
         """As ``StepBody.growing``."""
-        if self._launcher is None or (self._told and not self.changes):
-            return None
         growth = self._growth_at(shapes, given, states)
         if growth is None:
             return None
@@ -236,9 +239,7 @@ class Weave:
         self._places = places = list[int]()
         self._memory.clear()
         telling, conditions = -1, dict[int, list[Assumption]]()
-        self._open = self._told if self.changes else frozenset()
         if self._growth is not None:
-            self._open |= self._growth.steps.keys()
             self._given = _given_sizes(self._growth, env)
             telling = len(parts)
             parts.append(self._given)

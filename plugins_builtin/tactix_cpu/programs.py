@@ -40,7 +40,7 @@ from tactix.run.arrays import address_of
 from tactix_cpu.arithmetic import NativeArithmetic
 from tactix_cpu.launcher import NEAR, ElfRun, Executor, Faults
 
-TABLE, BRANCH, LOOP, TELLING, CHANGING, COUNTED, CHOSEN = range(7)
+TABLE, BRANCH, LOOP, TELLING, CHANGING, COUNTED, CHOSEN, GROWN = range(8)
 """Kinds of parts: what executor/programs.c numbers."""
 OVER, DEPARTED = 0, 3
 """How a run ended, there."""
@@ -67,7 +67,7 @@ class NativePart:
 
     def changing(self, words: Array, places: Places, keep: Sequence[object]) -> NativePart:
         """One that tells sizes, with the txe_changing that binds what follows."""
-        if self.kind in (COUNTED, CHOSEN):  # the last two words are a part
+        if self.kind in (COUNTED, CHOSEN, GROWN):  # the last two words are a part
             own = _words(*self.words[:-2], CHANGING, address_of(words))
             return replace(self, words=own, places=places, keep=[*keep, self.words, words])
         return replace(self, kind=CHANGING, words=words, places=places, keep=keep)
@@ -114,8 +114,7 @@ def _native(part: Part) -> NativePart | None:
         branch = _branch(part)
         return branch if part.sizes is None else _chosen(branch, part.sizes)
     if isinstance(part, LoopPart):
-        loop = _loop(part)
-        return loop if part.count is None else _counted(loop, part.count)
+        return _loop(part)
     if isinstance(part, TellingPart):
         return _telling(part)
     if isinstance(part, GivenSizes):
@@ -176,6 +175,20 @@ def _counted(loop: NativePart, count: LoopCount) -> NativePart:
     )
     keep = [loop, count, telling]
     return NativePart(COUNTED, words, loop.places, loop.faults, keep, telling)
+
+
+def _grown(loop: NativePart, results: Array, more: Array, count: LoopCount) -> NativePart:
+    """A loop that tells sizes that are larger after each run. ``results``: rows of txe_result, and
+    by how many bytes each is larger.
+    """
+    telling = _told_alone(count)
+    arrays = map(address_of, (count.told, count.begins, count.steps))
+    words = _words(
+        address_of(loop.words), count.room, len(results), address_of(results), address_of(more),
+        len(count.told), *arrays, TELLING, address_of(telling),
+    )  # fmt: skip
+    keep = [loop, results, more, count, telling]
+    return NativePart(GROWN, words, loop.places, loop.faults, keep, telling)
 
 
 def _told(part: Part) -> Told | None:
@@ -305,9 +318,12 @@ def _loop(loop: LoopPart) -> NativePart:
         _carry(s, body.inside, moves, results)
     for r in loop.rows:
         _slide(r, body.inside, moves)
+    for p in loop.progressions:
+        moves.add((p.address, 0, p.first, p.first, p.step))
+    grows = loop.count is not None and not _counts_rows(loop)
     most = address_of(loop.most) if not isinstance(loop.most, int) else 0
     told = [address_of(x) if x is not None else 0 for x in (loop.counter, loop.going)]
-    tables = moves.table, results.table
+    tables = moves.table, _Moves().table if grows else results.table
     words = _loop_words((0, 0), (most, 0), (*told, loop.runs), body.program.address, *tables)
     first = address_of(words)
     own: dict[int, list[tuple[int, int]]] = {}
@@ -316,7 +332,19 @@ def _loop(loop: LoopPart) -> NativePart:
     if loop.start >= 0:
         own.setdefault(loop.start, []).append((first + 8 * START, 0))
     places = _merged([own, moves.places(), results.places(), body.places()])
-    return NativePart(LOOP, words, places, body.program.faults, [loop, body, moves, results])
+    keep = [loop, body, moves, results]
+    made = NativePart(LOOP, words, places, body.program.faults, keep)
+    if loop.count is None:
+        return made
+    more = _words(*(s.more for s in loop.states))
+    return _grown(made, results.table, more, loop.count) if grows else _counted(made, loop.count)
+
+
+def _counts_rows(loop: LoopPart) -> bool:
+    """Whether what it tells is how often it runs, alone."""
+    count = loop.count
+    alone = count is not None and [*count.begins, *count.steps] == [0, 1]
+    return alone and not any(s.more for s in loop.states)
 
 
 MOST, START = 3, 4

@@ -13,9 +13,9 @@ import numpy as np
 
 from tactix.base.arrays import Array
 from tactix.contracts.launcher import StepBody
-from tactix.contracts.program import BoundTensor, GrowingBody, Iteration, Progression
+from tactix.contracts.program import BoundTensor, GrowingBody, Iteration
 from tactix.run.arrays import address_of
-from tactix_ops.loop_memory import LoopState, longer, room, row_move
+from tactix_ops.loop_memory import LoopState, longer, progressions, room, row_move
 
 FIRST_RUNS = 64
 """For which there is room in the first call; four times as many as have been made in each other
@@ -81,7 +81,7 @@ class _Runs:
         given = self._given()
         runs = max(FIRST_RUNS, 3 * self._count)
         left = self._control.most - self._count
-        found = self._body.growing([x.shape for x in given], self._pairs, min(runs, left), left)
+        found = self._body.growing([x.shape for x in given], self._pairs, runs, left)
         if found is None:
             return None
         inputs, (ends, *made) = found.bound.inputs, found.bound.outputs
@@ -104,13 +104,8 @@ class _Runs:
         each = zip(states, bound.inputs[2:], bound.outputs[1:], strict=False)
         moves = [m for s, a, b in each for m in s.moves(a.buffer, b.buffer)]
         moves += [row_move(t.buffer, y) for t, y in zip(rows, self._stacks, strict=True)]
-        begins = zip(found.sizes, found.steps, strict=True)
-        told = [
-            Progression(address_of(found.told) + 8 * i, size - first * step, step)
-            for i, (size, step) in enumerate(begins)
-        ]
         counter, goes = address_of(self._control.counter), address_of(going)
-        iteration = Iteration(moves, counter, goes, told)
+        iteration = Iteration(moves, counter, goes, progressions(found, first))
         self._count = bound.program.iterate(iteration, first, stop)
         self._states = [self._after(found, i, states[i], first) for i in range(n)]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tactix.base.arrays import Array
 from tactix.base.host_memory import check_array_fits
-from tactix.contracts.program import Displacement
+from tactix.contracts.program import Displacement, GrowingBody, Progression
 from tactix.run.arrays import address_of
 
 
@@ -22,6 +22,12 @@ def row_move(buffer: int, rows: Array, backwards_from: int = 0) -> Displacement:
     stride = rows.strides[0]
     first = address_of(rows) + max(0, backwards_from - 1) * stride
     return Displacement(buffer, first, (first, first), -stride if backwards_from else stride)
+
+
+def progressions(body: GrowingBody, first: int = 0) -> list[Progression]:
+    """The sizes that are told of a body which is bound for the run with that number."""
+    told, sizes = address_of(body.told), zip(body.sizes, body.steps, strict=True)
+    return [Progression(told + 8 * i, n - first * k, k) for i, (n, k) in enumerate(sizes)]
 
 
 @dataclass(frozen=True, eq=False)

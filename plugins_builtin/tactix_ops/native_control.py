@@ -25,25 +25,30 @@ from tactix.contracts.program import (
     BranchPart,
     BranchSizes,
     CarriedState,
+    GrowingBody,
     LoopCount,
     LoopPart,
     LoopRows,
     NestedBody,
     PlacedPart,
 )
-from tactix_ops.loop_memory import room
+from tactix_ops.growing_loops import FIRST_RUNS
+from tactix_ops.loop_memory import progressions, room
 from tactix_ops.steady_loops import Places
 
 Shapes = Sequence[tuple[int, ...]]
 
 
 def told(step: Step) -> frozenset[str]:
-    """The symbols of a branch's results, and of how often a loop runs that stacks rows."""
+    """The symbols of a branch's results, of a loop's states that may grow, and of how often a loop
+    runs that stacks rows.
+    """
     params = step.artifact.params
     states = params.get("states")
     dims = [d for o in step.outputs for d in o.spec.shape]
     if params.get("control") == "Loop" and isinstance(states, int):
-        dims = [d for o in step.outputs[states:] for d in o.spec.shape[:1]]
+        dims = [d for o in step.outputs[:states] for d in o.spec.shape]
+        dims += [d for o in step.outputs[states:] for d in o.spec.shape[:1]]
     elif params.get("control") != "If":
         return frozenset()
     return frozenset(name for d in dims if (name := symbol_name(d)))
@@ -82,9 +87,10 @@ class _Nesting:
         return self.step.outputs
 
     def runs(self) -> int:
-        """How many rows the first output behind the states has; -1 where only running tells."""
-        first = self.outputs[self.params["states"]].spec.shape[0]
-        return evaluate_shape((first,), self.env)[0] if symbols(first) <= self.env.keys() else -1
+        """How many rows the outputs behind the states have; -1 where only running tells."""
+        stacks = self.outputs[self.params["states"] :]
+        known = [o.spec.shape[0] for o in stacks if symbols(o.spec.shape[0]) <= self.env.keys()]
+        return evaluate_shape(known[:1], self.env)[0] if known else -1
 
     @functools.cached_property
     def fresh(self) -> tuple[str, ...]:
@@ -111,17 +117,80 @@ class _Nesting:
         )
         return [env[name] for name in self.fresh] if fits else None
 
-    def count(self) -> LoopCount | None:
-        """Of runs, as it is expected; None where nobody expects anything, or rows would have no
-        shape where there are none of them.
+    def course(self, states: Shapes, made: Shapes) -> _Course | None:
+        """Of a loop with states of these shapes before the first run, which gives shapes ``made``:
+        states, then rows. None where results cannot have the shapes that are declared, where nobody
+        expects a number of runs, or rows would have no shape where there are none.
         """
-        stacks = [o.spec.shape for o in self.outputs[self.params["states"] :]]
-        name = symbol_name(stacks[0][0])
+        stacks = [o.spec.shape for o in self.outputs[len(states) :]]
+        rows = self.runs() if stacks else -1
         firm = all(symbols(d) <= self.env.keys() for shape in stacks for d in shape[1:])
-        if name is None or name not in self.expected or not firm:
+        found = _Course(states, made, rows)
+        begins, after = (self.learned(found.after(runs)) for runs in (0, 1))
+        if (stacks and rows < 0 and not firm) or begins is None or after is None:
             return None
-        told, expected = (np.full(1, self.expected[name], np.int64) for _ in range(2))
-        return LoopCount((name,), told, expected)
+        hanging, may_tell = list[_Hanging](), told(self.step)
+        for name, begin, then in zip(self.fresh, begins, after, strict=True):
+            if name in may_tell:
+                hanging.append(_Hanging(name, begin, then - begin, self.expected.get(name)))
+        if any(h.step < 0 or (h.step and h.expected is None) for h in hanging):
+            return None
+        return replace(found, hanging=hanging)
+
+
+@dataclass(frozen=True)
+class _Hanging:
+    """A size that is ``begin`` where nothing runs, and larger by ``step`` after each run."""
+
+    name: str
+    begin: int
+    step: int
+    expected: int | None
+
+    @property
+    def runs(self) -> int:
+        """How many are expected; 0 where this does not tell."""
+        return (self.expected - self.begin) // self.step if self.step and self.expected else 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Course:
+    """What a loop gives, after any number of runs. ``states``: shapes before the first; ``made``:
+    those that it gives, states, then rows. ``rows``: how many there are; -1 for each run one.
+    ``hanging``: sizes of results that are told.
+    """
+
+    states: Shapes
+    made: Shapes
+    rows: int
+    hanging: Sequence[_Hanging] = ()
+
+    @property
+    def likely(self) -> int:
+        """How often it runs, as far as that is expected."""
+        return max((0, *(h.runs for h in self.hanging)))
+
+    def growth(self, i: int) -> tuple[int, ...]:
+        """Of a state, along each axis, in a run."""
+        return tuple(m - n for n, m in zip(self.states[i], self.made[i], strict=True))
+
+    def after(self, runs: int) -> list[tuple[int, ...]]:
+        """The results' shapes."""
+        rows = runs if self.rows < 0 else self.rows
+        states = [
+            tuple(n + runs * k for n, k in zip(shape, self.growth(i), strict=True))
+            for i, shape in enumerate(self.states)
+        ]
+        return [*states, *((rows, *y) for y in self.made[len(self.states) :])]
+
+    def count(self, room: int = -1) -> LoopCount | None:
+        """None where nothing is told."""
+        names = tuple(h.name for h in self.hanging)
+        likely = [h.begin + self.likely * h.step for h in self.hanging]
+        begins, steps = [h.begin for h in self.hanging], [h.step for h in self.hanging]
+        told, expected = (np.array(likely, np.int64) for _ in range(2))
+        of_runs = np.array(begins, np.int64), np.array(steps, np.int64)
+        return LoopCount(names, told, expected, *of_runs, room) if names else None
 
 
 def _branch(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | None:
@@ -160,32 +229,68 @@ def _loop(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | Non
         return None
     told = [(1,) * rank for rank in nesting.params.get("ranks", (0, 0))]
     shapes = [*told, *(x.shape for x in values)]
-    if not Places(n, inputs=2, outputs=1).steady(shapes, bodies[0].results(shapes)):
-        return None
+    made = bodies[0].results(shapes)
+    if not Places(n, inputs=2, outputs=1).steady(shapes, made):
+        return _growing_loop(nesting, bodies[0], shapes, made)
     bound = bodies[0].bound(shapes)
-    if bound is None or not _is_one(bound.outputs[0], DType.BOOL):
+    if bound is None:
         return None
+    course = nesting.course(shapes[2 : 2 + n], [y.shape for y in bound.outputs[1:]])
+    if course is None:
+        return None
+    return _repeated(nesting, bound, course)
+
+
+def _growing_loop(
+    nesting: _Nesting,
+    body: BindableBody,
+    shapes: Shapes,
+    made: Sequence[tuple[int, ...] | None],
+) -> PlacedPart | None:
+    """One of which states are larger after each run, by as many bytes."""
+    n = nesting.params["states"]
+    states, results = shapes[2 : 2 + n], [y for y in made[1:] if y is not None]
+    if [*map(len, states)] != [*map(len, results[:n])] or len(results) < len(made) - 1:
+        return None
+    course = nesting.course(states, results)
+    if course is None or any(sum(map(bool, course.growth(i))) > 1 for i in range(n)):
+        return None
+    runs, pairs = max(FIRST_RUNS, 2 * course.likely), [(2 + i, 1 + i) for i in range(n)]
+    growing = body.growing(shapes, pairs, runs, runs)
+    return None if growing is None else _repeated(nesting, growing.bound, course, growing)
+
+
+def _repeated(
+    nesting: _Nesting, bound: BoundBody, course: _Course, growing: GrowingBody | None = None
+) -> PlacedPart | None:
+    """A loop whose body is bound at the shapes of the first run."""
+    n = nesting.params["states"]
+    most, start, *values = nesting.inputs
     (counter, condition, *_), (going, *made) = bound.inputs, bound.outputs
     dtypes = counter.dtype is DType.INT64 and condition.dtype is DType.BOOL
     run = _Runs(nesting, bound, bound.inputs[2:], made)
-    if not dtypes or not _alike(values, run.inputs) or not run.steady(values):
+    fits = _alike(values, run.inputs) and _gives(nesting, made)
+    if growing is None and not run.steady(values):
         return None
-    runs = nesting.runs() if made[n:] else -1
-    count = nesting.count() if made[n:] and runs < 0 else None
-    if made[n:] and runs < 0 and count is None:
+    if not (dtypes and fits and _is_one(going, DType.BOOL)):
+        return None
+    rows = run.stacked([0] * len(made[n:]), [False] * len(made[n:]), course.rows)
+    if rows is None:
         return None
     number, more, yes = (_word(t) for t in (np.int64, np.bool_, np.bool_))
     yes[...] = True
     fixed = [(counter.buffer, number), (condition.buffer, yes), (going.buffer, more)]
     body = NestedBody(bound.program, run.captured(values[n:], n), fixed)
-    rows = run.stacked([0] * len(made[n:]), [False] * len(made[n:]), runs)
-    if rows is None:
-        return None
-    often = most.buffer, start.buffer
-    loop = LoopPart(
-        body, run.states(values), rows, *often, counter=number, going=more, runs=runs, count=count
-    )
-    return PlacedPart(loop, run.shapes([0] * len(rows), int(count.told[0]) if count else runs))
+    often, likely = (most.buffer, start.buffer), course.after(course.likely)
+    if growing is None:
+        states, count = run.states(values), course.count()
+        loop = LoopPart(body, states, rows, *often, number, more, course.rows, count)
+        return PlacedPart(loop, likely)
+    states, count = run.states(values, growing.runs), course.count(growing.runs)
+    sizes = progressions(growing)
+    loop = LoopPart(body, states, rows, *often, number, more, course.rows, count, sizes)
+    largest = zip(made, course.after(growing.runs), strict=True)
+    return PlacedPart(loop, likely, [replace(y, shape=shape).nbytes for y, shape in largest])
 
 
 def _scan(nesting: _Nesting, bodies: Sequence[BindableBody]) -> PlacedPart | None:
@@ -280,15 +385,19 @@ class _Runs:
         pairs = zip(captures, self.inputs[first:], strict=True)
         return [(x.buffer, inside.buffer) for x, inside in pairs]
 
-    def states(self, given: Sequence[BoundTensor]) -> list[CarriedState]:
+    def states(self, given: Sequence[BoundTensor], runs: int = 0) -> list[CarriedState]:
+        """``runs``: so many there is room for, where a state is larger after each."""
         n = self.count
         each = zip(given[:n], self.nesting.outputs[:n], self.inputs, self.made, strict=False)
-        return [self._state(x, y.buffer, a, b.buffer) for x, y, a, b in each]
+        return [self._state(x, y.buffer, a, b, runs) for x, y, a, b in each]
 
-    def _state(self, given: BoundTensor, result: int, a: BoundTensor, written: int) -> CarriedState:
-        alone = (a.buffer, written) in self.bound.in_place
-        spare = None if alone else room((given.nbytes,), np.dtype(np.uint8))
-        return CarriedState(given.buffer, result, a.buffer, written, given.nbytes, spare)
+    def _state(
+        self, given: BoundTensor, result: int, a: BoundTensor, b: BoundTensor, runs: int
+    ) -> CarriedState:
+        read, written, more = a.buffer, b.buffer, b.nbytes - a.nbytes
+        alone = (read, written) in self.bound.in_place
+        spare = None if alone else room((given.nbytes + runs * more,), np.dtype(np.uint8))
+        return CarriedState(given.buffer, result, read, written, given.nbytes, spare, more)
 
     def stacked(
         self, axes: Sequence[int], backwards: Sequence[bool], runs: int

@@ -247,7 +247,8 @@ class SegmentedContext(ExecutionContext):
     def _held_bytes(self) -> int:
         """Memory of its own, and of the contexts of bodies."""
         inner = sum(c._held_bytes() for contexts in self._inner.values() for c in contexts)
-        return inner + sum(segment.held_bytes for segment, _ in self._segments)
+        own = sum(segment.held_bytes for segment, _ in self._segments)
+        return inner + own + self._weave.held_bytes
 
     def _infer(self, given: Sequence[Any]) -> list[Any]:
         given = in_order(self._inputs, given, {})

@@ -93,7 +93,7 @@ class Weave:
         self._growing: tuple[Any, ...] = ()
         self._given: GivenSizes | None = None
         self._lasting = 0
-        self._memory: list[Any] = []
+        self._memory: list[Array] = []
         self._around: weakref.ref[Weave] | None = None
         for weave in within:
             weave._around = weakref.ref(self)
@@ -108,6 +108,11 @@ class Weave:
         """Symbols that may have another value in each run of a program."""
         told = self._told if self.changes else frozenset[str]()
         return told if self._growth is None else told | self._growth.steps.keys()
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory for what steps with bodies make and work in, at most."""
+        return sum(x.nbytes for x in self._memory)
 
     @property
     def able(self) -> bool:
@@ -139,7 +144,7 @@ class Weave:
         growth = self._growth_at(shapes, given, states)
         if growth is None:
             return None
-        lasting = growth.affordable(min(most, max(runs, self._lasting)))
+        lasting = growth.affordable(max(runs, self._lasting))
         if lasting < min(most, LEAST_RUNS):
             return None
         self._lasting = max(self._lasting, lasting)
@@ -361,7 +366,10 @@ class Weave:
         if found is None or len(found.shapes) != len(step.outputs):
             return None
         for o, shape, room in zip(step.outputs, found.shapes, found.rooms, strict=False):
-            if not self.changes and room > math.prod(shape) * o.spec.dtype.itemsize:
+            may_change = (
+                self.changes and symbols(program.plan.buffers[o.buffer].nbytes) & self._open
+            )
+            if not may_change and room > math.prod(shape) * o.spec.dtype.itemsize:
                 return None
             self._room(o.buffer, room)
         for o, shape in zip(step.outputs, found.shapes, strict=True):
@@ -370,8 +378,12 @@ class Weave:
             if o.buffer not in program.io_buffers:
                 self._reserve(made, run)
         part = found.part
-        if isinstance(part, LoopPart) and part.count is not None:
-            return replace(part, count=replace(part.count, room=self._rows(part, step, run)))
+        if not isinstance(part, LoopPart):
+            return part
+        self._memory += (s.spare for s in part.states if s.spare is not None)
+        if part.count is not None:
+            rooms = [n for n in (part.count.room, self._rows(part, step, run)) if n >= 0]
+            return replace(part, count=replace(part.count, room=min(rooms, default=-1)))
         return part
 
     def _rows(self, part: LoopPart, step: Step, run: _Sizes) -> int:
@@ -452,6 +464,13 @@ class _Woven:
 
     def bound(self, shapes: Shapes) -> BoundBody | None:
         return self.weave.within(shapes, self.given)
+
+    def growing(
+        self, shapes: Shapes, states: Sequence[tuple[int, int]], runs: int, most: int
+    ) -> GrowingBody | None:
+        if self.weave.tells:  # a run that ends would cost all of the loop
+            return None
+        return self.weave.growing(shapes, self.given, states, runs, most)
 
 
 def _maker(program: LinkedPlan) -> Launcher | None:

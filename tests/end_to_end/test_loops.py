@@ -5,6 +5,7 @@ and what cannot run so.
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -27,10 +28,11 @@ pytestmark = pytest.mark.compiler
 
 class Turns(list[tuple[int, int, int]]):
     """Native calls of loops: first run, the one before which to end, and where it ended.
-    ``whole``: how many were made of whole plans instead.
+    ``whole``: how many were made of whole plans instead, and ``ended``: how many of them before
+    their end, as there was no room.
     """
 
-    whole = 0
+    whole = ended = 0
 
 
 @pytest.fixture
@@ -45,6 +47,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     def counting_whole(self: ElfProgram) -> int | None:
         stopped = call(self)
         seen.whole += 1
+        seen.ended += stopped is not None
         return stopped
 
     monkeypatch.setattr(ElfProgram, "iterate", counting)
@@ -466,8 +469,8 @@ def test_what_outgrows_its_room_gets_more_and_keeps_it(
     check(engine, CACHED, **given)
     assert turns == [(0, 20, 20), (20, 80, 80), (80, 100, 100)]
     turns.clear()
-    check(engine, CACHED, **given)
-    assert turns == [(0, 60, 60), (60, 100, 100)]
+    check(engine, CACHED, **cached(1, 3, 100, -1.0))
+    assert turns == [(0, 100, 100)]
 
 
 def test_a_body_ends_a_loop_whose_states_grow(turns: Turns) -> None:
@@ -475,10 +478,163 @@ def test_a_body_ends_a_loop_whose_states_grow(turns: Turns) -> None:
     made = []
     for limit, batch in ((1e9, 1), (0.4, 1), (0.05, 1), (0.06, 3)):
         turns.clear()
-        found = check(engine, CACHED, **cached(batch, 2, FOREVER, limit))
+        with engine.create_execution_context() as context:  # whose first run is step by step
+            found = check(in_context(context), CACHED, **cached(batch, 2, FOREVER, limit))
         made.append(len(found["numbers"]))
         assert turns[-1][2] == made[-1]
     assert 1 < min(made) < growing_loops.FIRST_RUNS < max(made)
+
+
+def test_a_cache_that_grows_is_part_of_the_whole_plan_from_the_second_run_on(turns: Turns) -> None:
+    engine = build(CACHED)
+    counts = (5, 5, 1, 2, 64, 3, 40)
+    for times in counts:
+        check(engine, CACHED, **cached(2, 3, times, -1.0))
+    assert (turns, turns.whole, turns.ended) == ([(0, 5, 5)], len(counts) - 1, 0)
+
+
+@pytest.mark.parametrize("length", [0, 3])
+def test_a_whole_plan_gives_a_cache_to_which_nothing_was_joined(turns: Turns, length: int) -> None:
+    """Of ONNX Runtime the stacks then have no second axis."""
+    engine = build(CACHED)
+    for times in (7, 7, 0, 9, 0):
+        given = cached(2, length, times, -1.0)
+        if times:
+            check(engine, CACHED, **given)
+            continue
+        found = engine(given)
+        np.testing.assert_array_equal(found["y"], given["cache"])
+        np.testing.assert_array_equal(found["z"], given["x"])
+        assert (found["numbers"].shape, found["rows"].shape) == ((0,), (0, 2))
+    assert (turns.whole, turns.ended) == (4, 0)
+
+
+def test_a_body_ends_a_growing_loop_of_a_whole_plan(turns: Turns) -> None:
+    """Before as many runs as were made the last time, and behind them."""
+    engine, made = build(CACHED), []
+    for limit in (0.05, 0.05, 1e9, 0.4, 0.1, 0.05, 0.4):
+        found = check(engine, CACHED, **cached(1, 2, FOREVER, limit))
+        made.append(len(found["numbers"]))
+    assert (turns.whole, turns.ended) == (6, 0)
+    assert len(set(made)) > 3
+
+
+def test_runs_for_which_a_whole_plan_has_no_room_are_made_again_with_more(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tactix_ops.native_control.FIRST_RUNS", 4)
+    monkeypatch.setattr(growth, "LEAST_RUNS", 1)
+    engine = build(CACHED)
+    for times in (3, 3, 2, 90, 90, 100, 1, 400, 400, 90):
+        check(engine, CACHED, **cached(2, 3, times, -1.0))
+    assert turns.ended == 2
+    assert turns.whole == 2 + turns.ended + 5
+
+
+def test_caches_of_a_few_shapes_in_turns_are_native_calls_each(turns: Turns) -> None:
+    engine, shapes = build(CACHED), ((1, 3), (2, 0), (1, 5), (3, 1))
+    for k, (batch, length) in enumerate(shapes * 4):
+        check(engine, CACHED, **cached(batch, length, 1 + 7 * k % 60, -1.0))
+    steps, whole = len(turns), turns.whole
+    for k, (batch, length) in enumerate(shapes * 3):
+        check(engine, CACHED, **cached(batch, length, 60 - k, -1.0))
+    assert (len(turns), turns.whole, turns.ended) == (steps, whole + 12, 0)
+    for length in range(10, 40):
+        check(engine, CACHED, **cached(2, length, 4, -1.0))
+    assert turns.whole == whole + 12
+    check(engine, CACHED, **cached(3, 1, 9, -1.0))
+    engine.close()
+
+
+def test_large_caches_are_not_kept_for_every_shape(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dynamic_shapes, "SMALL_BYTES", 30_000)
+    engine = build(CACHED)
+    for batch in (40, 39) * 4:
+        check(engine, CACHED, **cached(batch, 2, 3, -1.0))
+    assert not turns.whole
+
+
+def test_results_of_growing_loops_are_of_their_own(turns: Turns) -> None:
+    engine, known = build(CACHED), list[tuple[Any, Any]]()
+    for times in (40, 40, 39, 1, 40):
+        found = check(engine, CACHED, **cached(2, 3, times, -1.0))
+        known += [(y, y.copy()) for y in found.values()]
+    for y, copy in known:
+        np.testing.assert_array_equal(y, copy)
+    assert turns.whole == 4
+
+
+def test_contexts_grow_caches_at_once() -> None:
+    engine = build(CACHED)
+    feeds = [cached(2, 3, times, -1.0) for times in (3, 50, 17)]
+    wanted = [engine.create_execution_context().run(f) for f in feeds]
+    faults = list[str]()
+
+    def work() -> None:
+        context = engine.create_execution_context()
+        for _ in range(30):
+            for given, want in zip(feeds, wanted, strict=True):
+                found = context.run(given)
+                faults.extend(n for n in want if not np.array_equal(found[n], want[n]))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not faults
+
+
+def test_an_executor_that_knows_no_growing_parts_runs_them_step_by_step(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = build(CACHED)
+    monkeypatch.setattr(launcher._executors[launcher.ABI], "kinds_of_parts", 7)
+    for _ in range(3):
+        check(engine, CACHED, **cached(2, 3, 5, -1.0))
+    assert (turns, turns.whole) == ([(0, 5, 5)] * 3, 0)
+
+
+CACHES_INSIDE = text(
+    "float[n, 4] cache, float[4] x, int64 times, int64 outer",
+    "float[4] y, float[k] most",
+    """
+    zero = Constant <value = int64[1] {0}> ()
+    y, most = Loop (outer, , x) <
+      body = body (int64 i, bool c, float[4] v) => (bool d, float[4] w, float high) {
+        d = Identity (c)
+        often = Add (i, times)
+        grown = Loop (often, , cache) <
+          body = inner (int64 j, bool e, float[m, 4] past) => (bool f, float[l, 4] present) {
+            f = Identity (e)
+            seen = ReduceMean <axes = [0], keepdims = 1> (past)
+            row = Add (seen, v)
+            present = Concat <axis = 0> (past, row)
+          }
+        >
+        sum = ReduceSum <keepdims = 0> (grown, zero)
+        w = Tanh (sum)
+        high = ReduceMax <keepdims = 0> (grown)
+      }
+    >
+    """,
+)
+"""In each run of a loop another number of rows that are joined to a cache."""
+
+
+def test_a_loop_whose_states_grow_is_native_inside_of_a_loop(turns: Turns) -> None:
+    engine = build(CACHES_INSIDE)
+    (outer,) = [s for s in engine.inspect()["steps"] if "bodies" in s]
+    assert outer["body_runs"] == ["one native call"]
+    given = {"cache": rand(3, 4), "x": rand(4, seed=1), "times": np.array(2)}
+    check(engine, CACHES_INSIDE, **given, outer=np.array(3))
+    turns.clear()
+    turns.whole = 0
+    for times, runs in ((2, 3), (1, 20), (40, 1), (0, 5)):
+        check(engine, CACHES_INSIDE, **{**given, "times": np.array(times)}, outer=np.array(runs))
+    assert (turns, turns.whole, turns.ended) == ([], 4, 0)
 
 
 def test_states_of_which_there_is_no_room_for_many_are_run_step_by_step(

@@ -120,12 +120,6 @@ class BindableBody(Protocol):
         a shape or a step runs in it.
         """
 
-
-class StepBody(BindableBody, Protocol):
-    """A plan of a step's, to be run as often as the step says."""
-
-    def __call__(self, values: Sequence[object], /) -> list[object]: ...
-
     def growing(
         self,
         shapes: Sequence[tuple[int, ...]],
@@ -140,6 +134,12 @@ class StepBody(BindableBody, Protocol):
         None where none of them grows, or not by as much in each run, where a run needs Python, and
         where there is room for a few runs alone.
         """
+
+
+class StepBody(BindableBody, Protocol):
+    """A plan of a step's, to be run as often as the step says."""
+
+    def __call__(self, values: Sequence[object], /) -> list[object]: ...
 
 
 def bind(runnable: Runnable, steps: Sequence[Step], env: Env, addresses: Sequence[int]) -> None:

@@ -160,7 +160,8 @@ class CarriedState:
     """What each run of a loop hands to the next: ``nbytes`` that the body reads in ``read`` and
     writes in ``written``, its buffers. ``given`` and ``result``: buffers around with the first and
     the last of them. ``spare``: as much memory, in which every other run writes; None where runs
-    change a state in place.
+    change a state in place. ``more``: bytes that it is larger by after each run; ``spare`` and the
+    buffer of the result have room for as many runs as there may be.
     """
 
     given: int
@@ -169,6 +170,7 @@ class CarriedState:
     written: int
     nbytes: int
     spare: Array | None
+    more: int = 0
 
 
 @dataclass(frozen=True)
@@ -185,26 +187,28 @@ class LoopRows:
 
 @dataclass(frozen=True, eq=False)
 class LoopCount:
-    """How often a loop with rows runs, where only running tells. ``told``: where it is written, as
-    the symbol in ``names``; ``expected``: what that is taken for. Both are an int64.
+    """Sizes of what a loop gives, where only running tells how often that runs. ``told``: where
+    they are written, as the symbols ``names``; ``expected``: what they are taken for; ``begins``:
+    what they are if nothing runs, and ``steps``: what each is larger by after a run. All are int64.
 
-    ``room``: there is memory for so many rows; -1 for any number. A run that needs more ends before
-    that part, as one that tells another number than expected.
+    ``room``: there is memory for so many runs; -1 for any number. A program ends before a loop that
+    needs more, as before what tells other sizes than expected.
     """
 
     names: tuple[str, ...]
     told: Array
     expected: Array
-    room: int = 0
+    begins: Array
+    steps: Array
+    room: int = -1
 
 
 @dataclass(frozen=True, eq=False)
 class LoopPart:
     """A body again and again. ``most``: how often, a buffer of an int64, or memory with one; none
     where it is less than 1. ``start``: buffer of the bool that says whether to begin, -1 for yes.
-    ``counter``, ``going``: as of an Iteration. ``runs``: how many runs there must be, as there is
-    room for so many rows; -1 where that is open. ``count``: what tells it then, where there are
-    rows.
+    ``counter``, ``going``, ``progressions``: as of an Iteration. ``runs``: how many runs there must
+    be, as there is room for so many rows; -1 where that is open. ``count``: sizes that hang on it.
     """
 
     body: NestedBody
@@ -216,6 +220,7 @@ class LoopPart:
     going: Array | None = None
     runs: int = -1
     count: LoopCount | None = None
+    progressions: Sequence[Progression] = ()
 
 
 @dataclass(frozen=True, eq=False)

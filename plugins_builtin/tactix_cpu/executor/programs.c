@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-enum { TXE_TABLE, TXE_BRANCH, TXE_LOOP, TXE_TELLING, TXE_CHANGING, TXE_COUNTED, TXE_CHOSEN, TXE_KINDS }; /* kinds of parts */
+enum { TXE_TABLE, TXE_BRANCH, TXE_LOOP, TXE_TELLING, TXE_CHANGING, TXE_COUNTED, TXE_CHOSEN, TXE_GROWN, TXE_KINDS }; /* kinds of parts */
 enum { TXE_OVER, TXE_LATER, TXE_REFUSED, TXE_DEPARTED }; /* how a run of a part ended; departed: a size is another */
 enum { TXE_OUTSIDE, TXE_BETWEEN, TXE_INSIDE }; /* where a loop is: not begun, between two runs of its body, in one */
 
@@ -98,6 +98,19 @@ typedef struct {
     txe_part sizes; /* TXE_TELLING or TXE_CHANGING, without tables */
 } txe_counted;
 
+/* A loop that tells sizes of what it gives, which are larger by as much after each run, states among them. */
+typedef struct {
+    txe_loop *loop; /* without results */
+    int64_t room;   /* runs that there is memory for */
+    int64_t results;
+    const txe_result *result; /* at the size before the first run, */
+    const int64_t *more;      /* and by how many bytes each is larger after a run */
+    int64_t sizes;
+    int64_t *told;
+    const int64_t *begin, *step; /* of each size */
+    txe_part then;               /* TXE_TELLING or TXE_CHANGING, without tables */
+} txe_grown;
+
 /* A branch that tells sizes of what it gives: then what these mean for what is behind it. */
 typedef struct {
     txe_branch *branch;
@@ -119,13 +132,16 @@ static int txe_enter_loop(txe_loop *l) {
     return l->runs >= 0 && l->stop > l->runs ? TXE_REFUSED : TXE_OVER; /* there is no room for its rows */
 }
 
+static void txe_give_result(const txe_loop *l, const txe_result *r, int64_t bytes) {
+    const char *found = l->run ? r->places[(l->run - 1 + l->turn) & 1] : r->given;
+    if (found != r->to)
+        memcpy(r->to, found, (size_t)bytes);
+}
+
 static int txe_leave_loop(txe_loop *l) {
     l->at = TXE_OUTSIDE;
-    for (const txe_result *r = l->result; r < l->result + l->results; r++) {
-        const char *found = l->run ? r->places[(l->run - 1 + l->turn) & 1] : r->given;
-        if (found != r->to)
-            memcpy(r->to, found, (size_t)r->bytes);
-    }
+    for (const txe_result *r = l->result; r < l->result + l->results; r++)
+        txe_give_result(l, r, r->bytes);
     return l->runs >= 0 && l->run != l->runs ? TXE_REFUSED : TXE_OVER; /* there are rows that nothing wrote */
 }
 
@@ -218,6 +234,18 @@ static int txe_count_runs(txe_counted *c, uint64_t until) {
     return txe_make(&c->sizes, until);
 }
 
+static int txe_repeat_and_grow(txe_grown *g, uint64_t until) {
+    const int how = txe_repeat_body(g->loop, g->room, until);
+    if (how != TXE_OVER)
+        return how;
+    const int64_t runs = g->loop->run;
+    for (int64_t i = 0; i < g->results; i++)
+        txe_give_result(g->loop, g->result + i, g->result[i].bytes + runs * g->more[i]);
+    for (int64_t i = 0; i < g->sizes; i++)
+        g->told[i] = g->begin[i] + runs * g->step[i];
+    return txe_make(&g->then, until);
+}
+
 static int txe_take_branch(const txe_branch *b, uint64_t until) {
     return txe_advance(b->body[*b->condition != 0], until); /* nothing writes the condition before it is over */
 }
@@ -243,6 +271,8 @@ static int txe_make(const txe_part *part, uint64_t until) {
         return txe_count_runs(part->what, until);
     if (part->kind == TXE_CHOSEN)
         return txe_branch_and_tell(part->what, until);
+    if (part->kind == TXE_GROWN)
+        return txe_repeat_and_grow(part->what, until);
     return txe_take_branch(part->what, until);
 }
 
@@ -280,6 +310,8 @@ static void txe_reset(txe_program *p) {
             txe_reset_loop(part->what);
         if (part->kind == TXE_COUNTED)
             txe_reset_loop(((txe_counted *)part->what)->loop);
+        if (part->kind == TXE_GROWN)
+            txe_reset_loop(((txe_grown *)part->what)->loop);
     }
 }
 

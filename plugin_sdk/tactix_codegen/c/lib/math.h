@@ -164,16 +164,18 @@ TX_INLINE vf tx_log1p(vf x) {
     return tx_select(plain, y, tx_log(u));
 }
 
-/* Odd functions that end at 1 as x p(x^2) / q(x^2), fitted by least squares whose weights make the largest relative error
- * smallest, up to where the function rounds to 1. */
+/* Odd functions that end at 1 as quotients of x and polynomials of x^2, fitted by least squares whose weights make the
+ * largest relative error smallest, up to where the function rounds to 1. */
 TX_INLINE vf tx_within_1(vf y) { return tx_min_c(tx_max_c(y, tx_splat(-1.0f)), tx_splat(1.0f)); }
-/* Relative error of the fit 2.1e-8, of the result 2.9e-7. */
+/* 2t / (1 + t^2) of t = tanh(x/2), which is m / (2 + 2e): an error of t counts the less the nearer it is to 1, and one of d,
+ * 4 + 4e, hardly where x is small. Relative error of the fit 7.5e-9, of the result 2.8e-7; less than 4 units in the last
+ * place for every x, fused or not. */
 TX_INLINE vf tx_tanh(vf x) {
     x = tx_min_c(tx_max_c(x, tx_splat(-9.02f)), tx_splat(9.02f));
     const vf z = x * x;
-    const vf p = ((1.3318867e-8f * z + 2.0583340e-5f) * z + 3.4940262e-3f) * z + 1.3379711e-1f;
-    const vf q = (((7.7619374e-7f * z + 3.2830790e-4f) * z + 2.5871042e-2f) * z + 4.6713026e-1f) * z + 1.0f;
-    return tx_within_1((x * z * p + x) / q); /* that p z + 1 is not rounded by itself saves half a unit */
+    const vf m = x * z * (1.1427031e-4f * z + 2.9774571e-2f) + x; /* no term is rounded with 1 */
+    const vf e = ((1.2293435e-6f * z + 1.2066293e-3f) * z + 1.1310787e-1f) * z, d = 4.0f * e + 4.0f;
+    return tx_within_1(m * d / (e * d + (m * m + d)));
 }
 /* 1 / d for d >= 1, infinity and NaN: a table look-up and one step of Newton's method take half a division's time. */
 TX_INLINE vf tx_invert(vf d) {

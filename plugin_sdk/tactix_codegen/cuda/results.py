@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tactix.base.dims import Dim, Shape, prod
 from tactix.base.dtypes import DType
+from tactix.contracts import expr
 from tactix.contracts.graph import Node
 from tactix.contracts.tactic import Reject
 from tactix_codegen.c.epilogue import Epilogue, EpilogueOperand
@@ -17,6 +18,7 @@ from tactix_codegen.c.tile import row_offset
 from tactix_codegen.cuda import scalar, text
 from tactix_codegen.cuda.text import CudaArgs
 
+_BYTES = (DType.INT8, DType.UINT8)
 WIDTH = 8
 """Neighbouring sums that a kernel hands over at a time."""
 
@@ -82,18 +84,43 @@ class RowResults:
         """Statements that make ``width`` results; ``sum_``: the C text of the sum in lane ``k``."""
         epi, loads = self.epi, []
         leaves = dict.fromkeys(epi.accumulators, sum_)
+        floats = self._floats(width)
         for v, operand in epi.operands.items():
-            lines, name = text.fetch(
-                self.args, f"o{v}", self._place(operand), operand.dtype, operand.strides[-1], width
-            )
+            lines, leaves[v] = self._fetch(v, operand, width, v in floats)
             loads += lines
-            leaves[v] = name
-        code = scalar.emit(epi.results, leaves, epi.dtypes, "e")
+        dtypes = [DType.FP32 if v in floats else t for v, t in enumerate(epi.dtypes)]
+        code = scalar.emit(epi.results, leaves, dtypes, "e")
         kinds = [text.number_type(t) for t in code.dtypes]
         arrays = [f"{kind} r{j}[{width}];" for j, kind in enumerate(kinds)]
         sets = [f"r{j}[k] = {r};" for j, r in enumerate(code.results)]
         stores = [self._put(j, t, width) for j, t in enumerate(code.dtypes)]
         return [*loads, *arrays, *text.lanes(width, *code.statements, *sets), *stores]
+
+    def _floats(self, width: int) -> frozenset[int]:
+        """Operands of neighbouring bytes of which nothing is read but their numbers in float32: as
+        words they become four of them by a permutation and a sum each.
+        """
+        if width % 4:
+            return frozenset()
+        read = set()
+        for node in expr.walk(self.epi.results):
+            is_number = node.op == "cast" and node.dtype is DType.FP32
+            read |= {a.index for a in node.args if a.op == "var" and not is_number}
+        return frozenset(
+            v
+            for v, o in self.epi.operands.items()
+            if o.dtype in _BYTES and o.strides[-1] == 1 and v not in read
+        )
+
+    def _fetch(
+        self, v: int, operand: EpilogueOperand, width: int, as_floats: bool
+    ) -> tuple[list[str], str]:
+        """As ``text.fetch``."""
+        place, step = self._place(operand), operand.strides[-1]
+        if not as_floats:
+            return text.fetch(self.args, f"o{v}", place, operand.dtype, step, width)
+        load = f"tx_floats_{operand.dtype.value}<{width}>(o{v}, {place});"
+        return [f"float o{v}[{width}];", load], f"o{v}[k]"
 
     def _place(self, operand: EpilogueOperand) -> str:
         """The pointer to an operand's element of this row, at the column."""

@@ -152,6 +152,7 @@ template <int>
 static void tx_multiply_wait() {}
 static void tx_made(float&) {}
 static void tx_made(int&) {}
+static void tx_keep(int&) {}
 static void tx_made(float (&)[4]) {}
 // A warp's 16 rows of the 64: fragments as the PTX ISA lays them out ("Register Fragments for wgmma.mma_async.m64nNk16").
 template <class T, float (*FROM)(uint16_t)>

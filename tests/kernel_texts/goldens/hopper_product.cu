@@ -39,7 +39,10 @@ struct TX_NAME(flow) {
     }
 };
 struct TX_NAME(held) {
-    tx_pack<uint16_t, 8> o1;
+    tx_pack<int, 4> o1;
+    __device__ __forceinline__ void keep() {
+        for (int k = 0; k < 4; k++) tx_keep(o1.v[k]);
+    }
 };
 struct TX_NAME(columns) {
 
@@ -62,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) TX_ENTRY(const __grid_const
         TX_NAME(held) held;
         const int64_t row = r < M ? r : M - 1;
         const int at = c < N ? c : 0;
-        held.o1 = *(const tx_pack<uint16_t, 8>*)(x2 + at);
+        held.o1 = *(const tx_pack<int, 4>*)(x2 + at);
         return held;
     };
     // stores eight results from column col of a row on, of the tile column in: v, their sums, and what get loaded

@@ -69,6 +69,8 @@ TX_INLINE void tx_cluster_meet() {
   TX_INLINE void tx_made(type& x) { asm volatile("" : "+" code(x)::"memory"); }
 TX_SUMS(float, "f32", "f")
 TX_SUMS(int, "s32", "r")
+// A compiler may not look into x before.
+TX_INLINE void tx_keep(int& x) { asm volatile("" : "+r"(x)); }
 
 // -- the copy engine -----------------------------------------------------------------------------------------------------
 

@@ -104,29 +104,44 @@ TX_INLINE void tx_sums(typename C::sum_t (&sum)[C::BLOCKS][C::COLS / 2], tx_shar
     for (int i = 0; i < C::COLS / 2; i++) tx_made(sum[b][i]);
 }
 
+// Where a thread's eight sums of a number are: their row and column beside its first ones, and where they begin in ``sum``.
+template <class C>
+struct tx_run {
+  int row, col, block, group, half;
+  __device__ __forceinline__ tx_run(int number) {
+    block = number / (C::COLS / 16), half = number % 2, group = number / 2 % (C::COLS / 32);
+    row = block * 64 + half * 8, col = group * 32;
+  }
+};
 // What get loads for the eight sums of a thread that are number ``first`` and on.
 template <class C, class Get, class Held>
 TX_INLINE void tx_get(Held (&held)[C::EACH], int first, int64_t row, int col, Get get) {
 #pragma unroll
   for (int u = 0; u < C::EACH; u++) {
-    const int at = first + u, block = at / (C::COLS / 16), half = at % 2, group = at / 2 % (C::COLS / 32);
-    held[u] = get(row + block * 64 + half * 8, col + group * 32);
+    const tx_run<C> run(first + u);
+    held[u] = get(row + run.row, col + run.col);
   }
 }
-// Every eight sums of a thread go to put with what was loaded for them, the first of it before the sums were made.
-template <class C, class Get, class Put, class Held>
-TX_INLINE void tx_give(typename C::sum_t (&sum)[C::BLOCKS][C::COLS / 2], Held (&held)[C::EACH], int64_t row, int col, Get get, Put put) {
-  const int EACH = C::EACH;
+// Every eight sums of a thread go to put with what was loaded for them, the first of it before the sums were made. In its
+// place comes what the first sums of the next tile need, so that it is on its way meanwhile; follow(row, column) tells where.
+template <class C, class Get, class Put, class Follow, class Held>
+TX_INLINE void tx_give(typename C::sum_t (&sum)[C::BLOCKS][C::COLS / 2], Held (&held)[C::EACH], int64_t row, int col, Get get, Put put, Follow follow) {
+  const int RUNS = C::BLOCKS * C::COLS / 16;
+  int64_t next_row;
+  int next_col;
 #pragma unroll
-  for (int first = 0; first < C::BLOCKS * C::COLS / 16; first += EACH) {
+  for (int first = 0; first < RUNS; first += C::EACH) {
     if (first) tx_get<C>(held, first, row, col, get);
+    if (first + C::EACH >= RUNS) follow(next_row, next_col);
 #pragma unroll
-    for (int u = 0; u < EACH; u++) {
-      const int at = first + u, block = at / (C::COLS / 16), half = at % 2, group = at / 2 % (C::COLS / 32);
+    for (int u = 0; u < C::EACH; u++) {
+      const tx_run<C> run(first + u), next(u);
       typename C::sum_t v[8];
 #pragma unroll
-      for (int i = 0; i < 8; i++) v[i] = sum[block][group * 16 + i / 2 * 4 + half * 2 + i % 2];
-      put(row + block * 64 + half * 8, col + group * 32, threadIdx.x % 4 * 8 + group * 32, v, held[u]);
+      for (int i = 0; i < 8; i++) v[i] = sum[run.block][run.group * 16 + i / 2 * 4 + run.half * 2 + i % 2];
+      held[u].keep();
+      put(row + run.row, col + run.col, threadIdx.x % 4 * 8 + run.col, v, held[u]);
+      if (first + C::EACH >= RUNS) held[u] = get(next_row + next.row, next_col + next.col);
     }
   }
 }
@@ -153,7 +168,8 @@ TX_INLINE void tx_collect(tx_shared_t base, int rank, int64_t row0, int col0, Ge
   for (int i = threadIdx.x; i < SHARE; i += C::TEAMS * 128) {
     const int u = rank * SHARE + i, row = u / WIDE, col = u % WIDE * 8;
     const tx_shared_t at = base + (row * C::PITCH + col) * 4;
-    const auto held = get(row0 + row, col0 + col);
+    auto held = get(row0 + row, col0 + col);
+    held.keep();
     typename C::sum_t v[8] = {};
 #pragma unroll
     for (int s = 0; s < C::SPLITS; s++) {
@@ -214,10 +230,26 @@ template <class C, class Fetch, class Lay, class Get, class Put>
 TX_INLINE void tx_consume(uint32_t down, uint32_t across, uint32_t rank, int count, tx_shared_t base, Fetch fetch, Lay lay, Get get, Put put) {
   const tx_shared_t full = base + C::STAGES * C::STAGE_BYTES, empty = full + C::STAGES * 8;
   const int team = tx_team_of(), top = C::ALTERNATE ? 0 : team * C::BLOCKS * 64;
+  const uint32_t tiles = down * across, start = blockIdx.x / C::CLUSTER, step = gridDim.x / C::CLUSTER;
+  const auto place = [&](uint32_t id, int64_t& row, int& col) {  // of a thread's first sums of a tile; the tile's column
+    uint32_t i, j;
+    tx_tile_of_block<C>(id, down, across, rank, i, j);
+    row = (int64_t)i * C::ROWS + top + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    col = j * C::COLS + threadIdx.x % 4 * 8;
+    return (int)j;
+  };
+  int64_t row = 0;
+  int col = 0;
+  decltype(get(row, col)) held[C::EACH];
+  const uint32_t own = start + (C::ALTERNATE ? team * step : 0);
+  if (C::SPLITS == 1 && own < tiles) {
+    place(own, row, col);
+    tx_get<C>(held, 0, row, col, get);
+  }
   tx_ring<C> ring = {0, 0};
   int turn = 0;
   if (C::ALTERNATE && team == 1) tx_teams_pass<256>(0);
-  for (uint32_t id = blockIdx.x / C::CLUSTER; id < down * across; id += gridDim.x / C::CLUSTER) {
+  for (uint32_t id = start; id < tiles; id += step) {
     if (C::ALTERNATE) {
       const bool mine = turn == team;
       turn = turn + 1 == C::TEAMS ? 0 : turn + 1;
@@ -226,12 +258,9 @@ TX_INLINE void tx_consume(uint32_t down, uint32_t across, uint32_t rank, int cou
         continue;
       }
     }
-    uint32_t i, j;
-    tx_tile_of_block<C>(id, down, across, rank, i, j);
-    const int64_t row = (int64_t)i * C::ROWS + top + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-    const int col = j * C::COLS + threadIdx.x % 4 * 8;
-    decltype(get(row, col)) held[C::EACH];
-    if (C::SPLITS == 1) tx_get<C>(held, 0, row, col, get);
+    const int j = place(id, row, col);
+    const uint32_t next = id + step * (C::ALTERNATE ? C::TEAMS : 1);
+    const auto follow = [&](int64_t& row, int& col) { place(next < tiles ? next : id, row, col); };
     const auto columns = fetch(j * C::COLS);
     typename C::sum_t sum[C::BLOCKS][C::COLS / 2];
     tx_sums<C>(sum, base, full, empty, ring, count, top, team);
@@ -244,7 +273,7 @@ TX_INLINE void tx_consume(uint32_t down, uint32_t across, uint32_t rank, int cou
       tx_teams_sync<C::TEAMS * 128>(0);  // the stages are read
       tx_lay<C>(sum, base, top);
     } else
-      tx_give<C>(sum, held, row, col, get, put);
+      tx_give<C>(sum, held, row, col, get, put, follow);
   }
 }
 

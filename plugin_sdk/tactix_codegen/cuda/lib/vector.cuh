@@ -24,6 +24,18 @@ TX_PLAIN(u16, uint16_t)
 TX_PLAIN(u8, uint8_t)
 TX_PLAIN(bool, uint8_t)
 
+// Bytes as floats: with the byte as its last bits 0x4b000000 is 2^23 and the byte, of which the power is taken away again. Signed
+// ones are moved up by 128 first. A conversion of a byte takes a unit of which a multiprocessor has an eighth as many.
+#define TX_FLOATS(name, type, moved, power)                                                                \
+  template <int V>                                                                                        \
+  TX_INLINE void tx_floats_##name(float* x, const type* p) {                                              \
+    const tx_pack<uint32_t, V / 4> s = *(const tx_pack<uint32_t, V / 4>*)p;                               \
+    _Pragma("unroll") for (int k = 0; k < V; k++)                                                         \
+      x[k] = __uint_as_float(__byte_perm(s.v[k / 4] ^ moved, 0x4b000000u, 0x7440 + k % 4)) - power;       \
+  }
+TX_FLOATS(i8, int8_t, 0x80808080u, 8388736.0f)
+TX_FLOATS(u8, uint8_t, 0u, 8388608.0f)
+
 #define TX_HALF(name)                                                                     \
   template <int V>                                                                        \
   TX_INLINE void tx_load_##name(float* x, const uint16_t* p) {                            \

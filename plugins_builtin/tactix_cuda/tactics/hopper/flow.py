@@ -136,6 +136,8 @@ at multiples, since ``tx_operand`` leaves the base offset of ``wgmma``'s descrip
 """
 BARRIERS = 16
 """Bytes of a stage's two barriers."""
+HELD_AT_ONCE = 128
+"""Bytes of operands that a thread holds at once, 32 registers, where these are small."""
 HELD_SIZE = 2
 """Bytes of an element up to which operands are held in registers."""
 LAID = 4096
@@ -233,13 +235,13 @@ class Flow:
         """Of a stage: ROW of each row of a and column of b."""
         return (self.rows + self.cols) * ROW
 
-    @property
-    def ahead(self) -> int:
-        """Of how many runs of eight sums the operands are loaded at a time: as many as divide a
-        thread's runs, up to 8, which take 4 registers each.
+    def ahead(self, each: int) -> int:
+        """Of how many runs of eight sums the operands, ``each`` bytes for a run, are loaded at a
+        time: as many as divide a thread's runs, up to 8, or more in 32 registers.
         """
         runs = self.blocks * self.cols // 16
-        return max(n for n in (1, 2, 4, 6, 8) if runs % n == 0)
+        most = max(8, HELD_AT_ONCE // each if each else 0)
+        return max(n for n in range(1, most + 1) if runs % n == 0)
 
     @property
     def pitch(self) -> int:
@@ -262,7 +264,7 @@ class Flow:
         shared = room // (self.shared_bytes + RESERVED)
         return max(1, shared) if self.teams == 1 else 1
 
-    def struct(self, kind: WgmmaTypes, laid: int) -> str:
+    def struct(self, kind: WgmmaTypes, laid: int, held: int) -> str:
         """The constants that tx_flow asks for, the type of sums, and the instruction."""
         values = {
             "ROWS": self.rows,
@@ -278,7 +280,7 @@ class Flow:
             "STAGE_BYTES": self.stage_bytes,
             "A_BYTES": self.rows * ROW,
             "PITCH": self.pitch,
-            "EACH": self.ahead,
+            "EACH": self.ahead(held),
         }
         sums = f"typedef {kind.sum_type} sum_t;"
         return struct("flow", values, ABOUT, sums, multiply(self.cols, kind))
@@ -518,9 +520,24 @@ class PreloadedRows(RowResults):
     def _preloaded(self) -> list[tuple[str, EpilogueOperand]]:
         return [(f"o{v}", o) for v, o in self.epi.operands.items() if self.is_preloaded(o)]
 
+    @property
+    def held_bytes(self) -> int:
+        """Of a run of eight sums."""
+        return WIDTH * sum(o.dtype.itemsize for _, o in self._preloaded())
+
     def struct(self) -> str:
-        """The types of what is held, and of what a thread loads of the columns."""
-        lines = [f"tx_pack<{self._kind(o)}, {WIDTH}> {name};" for name, o in self._preloaded()]
+        """The types of what is held, and of what a thread loads of the columns.
+
+        ``keep``: until then words stay words, where a compiler would take bytes apart as soon as
+        they are loaded, in a register each.
+        """
+        words = {name: WIDTH * o.dtype.itemsize // 4 for name, o in self._preloaded()}
+        lines = [f"tx_pack<int, {count}> {name};" for name, count in words.items()]
+        kept = [
+            f"for (int k = 0; k < {count}; k++) tx_keep({name}.v[k]);"
+            for name, count in words.items()
+        ]
+        lines.append(block("__device__ __forceinline__ void keep()", *kept))
         each = -(-self.cols // TEAM)
         columns = [f"{self._kind(o)} {name}[{each}];" for name, o, _ in self._laid()]
         return "".join(
@@ -540,9 +557,8 @@ class PreloadedRows(RowResults):
         row, at = ("r", "c") if is_whole else (f"r < {rows} ? r : {rows} - 1", f"c < {n} ? c : 0")
         lines = [f"const int64_t row = {row};", f"const int at = {at};"]
         for name, o in self._preloaded():
-            lines.append(
-                f"held.{name} = *(const tx_pack<{self._kind(o)}, {WIDTH}>*)({self._pointer(o)});"
-            )
+            words = f"tx_pack<int, {WIDTH * o.dtype.itemsize // 4}>"
+            lines.append(f"held.{name} = *(const {words}*)({self._pointer(o)});")
         return lines
 
     def load_columns(self, is_whole: bool) -> list[str]:
@@ -651,7 +667,11 @@ class Made:
             f"tx_flow<TX_NAME(flow)>({a}, {b}, {down}, {across}, {stages}, "
             f"{f'memory + {laid * f.teams}' if laid else 'memory'}, fetch, lay, get, put);",
         ]
-        text = f.struct(self.kind, laid) + self.rows.struct() + e.kernel(*body, wait="")
+        text = (
+            f.struct(self.kind, laid, self.rows.held_bytes)
+            + self.rows.struct()
+            + e.kernel(*body, wait="")
+        )
         clusters = ceildiv(self.m, f.tall) * ceildiv(self.n, f.cols)
         if f.teams > 1 and f.splits == 1:
             clusters = dmin(clusters, max(1, device.cores // f.cluster))

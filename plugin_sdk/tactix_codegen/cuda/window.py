@@ -179,6 +179,11 @@ def formats(win: ConvolutionWindow, source: Format) -> tuple[Format, ...] | Reje
     return tuple(min(wanted.get(i, {LINEAR})) for i in range(len(given)))
 
 
+def pad_word(win: ConvolutionWindow) -> int:
+    """Four bytes of what lies around an image of bytes, as the int32 that they are."""
+    return int.from_bytes(bytes([win.pad_value & 255] * 4), "little", signed=True)
+
+
 def pointers(win: ConvolutionWindow, args: CudaArgs) -> dict[int, str]:
     """Constant operands that the build has to turn, by given input."""
     out, rank = {}, len(win.epi.shape)

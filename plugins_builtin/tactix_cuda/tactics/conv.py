@@ -263,8 +263,7 @@ def _geometry(win: ConvolutionWindow, b: Bundles, t: BlockTile) -> str:
         "CHANNEL": b.channels * t.size,
         "PIXEL": b.channels * b.count * t.size,
         **win.constants(),
-        # four bytes of it, as the int32 that they are
-        "PAD": int.from_bytes(bytes([win.pad_value & 255] * 4), "little", signed=True),
+        "PAD": window.pad_word(win),
     }
     return (
         block(

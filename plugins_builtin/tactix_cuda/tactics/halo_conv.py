@@ -1,4 +1,5 @@
-"""Convolution of few channels, nhwc, by tensor cores on halos: f16 and bf16, sums in float32.
+"""Convolution of few channels, nhwc, by tensor cores on halos: f16 and bf16, sums in float32; bytes
+by signed ones, sums in int32.
 
 Why: tiles of ``conv.py`` read each pixel once for each tap, and of few channels they multiply
 little of what they read: 32 channels into 32 of 64 images of 80 x 80 pixels took 80 us on an H200,
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tactix.base.dims import Dim, ceildiv, dmin, evaluate, symbols
+from tactix.base.dtypes import DType
 from tactix.base.tensor import NHWC
 from tactix.contracts.artifact import KernelArtifact, Packed
 from tactix.contracts.device import DeviceProperties
@@ -24,12 +26,12 @@ from tactix.contracts.tactic import CompileContext, Reject, Tactic, Variant
 from tactix_codegen.c.text import block
 from tactix_codegen.cuda import text, window
 from tactix_codegen.cuda.entry import KernelEntry, artifact
-from tactix_codegen.cuda.results import RowResults
+from tactix_codegen.cuda.results import WIDTH, RowResults
 from tactix_codegen.cuda.window import ConvolutionWindow
 from tactix_cuda.tactics import tile
 
-CHUNK = 8
-"""Channels of 16 bytes, which copies and matrices of ``ldmatrix`` are made of."""
+CHUNK = 16
+"""Bytes of channels, which copies and matrices of ``ldmatrix`` are made of."""
 GROUP = 32
 """Outputs of which a thread has eight neighbours."""
 MOST_CHANNELS, MOST_OUTPUTS = 64, 64
@@ -47,26 +49,34 @@ REGISTERS = 128
 
 def tactics() -> list[Tactic]:
     """The tactics of this module."""
-    return [CudaHaloConvTactic()]
+    return [CudaHaloConvTactic(), CudaIntegerHaloConvTactic()]
 
 
 class CudaHaloConvTactic(Tactic[ConvolutionWindow]):
-    """Channels in and out by eight, at most 64; windows of several pixels; constant weights."""
+    """Channels in by 16 bytes and out by eight, at most 64; windows of several pixels; constant
+    weights.
+    """
 
     key = "tactix.cuda_halo_conv@1"
-    implements = ("tactix.Convolution@1",)
+    implements: tuple[str, ...] = ("tactix.Convolution@1",)
     device = "cuda"
     source = "cuda_c"
+
+    def takes(self, dtype: DType) -> bool:
+        """Whether pixels of that dtype are multiplied."""
+        return tile.KINDS.get(dtype) in ("f16", "bf16")
 
     def match(self, node: Node, device: DeviceProperties) -> ConvolutionWindow | Reject:
         win = window.window(node)
         if isinstance(win, Reject):
             return win
-        if tile.KINDS.get(win.dtype) not in ("f16", "bf16"):
-            return Reject("it takes floats of 16 bits")
+        if not self.takes(win.dtype):
+            return Reject("it takes floats of 16 bits, or bytes")
         few = win.c <= MOST_CHANNELS and win.co <= MOST_OUTPUTS
-        if win.group != 1 or not few or win.c % CHUNK or win.co % CHUNK:
-            return Reject(f"it takes one group of at most {MOST_CHANNELS} channels, by {CHUNK}")
+        if win.group != 1 or not few or win.c * win.dtype.itemsize % CHUNK or win.co % WIDTH:
+            return Reject(
+                f"it takes one group of at most {MOST_CHANNELS} channels, by {CHUNK} bytes"
+            )
         if not 1 < win.taps <= MOST_TAPS:
             return Reject(f"it takes windows of 2 to {MOST_TAPS} pixels")
         return win if _choices(win, device) else Reject("no tile fits into shared memory")
@@ -110,6 +120,16 @@ class CudaHaloConvTactic(Tactic[ConvolutionWindow]):
         )
 
 
+class CudaIntegerHaloConvTactic(CudaHaloConvTactic):
+    """8-bit integers by signed ones, summed in int32, with their zero point around an image."""
+
+    key = "tactix.cuda_integer_halo_conv@1"
+    implements = ("tactix.IntegerConvolution@1",)
+
+    def takes(self, dtype: DType) -> bool:
+        return dtype in tile.BYTES
+
+
 class _Layout:
     """How a tile lies in shared memory; the same numbers as lib/halo.cuh has."""
 
@@ -117,9 +137,10 @@ class _Layout:
         self.win, self.down, self.across, self.warps = win, down, across, warps
         self.threads = 32 * warps
         self.groups = -(-win.co // GROUP)
-        parts = win.c // CHUNK
+        self.pixel = win.c * win.dtype.itemsize
+        parts = self.pixel // CHUNK
         self.steps = -(-win.taps * parts // 2)
-        self.output = (self.steps * 2 + 1) * 16
+        self.output = (self.steps * 2 + 1) * CHUNK
         high, wide = (
             (size - 1) * stride + (taps - 1) * dilation + 1
             for size, stride, taps, dilation in zip(
@@ -127,7 +148,7 @@ class _Layout:
             )
         )
         line = -(-wide // win.strides[1]) * win.strides[1]
-        self.halo = -(-high * line * (parts | 1) * 16 // 128) * 128
+        self.halo = -(-high * line * (parts | 1) * CHUNK // 128) * 128
         self.shared = 128 + self.groups * GROUP * self.output + 2 * self.halo
         self.sums = down * across // 16 // warps * self.groups * 16
 
@@ -163,8 +184,8 @@ def _seconds(t: _Layout, size: dict[str, int], device: DeviceProperties) -> floa
         win.n * (win.size[0] * win.size[1] * win.c + win.out[0] * win.out[1] * win.co), size
     )
     pixels = t.down * t.across
-    rate = tile.PRODUCTS["f16"] * (tile.ON_HOPPER if device.has("sm_90") else 1.0)
-    products = pixels * t.groups * GROUP * t.steps * 16 / rate
+    rate = tile.PRODUCTS[_kind(win)] * (tile.ON_HOPPER if device.has("sm_90") else 1.0)
+    products = pixels * t.groups * GROUP * t.steps * 2 * CHUNK / win.dtype.itemsize / rate
     # a step's operands: 512 bytes for 16 pixels, and for 16 outputs
     read = (pixels // 16 + t.warps * t.groups * 2) * t.steps * 512
     shared = (read + t.halo) / tile.SHARED_BYTES
@@ -175,19 +196,25 @@ def _seconds(t: _Layout, size: dict[str, int], device: DeviceProperties) -> floa
 
 
 def _weights(layout: _Layout) -> Packed:
-    """(groups, outputs, steps and a chunk of padding), as 16 bits: output 8 q + 2 j + e of a group
-    lies in row 8 j + 2 q + e, so that a thread of ``mma`` has eight neighbours of four tiles.
+    """(groups, outputs, steps and a chunk of padding): output 8 q + 2 j + e of a group lies in row
+    8 j + 2 q + e, so that a thread of ``mma`` has eight neighbours of four tiles.
     """
     win, depth = layout.win, layout.win.taps * layout.win.c
+    row = layout.output // win.dtype.itemsize
     steps: tuple[tuple[str, Any], ...] = (
         ("reshape", (win.co, win.c, win.taps)),
         ("transpose", (0, 2, 1)),
         ("reshape", (win.co, depth)),
-        ("pad", ((0, layout.groups * GROUP - win.co), (0, layout.output // 2 - depth))),
-        ("reshape", (layout.groups, 4, 4, 2, layout.output // 2)),
+        ("pad", ((0, layout.groups * GROUP - win.co), (0, row - depth))),
+        ("reshape", (layout.groups, 4, 4, 2, row)),
         ("transpose", (0, 2, 1, 3, 4)),
     )
     return Packed(win.w, steps)
+
+
+def _kind(win: ConvolutionWindow) -> str:
+    """How its pixels are multiplied."""
+    return (tile.BYTES | tile.KINDS)[win.dtype]
 
 
 def _struct(layout: _Layout) -> str:
@@ -197,7 +224,8 @@ def _struct(layout: _Layout) -> str:
         "TILE_X": layout.across,
         "WARPS": layout.warps,
         **win.constants(),
-        "CHANNELS": win.c,
+        "PIXEL": layout.pixel,
+        "PAD": window.pad_word(win),
         "OUTPUTS": win.co,
         "GROUPS": layout.groups,
     }
@@ -205,6 +233,7 @@ def _struct(layout: _Layout) -> str:
         "TILE_Y": "outputs of a tile",
         "DOWN": "taps of a window",
         "TOP": "pixels of padding",
+        "PIXEL": "bytes of its channels",
         "GROUPS": f"of {GROUP} outputs",
     }
     return text.struct("halo", values, about)
@@ -212,11 +241,13 @@ def _struct(layout: _Layout) -> str:
 
 def _body(e: KernelEntry, layout: _Layout) -> list[str]:
     win = layout.win
-    x, w = e.input(win.x), e.constant("w", _weights(layout), win.dtype)
+    weights = win.node.given[win.w].spec.dtype
+    x, w = e.input(win.x), e.constant("w", _weights(layout), weights)
     rows = RowResults(e, win.node, win.epi, win.lead, win.co, window.pointers(win, e))
     sizes = ", ".join(f"(int){e.dim(d)}" for d in (*win.size, *win.out))
-    kind, count = tile.KINDS[win.dtype], e.dim(layout.tiles)
-    put = block("const auto put = [&](int64_t row, int col, const float* v)", rows.store())
+    kind, count = _kind(win), e.dim(layout.tiles)
+    sum_ = "int" if win.dtype in tile.BYTES else "float"
+    put = block(f"const auto put = [&](int64_t row, int col, const {sum_}* v)", rows.store())
     return [
         "TX_SHARED(memory);",
         f"const tx_halo_images images = {{(const char*){x}, {sizes}}};",

@@ -40,7 +40,7 @@ GEMM, TF32_GEMM, BYTE_GEMM = gemm.tactics()
 CONV, TF32_CONV, BYTE_CONV = conv.tactics()
 (DIRECT,) = direct_conv.tactics()
 (FEW_CHANNELS,) = few_channels.tactics()
-(HALO_CONV,) = halo_conv.tactics()
+HALO_CONV, BYTE_HALO_CONV = halo_conv.tactics()
 (ATTENTION,), (PLAIN_ATTENTION,) = attention.tactics(), attention_f32.tactics()
 DTYPES = ("f16", "bf16", "f32")
 BYTES = ("i8", "u8")
@@ -369,6 +369,30 @@ def halo_convolutions(dtype: str) -> list[simt.Case]:
     return out
 
 
+BYTE_HALOS: list[Image] = [
+    ((2, 16, 9, 40), 8, (3, 3), {"pads": (1, 1, 1, 1)}),
+    ((1, 48, 17, 33), 24, (3, 3), {"pads": (1, 1, 1, 1)}),
+    ((1, 32, 12, 20), 40, (5, 3), {"strides": (1, 3), "pads": (2, 0, 1, 2), "dilations": (1, 2)}),
+    ((2, 64, 9, 7), 64, (3, 3), {"strides": (2, 1), "pads": (1, 1, 1, 1)}),
+]
+
+
+def byte_halo_convolutions(dtype: str) -> list[simt.Case]:
+    """Every tile; all that follows in a quantized network, symbols."""
+    n, s = dims.sym("n"), dims.sym("s")
+    out = []
+    rest = [byte_residual(BYTE_HALO_CONV, dtype, zero) for zero in (0, 7)]
+    w = TensorSpec(DType.INT8, (16, 16, 3, 3), const=whole("i8", 16, 16, 3, 3))
+    given = [TensorSpec(DType(dtype), (n, 16, s, 8)), w]
+    node = h.node("IntegerConvolution", given, strides=(2, 2), pads=(1, 1, 1, 1), pad_value=9)
+    free = [simt.Case(node, BYTE_HALO_CONV, env=e) for e in ({"n": 3, "s": 16}, {"n": 0, "s": 8})]
+    for case in (*byte_images(BYTE_HALO_CONV, dtype, BYTE_HALOS), *rest, *free):
+        offered = asked.variants(case.tactic, case.node, simt.DEVICE)
+        assert not isinstance(offered, Reject), offered.reason
+        out += [replace(case, only=[v]) for v in offered]
+    return out
+
+
 def images(tactic: Tactic, dtype: str, table: Any) -> list[simt.Case]:
     out = []
     for size, co, kernel, attrs in table:
@@ -561,6 +585,7 @@ CONVOLUTIONS = _table(
         **{f"direct {t}": partial(images, DIRECT, t, GROUPED) for t in DTYPES},
         **{f"few channels {t}": partial(few_channels_of, t) for t in DTYPES},
         **{f"halos {t}": partial(halo_convolutions, t) for t in ("f16", "bf16")},
+        **{f"halos {t}": partial(byte_halo_convolutions, t) for t in BYTES},
     }
 )
 ATTENTIONS = _table(

@@ -3,10 +3,11 @@
 // windows where they lie. While a tile is multiplied the next one's halo is on its way.
 
 // Where things lie. C: TILE_Y x TILE_X outputs of a tile, a multiple of 16 across; DOWN x ACROSS taps; strides, dilations, TOP
-// and LEFT; CHANNELS of a pixel, eight to a chunk of 16 bytes; GROUPS of 32 outputs; WARPS of a block.
+// and LEFT; PIXEL, bytes of its channels, by chunks of 16; PAD, a word of what lies around an image; GROUPS of 32 outputs; WARPS
+// of a block.
 template <class C>
 struct tx_halo {
-  static const int PARTS = C::CHANNELS / 8;
+  static const int PARTS = C::PIXEL / 16;
   // an odd number of chunks from pixel to pixel: eight neighbours, which ldmatrix reads at once, never meet in a bank
   static const int PITCH = (PARTS | 1) * 16;
   static const int HIGH = (C::TILE_Y - 1) * C::STRIDE_Y + (C::DOWN - 1) * C::DILATION_Y + 1;
@@ -47,25 +48,29 @@ struct tx_halo_tile {
   }
 };
 
-// Asks for a tile's halo; zeros outside of the image.
+// Asks for a tile's halo; PAD outside of the image.
 template <class C>
 TX_INLINE void tx_halo_fetch(const tx_halo_images& of, int64_t number, tx_shared_t to) {
   typedef tx_halo<C> H;
   const tx_halo_tile<C> tile(of, number);
-  const char* image = of.x + tile.image * of.high * of.wide * (C::CHANNELS * 2);
+  const char* image = of.x + tile.image * of.high * of.wide * C::PIXEL;
   const int top = tile.y * C::STRIDE_Y - C::TOP, left = tile.x * C::STRIDE_X - C::LEFT;
   for (int i = threadIdx.x; i < H::HIGH * H::WIDE * H::PARTS; i += H::THREADS) {
     const int part = i % H::PARTS, pixel = i / H::PARTS, hx = pixel % H::WIDE, hy = pixel / H::WIDE;
     const int y = top + hy, x = left + hx;
     const bool ok = (uint32_t)y < (uint32_t)of.high && (uint32_t)x < (uint32_t)of.wide;
-    const char* from = image + ((int64_t)(ok ? y : 0) * of.wide + (ok ? x : 0)) * (C::CHANNELS * 2) + part * 16;
-    tx_copy<16>(to + (hy * H::LINE + H::column(hx)) * H::PITCH + part * 16, from, ok);
+    const char* from = image + ((int64_t)(ok ? y : 0) * of.wide + (ok ? x : 0)) * C::PIXEL + part * 16;
+    const tx_shared_t place = to + (hy * H::LINE + H::column(hx)) * H::PITCH + part * 16;
+    if (C::PAD == 0 || ok)
+      tx_copy<16>(place, from, ok);
+    else
+      tx_set<16>(place, C::PAD);
   }
 }
 
 // Sums of a warp's tiles of 16 neighbouring pixels: windows in the halo at ``halo`` times the weights.
 template <class C, class T>
-TX_INLINE void tx_halo_multiply(float (&sum)[tx_halo<C>::TILES][C::GROUPS * 4][4], tx_shared_t base, tx_shared_t halo) {
+TX_INLINE void tx_halo_multiply(typename T::sum (&sum)[tx_halo<C>::TILES][C::GROUPS * 4][4], tx_shared_t base, tx_shared_t halo) {
   typedef tx_halo<C> H;
   // a lane gives ldmatrix the address of a chunk: of pixel m % 2 * 8 + r the one that is m / 2 of the step's two
   const int lane = threadIdx.x % 32, m = lane / 8, r = lane % 8, second = m / 2;
@@ -108,7 +113,7 @@ TX_INLINE void tx_halo_product(const tx_halo_images& of, const void* weights, in
     tx_copy_commit();
     tx_copy_wait<1>();
     __syncthreads();  // the halo is here, all threads' parts of it
-    float sum[H::TILES][C::GROUPS * 4][4] = {};
+    typename T::sum sum[H::TILES][C::GROUPS * 4][4] = {};
     tx_halo_multiply<C, T>(sum, base, halos + own * H::BYTES);
     __syncthreads();  // it is read: the halo after the next one takes its place
     own = 1 - own;
@@ -126,7 +131,7 @@ TX_INLINE void tx_halo_product(const tx_halo_images& of, const void* weights, in
         for (int g = 0; g < C::GROUPS; g++) {
           const int column = g * 32 + lane % 4 * 8;
           if (column >= C::OUTPUTS) continue;
-          float v[8];
+          typename T::sum v[8];
 #pragma unroll
           for (int k = 0; k < 8; k++) v[k] = sum[i][g * 4 + k / 2][h * 2 + k % 2];
           put(row, column, v);

@@ -35,6 +35,7 @@ MODULES = (
     "tactics.direct_conv",
     "tactics.few_channels",
     "tactics.halo_conv",
+    "tactics.pooled_conv",
     "tactics.attention",
     "tactics.hopper.attention",
     "tactics.attention_f32",

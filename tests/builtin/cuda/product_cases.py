@@ -8,7 +8,7 @@ host, and run on a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ from tactix_cuda.tactics import (
     gemm,
     gemv,
     halo_conv,
+    pooled_conv,
 )
 
 GEMM, TF32_GEMM, BYTE_GEMM = gemm.tactics()
@@ -41,6 +42,7 @@ CONV, TF32_CONV, BYTE_CONV = conv.tactics()
 (DIRECT,) = direct_conv.tactics()
 (FEW_CHANNELS,) = few_channels.tactics()
 HALO_CONV, BYTE_HALO_CONV = halo_conv.tactics()
+(POOLED_CONV,) = pooled_conv.tactics()
 (ATTENTION,), (PLAIN_ATTENTION,) = attention.tactics(), attention_f32.tactics()
 DTYPES = ("f16", "bf16", "f32")
 BYTES = ("i8", "u8")
@@ -393,6 +395,78 @@ def byte_halo_convolutions(dtype: str) -> list[simt.Case]:
     return out
 
 
+@dataclass(frozen=True)
+class Pooled:
+    """An image, outputs, and attributes of a convolution and of what pools its results."""
+
+    size: tuple[int, ...]
+    co: int
+    kernel: tuple[int, int]
+    conv: dict[str, Any]
+    pool: dict[str, Any]
+
+
+STEM = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}
+HALF_SIZE = {"kernel_shape": (2, 2), "strides": (2, 2)}
+POOLED: list[Pooled] = [
+    Pooled((2, 3, 38, 61), 64, (7, 7), {"strides": (2, 2), "pads": (3, 3, 3, 3)}, STEM),
+    Pooled((1, 3, 19, 22), 32, (3, 3), {"pads": (1, 1, 1, 1)}, HALF_SIZE),
+    Pooled((1, 1, 15, 33), 16, (5, 5), {"pads": (2, 0, 1, 2)}, {**STEM, "ceil_mode": True}),
+    Pooled((2, 4, 9, 12), 48, (2, 4), {"strides": (1, 3)}, {**STEM, "kernel_shape": (4, 3)}),
+    Pooled((1, 2, 13, 9), 16, (1, 6), {"pads": (0, 5, 0, 5)}, {"kernel_shape": (3, 1)}),
+]
+
+
+def pooled_convolution(shape: Any, arrays: Sequence[Any], dtype: str, of: Pooled) -> simt.Case:
+    """In floats a bias and Relu stand between; of bytes all of a quantized network does.
+
+    ``shape``: of the image, as the node knows it.
+    """
+    if dtype in BYTES:
+        attrs = {**of.conv, "pad_value": (-3, 200)[dtype == "u8"]}
+        parts = [
+            ("IntegerConvolution", (0, 1, 2), attrs), ("Cast", (4,), {"to": DType.FP32}), ("Mul", (5, 3), {}),
+            ("Relu", (6,), {}), ("Quantize", (7,), {"zero": 3, "dtype": DType(dtype)}),
+        ]  # fmt: skip
+    else:
+        parts = [("Convolution", (0, 1, 2), dict(of.conv)), ("Relu", (3,), {})]
+    parts.append(("MaxPool", (len(arrays) + len(parts) - 1,), of.pool))
+    given = [TensorSpec(DType(dtype), shape), *arrays[1:]]
+    node = h.fused(given, parts, anchor=len(parts) - 1, constants=range(1, len(arrays)))
+    return simt.Case(node, POOLED_CONV, list(arrays))
+
+
+def pooled_arrays(dtype: str, of: Pooled) -> list[Any]:
+    weights = (of.co, of.size[1], *of.kernel)
+    if dtype not in BYTES:
+        return [real(dtype, *of.size), real(dtype, *weights), real(dtype, of.co)]
+    bias = _RNG.integers(-(1 << 15), 1 << 15, of.co).astype(np.int32)
+    scale = real("f32", of.co, 1, 1) * 1e-3
+    return [whole(dtype, *of.size), whole("i8", *weights), bias, scale]
+
+
+def pooled_convolutions(dtype: str) -> list[simt.Case]:
+    """Every tile of most; several tiles of a block, symbols, an infinite pixel."""
+    n, high, wide = map(dims.sym, ("n", "high", "wide"))
+    out = []
+    for of in POOLED:
+        case = pooled_convolution(of.size, pooled_arrays(dtype, of), dtype, of)
+        offered = asked.variants(POOLED_CONV, case.node, simt.DEVICE)
+        assert not isinstance(offered, Reject), offered.reason
+        out += [replace(case, only=[v]) for v in offered]
+    many = replace(POOLED[1], size=(70, 3, 18, 22))
+    odd = replace(POOLED[0], size=(1, 3, 21, 17))
+    for of, shape in ((many, many.size), (odd, (n, 3, high, wide)), (odd, odd.size)):
+        arrays = pooled_arrays(dtype, of)
+        if shape is odd.size and dtype not in BYTES:
+            arrays[0][0, 1, 9, 8] = np.inf
+        found = pooled_convolution(shape, arrays, dtype, of)
+        out.append(replace(found, env=dict(zip(("n", "high", "wide"), (1, 21, 17), strict=True))))
+    none = [x[:0] if i == 0 else x for i, x in enumerate(pooled_arrays(dtype, odd))]
+    free = pooled_convolution((n, 3, high, wide), none, dtype, odd)
+    return [*out, replace(free, env={"n": 0, "high": 21, "wide": 17})]
+
+
 def images(tactic: Tactic, dtype: str, table: Any) -> list[simt.Case]:
     out = []
     for size, co, kernel, attrs in table:
@@ -586,6 +660,7 @@ CONVOLUTIONS = _table(
         **{f"few channels {t}": partial(few_channels_of, t) for t in DTYPES},
         **{f"halos {t}": partial(halo_convolutions, t) for t in ("f16", "bf16")},
         **{f"halos {t}": partial(byte_halo_convolutions, t) for t in BYTES},
+        **{f"pooled {t}": partial(pooled_convolutions, t) for t in ("f16", "bf16", *BYTES)},
     }
 )
 ATTENTIONS = _table(

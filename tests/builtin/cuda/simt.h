@@ -20,6 +20,7 @@
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
 
+struct alignas(8) uint2 { uint32_t x, y; };
 struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 static float2 make_float2(float x, float y) { return {x, y}; }
@@ -297,6 +298,7 @@ static void simt_load4(uint32_t (&r)[4], tx_shared_t at, bool transposed) {
 static void tx_load4(uint32_t (&r)[4], tx_shared_t at) { simt_load4(r, at, false); }
 static void tx_load4_transposed(uint32_t (&r)[4], tx_shared_t at) { simt_load4(r, at, true); }
 static uint32_t tx_read_shared(tx_shared_t at) { return *(uint32_t*)simt_place(at, 4); }
+static uint2 tx_read_shared2(tx_shared_t at) { return *(uint2*)simt_place(at, 8); }
 static float4 tx_read_shared4(tx_shared_t at) { return *(float4*)simt_place(at, 16); }
 
 static float tx_from_f16(uint16_t h) { _Float16 x; memcpy(&x, &h, 2); return (float)x; }
@@ -355,6 +357,26 @@ static void tx_store16(void* p, const uint32_t (&w)[4]) {
 static float tx_pick(bool first, float a, float b) { return first ? a : b; }
 static float tx_fmax(float a, float b) { return a != a ? a : b != b ? b : a > b ? a : b; }
 static float tx_fmin(float a, float b) { return a != a ? a : b != b ? b : a < b ? a : b; }
+template <class T, class LARGER>
+static uint32_t simt_larger(uint32_t a, uint32_t b, LARGER larger) {
+  T x[4 / sizeof(T)], y[4 / sizeof(T)];
+  memcpy(x, &a, 4), memcpy(y, &b, 4);
+  for (size_t i = 0; i < 4 / sizeof(T); i++) x[i] = larger(x[i], y[i]);
+  memcpy(&a, x, 4);
+  return a;
+}
+static uint32_t tx_larger_f16(uint32_t a, uint32_t b) {
+  return simt_larger<uint16_t>(a, b, [](uint16_t x, uint16_t y) { return tx_to_f16(tx_fmax(tx_from_f16(x), tx_from_f16(y))); });
+}
+static uint32_t tx_larger_bf16(uint32_t a, uint32_t b) {
+  return simt_larger<uint16_t>(a, b, [](uint16_t x, uint16_t y) { return tx_to_bf16(tx_fmax(tx_from_bf16(x), tx_from_bf16(y))); });
+}
+static uint32_t tx_larger_i16(uint32_t a, uint32_t b) {
+  return simt_larger<int16_t>(a, b, [](int16_t x, int16_t y) { return x > y ? x : y; });
+}
+static uint32_t tx_larger_u16(uint32_t a, uint32_t b) {
+  return simt_larger<uint16_t>(a, b, [](uint16_t x, uint16_t y) { return x > y ? x : y; });
+}
 
 // Fragments as the PTX ISA lays them out ("Matrix Fragments for mma.m16n8k16", "... for mma.m16n8k8").
 template <float (*FROM)(uint16_t)>

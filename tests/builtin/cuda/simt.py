@@ -41,6 +41,7 @@ ASSEMBLY = (
     "half.cuh",
     "pairs.cuh",
     "dp4a.cuh",
+    "largest.cuh",
     "hopper.cuh",
     "wide.cuh",
     "fp8_convert.cuh",

@@ -50,6 +50,11 @@ TX_INLINE uint32_t tx_read_shared(tx_shared_t at) {
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
   return x;
 }
+TX_INLINE uint2 tx_read_shared2(tx_shared_t at) {
+  uint2 x;
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(at) : "memory");
+  return x;
+}
 TX_INLINE float4 tx_read_shared4(tx_shared_t at) {
   float4 x;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "r"(at) : "memory");

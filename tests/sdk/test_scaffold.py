@@ -56,19 +56,19 @@ def test_every_combination_passes(site: Site, layer: bool, rule: bool, tactic: s
 
 
 @pytest.mark.parametrize(
-    ("name", "key"),
+    ("name", "key", "tactic"),
     [
-        ("my-class", "my_class.Class@1"),
-        ("my-none", "my_none.NoneOp@1"),
-        ("acme-2d", "acme_2d.Op2d@1"),
-        ("my-exp", "my_exp.Exp@1"),
-        ("my-pack", "my_pack.Pack@1"),
-        ("my-float", "my_float.Float@1"),
-        ("my-x", "my_x.X@1"),
-        ("my-np", "my_np.Np@1"),
+        ("my-class", "my_class.Class@1", "numpy"),
+        ("my-none", "my_none.NoneOp@1", ""),
+        ("acme-2d", "acme_2d.Op2d@1", "c"),
+        ("my-exp", "my_exp.Exp@1", "c"),
+        ("my-pack", "my_pack.Pack@1", ""),
+        ("my-float", "my_float.Float@1", "cuda"),
+        ("my-float", "my_float.Float@1", "c"),
+        ("my-x", "my_x.X@1", "cuda"),
+        ("my-np", "my_np.Np@1", "numpy"),
     ],
 )
-@pytest.mark.parametrize("tactic", ["", *OWN_LAYER])
 def test_words_that_mean_something_else_in_python(
     site: Site, name: str, key: str, tactic: str
 ) -> None:

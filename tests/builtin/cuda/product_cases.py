@@ -379,20 +379,28 @@ BYTE_HALOS: list[Image] = [
 ]
 
 
-def byte_halo_convolutions(dtype: str) -> list[simt.Case]:
-    """Every tile; all that follows in a quantized network, symbols."""
-    n, s = dims.sym("n"), dims.sym("s")
+def in_turns(cases: Sequence[simt.Case], times: int = 1) -> list[simt.Case]:
+    """Each case with so many of the tiles that it is offered, the next one's with those that follow:
+    all tiles together.
+    """
     out = []
+    for i, case in enumerate(cases):
+        offered = asked.variants(case.tactic, case.node, simt.DEVICE)
+        assert not isinstance(offered, Reject), offered.reason
+        own = {(i * times + k) % len(offered) for k in range(times)}
+        out += [replace(case, only=[offered[k]]) for k in sorted(own)]
+    return out
+
+
+def byte_halo_convolutions(dtype: str) -> list[simt.Case]:
+    """All that follows in a quantized network, symbols."""
+    n, s = dims.sym("n"), dims.sym("s")
     rest = [byte_residual(BYTE_HALO_CONV, dtype, zero) for zero in (0, 7)]
     w = TensorSpec(DType.INT8, (16, 16, 3, 3), const=whole("i8", 16, 16, 3, 3))
     given = [TensorSpec(DType(dtype), (n, 16, s, 8)), w]
     node = h.node("IntegerConvolution", given, strides=(2, 2), pads=(1, 1, 1, 1), pad_value=9)
     free = [simt.Case(node, BYTE_HALO_CONV, env=e) for e in ({"n": 3, "s": 16}, {"n": 0, "s": 8})]
-    for case in (*byte_images(BYTE_HALO_CONV, dtype, BYTE_HALOS), *rest, *free):
-        offered = asked.variants(case.tactic, case.node, simt.DEVICE)
-        assert not isinstance(offered, Reject), offered.reason
-        out += [replace(case, only=[v]) for v in offered]
-    return out
+    return in_turns([*byte_images(BYTE_HALO_CONV, dtype, BYTE_HALOS), *rest, *free])
 
 
 @dataclass(frozen=True)
@@ -446,14 +454,11 @@ def pooled_arrays(dtype: str, of: Pooled) -> list[Any]:
 
 
 def pooled_convolutions(dtype: str) -> list[simt.Case]:
-    """Every tile of most; several tiles of a block, symbols, an infinite pixel."""
+    """Two tiles of most; several tiles of a block, symbols, an infinite pixel."""
     n, high, wide = map(dims.sym, ("n", "high", "wide"))
-    out = []
-    for of in POOLED:
-        case = pooled_convolution(of.size, pooled_arrays(dtype, of), dtype, of)
-        offered = asked.variants(POOLED_CONV, case.node, simt.DEVICE)
-        assert not isinstance(offered, Reject), offered.reason
-        out += [replace(case, only=[v]) for v in offered]
+    out = in_turns(
+        [pooled_convolution(of.size, pooled_arrays(dtype, of), dtype, of) for of in POOLED], 2
+    )
     many = replace(POOLED[1], size=(70, 3, 18, 22))
     odd = replace(POOLED[0], size=(1, 3, 21, 17))
     for of, shape in ((many, many.size), (odd, (n, 3, high, wide)), (odd, odd.size)):

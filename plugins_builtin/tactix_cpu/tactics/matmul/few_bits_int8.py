@@ -83,19 +83,24 @@ class FewBitsInt8Tactic(Tactic[FewBitsProduct]):
     def cost(self, p: FewBitsProduct, variant: Variant, ctx: CompileContext) -> float | None:
         if not symbols(p.m) <= set(ctx.opt):
             return None
-        m, lanes = evaluate(p.m, ctx.opt), max(4, ctx.device.lanes)
-        rows, vectors = variant.number("rows"), variant.number("vectors")
-        tiles, high = -(-m // rows), min(m, rows)
-        dot = byte.product_cycles(byte.BYTES, ctx.device)
-        steps = p.blocks * p.block / 4 * (high * dot + 0.5 * (high + 2))  # loads, shift and mask
-        ends = p.blocks * high * SCALING / 2
-        panels = -(-p.n // (vectors * lanes))
-        cycles = panels * vectors * tiles * (steps + ends) + ROUNDING * m * p.k
-        stored = p.n * p.k * p.bits / 8
-        return 2 * START + cycles / CLOCK / max(1, ctx.threads) + stored / MEMORY
+        return rounded_cost(p, variant, ctx, evaluate(p.m, ctx.opt))
 
     def compile(self, p: FewBitsProduct, variant: Variant, ctx: CompileContext) -> KernelArtifact:
-        return _Kernel(p, variant, ctx).artifact()
+        return RoundedRowsKernel(p, variant, ctx).artifact()
+
+
+def rounded_cost(p: FewBitsProduct, variant: Variant, ctx: CompileContext, m: int) -> float:
+    """Seconds that the kernel takes for ``m`` rows, for estimates."""
+    lanes = max(4, ctx.device.lanes)
+    rows, vectors = variant.number("rows"), variant.number("vectors")
+    tiles, high = -(-m // rows), min(m, rows)
+    dot = byte.product_cycles(byte.BYTES, ctx.device)
+    steps = p.blocks * p.block / 4 * (high * dot + 0.5 * (high + 2))  # loads, shift and mask
+    ends = p.blocks * high * SCALING / 2
+    panels = -(-p.n // (vectors * lanes))
+    cycles = panels * vectors * tiles * (steps + ends) + ROUNDING * m * p.k
+    stored = p.n * p.k * p.bits / 8
+    return 2 * START + cycles / CLOCK / max(1, ctx.threads) + stored / MEMORY
 
 
 def _tiles(p: FewBitsProduct, device: DeviceProperties) -> list[tuple[int, int]]:
@@ -111,11 +116,14 @@ def _tiles(p: FewBitsProduct, device: DeviceProperties) -> list[tuple[int, int]]
     return list(dict.fromkeys([(high, widest), lower]))
 
 
-class _Kernel:
-    """Writes one kernel."""
+class RoundedRowsKernel:
+    """Writes one kernel. ``most``: rows that it is run with at most."""
 
-    def __init__(self, p: FewBitsProduct, variant: Variant, ctx: CompileContext) -> None:
+    def __init__(
+        self, p: FewBitsProduct, variant: Variant, ctx: CompileContext, most: Dim | None = None
+    ) -> None:
         self.p, self.ctx = p, ctx
+        self.most = p.m if most is None else most
         self.lanes = max(4, ctx.device.lanes)
         self.rows, self.vectors = variant.number("rows"), variant.number("vectors")
         self.width = self.vectors * self.lanes
@@ -131,22 +139,35 @@ class _Kernel:
             self.args.size(name, size)
 
     def artifact(self) -> KernelArtifact:
-        p, args = self.p, self.args
-        rounded, factors = p.m * self.pitch, p.m * (4 * p.blocks)
-        self.x = args.workspace(0, "int8_t")
-        self.factors = args.workspace(rounded)
-        self.total_type = "float" if self._has_zeros else "int32_t"
-        self.totals = args.workspace(rounded + factors, self.total_type)
-        args.phase(0)
+        self.args.phase(0)
         return kernel(
-            args,
-            [block("if (phase == 0)", *self._round(), "return;"), self._multiply()],
+            self.args,
+            self.few_rows(),
             self.ctx,
             helpers=f"{GRID}{self.functions.text()}",
-            preludes=(*few_bits_preludes(), *map(c_text.prelude, ("int8.h", "few_bits_int8.h"))),
-            workspace=rounded + 2 * factors,
+            preludes=self.preludes(),
+            workspace=self.room,
             phases=2,
         )
+
+    @staticmethod
+    def preludes() -> tuple[str, ...]:
+        """What the texts of this class include."""
+        return (*few_bits_preludes(), *map(c_text.prelude, ("int8.h", "few_bits_int8.h")))
+
+    @property
+    def room(self) -> Dim:
+        """Bytes of the workspace that rows take: their bytes, scales and sums of blocks."""
+        return self.most * (self.pitch + 8 * self.p.blocks)
+
+    def few_rows(self) -> list[str]:
+        """Both launches."""
+        rounded, factors = self.most * self.pitch, self.most * (4 * self.p.blocks)
+        self.x = self.args.workspace(0, "int8_t")
+        self.factors = self.args.workspace(rounded)
+        self.total_type = "float" if self._has_zeros else "int32_t"
+        self.totals = self.args.workspace(rounded + factors, self.total_type)
+        return [block("if (phase == 0)", *self._round(), "return;"), self._multiply()]
 
     @property
     def _has_zeros(self) -> bool:

@@ -113,9 +113,9 @@ class Tactic(Generic[Work]):
     optimization level says, for those that need no compiling. ``numerics``: ``exact``; ``tf32``
     if it rounds float32 operands so, which builder flags gate; ``short_sums`` if it sums products
     of narrow operands in fewer bits than float32 has; ``int8_activations`` if it rounds
-    activations to int8 in blocks where the layer permits it. The accuracy gate grants float16's
-    budget to ``tf32`` and ``short_sums``, and one of its own to the last. ``requires``: features of
-    the device without which it is not asked.
+    activations to int8 in blocks, or less coarsely, where the layer permits it. The accuracy gate
+    grants float16's budget to ``tf32`` and ``short_sums``, and one of its own to the last.
+    ``requires``: features of the device without which it is not asked.
     ``beyond``: why no example of a layer that it implements reaches it, for the checks of packs.
     """
 

@@ -100,6 +100,7 @@ EXAMPLES: dict[str, list[Example]] = {
         ({}, "f32 2 2 64; u8 7 2 16; f32 7 2; u8 7 2"),
         ({}, "f32 40 64; u8 33 2 16; f32 33 2"),
         ({"int8_activations": True}, "f32 3 64; u8 5 2 16; f32 5 2"),
+        ({"int8_activations": True}, "f32 40 64; u8 33 2 16; f32 33 2"),
     ],
     "FewBitsGather": [
         ({"columns": 40}, "u8 9 20; i64 2 3; f32 9 2"),

@@ -51,6 +51,7 @@ MODULES = (
     "matmul.few_bits",
     "matmul.few_bits_amx",
     "matmul.few_bits_int8",
+    "matmul.few_bits_bf16_amx",
     "matmul.byte_product",
     "attention",
     "attention_bf16",

@@ -23,7 +23,8 @@ WIDTHS = (2, 4, 8)
 @dataclass(frozen=True)
 class FewBitsMatMulAttrs:
     """``bits`` of a number of the weights; ``block_size``: numbers along k that share a scale;
-    ``int8_activations``: kernels may round ``a`` to int8, with a scale for each block of a row.
+    ``int8_activations``: kernels may round ``a`` to int8, with a scale for each block of a row, or
+    both sides to bfloat16, which departs less.
     """
 
     bits: int = 4

@@ -400,6 +400,8 @@ def few_bits() -> Iterator[h.Case]:
         yield plain("few_bits_rows", "FewBitsGather", [table, rows, *scales], (0, 2, 3), **fields)
     arrays = [floats(40, 64), RNG.integers(0, 256, (37, 2, 16), np.uint8), floats(37, 2)]
     yield plain("few_bits_amx", "FewBitsMatMul", arrays, (1, 2))
+    rounded = plain("few_bits_bf16_amx", "FewBitsMatMul", arrays, (1, 2), int8_activations=True)
+    yield h.replace(rounded, budget=0.004)
 
 
 def chains() -> Iterator[h.Case]:

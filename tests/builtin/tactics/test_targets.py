@@ -27,7 +27,7 @@ from tactix_cpu.levels import target
 
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}
 AMX = {"tactix.c_gemm_amx@1", "tactix.c_conv_amx@1", "tactix.c_int8_amx@1", "tactix.c_bf16_amx@1",
-       "tactix.c_few_bits_amx@1",
+       "tactix.c_few_bits_amx@1", "tactix.c_few_bits_bf16_amx@1",
        "tactix.c_int8_amx_conv@1", "tactix.c_bf16_amx_conv@1",
        "tactix.c_bf16_amx_attention@1"}  # fmt: skip
 WINOGRAD = {"tactix.c_bf16_winograd@1", "tactix.c_bf16_widened_winograd@1"}

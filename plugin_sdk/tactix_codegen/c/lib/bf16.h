@@ -13,6 +13,18 @@ TX_INLINE vf tx_dot2(vf sum, vi u, vi s) {
 }
 #endif
 
+/* Of each lane two floats, rounded to bfloat16: the first in the lower half. */
+#if TX_512 && defined(__AVX512BF16__)
+TX_INLINE vi tx_halves(vf low, vf high) {
+    const __m512i turns = _mm512_or_si512(_mm512_slli_epi32((__m512i)(tx_lane_numbers() + 16), 16), (__m512i)tx_lane_numbers());
+    return (vi)_mm512_permutexvar_epi16(turns, (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
+}
+#else
+TX_INLINE vi tx_halves(vf low, vf high) {
+    return (vi)(tx_wide_u16(tx_narrow_bf16(high)) << 16 | tx_wide_u16(tx_narrow_bf16(low)));
+}
+#endif
+
 /* As many elements as a vector of float32 has, as pairs in its first half; what the second half holds is not told. */
 TX_INLINE vi tx_pairs_of(const void* p) {
 #if TX_512
